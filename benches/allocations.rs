@@ -1,5 +1,5 @@
-//! Allocations of taking and giving back a free lock, less those of the same scripts by the bare
-//! client; and of a lock that is cached: `cargo bench -p rwlease-bench --bench allocations`. It
+//! Allocations of taking and releasing a free lock, minus those of the same scripts by the bare
+//! client; and allocations of a cached lock: `cargo bench -p rwlease-bench --bench allocations`. It
 //! exits with 3 above the goals.
 
 #![allow(

@@ -1,19 +1,19 @@
-//! Taking and giving back a free lock, by each backend, on one cluster in one run:
-//! `cargo bench -p rwlease-bench --bench backends [-- --quick]`.
+//! Taking and releasing a free lock, by each backend, on one cluster in one run: `cargo bench -p
+//! rwlease-bench --bench backends [-- --quick]`.
 //!
-//! Three things are counted for each backend, all nine in each turn, which begins with another each
-//! time, so that drift of the machine meets all alike:
+//! Three variants are measured for each backend. All nine take turns in each round, which begins
+//! with another one each time, so that drift of the machine affects all of them:
 //!
 //! - the locks of this library;
-//! - the same two scripts, by the bare client crate (for connections of the library's own, by the
-//!   least connection that writes together what is ready) with one connection to each master and
-//!   the slot known;
-//! - `SET NX PX` and compare-and-delete by the same, which is the least that any lock costs.
+//! - the same two scripts, by the bare client crate with one connection to each master and known
+//!   slots (for connections of the library's own, by the smallest connection that writes ready
+//!   commands together);
+//! - `SET NX PX` and compare-and-delete by the same client, which is the least that any lock costs.
 //!
-//! Only writes are measured here: the bench `load` has the reads, and the goals for them. What
-//! counts is the ratio of the locks to the other two, and of those by others to those by `redis`,
-//! within a turn; the median over the turns is printed. So is the processor time of this process,
-//! in which no server is. It exits with 3 if a goal is missed.
+//! Only writes are measured here: the bench `load` has the reads, and the goals for them. The
+//! result is the ratio of the locks to the other two variants, and of the other backends to
+//! `redis`, within a round; the median over the rounds is printed. So is the processor time of this
+//! process, which runs no server. The bench exits with 3 if a goal is missed.
 
 #![allow(
     clippy::unwrap_used,

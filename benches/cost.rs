@@ -1,9 +1,9 @@
-//! What pairs of taking and giving back a free lock cost the client, to be counted by another
-//! program: `cargo bench -p rwlease-bench --bench cost -- [native|redis|fred] [locks|bare]
-//! [write|read] [tasks] [pairs] [threads]`. It prints the processor time of a pair.
+//! The client's cost of taking and releasing a free lock, to be counted by another program: `cargo
+//! bench -p rwlease-bench --bench cost -- [native|redis|fred] [locks|bare] [write|read] [tasks]
+//! [pairs] [threads]`. It prints the processor time of a pair.
 //!
-//! All of the pairs (ten more of each task than were wanted), and nothing else, run in
-//! [`measured`], so that instructions are counted alike however busy the machine is:
+//! All pairs (ten more for each task than requested), and nothing else, run in [`measured`], so
+//! that the count of instructions does not depend on the load of the machine:
 //!
 //! ```console
 //! $ cargo bench -p rwlease-bench --features valgrind --bench cost --no-run
@@ -12,8 +12,8 @@
 //! $ callgrind_annotate --inclusive=yes callgrind.out.*
 //! ```
 //!
-//! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are allocations and wake-ups;
-//! `strace -c` counts system calls.
+//! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are allocations and wake-ups; `strace
+//! -c` counts system calls.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! The parts that need no network: `cargo bench -p rwlease-bench --bench local`.
+//! What needs no network: `cargo bench -p rwlease-bench --bench local`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

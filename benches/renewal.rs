@@ -1,5 +1,5 @@
-//! Renewal at scale: many guards of one client on three masters, with all of them well and with one
-//! of them stopped.
+//! Renewal at scale: many guards of one client on three masters, first with all masters up and then
+//! with one of them stopped.
 //!
 //! `cargo bench -p rwlease-bench --bench renewal`, or with `-- --quick` for the small sizes alone.
 //! It exits with 3 if a guard was lost that should not be.

@@ -1,10 +1,10 @@
-//! The server's own time for the scripts, what commands they call, and its memory for locks,
+//! The server's own time for the scripts, the commands that they call, and the memory of locks,
 //! readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
 //!
-//! The time is what the server counts (`INFO commandstats`), so that neither the network nor the
-//! client is in it. One script a round; the sizes take turns, so that drift of the machine meets
-//! all alike; the best round counts. It exits with 3 if a goal is missed. `-- --quick` makes do
-//! with few rounds.
+//! The time is what the server counts (`INFO commandstats`), without the network and the client.
+//! Each round runs one script. The sizes take turns, so that drift of the machine affects all of
+//! them, and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs
+//! few rounds.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

@@ -11,38 +11,42 @@
 -- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
 -- @include simple
 if simple then
+  local stands, least, flag, rest = free and 'F', nil, nil, nil
+  if not free and line and sub(line, 16, 31) < stamp then
+    local _, digits = find(line, '^2[RSW]%d+')
+    if digits and digits > 44 then
+      stands, least, flag, rest = sub(line, 2, 2), sub(line, 32, 44), sub(line, 45, 45), sub(line, 46)
+      if least <= moment or rest == caller or (stands == 'S' and digits ~= #line) then
+        stands = nil -- a dead holder, its own lease, or malformed, as will be found
+      elseif stands == 'W' and tries then
+        return 'refused ' .. moment .. ' 0 ' .. least
+      end
+    end
+  end
+  if stands and stands ~= 'W' then
 -- @include lease
-  local taken, more
-  if free then
-    taken = '2R' .. life .. stamp .. ends .. long .. caller
-  elseif line and string.sub(line, 16, 31) < stamp then
-    local shape, least, flag, rest = string.sub(line, 2, 2), string.sub(line, 32, 44), string.sub(line, 45, 45), string.sub(line, 46)
-    local _, digits = string.find(line, '^2%u%d+')
-    if not digits or digits < 45 or least <= moment or rest == caller then
-      taken = nil -- a queue, a dead holder, its own lease
-    elseif shape == 'S' then
+    local taken, more = nil, nil
+    if stands == 'F' then
+      taken = '2R' .. life .. stamp .. ends .. long .. caller
+    elseif stands == 'S' then
       local mine = 'r:' .. caller
-      if digits == #line and flag <= '3' and rest >= '1' and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
+      if flag <= '3' and rest >= '1' and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
         if long == '1' then
           flag = flag < '2' and '1' or '3'
         end
         taken = '2S' .. life .. stamp .. (ends < least and ends or least) .. flag .. rest + 1
         more = { mine, 'h' .. ends .. stamp .. rest, 'i:' .. rest, caller }
       end
-    elseif shape == 'R' and flag <= '1' then
-      if #rest >= 12 and #rest <= 40 and not string.find(rest, '[^%w_-]') then
-        taken = '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2'
-        more = {
-          'r:' .. rest, 'h' .. least .. string.sub(line, 16, 31) .. '0', 'i:0', rest,
-          'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
-        }
-      end
-    elseif shape == 'W' and tries then
-      return 'refused ' .. moment .. ' 0 ' .. least
+    elseif flag <= '1' and #rest >= 12 and #rest <= 40 and find(rest, '^[%w_-]+$') then
+      taken = '2S' .. life .. stamp .. (ends < least and ends or least) .. (long > flag and long or flag) .. '2'
+      more = {
+        'r:' .. rest, 'h' .. least .. sub(line, 16, 31) .. '0', 'i:0', rest,
+        'r:' .. caller, 'h' .. ends .. stamp .. '1', 'i:1', caller,
+      }
     end
-  end
-  if taken then
+    if taken then
 -- @include take
+    end
   end
 end
 

@@ -37,15 +37,15 @@ if simple then
     local taken, more = '2W' .. life .. stamp .. ends .. long .. caller, nil
 -- @include take
   elseif tries and line and #line > 45 then
-    local ends, _, digits = string.sub(line, 32, 44), string.find(line, '^2[WRS]%d+')
-    if digits and digits > 44 and ends > moment and string.sub(line, 46) ~= caller then
+    local ends, _, digits = sub(line, 32, 44), find(line, '^2[WRS]%d+')
+    if digits and digits > 44 and ends > moment and sub(line, 46) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
-  elseif tries and line and string.find(line, '^2Q%d+$') and #line == 31 then
+  elseif tries and line and find(line, '^2Q%d+$') and #line == 31 then
     local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
-    local writer, ends = held[1] or '', held[1] and string.sub(held[1], 2, 14) or held[3] or ''
-    local calls = held[2] or held[4] or string.find(writer, '^[kc]') -- a queue, or somebody to call back
-    if not calls and #ends == 13 and ends > moment and string.sub(writer, 31) ~= caller then
+    local writer, ends = held[1] or '', held[1] and sub(held[1], 2, 14) or held[3] or ''
+    local calls = held[2] or held[4] or find(writer, '^[kc]') -- a queue, or somebody to call back
+    if not calls and #ends == 13 and ends > moment and sub(writer, 31) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
   end

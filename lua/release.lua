@@ -22,44 +22,50 @@
 
 -- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
 -- These are the usual cases, without the machinery below.
-local line, clock, now, handed = redis.pcall('HGET', KEYS[1], 's'), nil, nil, nil
+local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
+local clock, stamp, moment, now, handed
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
-  local shape, set, gone, life = string.sub(line, 1, 2), nil, nil, nil
-  local _, digits = string.find(line, '^2%u%d+')
+  local sub, find = string.sub, string.find
+  local shape, set, gone, life = sub(line, 2, 2), nil, nil, nil
+  local _, digits = find(line, '^2%u%d+')
   if not digits then -- luacheck: ignore 542
     -- Malformed, as will be found.
-  elseif digits > 44 and (shape == '2W' or shape == '2R') then
+  elseif digits > 44 and (shape == 'W' or shape == 'R') then
     -- No flags, and its id.
-    if string.sub(line, 45) == '0' .. ARGV[2] and #ARGV[2] >= 12 then
-      set = { 's', '2F' .. string.sub(line, 3, 31) }
+    if sub(line, 46) == caller and sub(line, 45, 45) == '0' and #caller >= 12 then
+      local free = '2F' .. sub(line, 3, 31)
+      if redis.pcall('HSET', KEYS[1], 's', free) == 0 then
+        return 'released 0 0'
+      end
+      set = { 's', free }
     end
-  elseif shape == '2S' and digits == #line and string.find(line, '^[0-3][1-9]', 45) then
-    local mine = 'r:' .. ARGV[2]
-    local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(string.sub(line, 46)) or 0) - 1
-    local index = record and string.sub(record, 31)
-    if index and last == 0 and string.sub(line, 45, 45) == '0' then
-      set, gone = { 's', '2F' .. string.sub(line, 3, 31) }, { mine, 'i:0' }
+  elseif shape == 'S' and digits == #line and find(line, '^[0-3][1-9]', 45) then
+    local mine = 'r:' .. caller
+    local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(sub(line, 46)) or 0) - 1
+    local index = record and sub(record, 31)
+    if index and last == 0 and sub(line, 45, 45) == '0' then
+      set, gone = { 's', '2F' .. sub(line, 3, 31) }, { mine, 'i:0' }
     elseif index and last > 0 then
-      set, gone = { 's', string.sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
+      set, gone = { 's', sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
       if index ~= last .. '' then
         -- The last reader fills the hole.
         local moved = redis.call('HGET', KEYS[1], gone[2])
         local other = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
         if other then
-          set[3], set[4], set[5], set[6] = 'r:' .. moved, string.sub(other, 1, 30) .. index, 'i:' .. index, moved
+          set[3], set[4], set[5], set[6] = 'r:' .. moved, sub(other, 1, 30) .. index, 'i:' .. index, moved
         else
           set = nil
         end
       end
     end
-  elseif shape == '2Q' and digits == 31 and #line == 31 then
+  elseif shape == 'Q' and digits == 31 and #line == 31 then
 -- @include handoff
   end
   if set then
     -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
     local done = gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
-    if not gone and type(done) ~= 'number' and string.find(done.err, 'OOM', 1, true) then
+    if not gone and type(done) ~= 'number' and find(done.err, 'OOM', 1, true) then
       gone, done = {}, redis.pcall('HDEL', KEYS[1], '-')
     end
     if gone and type(done) == 'number' then
@@ -72,7 +78,7 @@ if simple then
       done = redis.pcall('PEXPIREAT', KEYS[1], life)
       if type(done) ~= 'number' then
         -- No later call may rely on that life.
-        redis.pcall('HSET', KEYS[1], 's', string.sub(set[2], 1, 2) .. string.sub(line, 3, 15) .. string.sub(set[2], 16))
+        redis.pcall('HSET', KEYS[1], 's', sub(set[2], 1, 2) .. sub(line, 3, 15) .. sub(set[2], 16))
       end
     end
     if type(done) ~= 'number' then
@@ -83,17 +89,13 @@ if simple then
     end
     line = set[2]
     if handed.node == '-' or redis.pcall('SPUBLISH', handed.channel, handed.message) ~= 0 or handed.node ~= ARGV[1] then
-      return 'released ' .. now .. ' 0'
+      return 'released ' .. moment .. ' 0'
     end
   end
 end
 
 if not clock then
-  clock = redis.pcall('TIME')
-  if clock.err then
-    return { err = string.match(clock.err, ERROR) or 'ERR ' .. clock.err }
-  end
-  now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+-- @include time
 end
 -- @include prelude
 
@@ -102,7 +104,7 @@ if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
   return refuse('count')
 elseif only_wait and ARGV[3] ~= 'wait' then
   return refuse('what')
-elseif not is_id(ARGV[2]) then
+elseif not is_id(caller) then
   return refuse('id')
 end
 
@@ -148,7 +150,7 @@ local function end_waiting(id)
 end
 
 return answer(function()
-  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. ARGV[2], 'read_min', 'cached' })
+  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
   if strange then
     return strange
   end
@@ -161,12 +163,12 @@ return answer(function()
   end
   if only_wait then
     local id, _, deadline, token = writing()
-    if id == ARGV[2] then
+    if id == caller then
       return reply('writing', 0, token, deadline)
     end
   end
-  local left = end_waiting(ARGV[2])
-  local ended = not only_wait and (end_writing(ARGV[2]) or end_reading(ARGV[2]))
+  local left = end_waiting(caller)
+  local ended = not only_wait and (end_writing(caller) or end_reading(caller))
   settle(true)
   return reply(ended or left or 'absent', more)
 end)

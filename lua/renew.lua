@@ -23,17 +23,17 @@
 -- machinery below.
 -- @include renewal
 if simple then
-  local shape, flag, mine = string.sub(line, 1, 2), string.sub(line, 45, 45), 'r:' .. caller
-  local _, digits = string.find(line, '^2%u%d+')
+  local shape, flag, mine = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
+  local _, digits = find(line, '^2%u%d+')
   local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
   if not digits then -- luacheck: ignore 542
     -- Malformed, as will be found.
   elseif shape == '2W' or shape == '2R' then
-    if digits > 44 and string.sub(line, 46) == caller and flag <= '1' then
-      field, text = 's', string.sub(line, 31, 44)
+    if digits > 44 and sub(line, 46) == caller and flag <= '1' then
+      field, text = 's', sub(line, 31, 44)
     end
   elseif shape == '2S' then
-    if digits == #line and string.find(line, '^[0-3][1-9]', 45) then
+    if digits == #line and find(line, '^[0-3][1-9]', 45) then
       field, text = mine, redis.call('HGET', KEYS[1], mine)
     end
   elseif shape == '2Q' and digits == 31 and #line == 31 then
@@ -42,12 +42,12 @@ if simple then
       if queue[2] then
         -- Somebody who waits may be let in instead of a dead reader.
         field, text = mine, not queue[3] and queue[2]
-      elseif queue[1] and string.sub(queue[1], 31) == caller then
+      elseif queue[1] and sub(queue[1], 31) == caller then
         field, text = 'writer', queue[1]
       end
     end
   end
-  if text and field ~= 's' and string.find(text, '^[kcb]') then
+  if text and field ~= 's' and find(text, '^[kcb]') then
     text = nil -- it is, or was, cached
   end
 -- @include renewed

@@ -1,8 +1,8 @@
-//! Pauses between attempts: they double up to a longest one, and a part of each is random.
+//! Pauses between attempts. They double up to a maximum, and a part of each is random.
 
 use std::time::Duration;
 
-/// The part of a pause that is random, unless the user sets another.
+/// The part of a pause that is random by default.
 pub(crate) const JITTER: f64 = 0.5;
 
 /// How pauses grow.
@@ -17,25 +17,25 @@ impl Backoff {
         Backoff { first, most }
     }
 
-    /// The pause after a failure that follows `before` others in a row.
+    /// The pause after a failure that follows `before` failures in a row.
     pub(crate) fn pause(self, before: u32) -> Duration {
         jittered(self.whole(before))
     }
 
-    /// That pause before any of it is random.
+    /// The pause without jitter.
     pub(crate) fn whole(self, before: u32) -> Duration {
         self.first.saturating_mul(2u32.saturating_pow(before)).min(self.most)
     }
 }
 
-/// A random duration from half of this one to all of it, so that clients do not march in step.
+/// A random duration from half of `whole` to all of it, so that clients do not retry in step.
 pub(crate) fn jittered(whole: Duration) -> Duration {
     part_of(whole, 1.0 - JITTER + JITTER * fastrand::f64())
 }
 
-/// A part of the duration, from 0 to 1.
+/// A fraction of the duration, from 0 to 1.
 pub(crate) fn part_of(whole: Duration, part: f64) -> Duration {
-    // The longest durations, rounded to an `f64`, exceed what a `Duration` can be.
+    // The longest durations, rounded to an `f64`, can exceed the range of a `Duration`.
     Duration::try_from_secs_f64(whole.as_secs_f64() * part).unwrap_or(whole)
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as decimal digits, without a text in between.
+//! Conversion between numbers and decimal digits, without a `String`.
 
 /// A number in decimal digits.
 pub(crate) struct Decimal {
@@ -7,7 +7,7 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// The most digits.
+    /// The number of digits of the largest `u64`.
     pub(crate) const LONGEST: usize = 20;
 
     pub(crate) fn of(number: u64) -> Decimal {
@@ -36,11 +36,11 @@ impl Decimal {
     }
 }
 
-/// The number that these digits are.
+/// Parses digits as a number.
 pub(crate) fn number_of(digits: &[u8]) -> Option<u64> {
     match digits.len() {
         0 => None,
-        // They cannot be too many.
+        // So few digits cannot overflow.
         1..Decimal::LONGEST => digits.iter().try_fold(0, |number: u64, digit| {
             digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
         }),
@@ -48,13 +48,14 @@ pub(crate) fn number_of(digits: &[u8]) -> Option<u64> {
     }
 }
 
-/// The number that a text begins with, before a space or the end, and how many digits it has.
+/// Parses the number at the start of a text, up to a space or the end. Also returns its number of
+/// digits.
 pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
     let mut number: u64 = 0;
     for (at, byte) in text.iter().enumerate() {
         let digit = byte.wrapping_sub(b'0');
         match digit {
-            // So far they cannot be too many.
+            // So few digits cannot overflow.
             0..=9 if at < Decimal::LONGEST - 1 => number = number * 10 + u64::from(digit),
             0..=9 => {
                 let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());

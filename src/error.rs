@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the caller knows what to do.
+//! The error type, whose kind tells the caller what to do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,8 +9,10 @@ use crate::slot::{CrossSlot, Slot};
 /// The result of this library's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of this library: a [kind](ErrorKind) that says what to do, the lock it is about, and
-/// what the server or the connection said as its [source](std::error::Error::source).
+/// An error of this library.
+///
+/// It has a [kind](ErrorKind) that tells the caller what to do, the lock it concerns, and as its
+/// [source](std::error::Error::source) what the server or the connection reported.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -21,58 +23,59 @@ struct Inner {
     limit: Option<u32>,
 }
 
-/// What to do about an [`Error`].
+/// What kind of failure an [`Error`] is, and so what the caller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The time that was given is over and it was not this caller's turn. Nobody is at fault: try
-    /// later.
+    /// The time limit passed before it was this caller's turn. Nothing is wrong: try later.
     TimedOut,
-    /// The number of tries that was given is used up.
+    /// The limit on the number of tries was reached.
     TriesUsedUp,
-    /// The client was shut down, or the caller's own token cancelled the wait.
+    /// The client was shut down, or the caller cancelled the wait, by
+    /// [`cancel_on`](crate::Acquire::cancel_on).
     Cancelled,
-    /// The lease is lost: stop, the fencing token is stale.
+    /// The lease is lost. Stop: the fencing token is stale.
     Lost,
-    /// The cluster cannot serve this slot now: no master for it, no connection, too few replicas.
+    /// The cluster cannot serve this slot now: it has no master, no connection, or too few
+    /// replicas.
     Unavailable,
-    /// Another reader waits to be upgraded already: release this one, or each waits for the other
-    /// forever.
+    /// Another reader already waits for an upgrade. Release this read guard: otherwise each waits
+    /// for the other forever.
     Conflict,
-    /// The server said no: a missing right, a full memory, a wrong password.
+    /// The server refused: a right is missing, its memory is full, or the password is wrong.
     Refused,
     /// An argument is out of its range.
     Invalid,
-    /// The key holds something that is no lock of this protocol. It was left as it was.
+    /// The key holds something that is not a lock of this protocol. It was not changed.
     Foreign,
-    /// The lock is of another version of the protocol. It was left as it was.
+    /// The lock is of another version of the protocol. It was not changed.
     Incompatible,
     /// Keys that must share a slot do not.
     CrossSlot,
     /// The lock's queue has reached its limit.
     TooManyWaiters,
-    /// The semaphore has another limit than the caller takes it to have, or than the caller needs:
-    /// [`Error::limit`] tells it.
+    /// The semaphore has another limit than the caller gave, or one that is too low for the call.
+    /// [`Error::limit`] returns the limit it has.
     LimitMismatch,
 }
 
 impl Error {
-    /// What to do about it.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The name of the lock it is about.
+    /// The name of the lock that the error concerns.
     pub fn lock(&self) -> Option<&str> {
         self.0.lock.as_ref().map(|(name, _)| &**name)
     }
 
-    /// The slot of the lock it is about.
+    /// The slot of the lock that the error concerns.
     pub fn slot(&self) -> Option<Slot> {
         self.0.lock.as_ref().map(|(_, slot)| *slot)
     }
 
-    /// The limit that the semaphore has, of a [`LimitMismatch`](ErrorKind::LimitMismatch).
+    /// The semaphore's actual limit, for a [`LimitMismatch`](ErrorKind::LimitMismatch).
     pub fn limit(&self) -> Option<u32> {
         self.0.limit
     }

@@ -1,10 +1,10 @@
 //! Distributed read/write locks for Redis Cluster: fair, fenced, and safe under resharding and
 //! failover.
 //!
-//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] of a name; [`read`](RwLock::read)
-//! and [`write`](RwLock::write) wait for their turn and give a guard; the guard is a [`Lease`] that
-//! is renewed while it lives, has a [fencing token](Lease::token), and says when it is
-//! [lost](Lease::lost).
+//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] from a name.
+//! [`read`](RwLock::read) and [`write`](RwLock::write) wait for their turn and return a guard. A
+//! guard derefs to a [`Lease`], which is renewed while the guard lives, has a [fencing
+//! token](Lease::token), and reports when it is [lost](Lease::lost).
 //!
 //! ```
 //! # #[cfg(feature = "embedded")]
@@ -21,36 +21,38 @@
 //!
 //! # What a lock is
 //!
-//! One hash in one slot, changed by scripts alone: who reads, who writes, until when, who waits,
-//! the last fencing token. All time in it is the server's. A lock is a lease: a holder that is not
-//! heard of any more loses it when its lease ends, and not before.
+//! A lock is one hash in one slot, which only scripts change. It records the readers, the writer,
+//! their deadlines, the waiters and the last fencing token. All times in it are by the server's
+//! clock. A lock is a lease: a holder that stops renewing keeps the lock until its lease ends, and
+//! then loses it.
 //!
-//! # Seeing it
+//! # Observing
 //!
-//! Each step of a lock is told by `tracing`; with the feature `metrics` it is counted and measured
-//! by the `metrics` facade as well. `docs/observing.md` has the names. The package `rwlease-cli`
-//! has the command `rwlease`, which runs commands under a lock, shows locks, and looks for what
-//! would break them.
+//! The library emits events by `tracing`. With the feature `metrics` it also records counters and
+//! histograms by the `metrics` facade. `docs/observing.md` lists the names. The package
+//! `rwlease-cli` has the command `rwlease`, which runs commands under a lock, shows locks, and
+//! looks for what would break a lock on these servers.
 //!
 //! # Without a runtime
 //!
-//! The module `blocking` (feature `blocking`) has the same locks for programs that have none.
+//! The module `blocking` (feature `blocking`) has the same locks for programs without an async
+//! runtime.
 //!
 //! # Layers
 //!
-//! Locks and guards know the client's core and the protocol; those know the router, which owns
-//! slots, the slot map and every redirect; and the router knows nodes, each one connection to one
-//! server: by the `redis` crate, of this library's own, by the `fred` crate, or in this process
-//! (feature `embedded`).
+//! Locks and guards use the client's core and the protocol. Those use the router, which owns the
+//! slot map and follows every redirect. The router uses nodes: each is one connection to one
+//! server, by the `redis` crate, by the `fred` crate, by this library itself (feature `native`), or
+//! to a server in this process (feature `embedded`). `docs/architecture.md` has the details.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Without a backend to servers a part of the library is of no use: the system's clock, and without
-// any, nearly all.
+// Without a backend for servers, parts of the library are unused: the system's clock, and without
+// any backend nearly everything.
 #![cfg_attr(
     not(any(feature = "native", feature = "redis", feature = "fred")),
     allow(dead_code, unused_imports)
 )]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
-// The library does not panic and does not print, and reads the time by its Clock alone.
+// The library does not panic or print, and it reads the time by its Clock alone.
 #![warn(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -62,9 +64,9 @@
     clippy::disallowed_methods
 )]
 
-// The test support speaks of the crate by its name.
+// The test support names the crate as its users do.
 #[cfg(test)]
-#[allow(unused_extern_crates)] // without the backends of real servers nobody needs it
+#[allow(unused_extern_crates)] // unused without the backends of real servers
 extern crate self as rwlease;
 
 mod backoff;

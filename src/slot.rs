@@ -1,14 +1,14 @@
-//! Hash slots and hash tags, exactly as the cluster specification has them.
+//! Hash slots and hash tags, as in the cluster specification.
 
 use std::fmt;
 use std::sync::LazyLock;
 
 use crc16::{State, XMODEM};
 
-/// How many hash slots a cluster has.
+/// The number of hash slots of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The longest tag that [`Slot::tag`] gives.
+/// The length of the longest tag that [`Slot::tag`] returns.
 const TAG_LENGTH: usize = 4;
 
 /// A hash slot of a Redis Cluster, 0 to 16383.
@@ -26,7 +26,7 @@ impl Slot {
     /// The slot of a key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has none,
     /// modulo 16384.
     ///
-    /// The hash tag is what stands between the first `{` and the first `}` after it, if that is not
+    /// The hash tag is the text between the first `{` and the first `}` after it, unless that is
     /// empty.
     ///
     /// ```
@@ -40,7 +40,7 @@ impl Slot {
         Slot(State::<XMODEM>::calculate(hash_tag(key.as_ref())) % SLOTS)
     }
 
-    /// The slot with this number, if there is one.
+    /// The slot with this number, or `None` if the number is above 16383.
     ///
     /// ```
     /// use rwlease::Slot;
@@ -57,11 +57,10 @@ impl Slot {
         self.0
     }
 
-    /// A short string of this slot: ASCII digits and letters, at most four of them.
+    /// A short string that hashes to this slot: one to four ASCII digits and letters.
     ///
-    /// It is always the same one, also in other languages: the first string of the slot when
-    /// strings over `0-9A-Za-z` are listed the short ones first, and those of one length in the
-    /// order of their bytes.
+    /// The tag of a slot never changes, and is easy to compute in other languages: list the strings
+    /// over `0-9A-Za-z` by length, then by byte order. The tag is the first string of the slot.
     ///
     /// ```
     /// use rwlease::Slot;
@@ -75,12 +74,12 @@ impl Slot {
         TAGS[start..start + TAG_LENGTH].trim_end()
     }
 
-    /// The slot's number, to index by.
+    /// The slot's number as an index.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// All slots in order.
+    /// All slots, in order.
     pub(crate) fn all() -> impl ExactSizeIterator<Item = Slot> {
         (0..SLOTS).map(Slot)
     }
@@ -92,12 +91,12 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Checks that all keys are of one slot, and gives it. (No keys at all are of slot 0, as the empty
-/// key is.)
+/// Checks that all keys are in one slot, and returns that slot. Without keys it returns slot 0, the
+/// slot of the empty key.
 ///
 /// # Errors
 ///
-/// [`CrossSlot`] names the first key, and the first one that is of another slot.
+/// [`CrossSlot`] has the first key, and the first key that is in another slot.
 ///
 /// ```
 /// use rwlease::{Slot, assert_same_slot};
@@ -121,7 +120,7 @@ pub fn assert_same_slot<K: AsRef<[u8]>>(
     }
 }
 
-/// Two keys that must be of one slot are not.
+/// The error for two keys that must share a slot and do not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{}\" is of slot {}, but \"{}\" is of slot {}",
@@ -177,7 +176,8 @@ static TAGS: LazyLock<String> = LazyLock::new(|| {
     tags.into_iter().flatten().map(char::from).collect()
 });
 
-/// Makes a string over `0-9A-Za-z` the next one of its length; false after the last one.
+/// Advances to the next string over `0-9A-Za-z` of the same length. Returns false after the last
+/// one.
 fn advance(tag: &mut [u8]) -> bool {
     for byte in tag.iter_mut().rev() {
         *byte = match *byte {

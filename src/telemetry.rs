@@ -1,9 +1,9 @@
-//! How counters, histograms and gauges are told by the `metrics` facade (feature `metrics`), or by
-//! nobody without it.
+//! Macros that record counters, histograms and gauges by the `metrics` facade. Without the feature
+//! `metrics` they do nothing.
 //!
-//! Each layer tells of itself in a file `telemetry.rs` of its own, where everything has its one
-//! place, by its name. `docs/observing.md` lists the names and their fields. Durations are in
-//! seconds. Metrics have no label with a lock's name: there can be millions of them.
+//! Each layer emits its own events and metrics, in its file `telemetry.rs`. `docs/observing.md`
+//! lists the names and fields. Durations are in seconds. No metric has a lock's name as a label:
+//! there can be millions of locks.
 
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::Gauge;
@@ -16,8 +16,8 @@ macro_rules! count {
     }};
 }
 
-/// Adds one to a counter with one label, whose value is one of these. Each value has a key that is
-/// made at compile time: this is for what every call does.
+/// Adds one to a counter with one label, whose known values have keys made at compile time. Use it
+/// for what every call does.
 macro_rules! count_each {
     ($name:literal, $label:literal => $value:expr, [$($known:literal),+ $(,)?]) => {{
         #[cfg(feature = "metrics")]
@@ -44,7 +44,7 @@ macro_rules! level {
     }};
 }
 
-/// Notes a duration in a histogram.
+/// Records a duration in a histogram.
 macro_rules! measure {
     ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]
@@ -54,8 +54,8 @@ macro_rules! measure {
     }};
 }
 
-/// Notes a duration in a histogram with two labels. The usual values have keys that are made at
-/// compile time: this is for what every hold does.
+/// Records a duration in a histogram with two labels. The usual values have keys made at compile
+/// time. Use it for what every hold does.
 macro_rules! measure_each {
     ($name:literal, $time:expr, $first:literal => $one:expr, $second:literal => $other:expr,
      [$(($a:literal, $b:literal)),+ $(,)?]) => {{
@@ -72,7 +72,7 @@ macro_rules! measure_each {
 
 pub(crate) use {count, count_each, level, measure, measure_each};
 
-/// In place of that of `metrics`.
+/// Stands in for the `Gauge` of `metrics`.
 #[cfg(not(feature = "metrics"))]
 #[derive(Debug)]
 pub(crate) struct Gauge;

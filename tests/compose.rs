@@ -1,10 +1,10 @@
-//! The suites that need real clusters, against the containers of `cluster-compose/`; a node that
-//! the engine kills or stops, and one that is cut off.
+//! The suites that need real clusters, run on the containers of `cluster-compose/`; a node that the
+//! engine kills or stops, and one that is cut off.
 //!
-//! All tests of a network share one cluster, so they go one after the other, and the containers are
-//! removed at the end: hence a runner of its own. Words on the command line choose tests, and
-//! `--skip` leaves some out. Where no container engine answers they are skipped, unless
-//! `RWLEASE_COMPOSE=must` says that there has to be one; `RWLEASE_COMPOSE=no` skips them anyway.
+//! All tests of a network share one cluster, so they run one after the other, and the containers
+//! are removed at the end: therefore this program has its own runner. Words on the command line
+//! choose tests, and `--skip` leaves some out. If no container engine answers, the tests are
+//! skipped, unless `RWLEASE_COMPOSE=must` requires one; `RWLEASE_COMPOSE=no` always skips them.
 
 // A runner prints. The ban on direct clocks is for the library.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
@@ -29,7 +29,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
 const RULE: &str = "RWLEASE_COMPOSE";
-/// For one test, each part of which has a limit of its own.
+/// The limit for one test. Each of its parts has its own limit.
 const LIMIT: Duration = Duration::from_secs(300);
 
 type Test = (&'static str, for<'a> fn(&'a Compose) -> BoxFuture<'a, Result>);
@@ -76,7 +76,7 @@ const MOVES: &[Test] = &on_its_servers! {
     a_failover_by_order_loses_no_lock
 };
 
-/// The rows of the scorecard that need nothing but commands, in small.
+/// Small forms of the scorecard's rows that need only commands.
 mod migration {
     use super::*;
     use crate::chaos::rows::{Row, rows};
@@ -137,7 +137,7 @@ mod migration {
         Ok(())
     }
 
-    /// What it was before, at the last node.
+    /// Sets the node timeout of all nodes. Returns the earlier value, of the last node.
     async fn set_timeout(compose: &Compose, node_timeout: u32) -> Result<u32> {
         let mut before = node_timeout;
         for node in compose.nodes() {
@@ -155,7 +155,7 @@ const MIGRATION: &[Test] = &on_the_cluster! {
     migration::scripts_are_forgotten
 };
 
-/// What the engine does to a node. Each leaves a whole cluster behind.
+/// What the engine does to a node. Each test leaves a whole cluster behind.
 mod engine {
     use super::*;
 
@@ -189,13 +189,13 @@ const ENGINE: &[Test] = &on_the_cluster! {
     engine::a_master_that_the_engine_kills_is_replaced
 };
 
-/// Nodes that do not reach each other.
+/// Nodes that cannot reach each other.
 mod partition {
     use super::*;
 
     /// The holder at a master that was cut off finds the new master before its lease ends, or knows
-    /// that it has lost the lock before another has it there. There is one lock again when the node
-    /// comes back.
+    /// that it has lost the lock before another client holds it there. When the node returns, there
+    /// is one lock again.
     pub async fn a_master_that_is_cut_off_is_left(backend: Backend, compose: &Compose) -> Result {
         let settings = || Locks::builder().call_timeout(LONG);
         let lease = Duration::from_secs(5);
@@ -210,8 +210,8 @@ mod partition {
 
         compose.cut_off(master)?;
         let mut waiting = pin!(async { other.rwlock("cut off")?.write().await });
-        // A holder that is well after so long has renewed at the new master. One that is not may
-        // still be waited for.
+        // A holder that still holds after this time has renewed at the new master. A holder that
+        // has lost the lock may still be waiting.
         let is_renewed = async {
             sleep(lease * 3).await;
             if !held.is_held() {
@@ -245,8 +245,7 @@ mod partition {
         Ok(())
     }
 
-    /// Every replica has what was written until now: all that was written before the PING, by
-    /// whomever.
+    /// Waits until every replica has what was written before the PING, by any client.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
             let wait_limit = WaitLimit::new("the replicas to have everything");
@@ -268,7 +267,7 @@ mod partition {
 const PARTITION: [Test; 1] = on_the_cluster! { partition::a_master_that_is_cut_off_is_left };
 
 fn main() -> ExitCode {
-    // A worker of a row is this program once more.
+    // A worker of a row is another process of this program.
     if let Some(worked) = chaos::worker::work_if_told() {
         return match worked {
             Ok(()) => ExitCode::SUCCESS,
@@ -313,7 +312,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the command line says, which is made for the runner of others.
+/// The command line, which is written for the standard runner.
 #[derive(Default)]
 struct Choice {
     words: Vec<String>,
@@ -322,7 +321,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// The options of that runner which have a value.
+    /// The options of that runner that have a value.
     const VALUED: [&str; 6] =
         ["--test-threads", "--format", "--color", "--logfile", "--shuffle-seed", "-Z"];
 
@@ -353,7 +352,7 @@ impl Choice {
     }
 }
 
-/// Runs them on a cluster of theirs; how many failed.
+/// Runs the tests on their own cluster, and returns how many failed.
 async fn run(network: Network, tests: &[Test]) -> usize {
     if tests.is_empty() {
         return 0;
@@ -382,7 +381,7 @@ async fn run(network: Network, tests: &[Test]) -> usize {
     failed
 }
 
-/// Locks of that test alone.
+/// Two clients, with locks for that test alone.
 async fn two_clients(cluster: &Cluster, test: &str) -> Result<(Locks, Locks)> {
     let connect = async |node: usize| {
         let settings = Locks::builder().prefix(format!("{test}:"));

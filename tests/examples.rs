@@ -1,4 +1,4 @@
-//! Each example runs to its end, on servers in its own process and on a cluster.
+//! Runs each example to its end, on embedded servers and on a cluster.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]
@@ -25,14 +25,14 @@ const EXAMPLES: &[&str] = &[
     "semaphore",
 ];
 
-/// That needs them, or no server at all.
+/// The example that needs sentinels, or no server at all.
 const WITH_SENTINELS: &str = "sentinels";
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
 
-/// `cargo test` builds the examples beside the tests. With `--test examples` it does not: then
-/// `cargo build --examples` is to go before.
+/// The path of a built example. `cargo test` builds the examples with the tests; with `--test
+/// examples` it does not, and `cargo build --examples` must run first.
 fn built(example: &str) -> Result<PathBuf> {
     let tests = std::env::current_exe()?;
     let target = tests.parent().and_then(|deps| deps.parent());
@@ -92,7 +92,7 @@ async fn behind_sentinels() -> Result {
     Ok(())
 }
 
-/// The job is done: until its lease ends nobody else does it.
+/// The job is done: until its lease ends, no other process runs it.
 #[tokio::test]
 async fn what_was_run_once_is_not_run_again() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;

@@ -1,5 +1,5 @@
-//! What a client counts and measures, as Prometheus gets it; and the dashboard, whose queries must
-//! be about what there is.
+//! What a client counts and measures, as Prometheus receives it; and the dashboard, whose queries
+//! must use existing metrics.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods)]
@@ -18,7 +18,7 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_ther
     let builder = PrometheusBuilder::new().set_buckets(&[0.001, 0.01, 0.1, 1.0, 10.0]).unwrap();
     let prometheus = builder.install_recorder().unwrap();
     use_locks(&prometheus).await;
-    // What goes on in the background is done.
+    // The background work has ended.
     let last = [r#"rwlease_releases_total{outcome="absent"}"#, r#"kind="moved""#];
     let text = until(&prometheus, &last).await;
 
@@ -82,7 +82,7 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_ther
     check_dashboard(&text);
 }
 
-/// Each step once.
+/// Runs each step once.
 async fn use_locks(prometheus: &PrometheusHandle) {
     let engine = Engine::builder().masters(2).build();
     let settings = Locks::builder().lease(Duration::from_millis(600));
@@ -114,7 +114,7 @@ async fn use_locks(prometheus: &PrometheusHandle) {
     guard.keep().await.unwrap();
 }
 
-/// A lock that is cached, used once more, and called back.
+/// A lock that is cached, used once more, and recalled.
 async fn cache_locks(prometheus: &PrometheusHandle) {
     let engine = Engine::builder().masters(1).build();
     let settings = Locks::builder().lease(Duration::from_secs(2));
@@ -130,7 +130,7 @@ async fn cache_locks(prometheus: &PrometheusHandle) {
     drop(others.rwlock("d").unwrap().write().await.unwrap());
 }
 
-/// The text, once it has all of these.
+/// The text, once it contains all of these.
 async fn until(prometheus: &PrometheusHandle, words: &[&str]) -> String {
     let found = async {
         loop {
@@ -185,7 +185,7 @@ fn check_dashboard(text: &str) {
     }
 }
 
-/// All queries of all panels.
+/// Collects the queries of all panels.
 fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
     match part {
         serde_json::Value::Object(fields) => {
@@ -201,7 +201,7 @@ fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
     }
 }
 
-/// How the source tells of metrics.
+/// How the source emits metrics.
 const TOLD: [&str; 7] = [
     "count!(\"",
     "count_each!(\"",

@@ -1,4 +1,4 @@
-//! What a client tells by `tracing`: every name with its fields, and no name that
+//! The `tracing` events of a client: every name with its fields, and no name that
 //! `docs/observing.md` does not list.
 
 // The ban on direct clocks is for the library.
@@ -23,7 +23,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// A name, and fields as text.
 type Told = (String, BTreeMap<String, String>);
 
-/// Keeps all events, and all spans as they are when they close.
+/// Records all events, and all spans when they close.
 #[derive(Clone, Default)]
 struct Tape(Arc<Mutex<Vec<Told>>>);
 
@@ -66,7 +66,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Tape {
 }
 
 impl Tape {
-    /// What was told by this name with this outcome.
+    /// The events with this name and this outcome.
     fn of(&self, name: &str, outcome: &str) -> Vec<BTreeMap<String, String>> {
         let told = self.0.lock().unwrap();
         let wanted = told
@@ -75,7 +75,7 @@ impl Tape {
         wanted.map(|(_, fields)| fields.clone()).collect()
     }
 
-    /// The first of those, waited for, which must have all of these fields.
+    /// Waits for the first of those, which must have all of these fields.
     async fn has(&self, name: &str, outcome: &str, fields: &[&str]) -> BTreeMap<String, String> {
         let found = async {
             loop {
@@ -187,8 +187,8 @@ async fn redirects_are_told() {
     assert_eq!(attempt["node"], told["node"]);
 }
 
-/// A member of a quorum whose clock is wrong is named. (Time stands still: else the members' clocks
-/// differ by the time that it takes to make them.)
+/// A quorum member with a wrong clock is named. (Time stands still: otherwise the members' clocks
+/// would differ by the time that it takes to make them.)
 #[tokio::test(start_paused = true)]
 async fn a_wrong_clock_is_told() {
     let tape = Tape::default();

@@ -1,9 +1,10 @@
-//! Cached locks beside plain ones, tokio's lock in memory, and a lock of others, on a cluster of
-//! six nodes: `cargo bench -p rwlease-bench --bench cached`.
+//! Cached locks compared with plain ones, with tokio's in-memory lock, and with another library's
+//! lock, on a cluster of six nodes: `cargo bench -p rwlease-bench --bench cached`.
 //!
-//! All contenders of a line run in turn, round by round; what counts are the ratios within one run.
-//! Clients stand for processes: each has connections and an id of its own. `-- --rounds N` sets the
-//! rounds, `-- --alone` leaves out the lock of others. It exits with 3 if a goal is missed.
+//! All contenders of a line take turns, round by round; the result is the ratios within one run.
+//! Clients stand for processes: each has its own connections and id. `-- --rounds N` sets the
+//! rounds, `-- --alone` leaves out the other library's lock. The bench exits with 3 if a goal is
+//! missed.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(

@@ -1,5 +1,5 @@
-//! The floor: the client crates, or the least connection of one's own, without this library, with
-//! one connection to each master and the slots known.
+//! The floor, without this library: the client crates, or the smallest connection of our own, with
+//! one connection to each master and known slots.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const PUBLISHED_RELEASE: &str = include_str!("../published/release_write.lua");
 
 static OWNERS: AtomicU64 = AtomicU64::new(0);
 
-/// The digests of the scripts that are loaded, and the way to each slot's master.
+/// The digests of the loaded scripts, and the connection to each slot's master.
 #[derive(Debug)]
 pub struct Bare {
     connections: Vec<Connection>,
@@ -82,7 +82,7 @@ impl Bare {
         Arc::new(Bare { connections, ways, digests })
     }
 
-    /// With no more memory taken than the client crate needs.
+    /// Allocates only what the client crate needs.
     async fn call(&self, key: &str, words: &[&[u8]]) {
         match &self.connections[usize::from(self.ways[usize::from(Slot::of(key).get())])] {
             Connection::Redis(connection) => {
@@ -131,7 +131,7 @@ fn id() -> Id {
     id
 }
 
-/// What the scripts are called for.
+/// The purpose of the scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Write,
@@ -140,7 +140,7 @@ pub enum Kind {
     Published,
 }
 
-/// The scripts alone, on a lock that nobody else wants.
+/// The scripts alone, on an uncontended lock.
 #[derive(Clone, Debug)]
 pub struct SameScripts(pub Arc<Bare>, pub Kind, pub Arc<str>);
 
@@ -152,8 +152,7 @@ impl Lock for SameScripts {
         let id = id();
         match kind {
             Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
-            // As a request sends it that would wait: with what its place in the queue would be
-            // taken with.
+            // As a waiting request sends it: with the arguments for a place in the queue.
             kind => {
                 let args: [&[u8]; 8] =
                     [b"-", b"0", &id, LEASE, b"f", b"1", b"0", b"1000 6000 10000 -"];

@@ -1,5 +1,5 @@
-//! The floor of a connection of one's own: it writes together what is ready, and counts replies. It
-//! panics where a library returns errors, and knows no TLS, no pushes and no time limits.
+//! The floor of a connection of our own: it writes ready commands together, and counts replies.
+//! It panics where a library returns errors, and has no TLS, no pushes and no time limits.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -60,7 +60,7 @@ async fn write(connection: Arc<BareConnection>, mut half: OwnedWriteHalf) {
     loop {
         connection.wake.notified().await;
         loop {
-            // Every caller that is ready puts its command in first.
+            // Lets every ready caller put in its command first.
             tokio::task::yield_now().await;
             std::mem::swap(
                 &mut connection.state.lock().expect("not poisoned").outgoing,
@@ -93,7 +93,7 @@ async fn read(connection: Arc<BareConnection>, mut half: OwnedReadHalf) {
     }
 }
 
-/// Where the reply that begins there ends, if all of it is there.
+/// The end of the reply that begins there, if it is complete.
 fn reply_end(buffer: &[u8], begin: usize) -> Option<usize> {
     let line = buffer[begin..].windows(2).position(|two| two == b"\r\n")? + begin;
     let number = || std::str::from_utf8(&buffer[begin + 1..line]).ok()?.parse::<i64>().ok();

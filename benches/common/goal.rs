@@ -1,7 +1,7 @@
-//! How a bench says whether it reached its goals. (A file of its own, for benches that need
-//! little of what is shared.)
+//! How a bench reports whether it reached its goals. (In a separate file, for benches that share
+//! little else.)
 
-// Every user compiles this as a module of its own and needs only a part of it.
+// Every user compiles this as its own module and needs only a part of it.
 #![allow(dead_code)]
 
 use std::fmt;
@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 use super::table::Table;
 
-/// What a bench exits with that ran well and missed a goal: no panic and no error gives it.
+/// The exit status of a bench that ran well and missed a goal. No panic and no error has it.
 const MISSED: u8 = 3;
 
 pub fn verdict(met: bool) -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::from(MISSED) }
 }
 
-/// What was wanted, what was measured, and whether that is enough.
+/// The goals and the results, and whether all goals were reached.
 pub struct Goals {
     table: Table,
     met: bool,
@@ -35,8 +35,7 @@ impl Goals {
         self.judge(what, "at most", &[(wanted, measured)], |wanted, measured| measured <= wanted);
     }
 
-    /// Pairs of what was wanted and what was measured, in one line. What was not measured is no
-    /// number, and misses the goal.
+    /// Pairs of a goal and a result, in one line. A missing result is NaN, and misses the goal.
     pub fn all_at_least(&mut self, what: impl Into<String>, pairs: &[(f64, f64)]) {
         self.judge(what, "at least", pairs, |wanted, measured| measured >= wanted);
     }
@@ -71,7 +70,7 @@ impl Goals {
     }
 }
 
-/// A ratio has so many digits; of what is larger they say nothing.
+/// A number with that many digits after the point, or none if it is large.
 fn shown(value: f64, digits: usize) -> String {
     let digits = if value < 10.0 { digits } else { 0 };
     format!("{value:.digits$}")

@@ -1,5 +1,5 @@
-//! A lock to take and to give back, of any library. (A file of its own, for the package of the
-//! other locks has it too.)
+//! A lock of any library, to take and to release. (In a separate file, because the package of the
+//! other locks uses it too.)
 
 /// Clones are the same lock.
 pub trait Lock: Clone + Send + Sync + 'static {

@@ -1,6 +1,6 @@
 //! What benches on clusters share.
 
-// Every user compiles this as a module of its own and needs only a part of it.
+// Every user compiles this as its own module and needs only a part of it.
 #![allow(dead_code, unused_imports)]
 
 mod bare;

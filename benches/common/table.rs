@@ -1,5 +1,5 @@
-//! What a bench prints: a table in Markdown, aligned so that it can be read as it is. (A file of
-//! its own, for the benches that need nothing else of what is shared.)
+//! A table in Markdown, aligned so that it is readable as it is. (In a separate file, for benches
+//! that share nothing else.)
 
 use std::fmt;
 

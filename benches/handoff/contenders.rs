@@ -1,4 +1,4 @@
-//! The contenders that are run in this process: this library, and the floor under it.
+//! The contenders that run in this process: this library, and the floor without it.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! How long it takes from one holder's release to the next one's turn, and what that comes to when
-//! many wait, on a cluster of six nodes.
+//! The time from one holder's release to the next holder's turn, and the throughput with many
+//! waiters, on a cluster of six nodes.
 //!
 //! `cargo bench -p rwlease-bench --bench handoff` runs all contenders in turn, round by round, so
-//! that what disturbs the machine disturbs them all. What counts are the ratios within one run.
-//! `-- --rounds N` sets the rounds; `-- --alone` leaves out the locks of others; `-- --compose`
-//! takes a cluster of containers. It exits with 3 if a goal is missed.
+//! that a disturbance of the machine affects all of them. The result is the ratios within one run.
+//! `-- --rounds N` sets the rounds, `-- --alone` leaves out the locks of others, and `-- --compose`
+//! uses a cluster of containers. The bench exits with 3 if a goal is missed.
 
 // A bench is judged by its user, and measures with the machine's clock.
 #![allow(

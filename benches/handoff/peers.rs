@@ -1,6 +1,5 @@
-//! The locks of others. They have a package of their own, so that their dependencies are not this
-//! library's: it is run as a child, told what to do line by line, and answers with the times it
-//! took.
+//! The locks of others. They are in a separate package, so that their dependencies are not this
+//! library's. It runs as a child process, reads orders line by line, and answers with the times.
 
 use std::path::Path;
 use std::process::Stdio;

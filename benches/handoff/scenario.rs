@@ -1,4 +1,4 @@
-//! What is done with a lock, of any library, and how long that took.
+//! What is done with a lock of any library, and how long it took.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The contenders.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::lock::Lock;
 use crate::peers::Peers;
 use crate::support::{Backend, Result};
 
-/// The floor of each client crate, and what the ratios are to.
+/// The floor of each client crate, and the base of the ratios.
 pub const SET: &str = "SET NX PX";
 pub const SCRIPTS: &str = "same scripts";
 
 /// Our locks, by their numbers.
 const NAME: &str = "load";
 
-/// Who knows no reads, and who does.
+/// The lock without reads, and the one with reads.
 pub const RSLOCK: &str = "rslock";
 pub const RDS_LOCK: &str = "rds_lock";
 const PEERS_KEY: &str = "theirs";
-/// A peer that polls has hardly begun when a turn of the others is over: where locks are shared,
-/// theirs is longer.
+/// A peer that polls has hardly begun when a turn of the others is over. So with shared locks, its
+/// turn is longer.
 pub const SLOWER: u32 = 4;
 
-/// What is done with how many locks.
+/// The work, and the number of locks.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub tasks: usize,
@@ -39,8 +39,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Tasks may wait for one another. (In an open loop none does: each pair has a lock of its
-    /// own.)
+    /// Tasks may wait for one another. (In an open loop they do not: each pair has its own lock.)
     pub fn shares(&self) -> bool {
         self.rate.is_none() && shared(self.locks, self.tasks)
     }
@@ -63,7 +62,7 @@ impl Contender {
     }
 }
 
-/// The clients of all.
+/// The clients of all contenders.
 pub struct Field {
     clients: Vec<(Backend, Locks)>,
     /// The client crates alone.
@@ -154,7 +153,7 @@ impl Field {
     }
 }
 
-/// What the package of the other locks is told.
+/// The order for the package of the other locks.
 fn order(work: Work, Mix(reads): Mix) -> String {
     let time = if work.shares() { work.time * SLOWER } else { work.time };
     let (locks, ms) = (work.locks, time.as_millis());
@@ -186,7 +185,7 @@ fn contender<L: Lock>(
     })
 }
 
-/// What this process has used of the processor.
+/// The processor time that this process has used.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -196,7 +195,7 @@ fn name_of(backend: Backend) -> String {
     format!("{backend:?}").to_lowercase()
 }
 
-/// How many of a hundred read.
+/// How many of a hundred pairs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix(pub u8);
 

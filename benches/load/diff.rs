@@ -1,4 +1,4 @@
-//! Two reports, side by side.
+//! Compares two reports.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

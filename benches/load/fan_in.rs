@@ -1,4 +1,4 @@
-//! A thousand that wait for one lock.
+//! A thousand tasks wait for one lock.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
         });
     }
     all_wait(target, &locks[0]).await?;
-    // Subscriptions are there, and the looks that follow them are over.
+    // By now the subscriptions exist, and the polls after them are over.
     sleep(Duration::from_millis(1_500)).await;
     let begun = Instant::now();
     held.release().await?;

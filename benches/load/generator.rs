@@ -1,4 +1,4 @@
-//! The one generator of load. (The package of the other locks has it too.)
+//! The generator of load, which the package of the other locks uses too.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use tokio::time::sleep_until;
 
 use crate::lock::Lock;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub elapsed: Duration,
-    /// From the call that takes to the end of the one that gives back; in an open loop from when
-    /// the call was due, or was made if that was earlier.
+    /// From the call that takes to the end of the call that releases; in an open loop from when the
+    /// pair was due, or from its start if that was earlier.
     pub pairs: Vec<Duration>,
-    /// How long those had taken that were under way when the time was up, where tasks share locks:
-    /// what they took in all is not known.
+    /// If tasks share locks: how long the pairs under way had taken when the time was up. How long
+    /// they took in all is unknown.
     pub open: Vec<Duration>,
-    /// How long after they were due the generator began them, in an open loop.
+    /// How late the generator started the pairs, in an open loop.
     pub late: Vec<Duration>,
-    /// Pairs whose times nobody took.
+    /// Pairs without a measured time.
     pub untimed: usize,
-    /// Of the processor, by the whole client, where that was measured.
+    /// The processor time of the whole client, if it was measured.
     pub cpu: Option<Duration>,
 }
 
@@ -31,18 +31,17 @@ impl Run {
     }
 }
 
-/// Tasks may want the same lock, and wait for one another: each has one of its own only if there
-/// are as many.
+/// Tasks may request the same lock and wait for one another, unless there are as many locks as
+/// tasks.
 pub fn shared(locks: usize, tasks: usize) -> bool {
     tasks > 1 && locks != tasks
 }
 
-/// So many tasks, each of which takes a lock and gives it back, again and again: task `n` the lock
-/// `n`, or one at random where there are more locks than tasks. What is under way when the time is
-/// up is brought to its end: a lock of others whose taking is dropped may be taken all the same,
-/// and nobody gives it back. Where tasks share locks, it does not count as a pair, nor does the
-/// time that it takes from then on: one that sleeps while it waits may be there long after the
-/// others.
+/// Runs `tasks` tasks, each of which takes and releases a lock in a loop: task `n` uses lock `n`,
+/// or a random one if there are more locks than tasks. Pairs under way when the time is up are
+/// completed: if the acquire of a foreign lock is dropped, it may succeed all the same, and is then
+/// never released. If tasks share locks, such a pair does not count, nor does its time from then
+/// on: a lock that sleeps while it waits may take much longer than the others.
 pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> Run {
     let begun = Instant::now();
     let until = begun + time;
@@ -74,9 +73,10 @@ pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> 
     Run { elapsed, ..run }
 }
 
-/// Takes and gives back at fixed times, whether or not what came before is done: a pause of the
-/// system delays all that was due in it, and counts for each. The timer is good to a millisecond,
-/// so those that are due within half of one are begun at once, and timed from then.
+/// Takes and releases at fixed times, whether or not earlier pairs have ended: a pause of the
+/// system delays all pairs that were due in it, and counts for each. The timer is precise to a
+/// millisecond, so pairs that are due within half a millisecond start at once, and are timed from
+/// then.
 pub async fn open<L: Lock>(locks: &Arc<[L]>, per_second: f64, time: Duration) -> Run {
     let count = (time.as_secs_f64() * per_second) as usize;
     let mut running = Vec::with_capacity(count);

@@ -1,23 +1,23 @@
-//! What the locks should reach beside the others in the same rounds.
+//! The goals of the locks, compared with the other contenders in the same rounds.
 
 use crate::common::Goals;
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::report::Scenario;
 
-/// The default backend, of which most is wanted, and the others.
+/// The default backend, which has the highest goals, and the others.
 const DEFAULT: &str = "rwlease redis";
 const OURS: [&str; 3] = [DEFAULT, "rwlease native", "rwlease fred"];
 const MUTEX: &str = "rwlease Mutex, redis";
 
 const CROWD: usize = 64;
-/// Of the same scripts by the bare client crate, at any number of tasks.
+/// The ratio to the same scripts by the bare client crate, at any number of tasks.
 const OF_SCRIPTS: f64 = 0.90;
-/// Of `SET NX PX`, in a crowd that writes, or that reads.
+/// The ratio to `SET NX PX`, with many tasks that write or that read.
 const OF_SET: [(&str, f64); 2] = [("uncontended write", 1.25), ("uncontended read", 1.10)];
-/// Of `rds_lock`, at any number of tasks, and in a crowd where each has a lock of its own.
+/// The ratio to `rds_lock`, at any number of tasks, where each task has its own lock.
 const AHEAD: f64 = 1.0;
 const FAR_AHEAD: f64 = 1.25;
-/// A mutex of `rslock`, from so many tasks on.
+/// The ratio to a mutex of `rslock`, from this many tasks on.
 const LEVEL: (usize, f64) = (16, 1.0);
 
 /// The goals whose contenders took part.
@@ -76,7 +76,7 @@ fn beside_others(goals: &mut Goals, scenario: &Scenario) {
     }
 }
 
-/// What is wanted and what was measured, for each number of tasks from `least` on.
+/// The goal and the result, for each number of tasks from `least` on.
 fn ratios(
     scenario: &Scenario,
     ours: &str,
@@ -94,7 +94,7 @@ fn what(scenario: &Scenario, ours: &str, theirs: &str, least: usize) -> String {
     format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "))
 }
 
-/// All do as many pairs there as are due.
+/// In an open loop all contenders do the same number of pairs.
 fn ahead_in_time(goals: &mut Goals, scenario: &Scenario) {
     for ours in OURS {
         if let Some(ratio) = scenario.ratio_of_times(ours, RDS_LOCK, scenario.tasks()[0], 0.5) {

@@ -1,5 +1,5 @@
-//! What the servers can do at most: bare `SET`s by their own tool, pipelined, which no lock can be,
-//! for a pair's second command waits for the first one's answer.
+//! The limit of the servers: bare `SET`s by their own tool, pipelined. No lock can reach it,
+//! because the second command of a pair waits for the answer to the first.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::support::{Error, Result};
 pub const LIMIT: &str = "redis-benchmark";
 
 const PIPELINE: usize = 16;
-/// The best of them is taken.
+/// The numbers of connections to try; the best one is used.
 const CONNECTIONS: [usize; 3] = [16, 64, 256];
-/// To find the best.
+/// The commands of a trial.
 const TRIAL: usize = 200_000;
-/// A shorter run is mostly its beginning.
+/// A shorter run is mostly start-up.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Fails if the tool is not there.
+    /// Fails if the tool is missing.
     pub async fn find(target: &Target) -> Result<Limit> {
         let port = target.node(0).port();
         let mut best = Limit { port, connections: 0, per_second: 0.0 };
@@ -49,7 +49,7 @@ impl Limit {
         )
     }
 
-    /// It takes its turn as the others do, at whatever number of tasks.
+    /// It takes turns like the others, at any number of tasks.
     pub fn contender(self) -> Contender {
         Contender::new(LIMIT, move |work| async move {
             let count = (self.per_second * work.time.max(SHORTEST).as_secs_f64()) as usize;
@@ -63,7 +63,7 @@ impl Limit {
     }
 }
 
-/// A second.
+/// `SET`s per second.
 async fn sets(port: u16, connections: usize, count: usize) -> Result<f64> {
     let words = format!(
         "--cluster -p {port} -t set -c {connections} -P {PIPELINE} -n {count} -r 100000 --csv"

@@ -1,14 +1,14 @@
 //! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`,
 //! or `cargo bench -p rwlease-bench --bench load`.
 //!
-//! In each round all contenders have their turn, one after the other, and each round begins with
-//! another: so what disturbs the machine disturbs them all, and what counts are ratios within a
-//! round. The first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set how long
-//! it takes, `-- --compose` takes a cluster of containers, `-- --alone` leaves out the locks of
-//! others, `-- --diff OLD NEW` compares two reports (the `.tsv` files). It exits with 3 if a goal
-//! is missed; `redis-benchmark` must be there, for the limit.
+//! All contenders take turns in each round, and each round begins with another one. So a
+//! disturbance of the machine affects all of them, and the result is the ratios within a round. The
+//! first round only warms up. `-- --rounds N` and `-- --ms N` (of one turn) set the duration,
+//! `-- --compose` uses a cluster of containers, `-- --alone` leaves out the locks of others, and
+//! `-- --diff OLD NEW` compares two reports (the `.tsv` files). The bench exits with 3 if a goal is
+//! missed. It needs `redis-benchmark`, for the limit.
 
-// A bench is judged by its user, and measures with the machine's clock.
+// The user judges a bench, and it measures with the machine's clock.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -86,7 +86,7 @@ async fn main() -> Result<ExitCode> {
     Ok(report.goals().verdict())
 }
 
-/// Where the report goes, below the root of the project: beside the output of the other benches.
+/// The folder of the report, below the root of the project, beside the output of the other benches.
 fn folder(target: &Target) -> &'static str {
     match target {
         Target::Native(_) => "target/bench",

@@ -1,5 +1,5 @@
-//! What was measured: what is printed is what `docs/performance.md` shows, `report.html` has all of
-//! it with plots, `report.tsv` serves comparisons.
+//! The results: `docs/performance.md` shows what is printed, `report.html` has everything with
+//! plots, and `report.tsv` is for comparisons.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::limit::LIMIT;
 use crate::support::Result;
 use crate::svg::{Chart, Series};
 
-/// Where many tasks are at work, but not so many that all wait for the processor.
+/// Enough tasks to keep the client busy, but not so many that all wait for the processor.
 const MANY: usize = 64;
 
 const GOALS: &str = "goals";
 
-/// What the ratios at each number of tasks are to: the least that a lock costs.
+/// The base of the ratios at each number of tasks: the least that a lock costs.
 const FLOOR: &str = "SET NX PX, redis";
 
-/// What there are ratios to in `report.html`, where it took part.
+/// The bases of the ratios in `report.html`, if they took part.
 const BASES: [(&str, &str); 5] = [
     ("of the same scripts", SCRIPTS),
     ("of SET NX PX", SET),
@@ -37,7 +37,7 @@ const BASES: [(&str, &str); 5] = [
 pub struct Report {
     head: Vec<(&'static str, String)>,
     pub scenarios: Vec<Scenario>,
-    /// What is taken as the most that the servers can do, in a sentence.
+    /// What counts as the limit of the servers, in a sentence.
     pub limit: String,
 }
 
@@ -55,9 +55,9 @@ pub struct Row {
     per_second: Vec<f64>,
     /// Of all rounds, ns.
     times: Histogram<u64>,
-    /// How late the generator was in an open loop, of all rounds, ns.
+    /// How late the generator was in an open loop, in all rounds, in ns.
     late: Histogram<u64>,
-    /// The client's, of all rounds, and the pairs that it was for.
+    /// The client's processor time in all rounds, and the number of pairs in it.
     cpu: Duration,
     pairs: usize,
 }
@@ -75,9 +75,9 @@ impl Row {
         }
     }
 
-    /// In a closed loop a long pair keeps others from being begun: `corrected` counts them, as if
-    /// one had been due every median. Not where tasks wait for one another: there those would have
-    /// waited in the same queue.
+    /// In a closed loop a long pair keeps others from starting: `corrected` counts these as if one
+    /// had been due every median. Not if tasks wait for one another: there they would have waited
+    /// in the same queue.
     pub fn add(&mut self, run: &Run, corrected: bool) {
         self.per_second.push(run.per_second());
         if let Some(cpu) = run.cpu {
@@ -120,7 +120,7 @@ impl Row {
         ms_at(&self.times, quantile)
     }
 
-    /// µs of the client for a pair, where that is known.
+    /// The client's time for a pair in µs, if it is known.
     fn cpu_text(&self) -> String {
         match self.pairs {
             0 => String::new(),
@@ -134,7 +134,7 @@ impl Scenario {
         Scenario { name: name.into(), note: note.into(), rows: Vec::new() }
     }
 
-    /// What was due at fixed times.
+    /// Returns true if the pairs were due at fixed times.
     pub fn is_open(&self) -> bool {
         self.rows.iter().any(|row| !row.late.is_empty())
     }
@@ -147,13 +147,13 @@ impl Scenario {
         self.rows.iter().find(|row| row.contender == contender && row.tasks == tasks)
     }
 
-    /// Of the rates, by a contender's name.
+    /// The ratio of the rates, by a contender's name.
     pub fn ratio(&self, contender: &str, base: &str, tasks: usize) -> Option<f64> {
         let row = self.row(contender, tasks)?;
         Some(row.ratio_to(self.base(row, base)?))
     }
 
-    /// Of the times at that quantile.
+    /// The ratio of the times at that quantile.
     pub fn ratio_of_times(
         &self,
         contender: &str,
@@ -165,7 +165,7 @@ impl Scenario {
         Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
-    /// The floor of the same client crate, or of `redis` where the contender has none of its own;
+    /// The floor of the same client crate, or of `redis` if the contender has no crate of its own;
     /// or another contender.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
         let by = if row.contender.contains("fred") { "fred" } else { "redis" };
@@ -173,7 +173,7 @@ impl Scenario {
         floor.or_else(|| self.row(name, row.tasks))
     }
 
-    /// All that was measured.
+    /// All results.
     fn table(&self) -> Table {
         let mut table = Table::new(&[
             "contender",
@@ -197,7 +197,7 @@ impl Scenario {
         table
     }
 
-    /// What matters of it, a line for each contender.
+    /// The main results, one line for each contender.
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
@@ -221,7 +221,7 @@ impl Scenario {
         table
     }
 
-    /// Of the floor, at each number of tasks. `scripts/pictures` draws it.
+    /// The ratios to the floor at each number of tasks. `scripts/pictures` draws it.
     fn ratios(&self) -> Option<Table> {
         let tasks = self.tasks();
         self.row(FLOOR, tasks[0]).filter(|_| tasks.len() > 1 && !self.is_open())?;
@@ -263,7 +263,7 @@ impl Scenario {
         table
     }
 
-    /// None in an open loop: all do as many pairs as are due.
+    /// None in an open loop, where all do the same number of pairs.
     fn bases(&self) -> Vec<(&'static str, &'static str)> {
         let took_part =
             |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
@@ -343,7 +343,7 @@ impl Report {
 
     pub fn write(&self, folder: &Path) -> Result {
         std::fs::create_dir_all(folder)?;
-        let _ = std::fs::rename(folder.join("report.tsv"), folder.join("previous.tsv")); // there may be none
+        let _ = std::fs::rename(folder.join("report.tsv"), folder.join("previous.tsv")); // may not exist
         std::fs::write(folder.join("report.tsv"), self.tsv())?;
         std::fs::write(folder.join("report.html"), self.html()?)?;
         Ok(())
@@ -429,7 +429,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed")
 }
 
-/// Empty where no times were taken.
+/// Empty if no times were taken.
 fn ms_at(times: &Histogram<u64>, quantile: f64) -> String {
     match times.is_empty() {
         true => String::new(),
@@ -442,7 +442,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What was built, by the contents of its folders.
+/// Identifies the build by the contents of its folders.
 fn built() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/version");
     match Command::new(script).output() {

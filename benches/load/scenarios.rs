@@ -73,7 +73,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     Ok(())
 }
 
-/// All rounds of one concurrency. Each round begins with another contender.
+/// Runs all rounds of one concurrency. Each round begins with another contender.
 async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: Work, options: &Options) {
     let first = scenario.rows.len();
     let rows = contenders.iter().map(|contender| Row::new(&contender.name, work.tasks));

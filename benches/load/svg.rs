@@ -19,7 +19,7 @@ pub struct Series {
 
 const WIDTH: u32 = 640;
 const HEIGHT: u32 = 360;
-/// For one name below the plot.
+/// The height of one name below the plot.
 const LINE: u32 = 16;
 
 impl Chart {
@@ -65,7 +65,7 @@ fn span(values: impl Iterator<Item = f64>) -> Range<f64> {
     if from < to { from..to } else { 1.0..10.0 }
 }
 
-/// What has a place on a logarithmic axis.
+/// Returns true if the value has a place on a logarithmic axis.
 fn is_shown(value: &f64) -> bool {
     value.is_finite() && *value > 0.0
 }

@@ -1,9 +1,9 @@
 //! More calls than a server can answer: `cargo bench -p rwlease-bench --bench overload`, or with
 //! `-- --quick` in a fifth of the time.
 //!
-//! The capacity is fixed by a proxy that lets so many scripts a second through to a server. An open
-//! loop asks for half of that, all of it, twice and four times that, and half again. It exits with
-//! 3 if a goal is missed. Then the same without the proxy's limit, where the machine is the limit:
+//! A proxy fixes the capacity of each server, in scripts a second. An open loop requests half of
+//! the capacity, all of it, twice and four times that, and half again. The bench exits with 3 if a
+//! goal is missed. Then it repeats this without the proxy's limit, where the machine is the limit:
 //! for the record, without goals.
 #![allow(
     missing_docs,
@@ -31,7 +31,7 @@ use paced::Paced;
 use support::{Result, Single};
 use table::Table;
 
-/// Scripts a second that the proxy lets through. A pair of acquire and release is two.
+/// Scripts a second that the proxy passes. A pair of acquire and release is two.
 const CAPACITY: u32 = 5_000;
 
 /// The load of each stage, in capacities.

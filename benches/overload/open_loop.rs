@@ -1,4 +1,5 @@
-//! An open loop: so many pairs a second are begun, whatever comes of those before.
+//! An open loop: it starts a fixed number of pairs a second, whether or not earlier ones have
+//! ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +17,19 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What is looked at together to say whether all is normal.
+/// The interval over which the bench decides whether all is normal.
 const BUCKET: Duration = Duration::from_millis(100);
 
-/// So many buckets in a row must be normal.
+/// How many intervals in a row must be normal.
 const NORMAL_BUCKETS: usize = 5;
 
-/// The tasks of the closed loop that finds the capacity.
+/// The tasks of the closed loop that measures the capacity.
 const TASKS: usize = 256;
 
 pub struct Load {
     locks: Locks,
     account: Account,
-    /// Each pair has a lock of its own.
+    /// Numbers the pairs: each has its own lock.
     count: u64,
 }
 
@@ -45,9 +46,9 @@ pub struct Stage {
 
 #[derive(Default)]
 struct Outcomes {
-    /// When it was due, since the begin of the stage, and how long it took.
+    /// When each pair was due, since the begin of the stage, and how long it took.
     granted: Vec<(Duration, Duration)>,
-    /// When it was due, and the lock's name.
+    /// When each pair was due, and the lock's name.
     failed: Vec<(Duration, String)>,
 }
 
@@ -63,7 +64,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Pairs a second in a closed loop.
+    /// Measures the pairs a second in a closed loop.
     pub async fn capacity(&self, long: Duration) -> f64 {
         let done = Arc::new(AtomicU64::new(0));
         let begun = Instant::now();
@@ -85,7 +86,7 @@ impl Load {
         done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
     }
 
-    /// Begins so many pairs a second.
+    /// Starts `a_second` pairs a second.
     pub async fn stage(&mut self, a_second: f64, long: Duration) -> Stage {
         let (connections, copies) = (self.account.connections(), self.account.copies());
         let outcomes = Arc::<Mutex<Outcomes>>::default();
@@ -114,7 +115,7 @@ impl Load {
         }
     }
 
-    /// Waits for the last pairs, and finds out which of those that failed had been sent.
+    /// Waits for the last pairs, and finds out which of the failed ones had been sent.
     pub async fn settle(&self, stages: &mut [Stage]) {
         let connections = self.account.connections();
         sleep(4 * TIMEOUT).await;
@@ -166,7 +167,7 @@ impl Stage {
         locked(&self.outcomes).failed.len()
     }
 
-    /// How long it took to acquire, in ms.
+    /// How long an acquire took, in ms.
     pub fn latency(&self, quantile: f64) -> f64 {
         let mut histogram = Histogram::<u64>::new_with_max(60_000_000, 3).expect("a histogram");
         for (_, took) in &locked(&self.outcomes).granted {
@@ -175,7 +176,7 @@ impl Stage {
         histogram.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// After how many seconds none failed any more, and the median was no more than twice this one
+    /// After how many seconds no pair failed any more and the median was at most twice this one
     /// (and 2 ms).
     pub fn back_to(&self, normal_ms: f64) -> Option<f64> {
         let outcomes = locked(&self.outcomes);

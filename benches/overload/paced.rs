@@ -1,4 +1,4 @@
-//! A proxy that lets so many scripts a second through to one server, and keeps account of them.
+//! A proxy that passes a fixed number of scripts a second to one server, and counts them.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::support::{Result, Server};
 
-/// What was not used up by then is not made up for.
+/// Capacity that was not used within this time is lost.
 const CREDIT: Duration = Duration::from_millis(50);
 
 pub struct Paced {
@@ -25,7 +25,7 @@ pub struct Paced {
 
 struct Shared {
     server: SocketAddr,
-    /// From one script to the next.
+    /// The time from one script to the next.
     pace: Option<Duration>,
     next: Mutex<Instant>,
     connections: AtomicU64,
@@ -62,7 +62,7 @@ impl Paced {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What this proxy can tell, also when it is gone.
+    /// The counts of this proxy, which outlive it.
     pub fn account(&self) -> Account {
         Account(self.shared.clone())
     }
@@ -78,17 +78,17 @@ impl Drop for Paced {
 pub struct Account(Arc<Shared>);
 
 impl Account {
-    /// Connections that were made so far.
+    /// The number of connections so far.
     pub fn connections(&self) -> u64 {
         self.0.connections.load(Ordering::Relaxed)
     }
 
-    /// Acquires that came more than once.
+    /// Acquires that arrived more than once.
     pub fn copies(&self) -> u64 {
         locked(&self.0.acquires).copies
     }
 
-    /// Whether this key was ever acquired, or was to be.
+    /// Returns true if an acquire of this key has arrived.
     pub fn has_seen(&self, key: &str) -> bool {
         locked(&self.0.acquires).keys.contains(key.as_bytes())
     }
@@ -119,7 +119,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> std::io::Resul
 }
 
 impl Shared {
-    /// Forwards commands, each when its turn has come.
+    /// Forwards each command when its turn comes.
     async fn forward(
         &self,
         mut from: OwnedReadHalf,
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// When this command is due, if that is not now.
+    /// When this command is due, if that is later.
     fn turn(&self, words: &[&[u8]]) -> Option<Instant> {
         let is_script = |word: &&[u8]| {
             word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL")
@@ -171,7 +171,7 @@ impl Shared {
     }
 }
 
-/// The words of the first command in a buffer, and where it ends; nothing if it is not whole yet.
+/// The words of the first command in a buffer, and where it ends; `None` if it is incomplete.
 fn command(buffer: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let (count, mut at) = number(buffer, 0)?;
     let mut words = Vec::with_capacity(count);

@@ -1,4 +1,4 @@
-//! The simulation, and what the model says of it.
+//! Compares the simulation with the model.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use super::{grouped, simulation};
 
 const STEADY: Duration = Duration::from_secs(30);
 const AFTER: Duration = Duration::from_secs(20);
-/// A tenth.
+/// A tenth of all slots.
 const SLOTS: usize = 1_638;
 
-/// What came of a simulation, beside the model.
+/// The results of a simulation and of the model.
 pub struct Comparison {
     pub tables: Vec<(&'static str, Table)>,
     pub outcome: Table,
     pub facts: String,
-    /// Nobody held what another one held, and no lease was lost.
+    /// No lock had two holders, and no lease was lost.
     pub is_safe: bool,
 }
 
-/// What is measured of one phase.
+/// The counts of one phase.
 struct Phase {
     counted: Counted,
     outcome: Outcome,
@@ -39,7 +39,7 @@ async fn run(plan: &Plan) -> Comparison {
     let began = Instant::now();
     let model = Model { plan };
     let simulation = Simulation::start(plan).await;
-    simulation.run(plan.lease).await; // by then they have come to all of their locks
+    simulation.run(plan.lease).await; // by then they have used all of their locks
     let start = phase(&simulation, plan.renewal() + simulation::CALM + plan.lease);
     simulation.run(STEADY).await;
     let steady = phase(&simulation, STEADY);
@@ -118,13 +118,13 @@ impl Phase {
         self.counted.all(sent) as f64 / self.seconds
     }
 
-    /// What there was beyond the usual.
+    /// What exceeds the usual count.
     fn beyond(&self, usual: &Phase, sent: Sent) -> f64 {
         self.counted.all(sent) as f64 - usual.rate(sent) * self.seconds
     }
 }
 
-/// Of what the model says, and what was counted.
+/// A table of the model's figures and the counts.
 struct Held(Table);
 
 impl Held {
@@ -140,7 +140,7 @@ impl Held {
         self.0.add([name.into(), shown(model), shown(simulated), ratio]);
     }
 
-    /// What the model says nothing of.
+    /// A count for which the model has no figure.
     fn note(&mut self, name: &str, simulated: f64) {
         self.0.add([name.into(), String::new(), shown(simulated), String::new()]);
     }

@@ -1,4 +1,4 @@
-//! The tables of the page: what the model says of large fleets.
+//! The tables of the page: the model's figures for large fleets.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::model::{Model, SAMPLE};
 use super::simulation::Plan;
 use super::table::Table;
 
-/// The largest fleet that the page speaks of.
+/// The largest fleet on the page.
 pub const CLIENTS: usize = 100_000;
 /// From the death of a master until its replica serves.
 pub const OUTAGE: Duration = Duration::from_secs(3);
-/// Of a core: what is left is for what the model does not know of.
+/// The share of a core that may be used. The rest is for what the model leaves out.
 const BUSY: f64 = 0.6;
 /// What a server accepts by default (`maxclients`).
 const MOST_CONNECTIONS: f64 = 10_000.0;
-/// Whatever their number, the clients find a tenth of the slots moved in this time.
+/// However many clients there are, a tenth of the slots moves in this time.
 const RESHARDING: f64 = 60.0;
 const MOVED: f64 = 1_638.0;
 
@@ -75,12 +75,12 @@ impl Costs<'_> {
         all / self.model.masters()
     }
 
-    /// Servers: each master has a replica, which tells the slot map as well.
+    /// Per server: each master has a replica, which is queried for the slot map as well.
     fn per_server(&self, all: f64) -> f64 {
         all / self.model.masters() / 2.0
     }
 
-    /// A core's share, in percent, of so many commands a second of so many µs each.
+    /// The share of a core, in percent, for `rate` commands a second of `micros` µs each.
     fn share(rate: f64, micros: f64) -> f64 {
         rate * micros / 1e4
     }
@@ -126,7 +126,7 @@ impl Costs<'_> {
 
     fn lock_bytes(&self) -> f64 {
         let Inputs { held_lock, idle_lock, waiter, .. } = self.inputs;
-        // A lock that was given back stays for 20 s, or for what is left of its lease.
+        // A released lock is kept for 20 s, or for the rest of its lease.
         let idle = self.model.clients() * self.model.plan.names as f64;
         self.per_master(
             self.model.holders() * held_lock.value
@@ -152,7 +152,7 @@ impl Costs<'_> {
     }
 }
 
-/// Uncontended pairs a second that one master has time for, if it does nothing else.
+/// Uncontended pairs a second for which one master has time, if it does nothing else.
 pub fn capacity(inputs: &Inputs) -> Table {
     let of = |micros: f64| grouped(BUSY * 1e6 / micros);
     let socket = inputs.socket.value;
@@ -208,7 +208,7 @@ pub fn of_a_client(inputs: &Inputs) -> Table {
 }
 
 pub fn most_clients(inputs: &Inputs) -> Table {
-    // All rates and connections grow with the clients, one by one.
+    // All rates and connections grow linearly with the clients.
     let clients = CLIENTS as f64;
     table(
         "the most clients by",

@@ -1,8 +1,8 @@
-//! All figures that the model is fed with.
+//! All input figures of the model.
 
 use super::table::Table;
 
-/// What a figure is, its value, and which bench prints it.
+/// A figure's name, its value, and the bench that prints it.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     pub name: &'static str,
@@ -39,12 +39,12 @@ const SCRIPTS: &str = "scripts";
 const RENEWAL: &str = "renewal";
 const SCALE: &str = "scale";
 
-/// The masters that maps are measured and tables are printed for.
+/// The numbers of masters for which maps are measured and tables are printed.
 pub const SIZES: [u16; 3] = [10, 100, 1_000];
 
 impl Inputs {
-    /// Those of other benches, as `docs/performance.md` has them: taken over by hand. The others
-    /// are measured by this one.
+    /// The figures of other benches, copied by hand from `docs/performance.md`. This bench measures
+    /// the others.
     pub const fn of_other_benches() -> Inputs {
         const fn input(name: &'static str, value: f64, source: &'static str) -> Input {
             Input { name, value, source }

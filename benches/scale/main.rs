@@ -1,9 +1,9 @@
-//! What locks cost at scale: a model, held against a simulation.
+//! The cost of locks at scale: a model, compared with a simulation.
 //!
 //! `cargo bench -p rwlease-bench --bench scale` measures the inputs that no other bench prints,
-//! prints the tables of `docs/scale.md`, and runs the simulation. `-- --publish` takes what it
-//! printed over into that page. `-- --simulate MASTERS CLIENTS` runs a simulation of another size
-//! alone. It exits with 3 if a lease was lost, or two held one lock.
+//! prints the tables of `docs/scale.md`, and runs the simulation. `-- --publish` copies the tables
+//! into that page. `-- --simulate MASTERS CLIENTS` only runs a simulation of another size. The
+//! bench exits with 3 if a lease was lost, or if two clients held one lock.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,

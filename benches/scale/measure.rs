@@ -32,7 +32,7 @@ pub async fn measure(inputs: &mut Inputs) -> String {
     format!("{} {}.{}.{}", version.name, version.major, version.minor, version.patch)
 }
 
-/// The server's whole processor time for a command of a pair, less the script.
+/// The server's whole processor time for a command of a pair, without the script.
 async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
     let locks = Locks::connect([server.url()]).await.unwrap();
     let pairs = async |count: usize| {
@@ -53,8 +53,8 @@ async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
     ((pair - inputs.take.value - inputs.give_back.value) / 2.0).max(0.0)
 }
 
-/// The server's processor time for a dial with the commands that a client begins with, and what
-/// the connection takes up.
+/// The server's processor time for a dial with a client's first commands, and the memory of the
+/// connection.
 async fn dials(server: &Server) -> (f64, f64) {
     let client = Client::open(server.url()).unwrap();
     let begin = pipe().cmd("TIME").cmd("INFO").arg("server").cmd("CLUSTER").arg("MYID").clone();
@@ -71,7 +71,7 @@ async fn dials(server: &Server) -> (f64, f64) {
         connections.push(dial().await);
     }
     let micros = processor_time(server).await - before;
-    // The buffers of what is idle shrink after two seconds.
+    // The buffers of idle connections shrink after two seconds.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let bytes = server.used_memory().await.unwrap() - memory;
     (micros / DIALS as f64, bytes as f64 / DIALS as f64)
@@ -94,8 +94,8 @@ async fn channels(server: &Server) -> (f64, f64) {
     (micros / CHANNELS as f64, bytes as f64 / CHANNELS as f64)
 }
 
-/// The server's time for the two commands that fetch the slot map, and the bytes of the answers,
-/// on a node that knows of so many masters with a replica each. The others are not there.
+/// The server's time for the two commands that fetch the slot map, and the size of the answers, on
+/// a node that knows that many masters with one replica each. The other nodes do not exist.
 async fn map(masters: usize) -> (f64, f64) {
     let settings = ServerSettings { cluster: true, ..ServerSettings::default() }
         .line("cluster-node-timeout 3600000")
@@ -126,7 +126,7 @@ async fn map(masters: usize) -> (f64, f64) {
     (micros as f64 / MAPS as f64, bytes)
 }
 
-/// The file in which a node keeps what it knows of its cluster.
+/// The file in which a node stores its view of the cluster.
 fn nodes(masters: usize, port: u16, bus_port: u16) -> String {
     let mut text = String::new();
     for master in 0..masters {
@@ -147,7 +147,7 @@ fn nodes(masters: usize, port: u16, bus_port: u16) -> String {
     text + &format!("vars currentEpoch {masters} lastVoteEpoch 0\n")
 }
 
-/// What a client takes up by itself, and each of its connections: resident memory.
+/// The resident memory of a client, and of each of its connections.
 async fn clients() -> (f64, f64) {
     let cluster = Cluster::start_with(Shape::of(MASTERS, 0)).await.unwrap();
     let before = resident();
@@ -178,7 +178,7 @@ async fn connections(cluster: &Cluster) -> f64 {
     connected
 }
 
-/// This process's memory, bytes.
+/// This process's memory in bytes.
 pub fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -186,7 +186,7 @@ pub fn resident() -> f64 {
     kib.unwrap_or(f64::NAN) * 1024.0
 }
 
-/// All that the server has used, µs.
+/// The server's processor time, in µs.
 async fn processor_time(server: &Server) -> f64 {
     let used = server.info("cpu").await.unwrap();
     let part = |name: &str| used[name].parse::<f64>().unwrap();

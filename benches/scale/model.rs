@@ -1,34 +1,34 @@
-//! What a fleet costs, by formulas: each says in a line what it rests on.
+//! The cost of a fleet, by formulas. Each formula says in a line what it is based on.
 //!
-//! The constants are the defaults of the library, and the time on the wire is that of the
-//! simulation. Rates are of the whole cluster, a second.
+//! The constants are the defaults of the library, and the network delay is that of the simulation.
+//! Rates are of the whole cluster, per second.
 
 use super::simulation::Plan;
 
-/// Between two polls of the head of a queue; each place behind it adds as much.
+/// The pause between two polls at the head of a queue, in s. Each place behind it adds as much.
 const POLL: f64 = 0.25;
-/// How long a place in the queue lives without a poll, s: it is polled for at least this often by
-/// three.
+/// How long a place in the queue lives without a poll, in s. It is polled at least three times in
+/// that time.
 const WAITER_TTL: f64 = 10.0;
-/// A wait until a poll is shorter by a random part, of a tenth in the mean.
+/// A random part makes the pause before a poll shorter, by a tenth on average.
 const POLL_MEAN: f64 = 0.9;
-/// The same of a renewal, which is due after a third of the lease.
+/// The same for a renewal, which is due after a third of the lease.
 const RENEWAL_MEAN: f64 = 0.95;
-/// Between two fetches of the slot map with nothing wrong, s, in the mean: 15 to 30.
+/// The average time between two fetches of the slot map without trouble, in s: 15 to 30.
 const REFRESH: f64 = 22.5;
-/// Nodes that are queried for one fetch.
+/// How many nodes are queried for one fetch.
 pub const SAMPLE: f64 = 5.0;
-/// A connection for subscriptions on which nothing came for 10 s is tried. It is looked at once a
-/// second.
+/// When a silent connection for subscriptions is probed, in s: after 10 s, checked once a second.
 const SILENCE_AND_LOOK: f64 = 10.5;
-/// From a query for the slot map to the next while a server does not answer, s, in the mean: 0.1
+/// The average time between two queries for the slot map while a server does not answer, in s: 0.1
 /// to 0.2.
 const URGENT: f64 = 0.15;
-/// Back-off of dials: first and longest, s, and what of it is waited for in the mean.
+/// The back-off of dials: the first and the longest pause, in s, and the average part that is
+/// waited.
 const DIALS: (f64, f64, f64) = (0.02, 1.0, 0.75);
-/// There and back.
+/// In s.
 pub const ROUND_TRIP: f64 = 0.0005;
-/// How long the simulation holds a lock that nobody else wants.
+/// How long the simulation holds an uncontended lock, in s.
 const SHORT: f64 = 0.005;
 
 /// A fleet, by numbers.
@@ -45,7 +45,7 @@ impl Model<'_> {
         self.plan.clients as f64
     }
 
-    /// Tasks in crowds: holders and waiters.
+    /// Tasks with contended locks: holders and waiters.
     fn tasks(&self) -> f64 {
         (self.plan.crowds * self.plan.crowd) as f64
     }
@@ -58,7 +58,7 @@ impl Model<'_> {
         self.clients() * self.plan.held as f64 + self.plan.crowds as f64
     }
 
-    /// Pairs of locks that nobody else wants: each takes two round trips and the time between.
+    /// Pairs of uncontended locks: each takes two round trips and the time between them.
     pub fn pairs(&self) -> f64 {
         match self.plan.pairs {
             pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + SHORT + 2.0 * ROUND_TRIP),
@@ -66,18 +66,18 @@ impl Model<'_> {
         }
     }
 
-    /// Each guard at a third of its lease.
+    /// Each guard renews after a third of its lease.
     pub fn renewals(&self) -> f64 {
         let interval = self.plan.lease.as_secs_f64() / 3.0 * RENEWAL_MEAN + ROUND_TRIP;
         self.clients() * self.plan.held as f64 / interval
     }
 
-    /// A crowd hands over whenever a hold ends; release and push are one round trip.
+    /// A contended lock is handed over whenever a hold ends; release and push take one round trip.
     pub fn hand_overs(&self) -> f64 {
         self.plan.crowds as f64 / (self.plan.hold.as_secs_f64() + ROUND_TRIP)
     }
 
-    /// Who has released joins the queue again. The others poll, the less often the further back.
+    /// A task that has released joins the queue again. The others poll, less often further back.
     pub fn polls(&self) -> f64 {
         let places = self.plan.crowd.saturating_sub(1);
         let queue: f64 = (1..=places)
@@ -89,7 +89,7 @@ impl Model<'_> {
         self.plan.crowds as f64 * queue
     }
 
-    /// Queries for the slot map, of all nodes.
+    /// Queries for the slot map, at all nodes.
     pub fn maps(&self) -> f64 {
         self.clients() * SAMPLE / REFRESH
     }
@@ -100,25 +100,26 @@ impl Model<'_> {
         (self.plan.held + names) as f64 + self.tasks() / self.clients()
     }
 
-    /// Masters that so many locks are on, by chance.
+    /// How many masters that many locks are on, at random.
     fn touched(&self, locks: f64) -> f64 {
         self.masters() * (1.0 - (1.0 - 1.0 / self.masters()).powf(locks))
     }
 
-    /// Of one client: for commands, and for subscriptions.
+    /// The connections of one client: for commands, and for subscriptions.
     pub fn connections(&self) -> (f64, f64) {
         let commands = self.touched(self.locks_of_one());
-        // Those that were queried for the map and serve none of its locks.
+        // Nodes that were queried for the map and serve none of the client's locks.
         let others = SAMPLE.min(2.0 * self.masters()) * (1.0 - commands / self.masters());
         (commands + others, self.touched(self.tasks() / self.clients()))
     }
 
-    /// One for each client and slot with a waiter.
+    /// One for each client and each slot with a waiter.
     pub fn channels(&self) -> f64 {
         self.tasks()
     }
 
-    /// A connection for subscriptions is tried after each silence. Its tasks' grants break it.
+    /// A connection for subscriptions is probed after a silence. A grant for its tasks ends the
+    /// silence.
     pub fn probes(&self) -> f64 {
         let links = self.connections().1;
         let grants = self.plan.crowd as f64 * self.plan.hold.as_secs_f64();
@@ -126,14 +127,14 @@ impl Model<'_> {
         self.clients() * links * (between / SILENCE_AND_LOOK).floor() / between
     }
 
-    /// A seed is among the nodes that are queried, also one that was never dialled. In the
-    /// simulation all servers are seeds.
+    /// A seed is among the queried nodes, even one that was never dialled. In the simulation all
+    /// servers are seeds.
     pub fn seeds(&self) -> f64 {
         let servers = 2.0 * self.masters();
         self.clients() / REFRESH * (1.0 - self.connections().0 / servers)
     }
 
-    /// While a master is away: the clients that come to it in that time, by their calls.
+    /// The clients that call a master while it is down.
     fn callers(&self, outage: f64) -> f64 {
         let calls = 2.0 * self.pairs() + self.renewals() + self.polls();
         let each = calls / self.clients() / self.masters();
@@ -141,17 +142,17 @@ impl Model<'_> {
     }
 
     /// Queries for the slot map from the death of a master until its replica serves. The clients
-    /// that call it begin at a random moment.
+    /// that call it begin at random times.
     pub fn maps_in_outage(&self, outage: f64) -> f64 {
         self.callers(outage) * (outage / 2.0 / URGENT + SAMPLE)
     }
 
-    /// Clients that connect to the new master, sooner or later.
+    /// Clients that eventually connect to the new master.
     pub fn newcomers(&self) -> f64 {
         self.clients() * self.touched(self.locks_of_one()) / self.masters()
     }
 
-    /// Dials to the master that is away, and then to its successor.
+    /// Dials to the dead master, and then to its successor.
     pub fn dials_of_failover(&self, outage: f64) -> f64 {
         let attempts = |until: f64| {
             let (first, most, mean) = DIALS;
@@ -169,15 +170,15 @@ impl Model<'_> {
             + self.newcomers()
     }
 
-    /// Subscriptions that are made anew when a master is replaced.
+    /// Subscriptions that are made again when a master is replaced.
     pub fn subscriptions_of_failover(&self) -> f64 {
         self.channels() / self.masters()
     }
 
-    /// Slots move at a steady pace, and each fetch of the map makes good for all before it. So the
-    /// share of the slots that a client is wrong about grows with the age of its map, until a call
-    /// meets one of them. The renewals of one client come together: one fetch is for them all. The
-    /// release that follows a take, and the next poll, meet none.
+    /// Slots move at a steady pace, and each fetch of the map corrects all earlier moves. So the
+    /// share of slots for which a client's map is wrong grows with the age of the map, until a call
+    /// meets one of them. The renewals of one client are simultaneous: one fetch is enough for all.
+    /// The release after a take, and the next poll, meet none.
     pub fn moved(&self, slots: f64, length: f64) -> Moved {
         const STEP: f64 = 0.01;
         let one = |all: f64| all / self.clients();
@@ -189,20 +190,20 @@ impl Model<'_> {
             let wrong = (slots / length * age / 16_384.0).min(1.0);
             let met = single * wrong + rounds * (1.0 - (1.0 - wrong).powf(held));
             calls += fresh * STEP * (single + rounds * held) * wrong;
-            // A fetch with nothing wrong makes good as well.
+            // A regular fetch corrects the map as well.
             let lost = fresh * (1.0 - (-(met + 1.0 / REFRESH) * STEP).exp());
             mean += fresh * STEP;
             square += 2.0 * age * fresh * STEP;
             (fresh, age) = (fresh - lost, age + STEP);
         }
-        // The first map is new when the first slot moves: that counts where few fetches follow.
+        // The first map is new when the first slot moves, which matters if few fetches follow.
         let ends = length / mean + (square / mean / mean - 2.0) / 2.0;
         let fetches = self.clients() * (ends - length / REFRESH).max(0.0);
         Moved { calls: self.clients() * calls * ends.max(0.0), fetches }
     }
 
-    /// A lock that has moved brings its client to another master, which it may not be connected
-    /// to; and each fetch of the map to a seed.
+    /// A moved lock leads its client to another master, to which it may not be connected; and each
+    /// fetch of the map leads to a seed.
     pub fn dials_of_moves(&self, slots: f64, fetches: f64) -> f64 {
         let connected = self.connections().0;
         let locks = self.clients() * self.locks_of_one() * slots / 16_384.0;
@@ -210,16 +211,16 @@ impl Model<'_> {
             + fetches * (1.0 - connected / self.masters() / 2.0)
     }
 
-    /// Each channel of a slot that moves is subscribed anew.
+    /// Each channel of a moving slot is subscribed again.
     pub fn subscriptions_of_moves(&self, slots: f64) -> f64 {
         self.channels() * slots / 16_384.0
     }
 }
 
-/// What clients find of slots that move.
+/// What clients notice of moving slots.
 pub struct Moved {
     /// Calls that are answered by MOVED.
     pub calls: f64,
-    /// Fetches of the slot map for these, each from several nodes.
+    /// Fetches of the slot map because of these, each from several nodes.
     pub fetches: f64,
 }

@@ -1,10 +1,10 @@
-//! Takes what was printed over into the page, as `scripts/publish` does for the others.
+//! Copies the printed tables into the page, as `scripts/publish` does for the others.
 
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scale.md");
 
-/// What stands between `<!-- figures: SECTION -->` and `<!-- end -->` becomes that section.
+/// Replaces what is between `<!-- figures: SECTION -->` and `<!-- end -->` by that section.
 pub fn publish(sections: &[(String, String)]) {
     let page = fs::read_to_string(PAGE).expect("the page is there");
     fs::write(PAGE, replaced(&page, sections)).expect("the page can be written");

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use std::ffi::OsString;
 use std::io::{Write, stdout};
@@ -15,8 +15,7 @@ use crate::exit::{self, Failure};
 /// Distributed read/write locks on Redis Cluster, for the shell
 ///
 /// Takes locks, shows who holds them and who waits, and looks for what would break them. The locks
-/// are those of the library `rwlease`: leases with fencing tokens, in one hash each, handed over in
-/// a fair order.
+/// are those of the library `rwlease`: leases with fencing tokens, granted in a fair order.
 #[derive(Parser)]
 #[command(name = "rwlease", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -34,24 +33,25 @@ Examples:
   rwlease status backup --watch                   who holds it, who waits
   rwlease doctor                                  what would break a lock here?";
 
-/// Where the servers are, and as which user to connect.
+/// Which servers to use, and as which user to connect.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Servers {
-    /// Servers, `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
-    /// cluster is enough. Or the sentinels of a server,
+    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
+    /// cluster is enough. Or the sentinels of a server:
     /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
     #[arg(long = "redis", value_name = "URL", env = "RWLEASE_URL", global = true)]
     #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
 
-    /// The user to connect as; its password is taken from RWLEASE_PASSWORD
-    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", global = true)]
+    /// User to connect as; RWLEASE_PASSWORD has its password
+    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", hide_env_values = true, global = true)]
     pub user: Option<String>,
 
-    /// The user to connect to sentinels as; its password is taken from RWLEASE_SENTINEL_PASSWORD,
-    /// also without a user
-    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", global = true)]
+    /// User to connect to sentinels as; RWLEASE_SENTINEL_PASSWORD has its password, and can be set
+    /// without a user
+    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", hide_env_values = true)]
+    #[arg(global = true)]
     pub sentinel_user: Option<String>,
 
     /// Root certificates (PEM) to trust instead of the system's
@@ -66,7 +66,7 @@ pub struct Servers {
     #[arg(long, value_name = "FILE", requires = "tls_cert", global = true)]
     pub tls_key: Option<PathBuf>,
 
-    /// What goes before a lock's name in its key
+    /// Goes before a lock's name in its key; all users of the lock need the same prefix
     #[arg(long, value_name = "PREFIX", default_value = "rwlease:", global = true)]
     pub prefix: String,
 }
@@ -81,25 +81,25 @@ pub enum Command {
     List(List),
     /// Show the slots of locks, without a call to a server
     Slot(Slot),
-    /// Have the leases of a lock's holders not be made longer
+    /// Prevent the holders of a lock from renewing it
     ///
-    /// The lock is free when they end, and no two ever hold it that must not. A command that was
-    /// started by `rwlease run` is stopped before that.
+    /// The lock is free when their leases end, and is never held by two that exclude each other. A
+    /// command that `rwlease run` started is stopped before that.
     #[command(after_help = "Example:\n  rwlease revoke backup")]
     Revoke(Named),
-    /// Take a lock from its holders at once
+    /// Free a lock at once, although its holders are not stopped
     ///
-    /// The old holders are not stopped: they believe that they hold until they learn of it, while
-    /// others already do. Those that waited for the lock, or cache it, are told at once, as a rule;
-    /// the others learn at their next renewal. Only a store that compares fencing tokens is safe
-    /// from them. Where waiting is possible, `rwlease revoke`.
+    /// The old holders believe that they hold the lock until they learn otherwise, while others
+    /// already hold it. Holders that waited for the lock, or cache it, usually learn it at once;
+    /// the others learn it at their next renewal. Until then, only a store that compares fencing
+    /// tokens is safe. Prefer `rwlease revoke`, which waits for the leases to end.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
     Release(Release),
     /// Look for what would break a lock here
     ///
-    /// Looks at the cluster's state, versions, the user's rights, the memory policy, the nodes'
-    /// clocks and the replicas, and takes a lock on each master for a moment. The exit status is 1
-    /// if something is wrong.
+    /// Checks the state of the cluster, versions, the user's rights, the memory policy, clocks and
+    /// replicas, and takes a lock on each master for a moment. The exit status is 1 if something is
+    /// wrong.
     #[command(after_help = "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000")]
     Doctor,
     /// Print a completion script for a shell
@@ -110,54 +110,54 @@ pub enum Command {
     Man(Man),
 }
 
-/// Runs a command while a lock is held, and ends with the command's exit status. RWLEASE_TOKEN in
-/// its environment is the fencing token.
+/// Runs a command while it holds a lock, and ends with the command's exit status. RWLEASE_TOKEN in
+/// the command's environment is the fencing token.
 ///
-/// The command runs in a process group of its own, and signals are passed on to it. If the lease
-/// can no longer be made longer, the group gets SIGTERM, and SIGKILL if it has not ended in the
-/// grace, before the servers let the next one in.
+/// The command runs in its own process group, and signals are passed on to it. When the lease
+/// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the grace.
+/// Both come before the servers can grant the lock to the next waiter.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
 pub struct Run {
     /// The lock
     pub name: String,
 
-    /// Together with other readers
+    /// Hold the lock together with other readers
     #[arg(long, group = "mode")]
     pub read: bool,
 
-    /// Alone (the default)
+    /// Hold the lock alone (the default)
     #[arg(long, group = "mode")]
     pub write: bool,
 
-    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET: it has the time of a
-    /// lease to take the lock up, and this process neither renews nor releases it
+    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET. The command must take
+    /// the lock up before the lease ends; this process neither renews nor releases it
     #[arg(long, conflicts_with = "permits")]
     pub hand_on: bool,
 
-    /// Take up the lock that RWLEASE_TICKET stands for, instead of waiting for it
+    /// Take up the lock of the ticket in RWLEASE_TICKET, instead of waiting for the lock
     #[arg(long, conflicts_with = "mode")]
     pub take_up: bool,
 
-    /// With so many permits of a semaphore that has so many, such as 2/10
+    /// Hold N permits of a semaphore that has LIMIT permits, such as 2/10
     #[arg(long, group = "mode", value_name = "N/LIMIT", value_parser = permits)]
     pub permits: Option<Permits>,
 
-    /// The longest time to wait for the lock, such as 30s; 0s does not wait at all [default: no
-    /// limit]
+    /// Longest time to wait for the lock, such as 30s; 0s does not wait for other holders [default:
+    /// no limit]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
 
-    /// How long the servers keep the lock if they hear nothing of this process
+    /// How long the servers keep the lock if this process does not renew it
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub lease: Duration,
 
-    /// What the command has from SIGTERM to SIGKILL when the lease is being lost, at most a third
-    /// of the lease [default: a quarter of it, at most 10s]
+    /// Time from SIGTERM to SIGKILL when the lease is being lost, at most a third of the lease
+    /// [default: a quarter of it, at most 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub grace: Option<Duration>,
 
-    /// How many replicas must have the lock, and each renewal of it
+    /// Number of replicas that must confirm the lock and each renewal
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub replicas: u32,
 
@@ -173,8 +173,8 @@ pub struct Run {
 const RUN_EXAMPLES: &str = "\
 Examples:
   rwlease run backup -- pg_dump -f all.sql
-  rwlease run --timeout 0s nightly -- ./report       leave at once if another has it
-  rwlease run --permits 2/10 uploads -- ./upload     ten permits on all machines, two of them
+  rwlease run --timeout 0s nightly -- ./report       do not wait if another holds it
+  rwlease run --permits 2/10 uploads -- ./upload     two of ten permits on all machines
   rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'
   rwlease run --hand-on backup -- sh -c 'rwlease run --take-up backup -- ./dump &'";
 
@@ -186,15 +186,15 @@ pub struct Status {
     /// The lock
     pub name: String,
 
-    /// Look again and again, until interrupted
+    /// Repeat until interrupted
     #[arg(long)]
     pub watch: bool,
 
-    /// How long to wait between two looks
+    /// Time between two queries
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
     pub every: Duration,
 
-    /// One JSON object for each look
+    /// Print one JSON object for each query
     #[arg(long)]
     pub json: bool,
 }
@@ -202,7 +202,7 @@ pub struct Status {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  rwlease list order:")]
 pub struct List {
-    /// What their names begin with
+    /// Beginning of the names
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub start: String,
 }
@@ -226,7 +226,7 @@ pub struct Release {
     /// The lock
     pub name: String,
 
-    /// Take it although its holders are not stopped
+    /// Required, because the holders are not stopped
     #[arg(long, required = true)]
     pub force: bool,
 }
@@ -239,12 +239,12 @@ pub struct Completions {
 
 #[derive(clap::Args)]
 pub struct Man {
-    /// The page of this command
+    /// Command whose page to print
     pub command: Option<String>,
 }
 
-/// The command line, or the exit status if there is nothing to do (help, version) or nothing to be
-/// understood.
+/// The command line, or the exit status if there is nothing to do (help, version) or the line is
+/// wrong.
 pub fn read() -> Result<Args, ExitCode> {
     let read = command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
     read.map_err(|error| match error.kind() {
@@ -262,12 +262,13 @@ pub fn read() -> Result<Args, ExitCode> {
     })
 }
 
-/// The parser, for what is generated from it.
+/// The parser, for generators.
 pub fn command() -> clap::Command {
     Args::command()
 }
 
-/// What the parser says in several lines: the complaint, and its advice if it has one.
+/// Joins an error of the parser, which has several lines: the complaint, and its advice if it has
+/// one.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let complaint = text.split("\n\n").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From what the command line says of the servers to a client.
+//! Makes a client from the options for servers.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::exit::{Failure, SYSTEM};
 const PASSWORD: &str = "RWLEASE_PASSWORD";
 const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";
 
-/// What marks the URL of sentinels.
+/// Marks the URL of sentinels.
 const OF_SENTINELS: &str = "+sentinel://";
 
-/// The name in the servers' `CLIENT LIST`, of the client and of its library.
+/// The name of the client and of its library in the servers' `CLIENT LIST`.
 pub const NAME: &str = "rwlease";
 
-/// Certificates in PEM, as they were read.
+/// Certificates in PEM.
 #[derive(Clone, Default)]
 pub struct Certificates {
     pub roots: Option<Vec<u8>>,
@@ -52,7 +52,7 @@ impl Servers {
         Ok(settings.connect().await?)
     }
 
-    /// At least one.
+    /// The URLs; at least one.
     pub fn urls(&self) -> Result<Vec<String>, Failure> {
         let named = self.urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty());
         let mut urls: Vec<String> = Vec::new();
@@ -64,25 +64,25 @@ impl Servers {
         }
         if urls.is_empty() {
             return Err(Failure::usage(
-                "no server is named; give --redis redis://HOST:PORT or set RWLEASE_URL",
+                "no server is named; use --redis redis://HOST:PORT or set RWLEASE_URL",
             ));
         }
         Ok(urls)
     }
 
-    /// The URL of the sentinels, if they are named in place of servers.
+    /// The URL of the sentinels, if sentinels are named in place of servers.
     pub fn sentinels(&self) -> Result<Option<String>, Failure> {
         let mut urls = self.urls()?;
         match (urls.iter().any(|url| is_of_sentinels(url)), urls.len()) {
             (false, _) => Ok(None),
             (true, 1) => Ok(urls.pop()),
             (true, _) => Err(Failure::usage(
-                "sentinels and other servers are named; give one URL, with all sentinels in it",
+                "both sentinels and other servers are named; use one URL, with all sentinels in it",
             )),
         }
     }
 
-    /// Who the user is to sentinels, if they want to know.
+    /// The user and the password for sentinels, if they are set.
     pub fn sentinel_credentials(&self) -> Result<Option<(Option<String>, String)>, Failure> {
         match (std::env::var(SENTINEL_PASSWORD), &self.sentinel_user) {
             (Ok(password), user) => Ok(Some((user.clone(), password))),
@@ -93,7 +93,7 @@ impl Servers {
         }
     }
 
-    /// The user that was named beside the URLs, and its password.
+    /// The user that is named beside the URLs, and its password.
     pub fn credentials(&self) -> Result<Option<(String, String)>, Failure> {
         let Some(user) = &self.user else {
             return Ok(None);
@@ -114,7 +114,7 @@ impl Servers {
     }
 }
 
-/// `HOST:PORT` is enough.
+/// Accepts a bare `HOST:PORT`.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("redis://{url}") }
 }
@@ -123,14 +123,14 @@ fn is_of_sentinels(url: &str) -> bool {
     url.contains(OF_SENTINELS)
 }
 
-/// A comma parts URLs, and in the URL of sentinels those: it goes on until there is the name of the
-/// master.
+/// Commas separate URLs, and also the sentinels in one URL: that URL continues until it has the
+/// name of the master.
 fn goes_on(url: &str) -> bool {
     url.split_once(OF_SENTINELS).is_some_and(|(_, rest)| !rest.contains('/'))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| {
-        Failure::new(SYSTEM, format!("{}: {error}; name a file that can be read", file.display()))
+        Failure::new(SYSTEM, format!("{}: {error}; use a file that can be read", file.display()))
     })
 }

@@ -1,4 +1,4 @@
-//! How a command ends: its exit status, and what is said when it fails.
+//! How a command ends: its exit status, and the message of a failure.
 
 use std::error::Error as _;
 use std::fmt;
@@ -10,7 +10,7 @@ use rwlease::{Error, ErrorKind};
 
 use crate::show;
 
-/// For people; `docs/cli.md` has the same table.
+/// Printed by `--help`; `docs/cli.md` has the same table.
 pub const TABLE: &str = "\
 Exit status:
     0  done; `run` ends with the exit status of its command, 128 + n if signal n ended it
@@ -19,7 +19,7 @@ Exit status:
    65  the key holds something that is no lock of this version
    69  the servers cannot be reached, or cannot serve the slot
    71  the system refused something, such as a file
-   75  the lock was not had in the time that was given, or its queue is full: try later
+   75  the lock was not granted within the timeout, or its queue is full: try later
    77  the servers refused: a right, a password, a full memory
    79  the lease was lost, and the command stopped
   126  the command cannot be run
@@ -32,21 +32,21 @@ pub const UNAVAILABLE: u8 = 69;
 pub const SYSTEM: u8 = 71;
 pub const TRY_LATER: u8 = 75;
 pub const REFUSED: u8 = 77;
-/// The first one behind those of `sysexits.h`.
+/// The first status after those of `sysexits.h`.
 pub const LOST: u8 = 79;
 pub const CANNOT_RUN: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
-/// And the number of the signal.
+/// Plus the number of the signal.
 const BY_SIGNAL: u8 = 128;
 
-/// An end with nothing more to say.
+/// An end without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit(pub u8);
 
 impl Exit {
     pub const DONE: Exit = Exit(0);
 
-    /// As shells tell of a command that a signal has ended.
+    /// The status that shells report for a command that a signal ended.
     pub fn by_signal(signal: i32) -> Exit {
         Exit(BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
     }
@@ -75,12 +75,12 @@ impl Failure {
         Failure::new(USAGE, message)
     }
 
-    /// Whether it is the servers', and may be over soon.
+    /// Returns true if the servers caused it and it may pass soon.
     pub fn may_pass(&self) -> bool {
         self.status == UNAVAILABLE
     }
 
-    /// Says it, unless nobody reads any more.
+    /// Prints the message, and returns the exit status.
     pub fn tell(self) -> ExitCode {
         if !self.message.is_empty() {
             tell(&self.message);
@@ -95,7 +95,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One line on standard error. That it cannot be written changes nothing.
+/// Prints one line on standard error. A failure to write it is ignored.
 pub fn tell(message: &str) {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = show::plain(&line);
@@ -113,16 +113,16 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (status, advice) = match error.kind() {
             ErrorKind::TimedOut | ErrorKind::TriesUsedUp => {
-                (TRY_LATER, "try later, or give it a longer --timeout")
+                (TRY_LATER, "try later, or use a longer --timeout")
             }
             ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
-            ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "take another name or --prefix"),
-            ErrorKind::LimitMismatch => (USAGE, "name the limit that it has: --permits N/LIMIT"),
+            ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "use another name or --prefix"),
+            ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),
             ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
             ErrorKind::Unavailable => {
-                (UNAVAILABLE, "see that the servers run and that --redis names them")
+                (UNAVAILABLE, "check that the servers run and that --redis names them")
             }
             _ => (UNAVAILABLE, "try again"),
         };
@@ -130,7 +130,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The error and what brought it about.
+/// The error with its sources.
 pub fn with_reasons(error: &Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
@@ -147,7 +147,7 @@ pub fn with_reasons(error: &Error) -> String {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The reader of the output has gone: end as other commands do that write to nobody.
+            // The reader of the output is gone: end as other commands do then.
             io::ErrorKind::BrokenPipe => Exit::by_signal(Signal::SIGPIPE as i32).into(),
             _ => Failure::new(SYSTEM, error.to_string()),
         }

@@ -1,5 +1,5 @@
-//! `rwlease`: the locks for the shell. Each command has a file; `args.rs` says what they take,
-//! `exit.rs` how they end.
+//! `rwlease`: the locks for the shell. Each command has a file. `args.rs` has their arguments, and
+//! `exit.rs` their exit statuses.
 
 #[cfg(not(unix))]
 compile_error!("the command `rwlease` needs Unix: process groups and signals");
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    // One thread: it has one lock to look after, and the terminal is lent and taken back by a
-    // thread's signal mask.
+    // One thread: there is one lock to keep, and lending the terminal changes the signal mask of
+    // the thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(perform(args)),

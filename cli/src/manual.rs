@@ -1,4 +1,4 @@
-//! What the argument parser's generators make: completions and manual pages.
+//! Generates completions and manual pages from the argument parser.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub fn completions(shell: Shell) -> Result<Exit, Failure> {
     print(&script)
 }
 
-/// The page of one command, or of all together.
+/// The page of one command, or of `rwlease` itself.
 pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
     let mut all = args::command();
     all.build();

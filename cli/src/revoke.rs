@@ -36,7 +36,7 @@ pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
             let token = released.token;
             writeln!(
                 out,
-                "took {name} from {holders}: tokens below {token} are stale, and must be refused by what the lock protects"
+                "took {name} from {holders}: tokens below {token} are stale; what the lock protects must refuse them"
             )?;
         }
     }

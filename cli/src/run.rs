@@ -1,4 +1,4 @@
-//! `rwlease run`: takes the lock, runs the command, gives the lock back.
+//! `rwlease run`: takes the lock, runs the command, releases the lock.
 
 mod command;
 mod deadlines;
@@ -23,22 +23,22 @@ use command::{Command, Event};
 use deadlines::{Deadlines, Step};
 use held::{Held, Wanted};
 
-/// How long one that is told to end gives the servers to hear that it no longer waits.
+/// How long a process that was told to end tries to leave the queue.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// And how long one that gives the lock back still waits for their answer.
+/// How long it still waits for the answer to a release.
 const GIVING_BACK: Duration = Duration::from_millis(200);
 
-/// How often to look whether the rest of a command is gone.
+/// How often to check whether the rest of the command's group is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the command finds its fencing token by.
+/// Passes the fencing token to the command.
 const TOKEN: &str = "RWLEASE_TOKEN";
 
 pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
     let ticket = args.take_up.then(|| hand_on::ticket_of(&args.name)).transpose()?;
-    // Heard from here on, so that none can end this process while it holds.
+    // Handled from here on, so that no signal can end this process while it holds the lock.
     let mut signals = Signals::passed_on()?;
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
@@ -56,8 +56,8 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
     let was_held = held.lease().is_held();
     let given_back = give_back(&args.name, held, &mut signals).await;
-    // A process that was stopped and did not see the command end has to say so too: the command
-    // may have ended after the lease.
+    // Also checked for a process that was stopped and did not see the command end: the command may
+    // have ended after the lease.
     match outcome? {
         Ended::ByItself(status) if was_held && given_back != GivenBack::TooLate => {
             if let GivenBack::Uncertain(why) = given_back {
@@ -69,7 +69,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     }
 }
 
-/// The lock. A failure, be it by a signal, leaves no place in the queue.
+/// Waits for the lock. A failure or a signal leaves no place in the queue.
 async fn wait_for(
     locks: &Locks,
     wanted: &Wanted,
@@ -81,15 +81,15 @@ async fn wait_for(
     let asking = async {
         loop {
             let held = Held::ask(wanted, args).await?;
-            // A grant that was handed over is short until it is claimed: the command begins with a
-            // whole lease.
+            // A pushed grant is short until it is claimed. The command must start with a whole
+            // lease.
             if !deadlines.are_near(held.lease().remaining()) {
                 return Ok(held);
             }
             match held.lease().renew().await {
                 Ok(_) => return Ok(held),
-                // On a machine with better things to do it can be over by then. Nothing has begun,
-                // so it acquires again.
+                // On a slow machine the lease can have ended by then. The command has not started,
+                // so acquire again.
                 Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
                 Err(error) => return Err(Failure::from(error)),
             }
@@ -105,11 +105,11 @@ async fn wait_for(
     outcome
 }
 
-/// Ends at the first signal that would have ended a process that does not hear it.
+/// Resolves at the first signal that ends a process by default.
 async fn told_to_end(signals: &mut Signals) -> Exit {
     loop {
         match signals.next().await {
-            // Stopped as anybody; the place in the queue is kept for some seconds.
+            // Stops like any process. The place in the queue is kept for some seconds.
             Signal::SIGTSTP => drop(raise(signals::STOP)),
             signal if signals::ends(signal) => return Exit::by_signal(signal as i32),
             _ => {}
@@ -117,18 +117,18 @@ async fn told_to_end(signals: &mut Signals) -> Exit {
     }
 }
 
-/// What became of the lock after the command.
+/// How the release ended.
 #[derive(PartialEq, Eq)]
 enum GivenBack {
     Surely,
     /// The lease had ended.
     TooLate,
-    /// It will have ended then.
+    /// Unknown; the lease will end. Holds the reason.
     Uncertain(String),
 }
 
-/// The command has ended: on a signal to end, this does not wait for the servers, as the lease ends
-/// the lock.
+/// Releases the lock after the command has ended. A signal ends the wait for the servers, because
+/// the lease frees the lock.
 async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     let uncertain = |why| GivenBack::Uncertain(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {
@@ -141,25 +141,25 @@ async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     };
     match released {
         Ok(Released::AlreadyLost) => GivenBack::TooLate,
-        Ok(Released::Unknown) => uncertain("the servers did not hear of its release"),
+        Ok(Released::Unknown) => uncertain("the servers did not answer its release"),
         Ok(_) => GivenBack::Surely,
         Err(error) => GivenBack::Uncertain(with_reasons(&error)),
     }
 }
 
-/// What was not there in time, and what to do.
+/// What did not happen in time, and what to do.
 const NO_ANSWER: &str =
-    "the servers did not answer in time; see that they run and that --redis names them";
-const NOT_HAD: &str = "it was not had in time; try later";
+    "the servers did not answer in time; check that they run and that --redis names them";
+const NOT_HAD: &str = "it was not granted in time; try later";
 
-/// How long all is waited for, from connecting on.
+/// The limit for the whole wait, connecting included.
 struct WaitLimit {
     name: String,
     limit: Option<(Duration, Instant)>,
 }
 
 impl WaitLimit {
-    /// Who would not wait for others at all waits for the servers nevertheless.
+    /// With a timeout of 0, the wait for the servers has no limit.
     fn of(args: &args::Run) -> WaitLimit {
         let limit = args.timeout.filter(|timeout| !timeout.is_zero());
         WaitLimit {
@@ -179,21 +179,21 @@ impl WaitLimit {
         timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
             let (name, limit) = (&self.name, show::time(limit));
             let message =
-                format!("lock `{name}`: {missed}, or give it a --timeout longer than {limit}");
+                format!("lock `{name}`: {missed}, or use a --timeout longer than {limit}");
             Err(Failure::new(TRY_LATER, message))
         })
     }
 }
 
-/// How a command has ended.
+/// How the command ended.
 enum Ended {
     ByItself(ExitStatus),
-    /// Since the lease was being lost: in its grace, or by SIGKILL.
+    /// It ended while the lease was being lost: within the grace, or by SIGKILL.
     InGrace,
     Killed,
 }
 
-/// Starts the command and watches over it. It has ended when this ends.
+/// Starts the command and supervises it until it has ended.
 async fn run_under(
     lease: &Lease,
     args: &args::Run,
@@ -236,8 +236,8 @@ async fn run_under(
     }
 }
 
-/// The command has ended since it was told to. What it has started was told as well, has the rest
-/// of the grace, and must not outlive the lease.
+/// The command has ended after it was told to. The processes that it started were told as well;
+/// they have the rest of the grace, and must not outlive the lease.
 async fn end_of_all(
     lease: &Lease,
     deadlines: &Deadlines,
@@ -256,18 +256,18 @@ async fn end_of_all(
     Ok(Ended::InGrace)
 }
 
-/// The command was stopped: since it wants the terminal, or somebody typed Ctrl-Z.
+/// The command was stopped because it needs the terminal, or by Ctrl-Z.
 fn stopped(command: &mut Command, signal: Signal, may_go_on: impl Fn() -> bool) {
     match signal {
         Signal::SIGTTIN | Signal::SIGTTOU if command.lend_terminal() => {}
         Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
             command.stop_with_it();
-            // Back again, maybe much later: is there still a lock to go on under?
+            // This process continues here, maybe much later, when the lock may be lost.
             if may_go_on() {
                 command.go_on();
             }
         }
-        _ => {} // somebody means this command alone
+        _ => {} // somebody stopped this command alone
     }
 }
 
@@ -282,22 +282,20 @@ fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::NotFound => Failure::new(
             NOT_FOUND,
-            format!("{command}: there is no such command; the lock was given back"),
+            format!("{command}: there is no such command; the lock was released"),
         ),
-        _ => Failure::new(CANNOT_RUN, format!("{command}: {error}; the lock was given back")),
+        _ => Failure::new(CANNOT_RUN, format!("{command}: {error}; the lock was released")),
     }
 }
 
 fn lost(name: &str, ended: Ended) -> Failure {
     let command = match ended {
         Ended::ByItself(status) => {
-            format!(
-                "the command ended by itself ({status}), maybe when others held the lock already"
-            )
+            format!("the command ended by itself ({status}), maybe after others got the lock")
         }
-        Ended::InGrace => "the command was told to end, and did".to_owned(),
+        Ended::InGrace => "the command ended after SIGTERM".to_owned(),
         Ended::Killed => "the command was killed".to_owned(),
     };
-    let advice = "see what of its work is done before it is run again";
+    let advice = "check how much of its work is done before you run it again";
     Failure::new(LOST, format!("lock `{name}`: the lease was lost; {command}; {advice}"))
 }

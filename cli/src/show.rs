@@ -1,10 +1,10 @@
-//! How things are put into words.
+//! Formats values for people.
 
 use std::time::Duration;
 
 use rwlease::Mode;
 
-/// A time, to three digits or so.
+/// A duration, to about three digits.
 pub fn time(time: Duration) -> String {
     let rounded = match time {
         tiny if !tiny.is_zero() && tiny < Duration::from_millis(1) => {
@@ -19,8 +19,8 @@ pub fn time(time: Duration) -> String {
     humantime::format_duration(rounded).to_string()
 }
 
-/// A text of others, on one line and without power over the terminal: characters that control it,
-/// or turn the direction of text, are escaped.
+/// Makes a foreign text safe for one line of a terminal: escapes characters that control the
+/// terminal or change the direction of text.
 pub fn plain(text: &str) -> String {
     let has_power = |c: char| {
         c.is_control()
@@ -43,12 +43,12 @@ pub fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// So many of something.
+/// A number with its noun.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Who holds, in few words.
+/// The holders in a few words.
 pub fn holders(writer: bool, readers: u64) -> String {
     match (writer, readers) {
         (true, 0) => "a writer".to_owned(),

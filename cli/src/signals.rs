@@ -1,4 +1,4 @@
-//! The signals that this process hears, to pass them on or to end in order.
+//! The signals that this process handles, to pass them on or to end in order.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Passed on to the command. (SIGTSTP is what Ctrl-Z sends.)
+/// Signals for the command. (Ctrl-Z sends SIGTSTP.)
 const PASSED_ON: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -20,12 +20,12 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGTSTP,
 ];
 
-/// What ends a process that does nothing about it.
+/// Signals that end a process by default.
 const THAT_END: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// Stops a process where its shell would see that and let it go on, as Ctrl-Z does to those that do
-/// not hear it. Where there is no such shell (`ssh -t`, containers) it does nothing: the system
-/// itself looks, but not so at SIGSTOP, and SIGTSTP is heard here.
+/// Stops this process where its shell sees it and can resume it, as Ctrl-Z does to processes that
+/// do not handle SIGTSTP. Without such a shell (`ssh -t`, containers) this signal does nothing: the
+/// system checks that for SIGTTOU, but not for SIGSTOP, and this process handles SIGTSTP itself.
 pub const STOP: Signal = Signal::SIGTTOU;
 
 pub struct Signals(Vec<(Signal, unix::Signal)>);
@@ -39,8 +39,8 @@ impl Signals {
         Signals::heard(&THAT_END)
     }
 
-    /// Those that were ignored when this process began (by `nohup`) stay ignored, here and in the
-    /// command.
+    /// Signals that were ignored when this process started (by `nohup`) stay ignored, here and in
+    /// the command.
     fn heard(signals: &[Signal]) -> io::Result<Signals> {
         let ignored = ignored();
         let heard = signals.iter().filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);
@@ -49,7 +49,7 @@ impl Signals {
         streams.collect::<io::Result<_>>().map(Signals)
     }
 
-    /// The next one that comes. Can be dropped.
+    /// The next signal. Cancel safe.
     pub async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -63,12 +63,12 @@ impl Signals {
     }
 }
 
-/// Whether one that does nothing about this signal is ended by it.
+/// Returns true if the signal ends a process by default.
 pub fn ends(signal: Signal) -> bool {
     THAT_END.contains(&signal)
 }
 
-/// The set of ignored signals, where the system tells it.
+/// The set of ignored signals, if the system reports it.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! `rwlease slot`: arithmetic, no server is called.
+//! `rwlease slot`: computes slots without a server.
 
 use std::io::Write;
 

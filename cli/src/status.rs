@@ -13,7 +13,7 @@ use crate::exit::{Exit, Failure, tell};
 use crate::show;
 use crate::signals::Signals;
 
-/// The least time between two looks.
+/// The least time between two queries.
 const LEAST: Duration = Duration::from_millis(10);
 
 /// Clears the terminal.
@@ -32,7 +32,7 @@ pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failu
             write!(anstream::stdout(), "{CLEAR}")?;
         }
         let looking = async {
-            // A failover is when one watches: it is told, and looked past.
+            // People watch during failovers, so such a failure is printed and the loop goes on.
             match look(&locks, &lock, args.json).await {
                 Err(failure) if failure.may_pass() => tell(&failure.to_string()),
                 looked => looked?,
@@ -50,7 +50,7 @@ pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failu
 async fn look(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), Failure> {
     let status = match whole(lock).await {
         Ok(status) => status,
-        // What is no lock may be a semaphore.
+        // If it is no lock, it may be a semaphore.
         Err(error) if error.kind() == ErrorKind::Foreign => {
             return match semaphore::whole(locks, lock.name()).await {
                 Ok(status) => semaphore::show(lock, &status, json),
@@ -69,7 +69,7 @@ async fn look(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All pages as one.
+/// Merges all pages.
 async fn whole(lock: &RwLock) -> rwlease::Result<Status> {
     let mut whole = lock.status().await?;
     let mut last = whole.clone();

@@ -11,6 +11,7 @@ async fn help_has_examples_and_exit_statuses() -> Result {
     let tool = Tool::new([""]);
     let help = tool.run(&["--help"]).await?;
     assert_eq!((help.status, help.err.as_str()), (Some(0), ""));
+    assert!(!help.out.contains("RWLEASE_USER="), "values of the environment are private");
     for word in COMMANDS.iter().chain(&["RWLEASE_URL", "Examples:", "Exit status:"]) {
         assert!(help.out.contains(word), "{word}");
     }

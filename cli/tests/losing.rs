@@ -17,7 +17,7 @@ async fn a_command_whose_lease_is_revoked_has_a_grace_to_end_in() -> Result {
     tool.run(&["revoke", "a"]).await?;
     let ran = run.ended().await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(79), "cleaned up\n"), "{ran:?}");
-    assert!(ran.err.contains("lease was lost") && ran.err.contains("told to end"), "{ran:?}");
+    assert!(ran.err.contains("lease was lost") && ran.err.contains("after SIGTERM"), "{ran:?}");
     Ok(())
 }
 

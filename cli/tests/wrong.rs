@@ -35,7 +35,7 @@ async fn what_is_wrong_with_the_command_line() -> Result {
         (&["completions", "csh"], "bash"),
         (&["man", "nothing"], "nothing"),
         (&["status", "a", "--tls-cert", "x"], "--tls-key"),
-        (&["status", "a", "--redis", "http://x"], "URL"),
+        (&["status", "a", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
         (&["doctor", "--redis", "http://x"], "URL"),
     ] {
         fails(&tool, args, 64, word).await?;
@@ -54,7 +54,7 @@ async fn servers_that_are_not_there() -> Result {
         &["release", "--force", "a"],
         &["doctor"],
     ] {
-        fails(&tool, args, 69, "see that").await?;
+        fails(&tool, args, 69, "127.0.0.1:1").await?;
     }
     fails(&tool, &["list", "--tls-roots", "/no/such/file"], 71, "/no/such/file").await
 }

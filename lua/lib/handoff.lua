@@ -1,28 +1,24 @@
 -- The last holder goes, beside a queue: nobody waits any more, or a living writer is the first and
 -- neither a reader nor an upgrader waits. To the same effect as the machinery; in any other case
 -- `set` stays as it is.
-clock = redis.pcall('TIME')
-if clock.err then
-  return { err = string.match(clock.err, ERROR) or 'ERR ' .. clock.err }
-end
-now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local me, stamp = ARGV[2], clock[1] .. string.sub('00000' .. clock[2], -6)
+-- @include time
+local me = ARGV[2]
 local mine = 'r:' .. me
 local queue = redis.pcall(
   'HMGET', KEYS[1], 'writer', 'readers', 'waiters', mine, 'read_min', 'writers_head', 'readers_head', 'upgrader', 'q:' .. me, 'lapsed', 'fair'
 )
 local writer, reader, id = queue[1], queue[4], queue[6]
 local waiters, fair = tonumber(queue[3] or 0), tonumber(queue[11] or 0)
-if #stamp ~= 16 or string.sub(line, 16) >= stamp or queue[7] or queue[8] or queue[9] then
+if #stamp ~= 16 or sub(line, 16) >= stamp or queue[7] or queue[8] or queue[9] then
   gone = nil
-elseif writer and not queue[2] and string.sub(writer, 31) == me then
+elseif writer and not queue[2] and sub(writer, 31) == me then
   gone = { 'writer' }
-elseif reader and not writer and queue[2] == '1' and string.find(reader, '^[ghb].*0$') and #reader == 31 and (tonumber(queue[5]) or 0) > now then
+elseif reader and not writer and queue[2] == '1' and find(reader, '^[ghb].*0$') and #reader == 31 and (tonumber(queue[5]) or 0) > now then
   gone = { mine, 'i:0', 'readers', 'read_min', 'sweep' }
 end
-local ends = tonumber(string.sub(line, 3, 15)) or NEVER
+local ends = tonumber(sub(line, 3, 15)) or NEVER
 if gone and not queue[3] and ends >= now + GRACE and ends <= now + KEEP then
-  set = { 's', '2F' .. string.sub(line, 3, 31) }
+  set = { 's', '2F' .. sub(line, 3, 31) }
   for _, field in ipairs({ 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }) do
     gone[#gone + 1] = field
   end
@@ -31,13 +27,13 @@ elseif gone and id and waiters and fair then
     redis.call('HGET', KEYS[1], 'q:' .. id) or '',
     '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$'
   )
-  local client = string.sub(id, 1, 11)
-  if behind and seen + ttl > now and not string.find(queue[10] or '', client, 1, true) then
+  local client = sub(id, 1, 11)
+  if behind and seen + ttl > now and not find(queue[10] or '', client, 1, true) then
     local deadline = now + window .. ''
     if deadline + GRACE > ends then
       life = deadline + GRACE + SLACK .. ''
     end
-    set = { 's', '2Q' .. (life or string.sub(line, 3, 15)) .. stamp, 'writer', 'g' .. deadline .. stamp .. id }
+    set = { 's', '2Q' .. (life or sub(line, 3, 15)) .. stamp, 'writer', 'g' .. deadline .. stamp .. id }
     if writer then
       gone = {} -- its field has the next writer
     end
@@ -59,7 +55,7 @@ elseif gone and id and waiters and fair then
     handed = set and {
       node = node,
       channel = '{' .. tag .. '}rwlease:' .. client,
-      message = now .. ' 0 ' .. id .. ' ' .. stamp .. ' ' .. deadline,
+      message = moment .. ' 0 ' .. id .. ' ' .. stamp .. ' ' .. deadline,
     }
   end
 end

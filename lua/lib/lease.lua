@@ -1,6 +1,7 @@
--- What a usual acquire writes of its lease: its deadline, and a life of the key that covers it.
-local deadline, life = now + lease, line and string.sub(line, 3, 15)
-local ends, lives = deadline .. '', tonumber(life or 0) or NEVER
+-- What a usual acquire writes of its lease: its deadline, and a life of the key that covers it. The
+-- line, if there is one, begins with its digits.
+local deadline, life = now + lease, line and sub(line, 3, 15)
+local ends, lives = deadline .. '', life and life + 0 or 0
 local longer = deadline + GRACE > lives
 if longer then
   lives = deadline + GRACE + (line and SLACK or 0)

@@ -5,7 +5,7 @@ local AHEAD = 60000 -- ms that a raised token may be ahead of the server's clock
 local LEAP = 1000000000 -- how far a ticket that comes back may be ahead of the last one given
 local WIDE = '-----------------------------------------------------------------'
 local RECORD = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
-local us = clock[1] * 1000000 + clock[2] -- the server's time, us, for fencing tokens
+local us = stamp + 0 -- the server's time, us, for fencing tokens
 
 local function refuse(what)
   return { err = 'LOCKARGS ' .. what }

@@ -1,7 +1,7 @@
 -- The head of the renewals. `simple`: the call is well formed, of a lease that is the caller's own.
 -- @include head
 local caller, lease = tostring(ARGV[2]), tonumber(ARGV[3])
-local stamp = clock[1] .. string.sub('00000' .. clock[2], -6)
+local sub, find = string.sub, string.find
 local simple = #KEYS == 1
   and #ARGV == 3
   and #stamp == 16

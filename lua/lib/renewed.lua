@@ -1,6 +1,6 @@
 -- The end of a usual renewal: makes the deadline of the holder later, never sooner. Its record is
 -- `text`, in `field`; of a sole holder the end of the line, in `s`.
-local was, life = text and tonumber(string.sub(text, 2, 14)), tonumber(string.sub(line, 3, 15))
+local was, life = text and tonumber(sub(text, 2, 14)), tonumber(sub(line, 3, 15))
 if was and life and was > now then
   local deadline = math.max(was, now + lease)
   local longer = deadline + GRACE > life
@@ -10,20 +10,20 @@ if was and life and was > now then
   if life > now + KEEP and (flag == '0' or flag == '2') then
     flag = flag + 1
   end
-  local kept = longer and life .. '' or string.sub(line, 3, 15)
+  local kept = longer and life .. '' or sub(line, 3, 15)
   -- Written even if nothing changes, so that replicas can confirm it.
   local set
   if field == 's' then
-    set = { 's', shape .. kept .. string.sub(line, 16, 31) .. deadline .. flag .. caller }
+    set = { 's', shape .. kept .. sub(line, 16, 31) .. deadline .. flag .. caller }
   else
-    set = { field, 'h' .. deadline .. string.sub(text, 15) }
-    local changed = shape .. kept .. string.sub(line, 16, 44) .. flag .. string.sub(line, 46)
+    set = { field, 'h' .. deadline .. sub(text, 15) }
+    local changed = shape .. kept .. sub(line, 16, 44) .. flag .. sub(line, 46)
     if changed ~= line then
       set[3], set[4] = 's', changed
     end
   end
   local done = redis.pcall('HSET', KEYS[1], unpack(set))
-  if type(done) ~= 'number' and string.find(done.err, 'OOM', 1, true) then
+  if type(done) ~= 'number' and find(done.err, 'OOM', 1, true) then
     done = redis.pcall('HDEL', KEYS[1], '-') -- a full memory refuses nothing after it
     if type(done) == 'number' then
       done = redis.pcall('HSET', KEYS[1], unpack(set))
@@ -39,6 +39,6 @@ if was and life and was > now then
   if type(done) ~= 'number' then
     return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
   end
-  local token = field == 's' and string.sub(line, 16, 31) or string.sub(text, 15, 30)
-  return 'renewed ' .. string.sub(stamp, 1, 13) .. ' 0 ' .. token .. ' ' .. deadline
+  local token = field == 's' and sub(line, 16, 31) or sub(text, 15, 30)
+  return 'renewed ' .. moment .. ' 0 ' .. token .. ' ' .. deadline
 end

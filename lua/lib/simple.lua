@@ -2,8 +2,8 @@
 -- ticket. What is not simple is for the machinery to judge.
 -- @include usual
 local soft = args[5] == 'ft' or args[5] == 'rt' -- a try that waits for cached holders alone
-local tries = #args == 7 or soft
-local simple = usual and (args[5] == 'f' or args[5] == 'r' or soft and #args == 8) and args[6] == '1'
+local tries = given == 7 or soft
+local simple = usual and (args[5] == 'f' or args[5] == 'r' or soft and given == 8) and args[6] == '1'
 -- Nobody holds it or waits for it, and the clock is past its last token.
 local free = simple
-  and (line and string.find(line, '^2F%d+$') and #line == 31 and string.sub(line, 16) < stamp or not line and redis.pcall('EXISTS', KEYS[1]) == 0)
+  and (line and find(line, '^2F%d+$') and #line == 31 and sub(line, 16) < stamp or not line and redis.pcall('EXISTS', KEYS[1]) == 0)

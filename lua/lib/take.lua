@@ -6,7 +6,9 @@ if more then
 else
   done = redis.pcall('HSET', KEYS[1], 's', taken)
 end
-if longer and type(done) == 'number' then
+if done == 0 and not longer then
+  return 'granted ' .. moment .. ' 0 ' .. stamp .. ' ' .. ends
+elseif longer and type(done) == 'number' then
   done = redis.pcall('PEXPIREAT', KEYS[1], life)
   if type(done) ~= 'number' then
     local gone = { not line and 's' or nil }

@@ -23,7 +23,7 @@ local simple = #KEYS == 1
   and #ARGV == 4
   and #caller >= 12
   and #caller <= 40
-  and not string.find(caller, '[^%w_-]')
+  and string.find(caller, '^[%w_-]+$')
   and wanted
   and wanted >= 1
   and wanted <= LONGEST
@@ -33,7 +33,7 @@ if simple then
   local ends = now + wanted .. ''
   local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
   if set and not set.err then
-    return 'granted ' .. now .. ' 0 0 ' .. ends
+    return 'granted ' .. moment .. ' 0 0 ' .. ends
   end
 end
 

@@ -14,7 +14,7 @@
 
 -- It holds: the usual case.
 local caller = ARGV[2]
-local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and not string.find(caller, '[^%w_-]')
+local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
 if simple and redis.pcall('GET', KEYS[1]) == caller then
   local gone = redis.pcall('DEL', KEYS[1])
   if type(gone) ~= 'number' then

@@ -29,8 +29,12 @@
 -- the machinery below.
 -- @include usual
 local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = usual and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not string.find(args[5] .. args[6], '%D')
-if simple then
+local simple = usual and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
+local _, digits = nil, nil
+if simple and line then
+  _, digits = find(line, '^2P%d+')
+end
+if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp)) then
 -- @include lease
   local mine = 'r:' .. caller
   local taken, more
@@ -39,11 +43,10 @@ if simple then
       taken = '2P' .. life .. stamp .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
       more = { mine, 'h' .. ends .. stamp .. '0 ' .. wanted, 'i:0', caller }
     end
-  elseif string.sub(line, 16, 31) < stamp then
-    local _, digits = string.find(line, '^2P%d+')
+  else
     local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-    local least = string.sub(line, 32, 44)
-    if not holders or not digits or digits < 45 or tonumber(limit) ~= allowed or used + wanted > allowed then
+    local least = sub(line, 32, 44)
+    if not holders or tonumber(limit) ~= allowed or used + wanted > allowed then
       taken = nil -- a queue, another limit, too few permits
     elseif holders == '0' or (least > moment and holders ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine)) then
       if long == '1' then

@@ -18,12 +18,12 @@
 -- Nobody waits: the usual case, without the machinery below.
 -- @include renewal
 if simple then
-  local shape, flag, field, text = '2P', string.sub(line, 45, 45), 'r:' .. caller, nil
-  local _, digits = string.find(line, '^2P%d+')
-  if digits and digits > 45 and flag <= '1' and string.find(line, '^ %d+ %d+$', digits + 1) then
+  local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
+  local _, digits = find(line, '^2P%d+')
+  if digits and digits > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits + 1) then
     text = redis.call('HGET', KEYS[1], field)
   end
-  if text and not string.find(text, '^%d+ %d+$', 31) then
+  if text and not find(text, '^%d+ %d+$', 31) then
     text = nil -- malformed, as will be found
   end
 -- @include renewed

@@ -1,4 +1,4 @@
-//! Guards: the async one inside. Dropped, it is released in the background.
+//! Blocking guards, around the async ones.
 
 use std::future::IntoFuture;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ macro_rules! guards {
         $(
             #[doc = concat!("[`", stringify!($name), "`](crate::", stringify!($name), ").")]
             ///
-            /// It derefs to its [`Lease`]. Dropped, it is released in the background: the drop
+            /// It derefs to its [`Lease`]. Dropping it releases the lock in the background and
             /// never blocks.
             #[must_use = "dropped at once, the lock is released at once"]
             #[clippy::has_significant_drop]
@@ -36,8 +36,8 @@ macro_rules! guards {
                 ///
                 /// # Errors
                 ///
-                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
-                /// runtime: then it is released in the background.
+                /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a
+                /// thread of a tokio runtime; the lock is then released in the background.
                 pub fn $release(self) -> Result<Released> {
                     run(self.guard.$release())?
                 }
@@ -73,7 +73,7 @@ guards! {
     Leadership = leader::leadership::Leadership, resign;
 }
 
-/// Guards that can leave the lock to its lease.
+/// Guards with `keep`.
 macro_rules! keep {
     ($($name:ident)*) => {
         $(
@@ -84,8 +84,8 @@ macro_rules! keep {
                 ///
                 /// # Errors
                 ///
-                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
-                /// runtime: then it is released in the background.
+                /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a
+                /// thread of a tokio runtime; the lock is then released in the background.
                 pub fn keep(self) -> Result<Duration> {
                     run(self.guard.keep())?
                 }
@@ -96,7 +96,7 @@ macro_rules! keep {
 
 keep! { ReadGuard WriteGuard MutexGuard SemaphoreGuard }
 
-/// Guards that can be handed on.
+/// Guards with `into_ticket`.
 macro_rules! into_ticket {
     ($($name:ident)*) => {
         $(
@@ -108,8 +108,8 @@ macro_rules! into_ticket {
                 ///
                 /// # Errors
                 ///
-                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
-                /// runtime: then it is released in the background.
+                /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a
+                /// thread of a tokio runtime; the lock is then released in the background.
                 pub fn into_ticket(self) -> Result<Ticket> {
                     run(self.guard.into_ticket())?
                 }
@@ -130,7 +130,8 @@ impl SemaphoreGuard {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn release_some(&mut self, permits: u32) -> Result<()> {
         run(self.guard.release_some(permits))?
     }
@@ -142,8 +143,8 @@ macro_rules! shares {
         $(
             #[doc = concat!("[`", stringify!($name), "`](crate::", stringify!($name), ").")]
             ///
-            /// It derefs to that, for what needs no waiting. Dropped, it is released in the
-            /// background: the drop never blocks.
+            /// It derefs to that type, for what does not wait. Dropping it releases the lock in the
+            /// background and never blocks.
             #[must_use = "dropped at once, it is released at once"]
             #[clippy::has_significant_drop]
             #[derive(Debug)]
@@ -168,8 +169,8 @@ macro_rules! shares {
                 ///
                 /// # Errors
                 ///
-                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
-                /// runtime: then it is released in the background.
+                /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a
+                /// thread of a tokio runtime; the lock is then released in the background.
                 pub fn release(self) -> Result<Released> {
                     run(self.0.release())?
                 }
@@ -212,8 +213,8 @@ macro_rules! renew {
                 ///
                 /// # Errors
                 ///
-                /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
-                /// runtime.
+                /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a
+                /// thread of a tokio runtime.
                 pub fn renew(&self) -> Result<()> {
                     run(self.0.renew())?
                 }
@@ -229,8 +230,8 @@ impl CachedWriteGuard {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
-    /// is given back.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime; the lock is then released in the background.
     pub fn downgrade(self) -> Result<CachedReadGuard> {
         run(self.0.downgrade())?.map(Wrap::wrap)
     }
@@ -241,8 +242,8 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
-    /// is released.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime; the lock is then released in the background.
     pub fn downgrade(self) -> Result<ReadGuard> {
         run(self.guard.downgrade())?.map(Wrap::wrap)
     }
@@ -258,8 +259,8 @@ impl ReadGuard {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime, with
-    /// the guard.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime, with the guard.
     pub fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         Ok(match self.changed(|guard| guard.try_upgrade())? {
             Ok(writing) => Ok(writing.wrap()),
@@ -267,7 +268,7 @@ impl ReadGuard {
         })
     }
 
-    /// What comes of a change that gives the guard back if it fails.
+    /// The outcome of a change that returns the guard if it fails.
     fn changed<T, F>(self, change: impl FnOnce(guard::ReadGuard) -> F) -> Result<T, UpgradeError>
     where
         F: IntoFuture<Output = Result<T, upgrade::UpgradeError>>,
@@ -284,7 +285,7 @@ impl ReadGuard {
     }
 }
 
-/// [`UpgradeError`](crate::UpgradeError), with a guard that blocks.
+/// [`UpgradeError`](crate::UpgradeError), with a blocking guard.
 pub type UpgradeError = upgrade::UpgradeError<ReadGuard>;
 
 /// [`Upgrade`](crate::Upgrade), sent by [`wait`](Self::wait).
@@ -302,7 +303,7 @@ impl Upgrade {
         self
     }
 
-    /// Sends it, and waits for the write.
+    /// Sends the request, and waits for the write.
     ///
     /// # Errors
     ///

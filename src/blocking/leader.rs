@@ -1,4 +1,4 @@
-//! Leader election, for a program without a runtime.
+//! Leader election for programs without a runtime.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::lock::request::{Acquire, TryAcquire};
 
 /// [`Leader`](crate::Leader).
 ///
-/// Nobody can cancel what a thread does: work under a lead looks at
-/// [`is_leading`](super::Leadership::is_leading) before each step, and sends its
+/// A thread cannot be cancelled. Work under a leadership must check
+/// [`is_leading`](super::Leadership::is_leading) before each step, and send its
 /// [`term`](super::Leadership::term) along.
 #[derive(Clone, Debug)]
 pub struct Leader {
@@ -46,7 +46,8 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn current(&self) -> Result<Option<CurrentLeader>> {
         run(self.leader.current())?
     }
@@ -76,7 +77,8 @@ impl LeaderWatch {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn changed(&mut self) -> Result<Option<CurrentLeader>> {
         run(self.0.changed())?
     }

@@ -1,4 +1,4 @@
-//! A lease, with a wait for its loss.
+//! A lease, with a blocking wait for its loss.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::blocking::runner::{run, spawn};
 use crate::error::Result;
 use crate::lock::lease;
 
-/// A lease on a lock: derefs to [`rwlease::Lease`](crate::Lease), for what needs no waiting.
+/// A lease on a lock. It derefs to [`rwlease::Lease`](crate::Lease), for what does not wait.
 ///
 /// A clone can be passed to other threads, and does not keep the lock.
 #[derive(Clone, Debug)]
 pub struct Lease(pub(super) lease::Lease);
 
 impl Lease {
-    /// Waits until the lease is lost or given back. See [`Lease::lost`](crate::Lease::lost).
+    /// Waits until the lease is lost or released. See [`Lease::lost`](crate::Lease::lost).
     ///
     /// # Errors
     ///
@@ -25,8 +25,7 @@ impl Lease {
         run(self.0.lost())
     }
 
-    /// Waits until the lease is lost or given back, but no longer than `limit`: whether it is by
-    /// then.
+    /// Waits until the lease is lost or released, for at most `limit`. Returns whether it was.
     ///
     /// # Errors
     ///
@@ -39,14 +38,14 @@ impl Lease {
         })
     }
 
-    /// Calls `told` when the lease is lost, and not if it is given back before: in the background,
-    /// where it must not block, and may wake the thread that works under the lock. For the losses
-    /// of all leases of a client there is [`Builder::on_lost`](crate::Builder::on_lost).
+    /// Calls `told` when the lease is lost, but not if it is released before. The call runs in the
+    /// background and must not block. It can wake the thread that works under the lock. For the
+    /// losses of all leases of a client, use [`Builder::on_lost`](crate::Builder::on_lost).
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the system has no thread for the
-    /// background.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the system cannot start the background
+    /// thread.
     pub fn on_lost(&self, told: impl FnOnce() + Send + 'static) -> Result<()> {
         let lease = self.0.clone();
         spawn(async move {
@@ -62,7 +61,8 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn renew(&self) -> Result<()> {
         run(self.0.renew())?
     }

@@ -1,4 +1,4 @@
-//! A client of one cluster, for a program without a runtime.
+//! A client of one cluster for programs without a runtime.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     #[cfg(any(feature = "native", feature = "redis"))]
     pub fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Locks> {
         Locks::connect_by(locks::Locks::connect(urls))
@@ -32,14 +33,14 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Result<Locks> {
         Locks::connect_by(locks::Locks::embedded())
     }
 
-    /// A client with settings of its own, connected in whatever way: awaits what a
-    /// [`Builder`](crate::Builder) gives.
+    /// A client with other settings: awaits a connect method of a [`Builder`](crate::Builder).
     ///
     /// ```no_run
     /// # #[cfg(any(feature = "native", feature = "redis"))]
@@ -55,7 +56,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn connect_by(connecting: impl Future<Output = Result<locks::Locks>>) -> Result<Locks> {
         run(connecting)?.map(Locks)
     }
@@ -64,7 +66,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
         self.0.rwlock(name).map(RwLock)
     }
@@ -73,7 +75,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
         self.0.mutex(name).map(Mutex)
     }
@@ -82,7 +84,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Result<Semaphore> {
         self.0.semaphore(name, limit).map(Semaphore)
     }
@@ -91,7 +93,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
         self.0.leader(name).map(Leader::new)
     }
@@ -126,7 +128,7 @@ impl Locks {
     }
 }
 
-/// The async client, for the threads of a program that have a runtime.
+/// The async client, for threads of the program that have a runtime.
 impl AsRef<locks::Locks> for Locks {
     fn as_ref(&self) -> &locks::Locks {
         &self.0
@@ -148,7 +150,8 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn next_page(&mut self) -> Result<Option<Vec<String>>> {
         run(self.0.next_page())?
     }

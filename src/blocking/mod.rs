@@ -1,4 +1,4 @@
-//! The same locks for programs without a runtime: each call waits on its thread.
+//! The locks for programs without an async runtime. Each call blocks its thread.
 //!
 //! ```
 //! # #[cfg(feature = "embedded")]
@@ -16,26 +16,25 @@
 //! # #[cfg(not(feature = "embedded"))] fn main() {}
 //! ```
 //!
-//! Everything here is the type of the same name at the root of the crate, which has the
-//! documentation: what a call promises, what it costs, how it fails. A [`Request`] is sent by
-//! [`wait`](Request::wait). Guards deref to a [`Lease`], and their drop never blocks.
+//! Each type here wraps the type of the same name at the root of the crate. That type's
+//! documentation has the promises, the costs and the errors. [`wait`](Request::wait) sends a
+//! [`Request`]. Guards deref to a [`Lease`], and dropping them never blocks.
 //!
-//! # The thread in the background
+//! # The background thread
 //!
-//! All clients of the process live on one runtime, on a thread of its own that the first call
-//! starts. It renews leases and releases what was dropped, while other threads wait or work. What
-//! was dropped shortly before the process ends may not have been released: call
-//! [`release`](WriteGuard::release), or [`Locks::shutdown`], or let the lease end it.
+//! All clients of the process run on one runtime, on a thread that the first call starts. It renews
+//! leases and releases dropped guards while other threads wait or work. A guard that is dropped
+//! shortly before the process ends may not be released: call [`release`](WriteGuard::release) or
+//! [`Locks::shutdown`], or let its lease end.
 //!
-//! A process that was forked from this one has no such thread: a call there never returns. Fork
-//! before the first call, or run another program in the new process.
+//! A forked process does not have this thread, so a call there never returns. Fork before the first
+//! call, or execute another program in the new process.
 //!
-//! # Inside of a runtime
+//! # Inside a runtime
 //!
-//! On a thread that belongs to a tokio runtime, where a call would stall other tasks, it is refused
-//! as [`Invalid`](crate::ErrorKind::Invalid): await the async types there. Threads of tokio's
-//! `spawn_blocking` are such threads as well. A guard that is dropped there is released as
-//! everywhere.
+//! On a thread of a tokio runtime a call would stall other tasks. It fails there with
+//! [`Invalid`](crate::ErrorKind::Invalid), also on threads of tokio's `spawn_blocking`. Use the
+//! async types instead. Guards can be dropped on any thread.
 
 mod guard;
 mod leader;

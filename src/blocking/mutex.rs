@@ -1,4 +1,4 @@
-//! The plain mutex, for a program without a runtime.
+//! The plain mutex for programs without a runtime.
 
 use crate::blocking::request::Request;
 use crate::blocking::runner::run;
@@ -38,7 +38,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn status(&self) -> Result<Option<MutexStatus>> {
         run(self.0.status())?
     }
@@ -47,7 +48,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn is_locked(&self) -> Result<bool> {
         run(self.0.is_locked())?
     }
@@ -56,7 +58,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn is_held_by(&self, value: impl AsRef<[u8]> + Send) -> Result<bool> {
         run(self.0.is_held_by(value))?
     }

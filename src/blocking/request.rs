@@ -1,4 +1,4 @@
-//! Requests: the async one inside, its options, and a wait for what it gives.
+//! Blocking requests, around the async ones.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::lock::semaphore::status::{SemaphoreStatus, SemaphoreStatusQuery};
 use crate::lock::status::{Status, StatusQuery};
 use crate::protocol::Fairness;
 
-/// A request of the async kind `R`, sent by [`wait`](Self::wait). It has the options of `R`.
+/// A request of the async type `R`, with its options. [`wait`](Self::wait) sends it.
 #[must_use = "a request does nothing until it is waited for"]
 #[derive(Debug)]
 pub struct Request<R>(pub(super) R);
@@ -28,7 +28,7 @@ where
     R: IntoFuture<Output = Result<T>>,
     T: sealed::Wrap,
 {
-    /// Sends it, and waits for what it gives.
+    /// Sends the request, and waits for its outcome.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ pub(super) mod sealed {
     use crate::lock::semaphore::status::SemaphoreStatus;
     use crate::lock::status::Status;
 
-    /// What an async request gives, and the type for it here.
+    /// What an async request returns, and the blocking type for it.
     pub trait Wrap {
         type Blocking;
 
@@ -74,7 +74,7 @@ pub(super) mod sealed {
     }
 }
 
-/// Options of the request `$kind`.
+/// The options of the request `$kind`.
 macro_rules! options {
     ($kind:literal: $($name:ident: $argument:ty),* $(,)?) => {
         $(
@@ -142,7 +142,8 @@ impl Request<Multi> {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn try_all(self) -> Result<Option<MultiGuard>> {
         run(self.0.try_all())?.map(sealed::Wrap::wrap)
     }
@@ -164,7 +165,8 @@ impl Request<QuorumAcquire> {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn try_once(self) -> Result<Option<QuorumGuard>> {
         run(self.0.try_once())?.map(sealed::Wrap::wrap)
     }

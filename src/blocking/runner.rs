@@ -1,4 +1,4 @@
-//! The runtime in the background, on which all blocking clients live.
+//! The background runtime of all blocking clients.
 
 use std::future::pending;
 use std::io;
@@ -9,16 +9,16 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Started by the first call. It runs until the process ends: whatever is dropped last can still be
-/// released.
+/// Started by the first call. It runs until the process ends, so the last guards dropped can still
+/// be released.
 static BACKGROUND: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// What comes of the future. This thread waits for it.
+/// Blocks this thread until the future completes.
 pub(super) fn run<F: Future>(work: F) -> Result<F::Output> {
     Ok(background()?.block_on(work))
 }
 
-/// The runtime, for a thread that may wait.
+/// The runtime, for a thread that may block.
 pub(super) fn background() -> Result<Handle> {
     match Handle::try_current() {
         Err(_) => started(),
@@ -28,7 +28,7 @@ pub(super) fn background() -> Result<Handle> {
     }
 }
 
-/// Runs the task in the background.
+/// Runs a task in the background.
 pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     started()?.spawn(task);
     Ok(())

@@ -1,4 +1,4 @@
-//! Read/write locks, for a program without a runtime.
+//! Read/write locks for programs without a runtime.
 
 use crate::blocking::request::Request;
 use crate::blocking::runner::run;
@@ -54,7 +54,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn cached(&self) -> Result<CachedRwLock> {
         self.0.cached().map(CachedRwLock)
     }
@@ -68,7 +68,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn is_locked(&self) -> Result<bool> {
         run(self.0.is_locked())?
     }
@@ -77,7 +78,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn is_held_by(&self, id: impl AsRef<str> + Send) -> Result<bool> {
         run(self.0.is_held_by(id))?
     }
@@ -86,7 +88,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn revoke(&self) -> Result<Option<Revocation>> {
         run(self.0.revoke())?
     }
@@ -95,7 +98,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn force_release(&self) -> Result<Option<ForcedRelease>> {
         run(self.0.force_release())?
     }

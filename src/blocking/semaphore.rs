@@ -1,4 +1,4 @@
-//! The semaphore, for a program without a runtime.
+//! The semaphore for programs without a runtime.
 
 use crate::blocking::request::Request;
 use crate::blocking::runner::run;
@@ -43,7 +43,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn set_limit(&self, expected: u32, new: u32) -> Result<Semaphore> {
         run(self.0.set_limit(expected, new))?.map(Semaphore)
     }

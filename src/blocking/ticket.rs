@@ -1,4 +1,4 @@
-//! Handing a held lock on, for a program without a runtime.
+//! Handing on a held lock, for programs without a runtime.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -33,14 +33,14 @@ impl Request<TakeUp<'_>> {
 
 /// [`TakenUp`](crate::TakenUp).
 ///
-/// It derefs to its [`Lease`]. Dropped, it is released in the background: the drop never blocks.
+/// It derefs to its [`Lease`]. Dropping it releases the lock in the background and never blocks.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub enum TakenUp {
-    /// For reading.
+    /// Held for reading.
     Read(ReadGuard),
-    /// For writing.
+    /// Held for writing.
     Write(WriteGuard),
 }
 
@@ -49,8 +49,8 @@ impl TakenUp {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
-    /// is released in the background.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime; the lock is then released in the background.
     pub fn release(self) -> Result<Released> {
         match self {
             TakenUp::Read(guard) => guard.release(),
@@ -62,8 +62,8 @@ impl TakenUp {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
-    /// is released in the background.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime; the lock is then released in the background.
     pub fn into_ticket(self) -> Result<Ticket> {
         match self {
             TakenUp::Read(guard) => guard.into_ticket(),

@@ -1,4 +1,4 @@
-//! Several locks of one actor, and one lock of several deployments.
+//! The blocking `Reentrant` and `Quorum`.
 
 use crate::blocking::locks::Locks;
 use crate::blocking::mutex::Mutex;
@@ -61,7 +61,7 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn new(members: impl IntoIterator<Item = Locks>) -> Result<Quorum> {
         quorum::Quorum::new(members.into_iter().map(|member| member.0)).map(Quorum)
     }

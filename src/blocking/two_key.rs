@@ -1,4 +1,4 @@
-//! The two-key lock of older fleets, for a program without a runtime.
+//! The two-key lock of older fleets, for programs without a runtime.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn new(
         locks: &Locks,
         read_key: impl AsRef<[u8]>,
@@ -32,7 +32,7 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Those of the async method.
     pub fn tagged(locks: &Locks, name: &str) -> Result<Self> {
         two_key::TwoKeyRwLock::tagged(&locks.0, name).map(TwoKeyRwLock)
     }
@@ -51,7 +51,8 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         Ok(run(self.0.try_read(lease))??.map(TwoKeyGuard))
     }
@@ -60,7 +61,8 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn try_write(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         Ok(run(self.0.try_write(lease))??.map(TwoKeyGuard))
     }
@@ -69,7 +71,8 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         run(self.0.read(lease, timeout))?.map(TwoKeyGuard)
     }
@@ -78,7 +81,8 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime.
     pub fn write(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         run(self.0.write(lease, timeout))?.map(TwoKeyGuard)
     }
@@ -86,8 +90,8 @@ impl TwoKeyRwLock {
 
 /// [`TwoKeyGuard`](crate::TwoKeyGuard).
 ///
-/// It derefs to that, for what needs no waiting. Dropped, it is released in the background: the
-/// drop never blocks.
+/// It derefs to that type, for what does not wait. Dropping it releases the lock in the background
+/// and never blocks.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
@@ -98,8 +102,8 @@ impl TwoKeyGuard {
     ///
     /// # Errors
     ///
-    /// As there, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio runtime: then it
-    /// is released in the background.
+    /// Those of the async method, and [`Invalid`](crate::ErrorKind::Invalid) on a thread of a tokio
+    /// runtime; the lock is then released in the background.
     pub fn release(self) -> Result<Released> {
         run(self.0.release())?
     }

@@ -1,4 +1,4 @@
-//! What must be so in every state: what clients believe, and the server's record of it.
+//! What must hold in every state: rules about the clients' beliefs and the server's record of them.
 
 use crate::checker::client::Client;
 use crate::checker::program::{Budget, LIMIT, Plan};
@@ -8,18 +8,18 @@ use crate::checker::world::{Model, World};
 use crate::client::acquisition::{State, Transition};
 use crate::protocol::Mode;
 
-/// A client believes that it holds.
+/// A client's belief that it holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Belief {
     pub(super) writes: bool,
     pub(super) token: u64,
-    /// Of a semaphore; 0 of a lock.
+    /// The permits of a semaphore; 0 for a lock.
     pub(super) permits: u64,
-    /// Until the server's clock reads this.
+    /// The belief ends when the server's clock reads this.
     pub(super) ends: u64,
     /// The token of its lease, which the server knows.
     granted: u64,
-    /// Its own token may be another one that the lease owns.
+    /// The guard's own token may be another one that the lease owns.
     is_cached: bool,
 }
 
@@ -43,7 +43,7 @@ impl Belief {
                 is_cached: true,
             });
         }
-        // The guard of a write is gone when its downgrade is asked for.
+        // The guard of a write is gone when its downgrade is requested.
         let writes =
             holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade);
         let belief = Belief { writes, token: granted, permits, ends, granted, is_cached: false };
@@ -83,13 +83,13 @@ pub(super) fn broken(model: &mut Model, world: &World) -> Option<String> {
         return left.map(|what| format!("{NOTHING_LEFT}: {what}"));
     }
     if world.lost_history {
-        return None; // two histories: tokens alone tell them apart
+        return None; // two histories: only tokens tell them apart
     }
     let mut rules = RULES.iter().filter(|(name, _)| model.judges(name));
     rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(model, world, view)?)))
 }
 
-/// All beliefs, but for those that a forced release has made wrong.
+/// All beliefs, without those that a forced release has made wrong.
 fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief)> {
     (0..world.clients.len()).filter_map(move |at| {
         let client = model.client(world, at);
@@ -98,9 +98,10 @@ fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief
     })
 }
 
-/// Else the lease ends what is left. A client that died releases nothing, and a release can be lost
-/// with the history. A worker that is stopped for longer than the lease gives up what it has not
-/// sent, and meanwhile a late renewal may have made the lease longer.
+/// Whether nothing may be left. Otherwise the lease ends what is left: a client that died releases
+/// nothing, and a release can be lost with the history. A worker that is stopped for longer than
+/// the lease gives up what it has not sent, and a late renewal may have made the lease longer
+/// meanwhile.
 fn must_leave_nothing(model: &Model, world: &World) -> bool {
     let Plan { budget, lease, .. } = &model.plan;
     let no_crash = world.left.crashes == budget.crashes;
@@ -138,7 +139,8 @@ fn limit(model: &Model, world: &World, _: &View) -> Option<String> {
     (permits > u64::from(LIMIT)).then(|| format!("{beliefs:?}"))
 }
 
-/// Its own late call may have been granted anew, with a newer token, and no more than that.
+/// The writer's own late call may have been granted again, with a newer token, but no more than
+/// that.
 fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
     beliefs(model, world).filter(|(_, belief)| belief.writes).find_map(|(id, belief)| {
         let own = view.holder(&id).map_or(belief.token, |record| match belief.is_cached {
@@ -150,7 +152,7 @@ fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
     })
 }
 
-/// Where nothing is due, and no message has been lost.
+/// Judged only where nothing is due and no message was lost.
 fn recalls_are_obeyed(model: &Model, world: &World, view: &View) -> Option<String> {
     let can_be_lost = |budget: &Budget| budget.lost_messages + budget.moves + budget.failovers;
     let was_lost = can_be_lost(&world.left) < can_be_lost(&model.plan.budget);

@@ -1,4 +1,4 @@
-//! Calls under way, their answers, and the messages of grants.
+//! Calls under way, their answers, and the messages of the server.
 
 use crate::checker::time::{NOW, Older, SERVER_NOW};
 use crate::client::acquisition::Sending;
@@ -17,12 +17,12 @@ const RELEASE: Release = Release { only_wait: false };
 /// A call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    /// Which of the client's acquisitions it is for.
+    /// The index of the client's acquisition that the call is for.
     pub(super) acquisition: u8,
     pub(super) sent: Moment,
     /// Its client waits for the answer until then.
     pub(super) until: Moment,
-    /// The server carries it out until then, ms; 0: at any time.
+    /// The server may run it until then, in ms; 0: at any time.
     pub(super) not_after: u64,
     pub(super) stage: Stage,
 }
@@ -30,7 +30,7 @@ pub(super) struct Call {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     Sent(Request),
-    /// Nobody waits for it any more, and it may still be carried out.
+    /// The client no longer waits, but the call may still run.
     Abandoned(Request),
     Answered(Envelope, Answer),
 }
@@ -42,7 +42,7 @@ pub(super) enum Request {
     /// The holder's own release.
     GiveBack,
     Pump,
-    /// Of somebody else, for leases with tokens up to this one.
+    /// By somebody else, for leases with tokens up to this one.
     Revoke(u64),
     Force(u64),
 }
@@ -63,12 +63,11 @@ pub(super) enum Answer {
         lease: Option<Grant>,
     },
     Pumped,
-    /// To somebody else.
+    /// For somebody else.
     Outside,
 }
 
-/// A message that is on its way to a client. That of a recall has no token, and only a grant has a
-/// deadline.
+/// A message on its way to a client. A recall has no token, and only a grant has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Message {
     pub(super) client: u8,
@@ -84,7 +83,7 @@ pub(super) struct Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum About {
     Grant,
-    /// Somebody wants what is cached.
+    /// Another client wants the cached lock.
     RecallToRead,
     RecallToWrite,
     /// A forced release has ended its lease.
@@ -92,7 +91,7 @@ pub(super) enum About {
 }
 
 impl Request {
-    /// As the router is given it.
+    /// As it is given to the router.
     pub(super) fn call(
         &self,
         scripts: &'static Scripts,
@@ -149,7 +148,7 @@ impl Request {
         })
     }
 
-    /// In the trace.
+    /// The name in the trace.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Request::Acquire(Acquire { goal: Goal::Take(Mode::Read, _), .. }) => "acquire_read",
@@ -197,7 +196,7 @@ impl Call {
         matches!(self.stage, Stage::Abandoned(_))
     }
 
-    /// What the server has still to carry out.
+    /// What the server has not run so far.
     pub(super) fn request(&self) -> Option<&Request> {
         match &self.stage {
             Stage::Sent(request) | Stage::Abandoned(request) => Some(request),
@@ -205,7 +204,7 @@ impl Call {
         }
     }
 
-    /// Nobody waits for it any more. Nothing is left of a call that was carried out.
+    /// The client stops waiting. Nothing is left of a call that has run.
     pub(super) fn let_go(self) -> Option<Call> {
         match self.stage {
             Stage::Sent(request) | Stage::Abandoned(request) => {
@@ -244,7 +243,7 @@ impl Call {
         }
     }
 
-    /// All tokens that it names.
+    /// All tokens in it.
     pub(super) fn tokens(&self) -> Vec<u64> {
         let mut all = Vec::new();
         self.clone().each_token(&mut |token| all.push(*token));

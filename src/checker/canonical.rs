@@ -1,15 +1,15 @@
-//! States that differ in nothing that matters are made one: by what time it is, by what the tokens
-//! are, and by which of two clients with the same program is which.
+//! Makes states equal that differ in nothing that matters: the current time, the values of tokens,
+//! and the order of clients with the same program.
 
 use std::collections::BTreeMap;
 
 use crate::checker::time::{SERVER_NOW, UNIT_MS};
 use crate::embedded::Lock;
 
-/// The moment that a sweep begins with, which is none.
+/// A time that a sweep uses for "none".
 const NEVER: u64 = 9_999_999_999_999;
 
-/// The characters of an id that name its client. They are all the same, its digit.
+/// The characters of an id that name its client. They are all the same: the client's digit.
 const CLIENT: usize = 11;
 
 /// How a lock is rewritten.
@@ -38,7 +38,7 @@ impl Rewriting<'_> {
             "s" => self.line(value),
             "revoked" | "forced" => (self.token)(number()).to_string(),
             "read_min" => match self.past(number(), 0) {
-                SERVER_NOW => "0".into(), // a sweep is due, as it is under way
+                SERVER_NOW => "0".into(), // a sweep that is under way is due
                 later => later.to_string(),
             },
             "writer" => self.record(value) + &self.id(&value[30..]),
@@ -51,7 +51,7 @@ impl Rewriting<'_> {
         (field.into(), value)
     }
 
-    /// A field whose name has an id or an index in it.
+    /// A field whose name contains an id or an index.
     fn field_of_one(&self, field: &str, value: &str) -> (String, String) {
         match field.split_once(':') {
             Some(("r", id)) => (format!("r:{}", self.id(id)), self.record(value) + &value[30..]),
@@ -65,7 +65,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// A moment that is as good as any other when it is longer ago than that.
+    /// Rounds a time that is so long ago that its exact value does not matter.
     fn past(&self, ms: u64, matters_ms: u64) -> u64 {
         ms.saturating_sub(self.by_ms).max(SERVER_NOW - matters_ms)
     }
@@ -86,7 +86,7 @@ impl Rewriting<'_> {
         let head = format!("{}{life:013}{token:016}", &text[..2]);
         match &text[1..2] {
             "F" | "Q" => head,
-            // Of one that is or was cached: its state, flags, token and id.
+            // A record that is or was cached: its state, flags, token and id.
             _ if is_cached(text) => {
                 let (deadline, token) =
                     (self.past(number(31, 44), 0), (self.token)(number(46, 62)));
@@ -95,8 +95,8 @@ impl Rewriting<'_> {
             shape => {
                 let (deadline, rest) = (self.past(number(31, 44), 0), &text[45..]);
                 let (deadline, rest) = match (shape, deadline) {
-                    ("P", _) if rest.ends_with(" 0") => (0, rest.into()), // it means nothing
-                    ("S" | "P", SERVER_NOW) => (0, rest.into()), // a sweep is due, as of `read_min`
+                    ("P", _) if rest.ends_with(" 0") => (0, rest.into()), // it has no meaning
+                    ("S" | "P", SERVER_NOW) => (0, rest.into()), // a sweep is due (see `read_min`)
                     ("S" | "P", _) => (deadline, rest.into()),
                     _ => (deadline, self.id(rest)),
                 };
@@ -107,7 +107,7 @@ impl Rewriting<'_> {
 
     fn record(&self, text: &str) -> String {
         let deadline: u64 = text[1..14].parse().unwrap_or(0);
-        // When a grant has lapsed that was not claimed is compared with when others were seen.
+        // The lapse of an unclaimed grant is compared with the times when others were seen.
         let matters = if text.starts_with('g') { self.ttl_ms + UNIT_MS } else { 0 };
         let token = (self.token)(text[14..30].parse().unwrap_or(0));
         format!("{}{:013}{token:016}", &text[..1], self.past(deadline, matters))
@@ -135,12 +135,12 @@ impl Rewriting<'_> {
         words[1] = self.id(&words[1]);
         words[2] = self.id(&words[2]);
         words[4] = self.past(words[4].parse().unwrap_or(0), self.ttl_ms).to_string();
-        words[11] = SERVER_NOW.to_string(); // when it came is only told to who asks
+        words[11] = SERVER_NOW.to_string(); // only a query reports when it came
         words.join(" ")
     }
 }
 
-/// The line is of one that is or was cached.
+/// The line is of a record that is or was cached.
 fn is_cached(line: &str) -> bool {
     line.get(44..).is_some_and(|rest| rest.starts_with(char::is_alphabetic))
 }
@@ -165,8 +165,8 @@ pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
     tokens
 }
 
-/// The orders of clients to be tried, as the old number at each new place: those with the same
-/// program stand in the order of their states, and equal ones in every order.
+/// The orders of clients to try, as the old number at each new place. Clients with the same program
+/// are sorted by their states, and equal ones are tried in every order.
 pub(super) fn orders(groups: &[u8], states: &[u32]) -> Vec<Vec<u8>> {
     let mut by_rank: BTreeMap<(u8, u32), Vec<u8>> = BTreeMap::new();
     for (client, (group, state)) in groups.iter().zip(states).enumerate() {

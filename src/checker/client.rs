@@ -1,5 +1,5 @@
-//! One client: its program, and the real acquisition that it has under way, driven as
-//! `client::acquire` and `client::worker` drive it.
+//! One client: its program, and its real acquisition, driven as `client::acquire` and
+//! `client::worker` drive it.
 
 use crate::checker::call::{About, Answer, Call, Message, Request, Stage};
 use crate::checker::hold::Hold;
@@ -25,28 +25,29 @@ pub(super) struct Client {
     pub(super) life: Life,
     /// It is subscribed at the server.
     pub(super) hears: bool,
-    /// Which acquisition of its program this is, and how many of its changes were made or given up.
+    /// The index of the acquisition in the program, and how many of its changes were made or given
+    /// up.
     pub(super) at: u8,
     changes: u8,
     pub(super) state: Option<State>,
     request: Driver,
     /// The request is for an upgrade.
     upgrades: bool,
-    /// When the worker is to look at it.
+    /// When the worker must look at it.
     look: Option<Moment>,
-    /// What it has cached, and what pushes have said of who wants it. They can come before the
-    /// grant.
+    /// Its cached lease, and what pushes have said about other clients that want it. A push can
+    /// come before the grant.
     pub(super) hold: Option<Hold>,
     pub(super) recall: Option<Mode>,
 }
 
-/// What the task of a request is at.
+/// The state of a request's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Driver {
     Resting,
-    /// A call is under way, which said that the client is subscribed at this server.
+    /// A call is under way, which named this server as the one where the client is subscribed.
     Calling(Option<u8>),
-    /// It sleeps until then, or until something has changed.
+    /// It sleeps until then, or until something changes.
     Waiting(Moment, Option<u8>),
     /// An upgrade waits for a change that is under way.
     Beginning,
@@ -54,7 +55,7 @@ enum Driver {
     GivingBack,
 }
 
-/// How a client can be wrong, to see that a rule finds it.
+/// Faults of a client, to show that a rule finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientFault {
     /// It counts its lease from when the answer came.
@@ -63,15 +64,15 @@ pub(super) enum ClientFault {
     NeverPolls,
     /// It forgets a lease that it gives up.
     NeverReleases,
-    /// It keeps what others want.
+    /// It keeps what other clients want.
     IgnoresRecalls,
     /// A guard has the token of the one before it.
     ReusesTokens,
-    /// A recall that comes before the grant is for nobody.
+    /// It ignores a recall that comes before the grant.
     ForgetsEarlyRecalls,
 }
 
-/// What surrounds a client.
+/// The surroundings of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around<'a> {
     pub(super) settings: &'a Settings,
@@ -80,14 +81,14 @@ pub(super) struct Around<'a> {
     pub(super) fault: Option<ClientFault>,
 }
 
-/// What follows of an event.
+/// The consequences of an event.
 #[derive(Debug, Default)]
 pub(super) struct Follows {
     pub(super) calls: Vec<Call>,
     pub(super) pump: bool,
 }
 
-/// A client with what surrounds it, for the time of one event.
+/// A client with its surroundings, for the time of one event.
 pub(super) struct Turn<'a> {
     pub(super) client: Client,
     pub(super) around: Around<'a>,
@@ -114,7 +115,7 @@ impl Client {
         self.life == Life::Alive
     }
 
-    /// Nothing is left for it to do.
+    /// It has nothing left to do.
     pub(super) fn is_done(&self, program: &[Wish]) -> bool {
         !self.is_alive() || (self.state.is_none() && usize::from(self.at) >= program.len())
     }
@@ -136,12 +137,12 @@ impl Client {
         !matches!(self.request, Driver::Resting | Driver::GivingBack)
     }
 
-    /// Its guard is gone: it has asked for its release.
+    /// Its guard is gone and has requested the release.
     pub(super) fn gives_back(&self) -> bool {
         self.request == Driver::GivingBack
     }
 
-    /// A guard is there that its owner can drop.
+    /// It has a guard that its owner can drop.
     pub(super) fn may_drop(&self) -> bool {
         self.rests() && self.hold.is_none() && matches!(self.state, Some(State::Held(_)))
     }
@@ -163,7 +164,7 @@ impl Client {
         (holds && self.request == Driver::Resting).then_some(next)
     }
 
-    /// Nothing is done about it any more but its release.
+    /// Only its release remains.
     pub(super) fn has_given_up(&self) -> bool {
         matches!(self.state, None | Some(State::Releasing(_) | State::Ended))
     }
@@ -214,7 +215,7 @@ impl Turn<'_> {
         effects.next
     }
 
-    /// A task that sleeps is woken.
+    /// Wakes the task if it sleeps.
     fn tell(&mut self) {
         match self.client.request {
             Driver::Waiting(..) => self.wake(),
@@ -223,7 +224,7 @@ impl Turn<'_> {
         }
     }
 
-    /// All is over, but for a request that has not heard so.
+    /// Everything is over, except for a request that has not been told.
     fn forget(&mut self) {
         if self.client.request == Driver::Resting && self.client.state.is_some() {
             let Client { hears, at, .. } = self.client;
@@ -264,7 +265,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn wake(&mut self) {
-        // So that what it does now wakes nobody.
+        // So that what it does now wakes nothing.
         let Driver::Waiting(_, joined) = self.client.request else { return };
         self.client.request = Driver::Calling(joined);
         let next = self.on(Event::Wake);
@@ -284,14 +285,14 @@ impl Turn<'_> {
         self.on(Event::Drop);
     }
 
-    /// The holder's own release: what a guard does.
+    /// The holder's own release, as a guard does it.
     pub(super) fn give_back(&mut self) {
         self.client.request = Driver::GivingBack;
         self.on(Event::Release);
         self.send(Request::GiveBack);
     }
 
-    /// The guard that was given back is dropped.
+    /// The released guard is dropped.
     fn given_back(&mut self, told: Option<Told<Ended>>) {
         told.into_iter().for_each(|told| drop(self.on(Event::GivenBack(told))));
         self.client.request = Driver::Resting;
@@ -392,7 +393,7 @@ impl Turn<'_> {
 
     // What comes from the server.
 
-    /// Of a message for an acquisition that is over, only what is left over matters.
+    /// If the acquisition is over, a message matters only for what is left to release.
     pub(super) fn hear(&mut self, message: &Message, is_over: bool) {
         let Message { token, deadline, now, more, .. } = *message;
         self.follows.pump |= more;
@@ -417,7 +418,7 @@ impl Turn<'_> {
         self.on(Event::Pushed(Box::new(pushed)));
     }
 
-    /// A call has come to its end.
+    /// A call has been answered.
     pub(super) fn answered(&mut self, sent: Moment, envelope: Envelope, answer: Answer) {
         let around = self.around;
         match answer {
@@ -452,7 +453,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A call has come to no answer.
+    /// A call has failed.
     pub(super) fn failed(&mut self, call: &Call) {
         let failure = |in_doubt| {
             let reason = Reason::TimedOut(None);
@@ -488,7 +489,7 @@ impl Turn<'_> {
     }
 }
 
-/// What a call is for, whether it was answered or not.
+/// The purpose of a call, answered or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Acquire,
@@ -550,7 +551,7 @@ pub(super) fn server_name(server: u8) -> String {
     format!("server{server}")
 }
 
-/// How long a live call may still be waited for: time does not pass beyond.
+/// Whether a live call may still be waited for in a unit: time does not pass beyond that.
 pub(super) fn may_wait_a_unit(call: &Call) -> bool {
     call.is_abandoned() || call.until >= NOW.after(UNIT)
 }

@@ -13,8 +13,8 @@ pub(super) struct Fault {
     new: String,
 }
 
-/// Whether the rules must be written without a look at this fault: a third of them, by a hash
-/// (FNV-1a) of their names.
+/// Whether the rules must be written without looking at this fault. This applies to a third of the
+/// faults, by a hash (FNV-1a) of their names.
 pub(super) fn is_held_back(name: &str) -> bool {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! What a client does with a lock that it has cached: the keeper and the guards of
-//! `client::cache`, with one guard at a time, and each thing that they do a step of its own.
+//! What a client does with a cached lock: the keeper and the guards of `client::cache`, with one
+//! guard at a time, and with each of their actions as a separate step.
 
 use crate::checker::call::Request;
 use crate::checker::client::{Client, ClientFault, Turn};
@@ -8,13 +8,14 @@ use crate::client::acquisition::shift::Visitor;
 use crate::client::acquisition::{Contact, Event, Holding, Sending, State, Transition};
 use crate::protocol::Mode;
 
-/// A lease out of which guards are given.
+/// A lease from which guards are made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
     pub(super) guard: Option<Mode>,
-    /// How many guards more are wanted.
+    /// How many more guards the client will want.
     uses: u8,
-    /// The token of the guards of this phase, whether one has it, and the last one of its own.
+    /// The token of the guards of this phase, whether a guard has it, and the last token that the
+    /// hold made itself.
     pub(super) token: u64,
     is_used: bool,
     last: u64,
@@ -26,13 +27,13 @@ pub(super) struct Hold {
 enum Asking {
     /// When the last contact is old.
     WhenDue,
-    /// A message may have been lost, or the server is to know that the lease is in use.
+    /// A message may have been lost, or the server must learn that the lease is in use.
     AtOnce,
     UnderWay,
 }
 
 impl Hold {
-    /// Out of which the first guard comes at once: what it was acquired for.
+    /// A hold from which the first guard is made at once: the one that it was acquired for.
     fn new(mode: Mode, uses: u8, token: u64) -> Hold {
         Hold {
             guard: Some(mode),
@@ -50,7 +51,7 @@ impl Hold {
         visitor.token(&mut self.last);
     }
 
-    /// The next phase has a token of its own.
+    /// The next phase has its own token.
     fn has_token(&self) -> bool {
         if self.is_used { self.token < self.last } else { self.token <= self.last }
     }
@@ -62,14 +63,14 @@ impl Hold {
     }
 }
 
-/// The lease that it has, with what the server said of it last.
+/// The client's lease, with what the server said about it last.
 fn lease(client: &Client) -> Option<(&Holding, Contact)> {
     let Some(State::Held(holding)) = &client.state else { return None };
     let contact = holding.contact.as_deref().copied()?;
     holding.is_held(NOW).then_some((holding, contact))
 }
 
-/// The lease is a write, and is to stay one.
+/// The lease is a write and will stay one.
 fn writes(holding: &Holding) -> bool {
     holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade)
 }
@@ -80,7 +81,7 @@ impl Client {
         lease(self).map(|(holding, _)| holding.token)
     }
 
-    /// A guard can come out of its hold.
+    /// The hold can make a guard.
     pub(super) fn may_use(&self, mode: Mode) -> bool {
         let (Some(hold), Some((holding, contact))) = (&self.hold, lease(self)) else {
             return false;
@@ -97,7 +98,7 @@ impl Client {
         self.hold.as_ref().is_some_and(|hold| hold.guard.is_some())
     }
 
-    /// It is to ask the server.
+    /// It must contact the server.
     pub(super) fn is_to_contact(&self) -> bool {
         let (Some(hold), Some((holding, contact))) = (&self.hold, lease(self)) else {
             return false;
@@ -111,7 +112,7 @@ impl Client {
         is_due && contact.claimed && !self.gives_back()
     }
 
-    /// It has been in contact, and knows of nobody that wants what no guard uses.
+    /// It has been in contact, and knows of no client that wants the lease that no guard uses.
     pub(super) fn keeps_unused(&self) -> bool {
         let is_unused = |hold: &Hold| hold.is_open && hold.guard.is_none();
         self.hold.as_ref().is_some_and(is_unused)
@@ -145,7 +146,7 @@ impl Turn<'_> {
         let Some(hold) = &mut self.client.hold else { return };
         hold.contact = Asking::UnderWay;
         if !hold.is_open && is_write && hold.guard == Some(Mode::Read) {
-            // What is left of a write does not keep others from reading.
+            // The rest of a write does not keep others from reading.
             hold.contact = Asking::WhenDue;
             self.on(Event::Downgrade);
         } else {
@@ -153,14 +154,14 @@ impl Turn<'_> {
         }
     }
 
-    /// A contact has come to its end.
+    /// A contact has ended.
     pub(super) fn contacted(&mut self) {
         if let Some(hold) = &mut self.client.hold {
             hold.contact = Asking::WhenDue;
         }
     }
 
-    /// Somebody wants it.
+    /// Another client wants the lock.
     pub(super) fn called_back(&mut self, mode: Mode) {
         let forgets = self.around.fault == Some(ClientFault::ForgetsEarlyRecalls);
         if forgets && self.client.hold.is_none() {
@@ -180,7 +181,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the keeper does when something has happened.
+    /// What the keeper does after an event.
     pub(super) fn keep(&mut self) {
         let Some(wish) = self.around.program.get(usize::from(self.client.at)).copied() else {
             return;
@@ -193,7 +194,7 @@ impl Turn<'_> {
         let (granted, mode) = (holding.token, holding.mode);
         let hold = self.client.hold.get_or_insert_with(|| Hold::new(wish.mode, wish.uses, granted));
         if contact.fence < hold.token && hold.is_used {
-            return self.lose(); // this history of the lock knows nothing of it
+            return self.lose(); // this history of the lock does not have it
         }
         hold.last = hold.last.max(contact.fence);
         if !contact.claimed || !hold.is_open {
@@ -214,7 +215,7 @@ impl Turn<'_> {
         }
     }
 
-    /// No guard comes out of it any more.
+    /// It makes no more guards.
     fn close(&mut self) {
         if let Some(State::Held(holding)) = &mut self.client.state {
             holding.uncache();
@@ -233,7 +234,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Its guards know that it is lost.
+    /// Its guards learn that it is lost.
     fn lose(&mut self) {
         if self.client.hold.take().is_some() {
             self.on(Event::Drop);

@@ -1,4 +1,4 @@
-//! Values by number: there are a few thousand different ones in millions of states.
+//! Numbers for values: millions of states contain a few thousand different ones.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,5 +1,5 @@
-//! What every run of a script of a semaphore must keep, beside what all scripts must. Where a lock
-//! is searched, these rules find no permits.
+//! Rules for each run of a semaphore's script, beside those for all scripts. In a world with a
+//! lock, these rules find no permits.
 
 use crate::checker::call::{Answer, Request};
 use crate::checker::rules::{Rule, Step};
@@ -17,12 +17,12 @@ pub(super) const RULES: [(&str, Rule); 7] = [
     ("permits that are left go to the head", head_is_granted),
 ];
 
-/// Of those that hold now.
+/// The permits of living holders.
 fn held(view: &View) -> u64 {
     view.holders().map(|(_, record)| record.permits).sum()
 }
 
-/// How many a call requests.
+/// How many permits a call requests.
 fn requested(step: &Step<'_>) -> Option<u64> {
     match step.request {
         Request::Acquire(Acquire { goal: Goal::Permits(Permits { count, .. }), .. }) => {
@@ -32,7 +32,7 @@ fn requested(step: &Step<'_>) -> Option<u64> {
     }
 }
 
-/// How many a holder may keep at the most.
+/// The most that a holder may keep.
 fn kept(step: &Step<'_>) -> Option<u64> {
     match step.request {
         Request::Work(Sending::Shrink(Shrink { keep })) => Some(u64::from(*keep)),
@@ -45,7 +45,7 @@ fn limit_is_kept(step: &Step<'_>) -> Option<String> {
     (held > limit).then(|| format!("{held} of {limit}"))
 }
 
-/// Those of the dead are in use until their records go.
+/// The permits of dead holders count as used until their records are removed.
 fn used_is_counted(step: &Step<'_>) -> Option<String> {
     let (view, told) = (step.after, step.after.number("used"));
     let permits: u64 = view.readers.values().map(|record| record.permits).sum();
@@ -92,7 +92,7 @@ fn order_is_kept(step: &Step<'_>) -> Option<String> {
     })
 }
 
-/// Also where a try is refused.
+/// Also if a try is refused.
 fn head_is_granted(step: &Step<'_>) -> Option<String> {
     let left = step.after.number("limit").saturating_sub(held(step.after));
     let is_refused = matches!(step.answer, Answer::Acquired(Acquired::Refused));

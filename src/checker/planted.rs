@@ -1,4 +1,4 @@
-//! For each rule a fault that breaks it: a rule that cannot fail says nothing.
+//! Plants a fault for each rule: a rule that cannot fail proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -129,8 +129,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "release.lua",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 15) .. '0000000000000001' }",
+            "local free = '2F' .. sub(line, 3, 31)",
+            "local free = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
         ],
     ),
     planted(
@@ -145,8 +145,8 @@ const PLANTED: &[Planted] = &[
         REVOKED,
         [
             "renew.lua",
-            "string.sub(line, 46) == caller and flag <= '1' then",
-            "string.sub(line, 46) == caller then",
+            "sub(line, 46) == caller and flag <= '1' then",
+            "sub(line, 46) == caller then",
         ],
     ),
     planted(
@@ -211,7 +211,7 @@ const PLANTED: &[Planted] = &[
         "a release ends all",
         &[W, R, R],
         NONE,
-        ["release.lua", "(end_writing(ARGV[2]) or end_reading(ARGV[2]))", "end_writing(ARGV[2])"],
+        ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
     ),
     planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
     planted(
@@ -292,25 +292,21 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "lib/simple.lua",
-            "string.find(line, '^2F%d+$') and #line == 31 and",
-            "string.find(line, '^2[FRS]%d+') and",
+            "find(line, '^2F%d+$') and #line == 31 and",
+            "find(line, '^2[FRS]%d+') and",
         ],
     ),
     planted(
         "nobody overtakes a writer",
         &[W, R],
         NONE,
-        ["acquire_read.lua", "elseif shape == 'R' and flag <= '1' then", "elseif flag <= '1' then"],
+        ["acquire_read.lua", "if stands and stands ~= 'W' then", "if stands then"],
     ),
     planted(
         "nothing is left behind",
         &[W],
         NONE,
-        [
-            "release.lua",
-            "#ARGV[2] >= 12 then\n      set = { 's', '2F' .. string.sub(line, 3, 31) }",
-            "#ARGV[2] >= 12 then\n      set = { 's', line }",
-        ],
+        ["release.lua", "local free = '2F' .. sub(line, 3, 31)", "local free = line"],
     ),
     planted(
         "marks fall",
@@ -427,8 +423,8 @@ fn find(plan: Plan, changed: Changed<'_>) -> Option<Violation> {
 }
 
 impl Planted {
-    /// Its rule finds it, without any other one. That it finds nothing in the scripts as they ship,
-    /// the worlds show.
+    /// Checks that its rule alone finds it. The worlds show that the rule finds nothing in the
+    /// scripts as they ship.
     fn is_found(&self) {
         let Planted { rule, programs, budget, .. } = *self;
         let fault = Fault::new(&format!("lua/{}", self.file), self.old, self.new);
@@ -463,7 +459,7 @@ fn no_rule_is_without_a_fault() {
     assert_eq!(&planted | &clients, known);
 }
 
-/// The client has a fault: all rules are judged, and this one finds it.
+/// Plants a fault in the client. All rules are judged, and this one must find it.
 fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: Budget) {
     is_found_in_clients(&[W, R], rule, fault, budget);
 }
@@ -506,13 +502,13 @@ fn who_uses_a_token_again_is_found() {
     is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
 }
 
-/// That it dies is no way out.
+/// Its death is no way out.
 #[test]
 fn who_never_polls_has_no_way_out() {
     is_found_in_the_client(A_WAY_OUT, ClientFault::NeverPolls, CRASH);
 }
 
-/// A client keeps its letter though the search puts clients that are alike into another order.
+/// A client keeps its letter although the search reorders equal clients.
 #[test]
 fn a_history_tells_of_the_same_client_by_the_same_letter() {
     let plan = Plan { budget: SLOW, call_slice: UNIT, ..Plan::new("planted", &[W, W]) };

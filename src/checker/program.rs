@@ -1,4 +1,4 @@
-//! What the clients of a world want, and what may go wrong in it.
+//! What the clients of a world do, and what may go wrong in it.
 
 use std::time::Duration;
 
@@ -17,31 +17,31 @@ use crate::checker::world::FAULTS;
 pub(super) struct Wish {
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
-    /// It joins the queue, or else only tries.
+    /// It joins the queue; otherwise it only tries.
     pub(super) waits: bool,
-    /// The longest hold, in units: near its end, renewals want less than the lease.
+    /// The longest hold, in units: near its end, renewals request less than the lease.
     pub(super) hold: Option<u32>,
     /// What it may do with the lease, in this order.
     pub(super) changes: &'static [Change],
     /// Its holder may also release it by a call of its own.
     pub(super) gives_back: bool,
-    /// It keeps the lease for so many guards more, and gives it back when it is called back.
+    /// It caches the lease for this many more guards, and releases it when it is recalled.
     pub(super) caches: bool,
     pub(super) uses: u8,
-    /// A try waits for those that have the lock only cached.
+    /// A try waits for holders that only cache the lock.
     pub(super) waits_for_cached: bool,
-    /// The permits that it wants of a semaphore, or 0: it wants the lock.
+    /// The permits of a semaphore that it requests, or 0 for the lock.
     pub(super) permits: u32,
 }
 
-/// The permits that the semaphore of a world has.
+/// The limit of the semaphore in a world.
 pub(super) const LIMIT: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Upgrade,
     Downgrade,
-    /// Of its permits it keeps so many.
+    /// Keeps this many of its permits.
     Shrink(u32),
 }
 
@@ -107,26 +107,26 @@ impl Wish {
     }
 }
 
-/// How often each thing may still go wrong.
+/// How often each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Budget {
-    /// A call is given up by its client: it may still arrive, or not, and its answer does not.
+    /// A client gives up a call. The call may still arrive; its answer does not.
     pub(super) abandoned: u8,
-    /// A message of a grant is lost.
+    /// A message is lost.
     pub(super) lost_messages: u8,
     /// A request is dropped by its caller.
     pub(super) cancelled: u8,
     /// A client dies.
     pub(super) crashes: u8,
-    /// The server's replica takes over, and lacks the last write.
+    /// The server's replica takes over, without the last write.
     pub(super) failovers: u8,
-    /// Another server has the lock, and lacks nothing.
+    /// Another server has the lock, with all writes.
     pub(super) moves: u8,
-    /// Somebody else revokes the leases there are.
+    /// Somebody else revokes the current leases.
     pub(super) revoked: u8,
-    /// Somebody else takes the lock from all that hold it.
+    /// Somebody else takes the lock from all its holders.
     pub(super) forced: u8,
-    /// Time passes though somebody could act.
+    /// Time passes although a client could act.
     pub(super) slow: u8,
 }
 
@@ -148,25 +148,26 @@ impl Budget {
     }
 }
 
-/// As slow as it likes.
+/// No limit to how slow clients are.
 pub(super) const UNLIMITED: u8 = u8::MAX;
 
-/// A world to be searched.
+/// A world to search.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) name: &'static str,
-    /// Of each client, one after the other.
+    /// The program of each client.
     pub(super) programs: &'static [&'static [Wish]],
     pub(super) budget: Budget,
-    /// The limits of the scripts are made small, so that few clients reach them.
+    /// The limits of the scripts are lowered, so that few clients reach them.
     pub(super) small_limits: bool,
     /// In units: the lease, a waiter's time to live, and the window of a grant.
     pub(super) lease: u32,
     pub(super) ttl: u32,
     pub(super) window: u32,
-    /// How long an attempt to acquire goes on: with less than a unit, no time passes meanwhile.
+    /// The time limit of an attempt to acquire. If it is less than a unit, no time passes
+    /// meanwhile.
     pub(super) call_slice: Duration,
-    /// The search ends without having come to its end when it has found so many states.
+    /// The search stops, without being complete, after this many states.
     pub(super) most_states: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A history in words, and the table of what was searched.
+//! Prints a history in words, and the table of the searched worlds.
 
 use std::fmt::Write;
 
@@ -8,10 +8,9 @@ use crate::checker::search::Summary;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::world::{Action, FAULTS, Model, World};
 
-/// What happened, step by step, with who believed what after each.
+/// The steps of a history, with the beliefs after each.
 pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
-    // The search puts clients that are alike into an order of its own in each state. Here each
-    // keeps its letter.
+    // The search reorders equal clients in each state. Here each client keeps its letter.
     let (mut searched, mut world) = (model.first(), model.first());
     let mut text = String::new();
     for (at, number) in actions.iter().enumerate() {
@@ -37,7 +36,7 @@ pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
     text
 }
 
-/// What leads to the same, but for the order of clients.
+/// The action that leads to the same state, except for the order of clients.
 fn same_action(model: &mut Model, world: &World, wanted: &Result<World, String>) -> Option<Action> {
     let rule = |what: &str| what.split(':').next().map(str::to_owned);
     model.actions(world).into_iter().find(|action| match (model.apply(world, *action), wanted) {
@@ -112,7 +111,7 @@ fn beliefs(model: &Model, world: &World) -> String {
     text
 }
 
-/// The rows of all worlds, beneath their heading.
+/// The rows of all worlds, below their heading.
 pub(super) fn table<'a>(rows: impl Iterator<Item = &'a String>) -> String {
     const HEADING: &str = "| world | states | transitions | of these, faults | depth | seconds | scripts run | |\n\
                            | --- | --- | --- | --- | --- | --- | --- | --- |\n";

@@ -1,4 +1,4 @@
-//! What every run of a script must keep. Each rule says what is wrong with a step, if anything is.
+//! Rules for each run of a script. Each rule says what is wrong with a step, if anything is.
 
 use crate::checker::call::{Answer, Request};
 use crate::checker::permits;
@@ -7,10 +7,10 @@ use crate::checker::view::{Record, View, Waiter};
 use crate::client::acquisition::Sending;
 use crate::protocol::{Acquire, Acquired, Ended, Envelope, Goal, Grant, Mode, Push, Renewed};
 
-/// How long the key of an idle lock lives at the most, ms.
+/// How long the key of an idle lock lives at most, in ms.
 const KEEP: u64 = 60_000;
 
-/// How long a key outlives the last thing that it tells of, ms.
+/// How long a key outlives its last record, in ms.
 const GRACE: u64 = 10_000;
 
 /// One run of a script.
@@ -26,13 +26,13 @@ pub(super) struct Step<'a> {
     pub(super) envelope: Envelope,
     pub(super) answer: &'a Answer,
     pub(super) pushes: &'a [Push],
-    /// The acquisitions that are asked for what they have cached.
+    /// The acquisitions that are told to give up a cached lease.
     pub(super) recalls: &'a [String],
-    /// The acquisitions that are told that their lease was ended by force, and its token.
+    /// The acquisitions that are told that a forced release ended their lease, with its token.
     pub(super) ended: &'a [(String, u64)],
     pub(super) hears: u32,
     pub(super) server: String,
-    /// The greatest token before.
+    /// The greatest token before the step.
     pub(super) newest: u64,
     pub(super) lost_history: bool,
 }
@@ -83,7 +83,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     RULES.iter().chain(&permits::RULES).map(|(name, _)| *name)
 }
 
-/// Of the holders, or of a forced release.
+/// The newest token of the holders, or of a forced release.
 pub(super) fn newest_token(view: &View) -> u64 {
     let tokens = view.holders().map(|(_, record)| record.token);
     tokens.max().unwrap_or(0).max(view.number("fence"))
@@ -94,7 +94,7 @@ impl Step<'_> {
         self.id == id
     }
 
-    /// New records: those that have no older one with the same token.
+    /// New records: those without an older one that has the same token.
     pub(super) fn granted(&self) -> Vec<(&str, &Record)> {
         let is_new = |(id, record): &(&str, &Record)| {
             self.before.holder(id).is_none_or(|old| old.token != record.token)
@@ -111,18 +111,18 @@ impl Step<'_> {
         waiter.node == self.server && !self.client_hears(id)
     }
 
-    /// In the queue that is left, or in the queue that was.
+    /// The living waiters in the queue after the step, or before it.
     fn living_after(&self, mode: char) -> impl Iterator<Item = (&str, &Waiter)> {
         self.after.living_waiters().filter(move |(_, waiter)| waiter.mode == mode)
     }
 
-    /// A write has ended in this step: it was there and is not any more, or had run out.
+    /// A write ended in this step: it was removed, or had expired.
     fn write_ended(&self) -> bool {
         let Some((id, old)) = &self.before.writer else { return false };
         !self.after.writer.as_ref().is_some_and(|(now, new)| now == id && new.token == old.token)
     }
 
-    /// The ticket that a late-comer has, or was given.
+    /// The ticket that a late request has, or was given.
     pub(super) fn ticket(&self, id: &str) -> Option<u64> {
         match (self.before.waiters.get(id), self.request) {
             (Some(waiter), _) => Some(waiter.ticket),
@@ -134,7 +134,7 @@ impl Step<'_> {
     }
 }
 
-// What stands in the hash.
+// Rules for the contents of the hash.
 
 fn readers_are_dense(step: &Step<'_>) -> Option<String> {
     let View { readers, array, .. } = step.after;
@@ -237,7 +237,7 @@ fn writer_is_alone(step: &Step<'_>) -> Option<String> {
         .then(|| format!("{:?}", step.after.holders().collect::<Vec<_>>()))
 }
 
-// Tokens.
+// Rules for tokens.
 
 fn tokens_rise(step: &Step<'_>) -> Option<String> {
     let mut tokens: Vec<u64> = step.granted().iter().map(|(_, record)| record.token).collect();
@@ -265,13 +265,13 @@ fn last_token_is_kept(step: &Step<'_>) -> Option<String> {
     let newest = step.newest.max(newest_token(step.after));
     let fence = step.after.number("fence");
     let is_forgotten = !step.after.is_empty()
-        && !step.before.is_empty() // a key that has ended takes its history along
+        && !step.before.is_empty() // an expired key takes its history along
         && !step.lost_history
         && fence < newest;
     is_forgotten.then(|| format!("fence is {fence}, and {newest} was given"))
 }
 
-// Others.
+// Other rules.
 
 fn leases_of_others(step: &Step<'_>) -> Option<String> {
     step.before.holders().find_map(|(id, old)| {
@@ -310,7 +310,7 @@ fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
     })
 }
 
-/// An acquire that comes again finds the lease that it has; all else makes it last anew.
+/// A repeated acquire finds the lease that it has; any other call renews it.
 fn lease_lasts(step: &Step<'_>) -> Option<String> {
     let lease = match step.request {
         Request::Acquire(acquire) => acquire.lease,
@@ -334,7 +334,7 @@ fn living_wait_on(step: &Step<'_>) -> Option<String> {
     step.before.living_waiters().find_map(|(id, waiter)| {
         let is_granted = step.after.holder(id).is_some_and(|it| waiter.mode != 'u' || it.writes);
         let stays = is_granted || step.after.waiters.contains_key(id);
-        // An upgrader waits only for as long as it reads, and may have its lease made longer.
+        // An upgrader waits only while it reads, and its lease may be renewed.
         let reads =
             |view: &View| view.holder(id).is_some_and(|it| it.token > step.after.number("revoked"));
         let may_not_upgrade = waiter.mode == 'u' && !(reads(step.before) && reads(step.after));
@@ -355,7 +355,7 @@ fn dead_are_not_granted(step: &Step<'_>) -> Option<String> {
     })
 }
 
-/// It had no message; but an upgrader's read has become the write.
+/// A grant without a subscriber would get no message. But an upgrader's read has become the write.
 fn gone_are_passed_over(step: &Step<'_>) -> Option<String> {
     step.granted().into_iter().find_map(|(id, _)| {
         let waiter = step.before.waiters.get(id).filter(|waiter| waiter.mode != 'u')?;
@@ -363,7 +363,7 @@ fn gone_are_passed_over(step: &Step<'_>) -> Option<String> {
     })
 }
 
-// Replies and messages.
+// Rules for replies and messages.
 
 fn late_is_stale(step: &Step<'_>) -> Option<String> {
     let is_late = step.not_after > 0 && SERVER_NOW > step.not_after;
@@ -394,7 +394,8 @@ fn reply_is_true(step: &Step<'_>) -> Option<String> {
         Answer::Downgraded(Renewed::Lost) | Answer::Acquired(Acquired::Lost) => {
             return lost_is_true(step);
         }
-        // The pump behind a renewal may grant a waiter its turn whose lease a failover has lost.
+        // The pump after a renewal may grant the turn of a waiter whose lease was lost in a
+        // failover.
         Answer::Renewed(Renewed::Lost) => {
             return step.before.holder(&step.id).map(|_| "lost, and it held".into());
         }
@@ -406,13 +407,13 @@ fn reply_is_true(step: &Step<'_>) -> Option<String> {
     let Some(record) = step.after.holder(&step.id) else {
         return Some("it holds nothing".into());
     };
-    // The pump behind the renewal of an upgrader may grant its upgrade: the reply names the read.
+    // The pump after the renewal of an upgrader may grant its upgrade; the reply names the read.
     let upgrades = step.before.waiters.get(&step.id).is_some_and(|waiter| waiter.mode == 'u');
     if upgrades && record.writes && grant.token < record.token {
         return None;
     }
     let Record { token, deadline, claimed, state, .. } = *record;
-    // A call that a cached lease is to stay so by is told the last token, whatever became of it.
+    // A call that keeps a cached lease cached gets the last token in any case.
     let knows_last = grant.fence == step.after.number("fence");
     let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.fence == token);
     let is_so = (grant.token, grant.deadline) == (token, deadline) && is_told;
@@ -443,7 +444,7 @@ fn lost_is_true(step: &Step<'_>) -> Option<String> {
     (held.token == named && held.writes != upgrades).then(|| "lost, and it held".into())
 }
 
-/// The token of the lease that is to be changed.
+/// The token of the lease to change.
 fn named_token(step: &Step<'_>) -> Option<u64> {
     match step.request {
         Request::Work(Sending::Downgrade(downgrade)) => Some(downgrade.token),
@@ -467,7 +468,7 @@ fn release_ends_all(step: &Step<'_>) -> Option<String> {
     if held != (*ended == Ended::Released) {
         return Some(format!("{ended:?}, and its record stood: {held}"));
     }
-    // The end of an upgrader's lease is said before that of its wait.
+    // The end of an upgrader's lease is reported before that of its wait.
     let left = !held && waits.is_some_and(|waiter| waiter.mode != 'u');
     (left && *ended != Ended::Left).then(|| format!("{ended:?}, and it waited"))
 }
@@ -493,12 +494,12 @@ fn messages_are_true(step: &Step<'_>) -> Option<String> {
     wrong.map(|wrong| format!("{wrong:?} still holds"))
 }
 
-/// By the call that ends it; but of many readers that one looks at a few.
+/// The call that ends them tells them; but with many readers it tells only a few.
 fn ended_are_told(step: &Step<'_>) -> Option<String> {
     if !matches!(step.request, Request::Force(_)) {
         return None;
     }
-    // A reader that waits to write may be granted that by this very call.
+    // This call may grant the upgrade of a reader that waits to write.
     let upgrader = step.before.word("upgrader");
     let is_over = |id: &str, old: &Record| {
         let new = step.after.holder(id);
@@ -530,14 +531,14 @@ fn grant_lasts_its_window(step: &Step<'_>) -> Option<String> {
         if step.is_mine(id) {
             return None;
         }
-        // That of an upgrader is as long as its read was, if that is longer.
+        // An upgrader's lease lasts at least as long as its read did.
         let read = step.before.holder(id).map_or(0, |read| read.deadline);
         let wrong = record.claimed || record.deadline != read.max(SERVER_NOW + waiter.window);
         wrong.then(|| format!("{id} until {}", record.deadline))
     })
 }
 
-// The queue.
+// Rules for the queue.
 
 fn phase_is_closed(step: &Step<'_>) -> Option<String> {
     let (old, new) = (step.before.number("phase"), step.after.number("phase"));
@@ -615,7 +616,7 @@ fn next_is_freed(step: &Step<'_>) -> Option<String> {
     let upgrader = step.living_after('u').find(|(id, _)| step.after.holder(id).is_some());
     let writer = step.living_after('w').next();
     let reader = step.after.first_in_line("readers_head");
-    // As for a reader that comes before the writers: it is in the phase, or all are readers-first.
+    // A reader that goes before the writers belongs to the phase, or all readers go first.
     let is_next = |reader: &Waiter| {
         writer.is_none()
             || reader.ticket <= step.after.number("phase")
@@ -631,10 +632,10 @@ fn next_is_freed(step: &Step<'_>) -> Option<String> {
     }
 }
 
-// What is cached.
+// Rules for cached leases.
 
-/// What was called back or is in use does not become what it was, but for a downgrade: nobody may
-/// want the read that was called back as a write.
+/// A lease that was recalled or is in use does not return to its earlier state, except by a
+/// downgrade: it may be that no client wants the read of a recalled write.
 fn marks_fall(step: &Step<'_>) -> Option<String> {
     let rank = |record: &Record| "kcb".find(record.state);
     step.before.holders().find_map(|(id, old)| {
@@ -662,7 +663,7 @@ fn cached_are_counted(step: &Step<'_>) -> Option<String> {
     readers.iter().find(|it| !is_marked(it)).map(|(id, record)| format!("{id}, {record:?}"))
 }
 
-/// With each of its calls.
+/// Each call of the first waiter recalls the cached leases in its way.
 fn first_asks(step: &Step<'_>) -> Option<String> {
     let (view, Answer::Acquired(Acquired::Queued { .. })) = (step.after, step.answer) else {
         return None;

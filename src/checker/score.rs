@@ -1,5 +1,5 @@
-//! Which of the planted faults in the scripts small worlds find, and how many of those that the
-//! rules were written without.
+//! Which of the faults planted in the scripts are found by small worlds, and how many of those that
+//! the rules were written without.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RF, RU, SHORT, TP, TW,
 /// How many states of one world are searched for one fault.
 const MOST_STATES: usize = 120_000;
 
-/// How many faults are tried side by side.
+/// How many faults are tried at the same time.
 const AT_ONCE: usize = 2;
 
-/// The worlds that a fault goes through until one finds it, the quickest first.
+/// The worlds in which a fault is tried until one finds it, the quickest first.
 fn worlds() -> Vec<Plan> {
     let slow = Budget { slow: 1, ..NONE };
     let outside = Budget { revoked: 1, forced: 1, ..slow };
@@ -64,7 +64,7 @@ fn worlds() -> Vec<Plan> {
     ]
 }
 
-/// Why no world can find it, by what it is in and what it breaks.
+/// Why no world can find it, by its file and by what it breaks.
 fn out_of_scope(fault: &Fault) -> Option<&'static str> {
     let file = fault.file.trim_start_matches("lua/");
     let of_file = match file {
@@ -111,7 +111,7 @@ fn try_one(fault: &Fault) -> Option<String> {
     })
 }
 
-/// Else every fault would seem to be found. `RWLEASE_LUA` names other scripts.
+/// Without this, every fault would seem to be found. `RWLEASE_LUA` names other scripts.
 #[test]
 #[ignore = "for the sample of faults"]
 fn the_scripts_as_they_are() {
@@ -126,8 +126,8 @@ fn scripts_without_a_fault_must_pass() {
     }
 }
 
-/// Tries all faults in scope. Tells the score of those that the rules may know, and of those held
-/// back.
+/// Tries all faults in scope. Prints the score of the faults that the rules may know, and of those
+/// held back.
 #[test]
 #[ignore = "`make check-mutants`"]
 fn mutants() {

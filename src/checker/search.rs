@@ -1,4 +1,4 @@
-//! All states that can be reached, the nearest first.
+//! Visits all reachable states, the nearest first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +8,7 @@ use crate::checker::beliefs;
 use crate::checker::report;
 use crate::checker::world::{FAULTS, Model, World};
 
-/// How a state was found first.
+/// How a state was first found.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     from: u32,
@@ -16,19 +16,19 @@ struct Found {
     depth: u16,
 }
 
-/// What a search has come to.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub(super) struct Summary {
     pub(super) name: &'static str,
     pub(super) states: usize,
     pub(super) transitions: u64,
     pub(super) depth: u16,
-    /// It has come to its end.
+    /// It is complete.
     pub(super) closed: bool,
     pub(super) took: Duration,
     /// How often each of `FAULTS` happened.
     pub(super) faults: [u64; FAULTS.len()],
-    /// Runs of scripts that the search asked for, and how many were not known.
+    /// Runs of scripts that the search needed, and how many of them were new.
     pub(super) asked: u64,
     pub(super) executed: usize,
     /// The rule that was broken, with the shortest history that breaks it.
@@ -46,7 +46,7 @@ struct Search<'a> {
     model: &'a mut Model,
     known: HashMap<u128, u32>,
     found: Vec<Found>,
-    /// From each state back to one that it was reached from, by what is no fault.
+    /// From each state to one from which it was reached without a fault.
     back: Vec<(u32, u32)>,
     ends: Vec<u32>,
     next: VecDeque<(u32, World)>,
@@ -55,10 +55,10 @@ struct Search<'a> {
     faults: [u64; FAULTS.len()],
 }
 
-/// From every state the programs can come to their ends though nothing more goes wrong.
+/// The programs can finish from every state if nothing more goes wrong.
 pub(super) const A_WAY_OUT: &str = "a way leads to the end";
 
-/// Searches until all is known, a rule is broken, or the plan's bound is reached.
+/// Searches until all states are visited, a rule is broken, or the plan's bound is reached.
 pub(super) fn search(model: &mut Model) -> Summary {
     let started = Instant::now();
     let first = model.first();
@@ -145,7 +145,7 @@ impl Search<'_> {
         number
     }
 
-    /// A state from which no way leads to the end of all programs.
+    /// A state from which the programs cannot all finish.
     fn without_end(&mut self) -> Option<u32> {
         self.back.sort_unstable();
         let mut reaches = vec![false; self.found.len()];
@@ -176,7 +176,7 @@ impl Search<'_> {
     }
 }
 
-/// Two states are taken for the same if these 128 bits are.
+/// States with the same 128 bits are taken to be the same.
 fn print_of(world: &World) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -1,5 +1,4 @@
-//! Scripts as they ship, or with a fault or small limits planted by text, each run once for the
-//! same input.
+//! Runs scripts, as they ship or with a planted fault or small limits, once for each input.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +6,18 @@ use crate::checker::client::ClientFault;
 use crate::checker::faults::Fault;
 use crate::protocol::Scripts;
 
-/// How the scripts differ from those that ship, and the rest from what is right.
+/// How the scripts, the clients or the rules differ from what ships.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed<'a> {
     pub(super) fault: Option<&'a Fault>,
-    /// The clients have it.
+    /// The fault of the clients.
     pub(super) client: Option<ClientFault>,
     /// Only this rule is judged.
     pub(super) only: Option<&'static str>,
     pub(super) small_limits: bool,
 }
 
-/// Limits that few clients reach, in the place of those that ship.
+/// Limits that few clients reach, in place of those that ship.
 const SMALL_LIMITS: [(&str, &str, &str); 5] = [
     ("lib/turns.lua", "local GRANTS = 16 ", "local GRANTS = 2 "),
     ("lib/turns.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
@@ -28,8 +27,8 @@ const SMALL_LIMITS: [(&str, &str, &str); 5] = [
 ];
 
 impl Changed<'_> {
-    /// From `lua/`, or from the folder that `RWLEASE_LUA` names. They live as long as the program:
-    /// a call names them.
+    /// From `lua/`, or from the folder that `RWLEASE_LUA` names. They are leaked, because a call
+    /// borrows them forever.
     pub(super) fn scripts(&self) -> &'static Scripts {
         let folder = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
         let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("lua"));

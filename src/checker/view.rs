@@ -1,4 +1,4 @@
-//! A lock's hash as `docs/protocol.md` reads it.
+//! Reads a lock's hash as `docs/protocol.md` describes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ pub(super) struct Record {
     pub(super) state: char,
     pub(super) deadline: u64,
     pub(super) token: u64,
-    /// A reader's place in the array.
+    /// A reader's index in the array.
     pub(super) index: u64,
-    /// Of a semaphore; 0 of a lock.
+    /// The permits of a semaphore; 0 for a lock.
     pub(super) permits: u64,
 }
 
@@ -38,26 +38,26 @@ pub(super) struct Waiter {
     ttl: u64,
     pub(super) window: u64,
     pub(super) is_fair: bool,
-    /// Of a semaphore, those that it wants.
+    /// The permits of a semaphore that it requests.
     pub(super) permits: u64,
     pub(super) node: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
-    /// The holders by their ids: a writer and readers. One may be in both, if one is dead.
+    /// The holders by id: a writer and readers. An id may be in both if one of them is dead.
     pub(super) writer: Option<(String, Record)>,
     pub(super) readers: BTreeMap<String, Record>,
     /// The ids in the array of readers, by index.
     pub(super) array: BTreeMap<u64, String>,
-    /// How many of them have the mark of those that are cached.
+    /// The ids among them with the mark of a cached lease.
     pub(super) marks: BTreeSet<String>,
     pub(super) waiters: BTreeMap<String, Waiter>,
     lapsed: Vec<(String, u64)>,
     numbers: BTreeMap<String, u64>,
     words: BTreeMap<String, String>,
     pub(super) ends: Option<u64>,
-    /// Fields that the line does not allow beside it.
+    /// Fields that may not be in the hash beside the line.
     pub(super) misplaced: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl View {
         Some(())
     }
 
-    /// A field that is a number, 0 if there is none.
+    /// The value of a numeric field, or 0.
     pub(super) fn number(&self, field: &str) -> u64 {
         self.numbers.get(field).copied().unwrap_or(0)
     }
@@ -126,7 +126,7 @@ impl View {
         self.numbers.is_empty()
     }
 
-    /// Those that hold now.
+    /// The living holders.
     pub(super) fn holders(&self) -> impl Iterator<Item = (&str, &Record)> {
         let forced = self.number("forced");
         let readers = self.readers.iter().filter(move |(_, record)| record.token > forced);
@@ -139,7 +139,7 @@ impl View {
         self.holders().find(|(holder, _)| *holder == id).map(|(_, record)| record)
     }
 
-    /// Whether an acquisition has a record, alive or dead, that no forced release has ended.
+    /// Whether an acquisition has a record, living or dead, that no forced release has ended.
     pub(super) fn stood(&self, id: &str) -> bool {
         let reads = self.readers.get(id).is_some_and(|it| it.token > self.number("forced"));
         reads || self.writer.as_ref().is_some_and(|(writer, _)| writer == id)
@@ -155,7 +155,7 @@ impl View {
         SERVER_NOW < waiter.seen + waiter.ttl && !lapsed
     }
 
-    /// The first living one of a list.
+    /// The first living waiter of a list.
     pub(super) fn first_in_line(&self, head: &str) -> Option<(&str, &Waiter)> {
         let mut at = self.word(head)?;
         while let Some((id, waiter)) = self.waiters.get_key_value(at) {
@@ -194,7 +194,7 @@ impl Record {
 }
 
 impl Waiter {
-    /// Without a poll it lives until then.
+    /// When it dies without a poll.
     pub(super) fn ends(&self) -> u64 {
         self.seen + self.ttl
     }

@@ -1,4 +1,4 @@
-//! The state of a world, what can happen in it, and what comes of that.
+//! The state of a world, the actions that are possible in it, and their results.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,14 +20,14 @@ use crate::client::settings::Settings;
 use crate::embedded::{Lock, PureStep, Ran, Run};
 use crate::protocol::{self, ClientId, LockKey, Message as Sent, Mode, Push, Scripts};
 
-/// A state. Locks, clients and calls are named by their numbers.
+/// A state. Locks, clients and calls are stored as numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) lock: u32,
-    /// What the replica has, which lacks the last write.
+    /// The replica's data, which lack the last write.
     replica: u32,
     pub(super) clients: Vec<u32>,
-    /// Each with its client.
+    /// The calls, each with its client.
     pub(super) calls: Vec<(u8, u32)>,
     pub(super) messages: Vec<Message>,
     pub(super) left: Budget,
@@ -36,23 +36,23 @@ pub(super) struct World {
     pub(super) newest: u64,
     /// A failover has lost a write.
     pub(super) lost_history: bool,
-    /// The lock was taken by force from those with tokens up to this one.
+    /// A forced release ended the leases with tokens up to this one.
     pub(super) taken: u64,
-    /// The greatest token of a guard out of a cached lease that wrote, and of any such guard.
+    /// The greatest token of a guard of a cached lease: of one that wrote, and of any.
     pub(super) wrote: u64,
     pub(super) used: u64,
 }
 
-/// What can happen. Numbers are those of clients, calls and messages in the state.
+/// The possible actions. Their numbers are those of clients, calls and messages in the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Tick,
     Start(usize),
-    /// The server carries a call out.
+    /// The server runs a call.
     Run(usize),
     Answer(usize),
     Abandon(usize),
-    /// A call that nobody waits for does not arrive.
+    /// An abandoned call does not arrive.
     Vanish(usize),
     Hear(usize),
     LoseMessage(usize),
@@ -63,7 +63,7 @@ pub(super) enum Action {
     Change(usize),
     Join(usize),
     GiveBack(usize),
-    /// A guard comes out of what is cached.
+    /// A cached lease makes a guard.
     Use(usize, Mode),
     Leave(usize),
     Contact(usize),
@@ -74,7 +74,7 @@ pub(super) enum Action {
     Force,
 }
 
-/// What is drawn on a budget.
+/// The actions that use up a budget.
 pub(super) const FAULTS: [&str; 9] = [
     "abandoned",
     "lost messages",
@@ -87,31 +87,31 @@ pub(super) const FAULTS: [&str; 9] = [
     "slow",
 ];
 
-/// What a run of a script comes to: the lock, what it said, and what is wrong with it.
+/// The result of a run of a script: the lock, the reply, and what is wrong with it.
 #[derive(Debug)]
 pub(super) struct Outcome {
     lock: u32,
     newest: u64,
     stage: Option<Stage>,
     messages: Vec<Message>,
-    /// In words, for the trace.
+    /// The reply in words, for the trace.
     pub(super) said: String,
     violation: Option<String>,
 }
 
 pub(super) const GUARDS: &str = "the tokens of guards rise";
 
-/// The acquisition of a call that is for none: a pump, or a call of somebody else. No client has so
-/// many.
+/// The index of the acquisition of a call without one: a pump, or a call of somebody else. No
+/// client has so many.
 const OUTSIDER: u8 = 9;
 
-/// All that a run depends on.
+/// Everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Occasion {
     lock: u32,
     client: u8,
     call: u32,
-    /// The clients that hear.
+    /// The subscribed clients.
     hears: u32,
     server: u8,
     newest: u64,
@@ -126,7 +126,7 @@ struct KnownTokens {
     calls: Known,
 }
 
-/// The tokens in each of some values, by its number.
+/// The tokens of each value, by its number.
 #[derive(Debug, Default)]
 struct Known(Vec<Option<Vec<u64>>>);
 
@@ -140,7 +140,7 @@ impl Known {
     }
 }
 
-/// What does not change from state to state.
+/// What is the same in all states.
 pub(super) struct Model {
     pub(super) plan: Plan,
     settings: Settings,
@@ -206,7 +206,7 @@ impl Model {
         World { clients, left: self.plan.budget, ..World::default() }
     }
 
-    /// Whether steps and states are held against this rule.
+    /// Whether steps and states are checked against this rule.
     pub(super) fn judges(&self, rule: &str) -> bool {
         self.only.is_none_or(|only| only == rule)
     }
@@ -229,7 +229,7 @@ impl Model {
         self.ids[client].acquisition(u64::from(acquisition)).as_str().to_owned()
     }
 
-    // What can happen.
+    // Possible actions.
 
     pub(super) fn actions(&self, world: &World) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -323,7 +323,7 @@ impl Model {
         client.is_to_wake() && self.fault != Some(ClientFault::NeverPolls)
     }
 
-    /// Which fault an action is, by its place in `FAULTS`.
+    /// The index in `FAULTS` of an action that is a fault.
     pub(super) fn fault_of(&self, world: &World, action: Action) -> Option<usize> {
         let name = match action {
             Action::Abandon(_) => "abandoned",
@@ -346,7 +346,7 @@ impl Model {
         in_time && !is_over && (world.left.slow > 0 || !self.is_urgent(world))
     }
 
-    /// Somebody could act at once: when time passes all the same, they are slow.
+    /// A client could act at once: if time passes, it is slow.
     pub(super) fn is_urgent(&self, world: &World) -> bool {
         let is_awaited = |call: u32| !self.calls[call].is_abandoned();
         let is_due = |client: &Client| {
@@ -358,14 +358,14 @@ impl Model {
             || world.clients.iter().any(|client| is_due(&self.clients[*client]))
     }
 
-    /// All programs have come to their ends, and nothing is under way.
+    /// All programs have finished, and nothing is under way.
     pub(super) fn is_done(&self, world: &World) -> bool {
         let clients = world.clients.iter().zip(self.plan.programs);
         let is_done = |(client, program): (&u32, &&[_])| self.clients[*client].is_done(program);
         world.calls.is_empty() && world.messages.is_empty() && clients.into_iter().all(is_done)
     }
 
-    // What comes of it.
+    // Results of actions.
 
     /// The state after an action, or what is wrong with the step.
     pub(super) fn apply(&mut self, world: &World, action: Action) -> Result<World, String> {
@@ -430,7 +430,8 @@ impl Model {
         Ok(next)
     }
 
-    /// The tokens of guards rise: of one that writes past all others, of any past the last write.
+    /// Checks that the tokens of guards rise: that of a writing guard above all others, and any
+    /// other above that of the last write.
     fn note_guards(&self, before: &World, next: &mut World) -> Result<(), String> {
         for at in 0..next.clients.len() {
             let guard =
@@ -455,7 +456,7 @@ impl Model {
         Ok(())
     }
 
-    /// Something happens to a client.
+    /// An event for a client.
     fn turn(&mut self, world: &mut World, at: usize, event: impl FnOnce(&mut Turn<'_>)) {
         let around = Around {
             settings: &self.settings,
@@ -471,7 +472,7 @@ impl Model {
         let gave_up = client.has_given_up();
         world.clients[at] = self.clients.number(client);
         if gave_up {
-            // The answers of earlier calls mean nothing to it any more.
+            // The answers of earlier calls no longer matter to it.
             self.let_go(world, at, |call| !is_release_or_pump(call));
         }
         for call in follows.calls {
@@ -483,7 +484,7 @@ impl Model {
         }
     }
 
-    /// Nobody waits any more for those calls of a client.
+    /// A client stops waiting for some of its calls.
     fn let_go(&mut self, world: &mut World, at: usize, which: impl Fn(&Call) -> bool) {
         for (client, number) in std::mem::take(&mut world.calls) {
             let call = &self.calls[number];
@@ -495,7 +496,7 @@ impl Model {
         }
     }
 
-    /// The worker of a client goes on with what is left over. One pump of it at a time.
+    /// A client's worker continues with what is left, one pump at a time.
     fn pump(&mut self, world: &mut World, at: usize) {
         let pump = Call {
             acquisition: OUTSIDER,
@@ -510,7 +511,7 @@ impl Model {
         }
     }
 
-    /// Somebody else calls. The answer changes nothing here: so nobody waits for it.
+    /// Somebody else calls. Its answer changes nothing here, so it is not waited for.
     fn interfere(&mut self, world: &mut World, request: Request) {
         let stage = Stage::Abandoned(request);
         let call = Call { acquisition: OUTSIDER, sent: NOW, until: NOW, not_after: 0, stage };
@@ -523,7 +524,7 @@ impl Model {
         if let Stage::Answered(envelope, answer) = call.stage {
             let is_over = self.client(world, usize::from(client)).at != call.acquisition;
             if is_over && answer != Answer::Pumped {
-                return; // the next acquisition does not hear of it
+                return; // the next acquisition does not hear it
             }
             let event = |turn: &mut Turn<'_>| turn.answered(call.sent, envelope, answer);
             self.turn(world, usize::from(client), event);
@@ -550,7 +551,7 @@ impl Model {
         world.clients[at] = self.clients.number(client);
     }
 
-    /// Another server has the lock from here on, where nobody has subscribed yet.
+    /// From here on another server has the lock, without subscribers.
     fn serve_elsewhere(&mut self, world: &mut World) {
         world.server += 1;
         for at in 0..world.clients.len() {
@@ -581,7 +582,7 @@ impl Model {
         world.messages.iter_mut().for_each(|message| message.grow_older(UNIT_MS));
     }
 
-    // Scripts.
+    // Runs of scripts.
 
     fn run(&mut self, world: &mut World, at: usize) -> Result<(), String> {
         let outcome = self.outcome(world, at);
@@ -605,7 +606,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a call comes to if the server carries it out now.
+    /// The result of a call if the server runs it now.
     pub(super) fn outcome(&mut self, world: &World, at: usize) -> Rc<Outcome> {
         self.asked += 1;
         let (client, call) = world.calls[at];
@@ -675,7 +676,7 @@ impl Model {
         };
         let (envelope, answer) = match request.read(ran.reply) {
             Ok(read) => read,
-            // Late, and its acquisition has become something else.
+            // It is late, and its acquisition has changed.
             Err(bad) if call.is_abandoned() && format!("{bad:?}").contains("in the other mode") => {
                 let mut nothing = failed(String::new());
                 (nothing.violation, nothing.lock) = (None, on.lock);
@@ -734,13 +735,13 @@ impl Model {
         least.unwrap_or(world)
     }
 
-    /// All of the canonical form but for which client is which.
+    /// Makes the canonical form, except for the order of clients.
     pub(super) fn simplify(&mut self, world: &mut World) {
         self.drop_dead_messages(world);
         self.rename_tokens(world);
     }
 
-    /// Those for acquisitions that are over, which nobody looks at.
+    /// Drops the messages for acquisitions that are over, which have no effect.
     fn drop_dead_messages(&self, world: &mut World) {
         let World { messages, clients, .. } = world;
         messages.retain(|message| {
@@ -749,7 +750,7 @@ impl Model {
         });
     }
 
-    /// Tokens are only compared: each becomes the number of its rank.
+    /// Tokens are only compared, so each is replaced by its rank.
     fn rename_tokens(&mut self, world: &mut World) {
         let tokens = self.tokens_of(world);
         let is_renamed = (FIRST_TOKEN..).zip(&tokens).all(|(wanted, token)| wanted == *token);
@@ -804,8 +805,8 @@ impl Model {
         all
     }
 
-    /// A lock as it is `by_ms` later, with each of the tokens named by its rank, and with other
-    /// numbers of clients.
+    /// A lock `by_ms` later, with each of the tokens replaced by its rank, and with other numbers
+    /// of clients.
     fn rewrite(&mut self, lock: u32, by_ms: u64, tokens: &[u64], clients: &[u8]) -> u32 {
         if self.locks[lock].fields.is_empty() {
             return 0;
@@ -846,7 +847,7 @@ impl Model {
     }
 }
 
-/// The grants that a message tells of.
+/// The grants in a message.
 fn grants(sent: Sent) -> Option<Push> {
     match sent {
         Sent::Grants(push) => Some(push),
@@ -854,7 +855,7 @@ fn grants(sent: Sent) -> Option<Push> {
     }
 }
 
-/// The acquisition that a message says was ended by force, and its token.
+/// The acquisition in a message about a forced release, and its token.
 fn end(sent: &Sent) -> Option<(String, u64)> {
     match sent {
         Sent::Ended { id, token } => Some((id.clone(), *token)),

@@ -1,5 +1,4 @@
-//! The worlds that are searched. `make check` runs them all, and with `DEEP=1` those that take long
-//! as well.
+//! The worlds to search. `make check` runs them all, including the slow ones with `DEEP=1`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +22,7 @@ const W_THEN_R: &[Wish] = &[Wish::WRITE, Wish::READ];
 const R_THEN_W: &[Wish] = &[Wish::READ, Wish::WRITE];
 /// A write that becomes a read and a write again.
 pub(super) const WDU: &[Wish] = &[Wish::THERE_AND_BACK];
-/// A write that is held for one unit at the longest.
+/// A write that is held for at most one unit.
 pub(super) const SHORT: &[Wish] = &[Wish::SHORT_WRITE];
 /// Both may be released by calls of their holders.
 pub(super) const WG: &[Wish] = &[Wish::WRITE_AND_GIVE_BACK];
@@ -34,10 +33,10 @@ pub(super) const TR: &[Wish] = &[Wish::TRY_READ];
 pub(super) const RF: &[Wish] = &[Wish::READ_FIRST];
 pub(super) const WF: &[Wish] = &[Wish::WRITE_AFTER_READERS];
 
-/// One permit of a semaphore that has two, and both.
+/// One permit of a semaphore with two, and both.
 pub(super) const P1: &[Wish] = &[Wish::PERMIT];
 pub(super) const P2: &[Wish] = &[Wish::ALL_PERMITS];
-/// Both, of which one is given back first.
+/// Both, one of which is released first.
 pub(super) const PS: &[Wish] = &[Wish::SHRINK];
 pub(super) const TP: &[Wish] = &[Wish::TRY_PERMIT];
 
@@ -46,10 +45,10 @@ pub(super) const CW: &[Wish] = &[Wish::CACHED_WRITE];
 pub(super) const CR: &[Wish] = &[Wish::CACHED_READ];
 /// With one guard to come.
 const CS: &[Wish] = &[Wish::SELDOM_CACHED_WRITE];
-/// It tries, and waits for those that have the lock only cached.
+/// It tries, and waits for holders that only cache the lock.
 const TC: &[Wish] = &[Wish::TRY_WRITE_OF_CACHED];
 
-/// Searches a world, tells of it, and fails if a rule is broken or its end was not reached.
+/// Searches a world and prints the result. Fails if a rule is broken or the search is incomplete.
 fn check(plan: Plan) {
     let planned = plan.budget.each().map(|times| times > 0);
     let summary = search(&mut Model::new(plan, Changed::default()));
@@ -63,7 +62,7 @@ fn check(plan: Plan) {
     assert_eq!(happened, planned, "what may go wrong has gone wrong, each of {FAULTS:?}");
 }
 
-/// For an hour or so, and only when it is asked for.
+/// Takes an hour or so, and runs only on request.
 fn check_deep(plan: Plan) {
     if std::env::var("DEEP").is_ok_and(|deep| !deep.is_empty()) {
         check(plan);
@@ -80,7 +79,7 @@ fn keep_for_the_table(summary: &Summary) {
     std::fs::write(folder.join("check.md"), table).unwrap();
 }
 
-/// The smallest one, with each run of all tests.
+/// The smallest world, which runs with all tests.
 #[test]
 fn a_small_world_is_searched_to_its_end() {
     check(Plan::new("W,R", &[W, R]));
@@ -106,8 +105,8 @@ mod network {
         check(Plan { budget, ..Plan::new(name, &[WD, R]) });
     }
 
-    /// An answer may be on its way to its client while a part of the lease goes by. With a lease of
-    /// two units, a renewal would be of no use so late.
+    /// An answer may be under way while a part of the lease passes. With a lease of two units, a
+    /// renewal would be useless so late.
     #[test]
     #[ignore = "a world of `make check`"]
     fn calls_that_take_long() {
@@ -168,7 +167,7 @@ mod queue {
         check(Plan::new("queue: W,WF,RF,RF", &[W, WF, RF, RF]));
     }
 
-    /// A client may have let an earlier grant lapse, and late calls and messages of one acquisition
+    /// A client may have let an earlier grant lapse. Late calls and messages of one acquisition
     /// meet the next one.
     #[test]
     #[ignore = "a world of `make check`"]
@@ -178,7 +177,7 @@ mod queue {
         check(Plan { budget, ..plan });
     }
 
-    /// Moments that lie twice as close to each other.
+    /// Times that are twice as close to each other.
     #[test]
     #[ignore = "a world of `make check`"]
     fn twice_as_many_ticks() {
@@ -187,7 +186,7 @@ mod queue {
         check(Plan { budget, lease: 4, ttl: 4, window: 2, ..plan });
     }
 
-    /// The claim wants less than the window of the grant.
+    /// The claim requests less than the window of the grant.
     #[test]
     #[ignore = "a world of `make check`"]
     fn renewals_that_want_less() {

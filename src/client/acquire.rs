@@ -1,5 +1,4 @@
-//! Taking a lock: makes the calls of a request, and waits where it is to wait. What to do next is
-//! the acquisition's to say.
+//! Makes the calls of a request, and waits. The acquisition decides what to do next.
 
 use std::sync::Arc;
 
@@ -16,9 +15,9 @@ use crate::error::Result;
 use crate::protocol::{Acquire, AcquisitionId, Goal, LockKey, Mode};
 use crate::router::Call;
 
-/// Takes the lock. `None`: it was a try, and others hold.
+/// Acquires the lock. `None` if it was a try and others hold the lock.
 ///
-/// Cancel safe: dropped at any point, whatever has come of it by then is given back.
+/// Cancel safe: if the future is dropped, what it was granted is released.
 pub(crate) async fn take(
     client: &Arc<Client>,
     lock: &LockKey,
@@ -30,9 +29,9 @@ pub(crate) async fn take(
     reach(client, lock, (goal, mode), options, policy).await
 }
 
-/// Takes up what another acquisition holds.
+/// Takes up the lease of another acquisition.
 ///
-/// Cancel safe: dropped at any point, what it had taken up by then is released.
+/// Cancel safe: if the future is dropped, what it has taken up is released.
 pub(crate) async fn take_up(
     client: &Arc<Client>,
     lock: &LockKey,
@@ -42,10 +41,10 @@ pub(crate) async fn take_up(
 ) -> Result<Arc<Acquisition>> {
     let goal = Goal::TakeUp { mode, from, token };
     let taken = reach(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
-    taken.ok_or_else(|| lock.with_lock(lost())) // it is never refused as a try is
+    taken.ok_or_else(|| lock.with_lock(lost())) // unlike a try, it is never refused
 }
 
-/// A new acquisition comes to its goal. `None`: it was a try, and others hold.
+/// Runs a new acquisition. `None` if it was a try and others hold the lock.
 async fn reach(
     client: &Arc<Client>,
     lock: &LockKey,
@@ -61,10 +60,9 @@ async fn reach(
     held.map(|held| held.then_some(acquisition)).map_err(|error| lock.with_lock(error))
 }
 
-/// Turns the read that is held into a write. False: it was a try, and others read.
+/// Upgrades a read to a write. False if it was a try and others read.
 ///
-/// Cancel safe: dropped at any point, the read is as it was, and the worker takes back what has
-/// come of the upgrade.
+/// Cancel safe: if the future is dropped, the read stays, and the worker undoes the upgrade.
 pub(crate) async fn upgrade(
     client: &Arc<Client>,
     acquisition: &Arc<Acquisition>,
@@ -80,7 +78,7 @@ pub(crate) async fn upgrade(
     request.watched(begun).await.map_err(|error| lock.with_lock(error))
 }
 
-/// Has the event happen again and again, until the answer is not to wait.
+/// Repeats the event until the acquisition does not say to wait.
 async fn wait(client: &Client, acquisition: &Acquisition, event: impl Fn() -> Event) -> Next {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
@@ -97,19 +95,19 @@ fn on(client: &Client, acquisition: &Acquisition, event: Event) -> Next {
     client.on(acquisition, event).next.unwrap_or(Next::Again)
 }
 
-/// A request under way; dropped, it leaves.
+/// A request under way. Dropping it gives it up.
 struct Request<'a> {
     client: &'a Arc<Client>,
     acquisition: Arc<Acquisition>,
     mode: Mode,
     started: Moment,
     waiting: Option<WaitingIn>,
-    /// Where the last call said that this client has subscribed.
+    /// The server at which the last call said that this client has subscribed.
     joined_at: Option<String>,
     span: Span,
-    /// Since when it has a place in the queue.
+    /// When it got its place in the queue.
     queued_since: Option<Moment>,
-    /// How it ended, in a word.
+    /// Its outcome in a word, for telemetry.
     outcome: &'static str,
 }
 
@@ -134,9 +132,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Runs, and notes how it ended.
+    /// Runs, and notes the outcome.
     async fn watched(&mut self, next: Next) -> Result<bool> {
-        // Most have no span, and need not be carried into one.
+        // Most requests have no span, and need no instrumented future.
         let result = match self.span.is_disabled() {
             true => self.run(next).await,
             false => {
@@ -152,7 +150,7 @@ impl<'a> Request<'a> {
         result
     }
 
-    /// True when it holds, false when a try was refused.
+    /// True when it holds the lock, false when a try was refused.
     async fn run(&mut self, mut next: Next) -> Result<bool> {
         loop {
             next = match next {
@@ -201,21 +199,21 @@ impl<'a> Request<'a> {
         on(self.client, &self.acquisition, Event::Acquired(outcome))
     }
 
-    /// Waits for a push, or for the time to poll again.
+    /// Waits for a push, or until the next poll is due.
     async fn wait(&mut self) -> Next {
         self.queued_since.get_or_insert_with(|| self.client.clock.now());
         if self.waiting.is_none() {
             self.waiting = Some(self.client.wait_in(&self.acquisition));
         }
-        // Subscribed while the call was under way, when there was no waiter yet to be told to poll:
-        // the queue does not know, and would not push.
+        // The client subscribed while the call was under way, before there was a waiter to notify.
+        // The queue does not have its server's name, so the server would not push.
         if self.subscribed_at() != self.joined_at {
             return Next::Again;
         }
         wait(self.client, &self.acquisition, || Event::Wake).await
     }
 
-    /// Where this client hears of grants in the lock's slot right now.
+    /// The server at which this client is subscribed in the lock's slot now.
     fn subscribed_at(&self) -> Option<String> {
         self.client.router.joined_at(self.acquisition.lock.slot)
     }

@@ -1,4 +1,4 @@
-//! When a lease that a server granted ends by the local clock, and when it is due for renewal.
+//! The local deadline of a lease, and the time of its renewal.
 
 use std::time::Duration;
 
@@ -6,36 +6,35 @@ use crate::clock::Moment;
 use crate::protocol::Grant;
 use crate::router::ClockBound;
 
-/// The part of a lease after which it is renewed: a third, so that two more tries fit in.
+/// A lease is renewed after a third of it, so that two more tries fit in.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// How far before its due moment a renewal may go out, as a part of the interval: so that leases
+/// The part of the interval by which a renewal may go out early, so that the renewals of leases
 /// taken together spread out.
 const JITTER: f64 = 0.1;
 
-/// The margin for a lease when none is set: a twentieth of it, at most half a second.
+/// The default margin: a twentieth of the lease, at most half a second.
 pub(crate) fn default_margin(lease: Duration) -> Duration {
     (lease / 20).min(Duration::from_millis(500))
 }
 
-/// When the lease in a reply ends here. The server read its clock after the request was sent, so
-/// counting from then is never too late, whichever attempt it was that the server granted.
+/// The local end of the lease in a reply. The server read its clock after the request was sent, so
+/// counting from the sending is never too late, whichever attempt was granted.
 pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
     sent.after(left(grant, server_now)).before(margin)
 }
 
-/// What is left of a lease when the server's clock reads `now` whole milliseconds: it may be up to
-/// one less.
+/// The time left of a lease when the server's clock reads `now`. That is in whole milliseconds, so
+/// up to one less may be left.
 fn left(grant: Grant, now: u64) -> Duration {
     Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
-/// When a lease that was pushed ends here, or nothing if that cannot be told: then a poll must
-/// tell.
+/// The local end of a lease that was pushed, or `None` if it is not known and a poll must tell it.
 ///
-/// The start of such a lease was not seen. `bound` says that the server's clock does not reach the
-/// deadline before a certain moment; and the server read `push_now` before the message came. Where
-/// the two differ, the earlier one counts.
+/// The client did not see the start of such a lease. There are two limits, of which the earlier one
+/// counts: `bound` says before which moment the server's clock cannot reach the deadline, and the
+/// server read `push_now` before the message arrived.
 pub(crate) fn pushed_ends(
     grant: Grant,
     push_now: u64,
@@ -49,28 +48,28 @@ pub(crate) fn pushed_ends(
     Some(by_bound.min(by_message).before(margin))
 }
 
-/// When a lease that was confirmed at `sent` is to be renewed; `random` is from 0 to 1.
+/// When to renew a lease that was confirmed at `sent`; `random` is from 0 to 1.
 pub(crate) fn renew_at(sent: Moment, lease: Duration, random: f64) -> Moment {
     sent.after((lease / RENEWALS_PER_LEASE).mul_f64(1.0 - JITTER * random))
 }
 
-/// When a renewal that failed is tried again.
+/// When to repeat a renewal that failed.
 pub(crate) fn retry_at(now: Moment, lease: Duration, random: f64) -> Moment {
     let pause = (lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     now.after(pause.mul_f64(1.0 - 0.5 * random))
 }
 
-/// How long, and how often, a lease is renewed.
+/// How long and how often a lease is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renewals {
-    /// How many more, if there is a limit.
+    /// How many more renewals, if there is a limit.
     pub(crate) left: Option<u32>,
-    /// The end of the longest hold, if there is one.
+    /// The end of the longest hold, if there is a limit.
     pub(crate) hold_ends: Option<Moment>,
 }
 
 impl Renewals {
-    /// Whether another one may be sent at `now`.
+    /// Whether another renewal may be sent at `now`.
     pub(crate) fn go_on(&self, now: Moment) -> bool {
         self.left != Some(0) && self.hold_ends.is_none_or(|ends| now < ends)
     }
@@ -79,13 +78,13 @@ impl Renewals {
         self.left = self.left.map(|left| left.saturating_sub(1));
     }
 
-    /// The lease to request at `now`: never past the end of the longest hold.
+    /// The lease to request at `now`, which does not exceed the longest hold.
     pub(crate) fn lease(&self, now: Moment, lease: Duration) -> Duration {
         self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
     }
 
-    /// The end of a lease that was made longer. A call that arrived late, or a claim window, can
-    /// reach past the end of the longest hold at the server.
+    /// The local end of a renewed lease. At the server, a call that arrived late, or a claim
+    /// window, can exceed the longest hold.
     pub(crate) fn within_hold(&self, ends: Moment) -> Moment {
         self.hold_ends.map_or(ends, |hold_ends| ends.min(hold_ends))
     }
@@ -107,7 +106,7 @@ mod tests {
     fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
         let grant = Grant::new(1, 9_000);
         assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_399));
-        // An earlier attempt was granted, this one only heard of it: less is left than the lease.
+        // An earlier attempt was granted, and this one reports it: less than a lease is left.
         assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(589));
         assert_eq!(ends(grant, 9_500, at(500), ms(10)), at(490));
     }
@@ -119,7 +118,7 @@ mod tests {
         bound.observe(at(100), at(140), 8_000);
         // By the bound the server reaches 9000 at 1094 or later, by the message at 1159 or earlier.
         assert_eq!(pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_044)));
-        // The server's clock was set back between: then the message is the earlier one.
+        // The server's clock was set back in between, so the message is the earlier limit.
         assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_009)));
         assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
     }

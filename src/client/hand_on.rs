@@ -1,4 +1,4 @@
-//! The last that a client does for a lease that it hands on.
+//! Handing a lease on to another client.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::client::{Client, renewal};
 use crate::error::Result;
 use crate::protocol::{AcquisitionId, Mode};
 
-/// A lease as whoever takes it up must name it.
+/// The lease as the client that takes it up must name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandedOn {
     pub(crate) mode: Mode,
@@ -17,11 +17,11 @@ pub(crate) struct HandedOn {
     pub(crate) deadline: u64,
 }
 
-/// Makes the lease whole, waits until no earlier call for it can be carried out any more, and has
-/// nothing more to do with it: an acquire that came late would find that its acquisition does not
-/// hold any more, and take the lock anew.
+/// Renews the lease to its full length, waits until no earlier call for it can be carried out any
+/// more, and stops tracking it. A late acquire would find that its acquisition no longer holds the
+/// lock, and acquire the lock again.
 ///
-/// Dropped, the lease is as it was.
+/// If the future is dropped, the lease is unchanged.
 pub(crate) async fn hand_on(client: &Client, acquisition: &Acquisition) -> Result<HandedOn> {
     let mut certain_after = None;
     loop {

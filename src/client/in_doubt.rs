@@ -1,43 +1,43 @@
-//! Attempts that had no answer: until when a server may still carry them out.
+//! Attempts without an answer, and until when a server may still carry them out.
 
 use crate::clock::Moment;
 
-/// Added where the moment is not known by the server's clock: bounds of a server's clock differ by
-/// a little.
+/// Added when the limit is not known by the server's clock, since bounds of that clock are not
+/// exact.
 const SLACK_MS: u64 = 1_000;
 
-/// Until when attempts without an answer can still be carried out.
+/// Until when attempts without an answer may still be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InDoubt {
-    /// By the local clock, for all of them.
+    /// The limit by the local clock, for all of them.
     pub(crate) until: Moment,
-    /// The greatest `not_after` that they were sent with, by the server's clock in ms. `None` if it
-    /// is not known of one of them.
+    /// The greatest `not_after` they were sent with, by the server's clock in ms. `None` if one of
+    /// them is unknown.
     pub(crate) server_ms: Option<u64>,
 }
 
 impl InDoubt {
-    /// A call whose attempts nobody has counted: it is under way, or it was dropped.
+    /// A call whose attempts are unknown: it is under way, or was dropped.
     pub(crate) fn uncounted(until: Moment) -> Self {
         InDoubt { until, server_ms: None }
     }
 
-    /// A call that has ended and told the greatest `not_after` of those attempts; 0 where that is
-    /// not known.
+    /// A call that has ended, with the greatest `not_after` of its attempts, or 0 if that is not
+    /// known.
     pub(crate) fn counted(until: Moment, not_after: u64) -> Self {
         let server_ms = (not_after > 0).then_some(not_after);
         InDoubt { until, server_ms }
     }
 
-    /// The last moment of the server's clock at which it may carry one of them out, as its answer
-    /// tells that reads `server_now` to a call sent at `sent`.
+    /// The last moment of the server's clock at which the server may carry one of them out. An
+    /// answer to a call that was sent at `sent` has read `server_now`.
     pub(crate) fn server_ms(&self, server_now: u64, sent: Moment) -> u64 {
         let left = || u64::try_from(self.until.since(sent).as_millis()).unwrap_or(u64::MAX);
         self.server_ms.unwrap_or_else(|| server_now.saturating_add(left()).saturating_add(SLACK_MS))
     }
 }
 
-/// What is in doubt if these both are.
+/// The attempts of both.
 pub(crate) fn both(one: Option<InDoubt>, other: Option<InDoubt>) -> Option<InDoubt> {
     let (Some(a), Some(b)) = (one, other) else {
         return one.or(other);

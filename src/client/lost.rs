@@ -1,4 +1,4 @@
-//! Telling a client of all leases that it loses.
+//! Reports of all leases that a client loses.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::protocol::Mode;
 use crate::slot::Slot;
 
-/// A lease that was lost: it ended while its guard was held.
+/// A lease that was lost: it ended while a guard held it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Loss {
@@ -16,24 +16,24 @@ pub struct Loss {
     pub lock: Arc<str>,
     /// The lock's slot.
     pub slot: Slot,
-    /// How it was held.
+    /// The mode in which it was held.
     pub mode: Mode,
     /// The fencing token, which is stale from now on.
     pub token: u64,
-    /// How long it was held.
+    /// The time for which it was held.
     pub held: Duration,
-    /// How many guards held by it: one, or as many as a cached lease had.
+    /// The number of guards that held it: one, or more for a cached lease.
     pub guards: u64,
 }
 
 type Listener = Arc<dyn Fn(&Loss) + Send + Sync>;
 
-/// Who is told of losses.
+/// The listener for losses.
 #[derive(Clone, Default)]
 pub(crate) struct OnLost(pub(crate) Option<Listener>);
 
 impl OnLost {
-    /// A listener that panics takes nobody else with it.
+    /// A panic of the listener affects nothing else.
     pub(crate) fn tell(&self, loss: &Loss) {
         if let Some(listener) = &self.0
             && catch_unwind(AssertUnwindSafe(|| listener(loss))).is_err()

@@ -46,19 +46,19 @@ pub(crate) struct Client {
     next: AtomicU64,
     registry: Mutex<Registry>,
     cache: Mutex<Entries>,
-    /// That of the worker.
+    /// The runtime of the worker.
     runtime: Option<Runtime>,
-    /// Cached holds, also those that are being acquired, which are limited.
+    /// The number of cached holds, including those that are being acquired. It is limited.
     cached: AtomicUsize,
     pub(crate) stray: cache::stray::Pause,
     /// Wakes the worker.
     pub(crate) wake: Notify,
-    /// Told when the last acquisition is over.
+    /// Notified when the last acquisition has ended.
     pub(crate) drained: Notify,
 }
 
-/// What a user holds of a client. When the last one is gone, the worker ends as soon as nothing is
-/// left to do.
+/// What users hold of a client. When the last handle is gone, the worker ends as soon as it has
+/// nothing left to do.
 #[derive(Debug)]
 pub(crate) struct Handle(pub(crate) Arc<Client>);
 
@@ -99,13 +99,13 @@ impl Client {
         }
     }
 
-    /// Something happens to an acquisition: changes its state, carries out what follows of it, and
-    /// gives what is left to its caller. Works anywhere, and never waits.
+    /// Applies an event to an acquisition: changes its state, carries out the consequences, and
+    /// returns the effects that are left to the caller. It works on any thread and does not wait.
     pub(crate) fn on(&self, acquisition: &Acquisition, event: Event) -> Effects {
         self.on_at(self.clock.now(), acquisition, event)
     }
 
-    /// As `on`, where the clock was just read.
+    /// As `on`, for callers that have just read the clock.
     pub(crate) fn on_at(&self, now: Moment, acquisition: &Acquisition, event: Event) -> Effects {
         let at = Context { now, random: fastrand::f64(), settings: &self.settings };
         let mut effects = acquisition.state().on(event, &at);
@@ -142,7 +142,7 @@ impl Client {
         effects
     }
 
-    /// Nothing more can come of this acquisition.
+    /// Removes an acquisition that has ended.
     fn forget(&self, acquisition: &Acquisition) {
         let was_the_last = self.registry().remove(acquisition.count);
         if was_the_last {
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// Has the worker look at this acquisition at `due`, or before.
+    /// Makes the worker look at this acquisition at `due`, or earlier.
     pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
         let sleeps_past = self.registry().note(acquisition.count, due);
         if sleeps_past {
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Has the worker go on with what a call left over.
+    /// Makes the worker continue what a call left over.
     pub(crate) fn pump(&self, lock: &LockKey) {
         self.registry().pump(lock);
         self.wake.notify_one();
@@ -169,34 +169,33 @@ impl Client {
         self.id
     }
 
-    /// An id that a server names, if it is one of this client.
+    /// The id, if it is one of this client's.
     pub(crate) fn own_id(&self, id: &str) -> Option<AcquisitionId> {
         AcquisitionId::count_of(id, &self.id).map(|count| self.id.acquisition(count))
     }
 
-    /// The acquisition that a push is for.
+    /// The acquisition with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Acquisition>> {
         let count = AcquisitionId::count_of(id, &self.id)?;
         self.registry().get(count)
     }
 
-    /// The acquisitions of this client that wait in a slot, in the order in which they came.
+    /// The acquisitions of this client that wait in a slot, in the order of their creation.
     pub(crate) fn waiters_in(&self, slot: Slot) -> Vec<Arc<Acquisition>> {
         self.registry().waiters_in(slot)
     }
 
-    /// Every acquisition there is, in the same order.
+    /// All acquisitions, in the order of their creation.
     pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
         self.registry().all()
     }
 
-    /// An acquisition begins to wait: the client subscribes in the lock's slot. Ends when the
-    /// result is dropped.
+    /// Subscribes in the lock's slot for an acquisition that waits, until the result is dropped.
     pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
         self.subscribe(acquisition.lock.slot, acquisition.count)
     }
 
-    /// The client subscribes in a slot for what it has cached there, until the result is dropped.
+    /// Subscribes in a slot for the locks cached there, until the result is dropped.
     pub(crate) fn wait_in_slot(self: &Arc<Self>, slot: Slot) -> WaitingIn {
         self.subscribe(slot, self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -204,15 +203,15 @@ impl Client {
     fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> WaitingIn {
         let mut registry = self.registry();
         if registry.begin_wait(slot, count, self.clock.now()) {
-            // Before anybody else can find the slot idle, so that the two wishes come in the right
-            // order.
+            // Before the registry is unlocked and the slot can be found idle, so that the two
+            // commands reach the router in the right order.
             self.router.want(slot, self.id.channel(slot));
         }
         drop(registry);
         WaitingIn { client: self.clone(), slot, count }
     }
 
-    /// The cached lock with this key: one for all handles.
+    /// The cached lock with this key. All handles share it.
     pub(crate) fn cache_entry(self: &Arc<Self>, lock: &LockKey) -> Arc<Entry> {
         let new = || Arc::new(Entry::new(self.clone(), lock.clone()));
         self.entries().find_or_add(lock, new)
@@ -227,12 +226,12 @@ impl Client {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A recall may have been lost in this slot.
+    /// Checks for recalls that may have been lost in this slot.
     pub(crate) fn look_for_recalls(&self, slot: Slot) {
         self.cache_entries(slot).iter().for_each(|entry| entry.look_for_recalls());
     }
 
-    /// Runs a task of the client, on the runtime of its worker, whatever thread this is.
+    /// Runs a task on the runtime of the worker. It works on any thread.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
             runtime.spawn(task);
@@ -243,7 +242,8 @@ impl Client {
         self.cached.load(Ordering::Relaxed) < self.settings.cache.max_cached
     }
 
-    /// Room for one cached hold more, if there is any: it is taken before the hold is acquired.
+    /// Reserves room for one more cached hold, if there is any. Call it before the hold is
+    /// acquired.
     pub(crate) fn room_to_cache(self: &Arc<Self>) -> Option<Room> {
         let most = self.settings.cache.max_cached;
         let take = |cached: usize| (cached < most).then_some(cached + 1);
@@ -251,35 +251,35 @@ impl Client {
         taken.is_ok().then(|| Room(self.clone()))
     }
 
-    /// Gives up subscriptions that nobody has waited for in a while.
+    /// Gives up the subscriptions of slots in which nobody has waited for a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
         self.registry().drop_idle(now, |slot| self.router.unwant(slot));
     }
 
-    /// Takes what is due by `horizon`.
+    /// Takes the work that is due by `horizon`.
     pub(crate) fn take_work(&self, horizon: Moment) -> Work {
         self.registry().take_work(horizon)
     }
 
-    /// Sends a query about a lock: a call that changes nothing.
+    /// Sends a query about a lock, which changes nothing.
     pub(crate) async fn query(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
         let until = self.clock.now().after(self.settings.call_timeout);
         let answer = self.router.call(question, until).await;
         answer.map(|answer| answer.reply).map_err(|error| lock.with_lock(error))
     }
 
-    /// When the worker must wake by itself; from here on earlier needs wake it.
+    /// When the worker must wake by itself. From here on, earlier work wakes it.
     pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
         self.registry().sleep_until(at_most)
     }
 
-    /// No more locks are taken.
+    /// Stops taking locks.
     pub(crate) fn close(&self) {
         self.registry().close();
     }
 
-    /// The last handle of the client is gone.
+    /// Notes that the last handle of the client is gone.
     pub(crate) fn disown(&self) {
         self.registry().disown();
         self.wake.notify_one();
@@ -308,7 +308,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a cached hold takes up of the most that there may be.
+/// One place among the limited number of cached holds.
 #[derive(Debug)]
 pub(crate) struct Room(Arc<Client>);
 
@@ -318,7 +318,7 @@ impl Drop for Room {
     }
 }
 
-/// Held by each waiter in a slot.
+/// A waiter's share of a subscription.
 #[derive(Debug)]
 pub(crate) struct WaitingIn {
     client: Arc<Client>,

@@ -1,18 +1,20 @@
-//! How often a waiter polls: the fallback where no push comes.
+//! How often a waiter polls. Polling is the fallback if no push comes.
 
 use std::time::Duration;
 
-/// When all of a queue are to poll, each place waits for so much longer than the one before it.
+/// When all waiters of a queue are to poll, each place waits for so much longer than the one
+/// before.
 const STEP: Duration = Duration::from_millis(1);
 
-/// The times of waiting that a client is set to.
+/// The settings for waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollSettings {
-    /// Between two polls of the head of the queue; each place behind it adds as much.
+    /// The time between two polls of the head of the queue. Each place behind it adds the same
+    /// time.
     pub(crate) interval: Duration,
-    /// How long a place in the queue lives without a poll.
+    /// How long a place in the queue is kept without a poll.
     pub(crate) waiter_ttl: Duration,
-    /// How long a grant waits to be claimed by a client that hears of it.
+    /// How long a grant waits for the claim of a client that receives pushes.
     pub(crate) window: Duration,
 }
 
@@ -22,15 +24,15 @@ impl PollSettings {
         self.longest(ahead).mul_f64(1.0 - 0.2 * random)
     }
 
-    /// The time until the poll of a waiter that was told to poll, as all of its queue were: the
-    /// head polls at once, and the others one after another. `random` is from 0 to 1.
+    /// The time until the poll of a waiter that was told to poll, as its whole queue was. The head
+    /// polls at once, and the others one after another. `random` is from 0 to 1.
     pub(crate) fn told_poll(&self, ahead: u64, random: f64) -> Duration {
         let places = u32::try_from(ahead).unwrap_or(u32::MAX);
         let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
         turn.min(self.longest(ahead))
     }
 
-    /// The window for a waiter that hears of grants, or only finds them when it polls.
+    /// The claim window for a waiter that receives pushes (`hears`), or that polls only.
     pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
         if hears { self.window } else { self.window.max(2 * self.longest(ahead)) }
     }

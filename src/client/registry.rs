@@ -1,5 +1,4 @@
-//! The acquisitions of one client: which there are, when the worker must look at which, and who
-//! waits in which slot.
+//! The acquisitions of one client, when the worker must look at each, and which slots have waiters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::clock::Moment;
 use crate::protocol::LockKey;
 use crate::slot::Slot;
 
-/// How long a subscription is kept when nobody waits in its slot.
+/// How long a subscription is kept without waiters in its slot.
 const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -23,10 +22,10 @@ pub(super) struct Registry {
     agenda: Agenda,
     pumps: Vec<LockKey>,
     waiting: BTreeMap<Slot, Waiting>,
-    /// The moment that the worker sleeps until.
+    /// The time until which the worker sleeps.
     sleeps_until: Option<Moment>,
     closed: bool,
-    /// The last handle is gone: the worker ends when all is done.
+    /// Whether the last handle is gone. The worker then ends when all work is done.
     unowned: bool,
 }
 
@@ -38,7 +37,7 @@ struct Waiting {
     idle_since: Moment,
 }
 
-/// What the worker has to do now.
+/// The work that is due now.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) due: Vec<Arc<Acquisition>>,
@@ -55,7 +54,7 @@ impl Registry {
         !self.closed
     }
 
-    /// True if it was the last one of a client that takes no more.
+    /// True if it was the last one and the client takes no more locks.
     pub(super) fn remove(&mut self, count: u64) -> bool {
         self.acquisitions.remove(&count);
         self.agenda.forget(count);
@@ -66,7 +65,7 @@ impl Registry {
         self.acquisitions.get(&count).cloned()
     }
 
-    /// In the order in which they came.
+    /// All acquisitions, in the order of their creation.
     pub(super) fn all(&self) -> Vec<Arc<Acquisition>> {
         let mut all: Vec<_> = self.acquisitions.values().cloned().collect();
         all.sort_by_key(|acquisition| acquisition.count);
@@ -77,7 +76,8 @@ impl Registry {
         self.acquisitions.is_empty()
     }
 
-    /// The worker must look at it at `due`, or before. True if it sleeps longer.
+    /// Makes the worker look at the acquisition at `due`, or earlier. True if the worker sleeps
+    /// longer.
     pub(super) fn note(&mut self, count: u64, due: Moment) -> bool {
         let is_known = self.acquisitions.contains_key(&count);
         if is_known {
@@ -86,7 +86,7 @@ impl Registry {
         is_known && self.sleeps_until.is_none_or(|until| due < until)
     }
 
-    /// The worker must go on with what a call left over.
+    /// Makes the worker continue what a call left over.
     pub(super) fn pump(&mut self, lock: &LockKey) {
         if !self.pumps.iter().any(|other| other.key == lock.key) {
             self.pumps.push(lock.clone());
@@ -137,7 +137,7 @@ impl Registry {
         }
     }
 
-    /// Forgets the slots that nobody has waited in for a while, and tells which.
+    /// Removes the slots without waiters for a while, and reports them.
     pub(super) fn drop_idle(&mut self, now: Moment, mut idle: impl FnMut(Slot)) {
         self.waiting.retain(|slot, waiting| {
             let keep =

@@ -1,4 +1,4 @@
-//! A renewal that a caller makes, beside those of the worker.
+//! A renewal by the caller, besides those of the worker.
 
 use crate::client::Client;
 use crate::client::acquisition::{Acquisition, Event, Holding, Next, lost};
@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::protocol::{Grant, Renewed};
 
-/// What the server said to a renewal that made the lease longer.
+/// The server's answer to a renewal that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmed {
     pub(crate) grant: Grant,
@@ -16,9 +16,10 @@ pub(crate) struct Confirmed {
     pub(crate) sent: Moment,
 }
 
-/// Makes the lease as long again as it was requested, counted from now.
+/// Extends the lease to its requested length, counted from now.
 ///
-/// Dropped, the renewal may or may not be carried out; the lease here is as it was.
+/// If the future is dropped, the server may or may not carry out the renewal. The lease here is
+/// unchanged.
 pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<Confirmed> {
     let lock = &acquisition.lock;
     let now = client.clock.now();

@@ -1,4 +1,4 @@
-//! What comes of calls, read.
+//! Parsing the outcomes of calls.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::node::{Address, Reply};
 use crate::protocol::{BadReply, Envelope};
 use crate::router::{Answer, CallError, Reason};
 
-/// What an answer says, and what is known of its call.
+/// The contents of an answer, and what is known about its call.
 #[derive(Debug)]
 pub(crate) struct Told<T> {
     pub(crate) what: T,
@@ -16,17 +16,17 @@ pub(crate) struct Told<T> {
     pub(crate) sent: Moment,
     pub(crate) received: Moment,
     pub(crate) node: Address,
-    /// How many replicas have it.
+    /// The number of replicas that confirmed.
     pub(crate) confirmed: u32,
     /// As in [`Answer::in_doubt`].
     pub(crate) in_doubt: Option<u64>,
 }
 
-/// A call that told nothing.
+/// A call without a usable answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Call(CallError),
-    /// An answer that is an error, or that cannot be read.
+    /// An answer that is an error or cannot be parsed.
     Reply {
         bad: BadReply,
         in_doubt: Option<u64>,

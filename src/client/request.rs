@@ -1,4 +1,4 @@
-//! What a lock is acquired with, and how long to wait for it.
+//! The options of an acquire, and how long it waits.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::protocol::{Fairness, Permits};
 
-/// What a lock is acquired with.
+/// The options of an acquire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseOptions {
     pub(crate) lease: Duration,
     pub(crate) fairness: Fairness,
     pub(crate) renewal: Renewal,
-    /// The longest hold, however often it is renewed.
+    /// The longest hold, with all renewals.
     pub(crate) hold: Option<Duration>,
     /// How many replicas must confirm the lease and each renewal.
     pub(crate) replicas: u32,
-    /// It may be called back.
+    /// Whether the server may recall the lease.
     pub(crate) cached: bool,
-    /// What is wanted of a semaphore.
+    /// The permits wanted of a semaphore.
     pub(crate) permits: Option<Permits>,
 }
 
 impl LeaseOptions {
-    /// What the client's settings say.
+    /// The options that the client's settings give.
     pub(crate) fn of(settings: &Settings) -> Self {
         LeaseOptions {
             lease: settings.lease,
@@ -57,31 +57,31 @@ impl LeaseOptions {
     }
 }
 
-/// Who makes a lease longer.
+/// Who renews a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// The client, for as long as the guard lives.
+    /// The client, while the guard lives.
     #[default]
     Automatic,
-    /// The client, at most so many times. Then the lease runs out.
+    /// The client, at most this many times. Then the lease expires.
     AtMost(u32),
-    /// Nobody but the caller.
+    /// Only the caller, by [`Lease::renew`](crate::Lease::renew).
     Manual,
 }
 
-/// How long to wait for one's turn.
+/// How long to wait for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitPolicy {
-    /// Not at all, but for so long where only cached holders are in the way; the limit is for the
-    /// cluster's answer.
+    /// Not for others, except for `for_cached` if only cached holders are in the way. `until`
+    /// limits the wait for the server's answer.
     Try { until: Moment, for_cached: Duration },
-    /// In the queue, without a limit or until a moment.
+    /// In the queue, until a moment or without a limit.
     Queue { until: Option<Moment> },
 }
 
 impl WaitPolicy {
-    /// Not at all, whoever is in the way.
+    /// Not at all, whoever holds the lock.
     pub(crate) fn strict_try(until: Moment) -> WaitPolicy {
         WaitPolicy::Try { until, for_cached: Duration::ZERO }
     }

@@ -1,4 +1,4 @@
-//! When to look at which acquisition next.
+//! The schedule of the worker: when to look at which acquisition.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::clock::Moment;
 
-/// Which acquisitions to look at, by number, and when: one entry each at most, so it never holds
-/// more than there are.
+/// When to look at which acquisition, by number. Each has one entry at most, so the agenda is never
+/// longer than the registry.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     order: BTreeSet<(Moment, u64)>,
@@ -15,7 +15,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// To be looked at by then. An earlier look stays: it finds out what is due later.
+    /// Schedules a look by `due`. An earlier look stays, and finds out what is due later.
     pub(crate) fn note(&mut self, number: u64, due: Moment) {
         match self.due.get(&number).copied() {
             Some(earlier) if earlier <= due => return,
@@ -28,14 +28,14 @@ impl Agenda {
         self.order.insert((due, number));
     }
 
-    /// Not to be looked at any more.
+    /// Removes the acquisition.
     pub(crate) fn forget(&mut self, number: u64) {
         if let Some(due) = self.due.remove(&number) {
             self.order.remove(&(due, number));
         }
     }
 
-    /// The next one that is due by then. It must be noted again to be looked at again.
+    /// Takes the next one that is due by then. It must be noted again to be looked at again.
     pub(crate) fn take(&mut self, by: Moment) -> Option<u64> {
         let (_, number) = self.order.first().copied().filter(|(due, _)| *due <= by)?;
         self.forget(number);

@@ -1,4 +1,4 @@
-//! What a client can be set to, checked.
+//! The settings of a client, and their checks.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::router::RouterSettings;
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// As many as a semaphore of tokio has on every platform.
+/// What a semaphore of tokio can hold on every platform.
 const MOST_IN_FLIGHT: usize = 1 << 20;
 
-/// A server's silence that says nothing against it yet.
+/// A timeout after a shorter silence is blamed on the caller's deadline, not on the server.
 pub(crate) const BRIEF: Duration = Duration::from_millis(500);
 
 /// The settings of a client's locks.
@@ -29,12 +29,12 @@ pub(crate) struct Settings {
     pub(crate) poll: PollSettings,
     pub(crate) max_waiters: u64,
     pub(crate) call_timeout: Duration,
-    /// How long one call of a request, with the router's repetitions, may go on before it is made
-    /// anew. An attempt is good at the server for as long.
+    /// How long one call of a request may take, with the router's retries, before it is made anew.
+    /// The server accepts an attempt for the same time.
     pub(crate) call_slice: Duration,
     pub(crate) on_lost: OnLost,
     pub(crate) cache: CacheSettings,
-    /// What the client's id is made of, if it is not drawn at random.
+    /// The seed of the client's id, if it is not random.
     pub(crate) id: Option<[u8; 11]>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client tells of its requests and leases.
+//! Events and metrics of a client's requests and leases.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::protocol::{Ended, LockKey, Mode};
 use crate::slot::Slot;
 use crate::telemetry::{count, count_each, measure, measure_each};
 
-/// What the metrics are, for exporters that tell.
+/// Describes the metrics, for exporters that show descriptions.
 pub(crate) fn describe() {
     crate::router::telemetry::describe();
     #[cfg(feature = "metrics")]
@@ -40,7 +40,7 @@ pub(crate) fn describe() {
             "Renewals that were answered, from sending to answer"
         );
         describe_counter!("rwlease_lost_total", "Leases that were lost");
-        // A rate sees only what has been there before.
+        // A rate counts only from a series' first sample.
         for mode in [Mode::Read, Mode::Write].map(word) {
             for outcome in ["taken", "expired"] {
                 metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
@@ -54,7 +54,7 @@ pub(crate) fn describe() {
     }
 }
 
-/// What a transition has to tell.
+/// Emits the note of a transition.
 pub(crate) fn tell(lock: &LockKey, note: Note) {
     match note {
         Note::Queued { mode, node, ahead } => queued(lock, mode, &node, ahead),
@@ -69,7 +69,7 @@ pub(crate) fn tell(lock: &LockKey, note: Note) {
 
 // Requests.
 
-/// The whole of a request; its outcome is recorded at its end.
+/// The span of a whole request. Its outcome is recorded at the end.
 pub(crate) fn acquire(lock: &LockKey, mode: Mode) -> Span {
     let mode = word(mode);
     debug_span!("rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, node = Empty, outcome = Empty, seconds = Empty)
@@ -80,7 +80,7 @@ pub(crate) fn answered(span: &Span, node: &Address) {
     span.record("node", display(node));
 }
 
-/// The request is over.
+/// The request has ended.
 pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Duration) {
     span.record("outcome", outcome);
     span.record("seconds", took.as_secs_f64());
@@ -92,20 +92,20 @@ pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Dur
     ]);
 }
 
-/// A place in the queue was had.
+/// A request got a place in the queue.
 fn queued(lock: &LockKey, mode: Mode, node: &Address, ahead: u64) {
     let mode = word(mode);
     debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, %node, ahead, outcome = "queued");
 }
 
-/// The wait in the queue is over.
+/// The wait in the queue has ended.
 pub(crate) fn waited(lock: &LockKey, mode: Mode, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
     debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, outcome, seconds);
     measure!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
 
-/// The lock is held; `waited` if it was waited for.
+/// The lock is held. `waited` says whether the request had to wait.
 pub(crate) fn granted(
     lock: &LockKey,
     mode: Mode,
@@ -126,13 +126,13 @@ pub(crate) fn granted(
     }
 }
 
-/// The answer took longer than what it grants.
+/// The answer took longer than the lease that it grants.
 fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
     let mode = word(mode);
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
 }
 
-/// A grant for an acquisition of this client came by push.
+/// A grant for an acquisition of this client was pushed.
 pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
     trace!(name: "rwlease.push", lock = %lock.name, slot = %lock.slot, %node, token);
     count!("rwlease_pushes_total");
@@ -140,7 +140,7 @@ pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
 
 // Leases.
 
-/// A renewal that was answered.
+/// A renewal was answered.
 fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (word(mode), took.as_secs_f64());
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
@@ -148,14 +148,14 @@ fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, to
     measure!("rwlease_renewal_seconds", took, "outcome" => outcome);
 }
 
-/// A renewal that came to nothing; the lease is good as long as it was.
+/// A renewal failed; the lease still ends when it did.
 fn renewal_failed(lock: &LockKey, mode: Mode, why: &str) {
     let mode = word(mode);
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, outcome = "failed", why);
     count!("rwlease_renewals_total", "outcome" => "failed");
 }
 
-/// A lease was lost: it has ended, or the server says that it is no more.
+/// A lease was lost: it has ended, or the server says that it is gone.
 pub(crate) fn lost(loss: &Loss, outcome: &'static str) {
     let (mode, seconds) = (word(loss.mode), loss.held.as_secs_f64());
     warn!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode, token = loss.token, outcome, seconds);
@@ -163,7 +163,7 @@ pub(crate) fn lost(loss: &Loss, outcome: &'static str) {
     held(loss.mode, "lost", loss.held);
 }
 
-/// Whoever was to be told of losses panicked.
+/// The listener for losses panicked.
 pub(crate) fn listener_panicked(loss: &Loss) {
     error!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, outcome = "listener panicked");
 }
@@ -178,7 +178,7 @@ pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
     ]);
 }
 
-/// A release that was answered.
+/// A release was answered.
 fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
     let outcome = match ended {
         Ended::Released => "released",
@@ -198,13 +198,13 @@ fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
     ]);
 }
 
-/// A release that came to nothing, or maybe did not.
+/// A release failed, or may have.
 pub(crate) fn release_failed(lock: &str, slot: Slot, why: &dyn Display) {
     warn!(name: "rwlease.release", lock, %slot, outcome = "failed", %why);
     count!("rwlease_releases_total", "outcome" => "failed");
 }
 
-/// A downgrade or the end of a wait for an upgrade that the server refused.
+/// The server refused a downgrade or the end of a wait for an upgrade.
 fn change_refused(lock: &LockKey, why: &dyn Display) {
     warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
 }
@@ -218,7 +218,7 @@ pub(crate) fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// What a failed request is called.
+/// The name of a failed request's outcome.
 pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::TimedOut => "timed_out",

@@ -1,4 +1,4 @@
-//! A clock that can be moved by hand.
+//! A clock that is moved by hand.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,10 +14,10 @@ use super::{Clock, Moment};
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
-/// One that was made by [`ManualClock::running`] also follows tokio's time, so that it works in a
-/// test with paused time as well as in a program. One that was made by [`ManualClock::still`] moves
-/// by hand alone: what it reads, and in which order it wakes the sleepers, depends on nothing
-/// outside the process.
+/// [`ManualClock::running`] makes a clock that also follows tokio's time, so it works in a test
+/// with paused time as well as in a program. [`ManualClock::still`] makes a clock that moves by
+/// hand alone: its readings, and the order in which it wakes sleepers, depend on nothing outside
+/// the process.
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     origin: Option<Instant>,
@@ -27,24 +27,24 @@ pub(crate) struct ManualClock {
 #[derive(Debug, Default)]
 struct Time {
     advanced: Duration,
-    /// Who sleeps until when, in the order in which they began.
+    /// The sleepers, by the time when they wake, in the order in which they began.
     sleepers: BTreeMap<(Moment, u64), Waker>,
     sleeps: u64,
 }
 
 impl ManualClock {
-    /// A clock that starts at the origin now and runs as tokio's time does.
+    /// A clock that starts at the origin now and follows tokio's time.
     #[allow(clippy::disallowed_methods)] // this is a clock
     pub(crate) fn running() -> Self {
         ManualClock { origin: Some(Instant::now()), time: Arc::default() }
     }
 
-    /// A clock that stands at the origin until it is moved.
+    /// A clock that stays at the origin until it is moved.
     pub(crate) fn still() -> Self {
         ManualClock { origin: None, time: Arc::default() }
     }
 
-    /// Moves the clock on, and wakes every sleeper whose time has come.
+    /// Moves the clock forward, and wakes every sleeper whose time has come.
     pub(crate) fn advance(&self, by: Duration) {
         let woken = {
             let mut time = lock(&self.time);
@@ -52,7 +52,7 @@ impl ManualClock {
             let reached = Moment::from_origin(time.advanced);
             let later = match self.origin {
                 None => time.sleepers.split_off(&(reached, u64::MAX)),
-                // They wait for tokio's time as well, and have to look how much is left.
+                // They also wait for tokio's time, and must compute again how much is left.
                 Some(_) => BTreeMap::new(),
             };
             std::mem::replace(&mut time.sleepers, later)
@@ -60,7 +60,7 @@ impl ManualClock {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// The next moment at which somebody wakes.
+    /// When the next sleeper wakes.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
         lock(&self.time).sleepers.first_key_value().map(|((moment, _), _)| *moment)
     }
@@ -81,7 +81,7 @@ impl Clock for ManualClock {
             loop {
                 let (advanced, mut moved) = {
                     let advanced = lock(&time).advanced;
-                    // Its time never comes: it ends when the clock is moved.
+                    // Its time never comes; the sleep ends when the clock is moved.
                     let until = Moment::from_origin(Duration::MAX);
                     (advanced, Sleep { time: time.clone(), until, place: None })
                 };
@@ -100,7 +100,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Ends when the clock is moved to that moment.
+/// Resolves when the clock is moved to that moment.
 #[derive(Debug)]
 struct Sleep {
     time: Arc<Mutex<Time>>,
@@ -109,7 +109,7 @@ struct Sleep {
 }
 
 impl Sleep {
-    /// Ends when the clock has been moved at all since it stood at `advanced`.
+    /// Ready when the clock has been moved since it stood at `advanced`.
     fn poll_moved(&mut self, advanced: Duration, context: &Context<'_>) -> Poll<()> {
         if lock(&self.time).advanced != advanced {
             return Poll::Ready(());
@@ -126,7 +126,7 @@ impl Sleep {
             });
             time.sleepers.insert((self.until, place), context.waker().clone())
         };
-        drop(before); // outside of the lock: with a waker a whole task may go
+        drop(before); // outside of the lock, because dropping a waker may drop a whole task
         Poll::Pending
     }
 }
@@ -156,7 +156,7 @@ fn reading(origin: Option<Instant>, advanced: Duration) -> Moment {
     Moment::from_origin(run.saturating_add(advanced))
 }
 
-/// Each change is made whole under its lock.
+/// Each change is complete before its lock is released.
 fn lock(time: &Mutex<Time>) -> MutexGuard<'_, Time> {
     time.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -210,7 +210,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_running_clock_follows_tokio_and_the_hand() {
         let clock = ManualClock::running();
-        clock.sleep_until(Moment::from_origin(HOUR)).await; // tokio's paused time moves by itself
+        clock.sleep_until(Moment::from_origin(HOUR)).await; // tokio's paused time moves itself
         assert_eq!(clock.now(), Moment::from_origin(HOUR));
         clock.advance(HOUR);
         assert_eq!(clock.now(), Moment::from_origin(HOUR * 2));

@@ -2,7 +2,7 @@
 //! that).
 //!
 //! Leases must also run down while the machine is suspended, which [`std::time::Instant`] does not
-//! promise: the system clock here is `CLOCK_BOOTTIME` where there is one.
+//! guarantee. So the system clock here is `CLOCK_BOOTTIME` where that exists.
 
 #[cfg(feature = "embedded")]
 mod manual;
@@ -15,8 +15,8 @@ use futures::future::BoxFuture;
 #[cfg(feature = "embedded")]
 pub(crate) use manual::ManualClock;
 
-/// A local moment: nanoseconds since an arbitrary origin that is fixed for one [`Clock`]. There is
-/// room for 584 years.
+/// A local moment: nanoseconds since an arbitrary origin that is fixed for one [`Clock`], for up to
+/// 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -56,7 +56,7 @@ impl Moment {
     }
 }
 
-/// The most that there is room for, at most.
+/// The time in nanoseconds, limited to what fits.
 const fn nanos(time: Duration) -> u64 {
     let seconds = time.as_secs().saturating_mul(1_000_000_000);
     seconds.saturating_add(time.subsec_nanos() as u64)
@@ -66,7 +66,7 @@ const fn nanos(time: Duration) -> u64 {
 pub(crate) trait Clock: Debug + Send + Sync + 'static {
     fn now(&self) -> Moment;
 
-    /// Ends when `now()` has reached `until`, and may end a little later.
+    /// Resolves when `now()` has reached `until`, or a little later.
     fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()>;
 }
 
@@ -74,8 +74,8 @@ pub(crate) trait Clock: Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SystemClock;
 
-/// A sleep of tokio stands still while the machine is suspended. So a long one is cut into pieces,
-/// and the local time looked at between them: then it ends soon after the machine wakes.
+/// A sleep of tokio stands still while the machine is suspended. So a long sleep is cut into
+/// pieces, and local time is checked between them: then it ends soon after the machine wakes.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Clock for SystemClock {

@@ -1,4 +1,4 @@
-//! What a command answers, before it is told to a client or to a script (they see it differently).
+//! The answer of a command, before it is converted for a client or for a script.
 
 use std::borrow::Cow;
 
@@ -15,12 +15,12 @@ pub(super) enum Answer {
     Nil,
     Int(i64),
     Bulk(Blob),
-    /// A simple string: to a script a table with the field `ok`.
+    /// A simple string. A script sees a table with the field `ok`.
     Status(&'static str),
     List(Vec<Answer>),
 }
 
-/// An error reply: a code and a text, in one line.
+/// An error reply: a code and a text, on one line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure(Cow<'static, str>);
 
@@ -87,7 +87,7 @@ impl From<Failure> for Reply {
 }
 
 impl From<Failure> for ServerError {
-    /// The code is what stands before the first space.
+    /// The code is the part before the first space.
     fn from(failure: Failure) -> Self {
         let line: Vec<u8> = in_one_line(failure.0.as_bytes()).collect();
         let line = String::from_utf8_lossy(&line);
@@ -96,7 +96,7 @@ impl From<Failure> for ServerError {
     }
 }
 
-/// Makes a text fit for a reply of one line: line breaks become spaces, and a zero byte ends it.
+/// Makes a text fit into a reply of one line: line breaks become spaces, and a zero byte ends it.
 pub(super) fn in_one_line(text: &[u8]) -> impl Iterator<Item = u8> {
     let text = text.iter().take_while(|byte| **byte != 0);
     text.map(|byte| match byte {

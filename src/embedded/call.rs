@@ -1,8 +1,8 @@
-//! One `redis.call`: its words as Lua gives them, and its answer as Lua sees it.
+//! One `redis.call`: its words as Lua passes them, and its answer as Lua sees it.
 //!
 //! A simulation spends most of its time here. So words are copied from Lua's stack as bytes, which
-//! is several times as fast as to take each as a value of its own; and an answer goes to the stack
-//! in the same way.
+//! is several times as fast as taking each one as a value of its own. Answers go to the stack in
+//! the same way.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,20 +13,20 @@ use super::answer::{Answer, Failure};
 use super::lock;
 use super::world::World;
 
-/// A word of a command: the bytes of a string or a number, or nothing for nil; on the right is what
-/// cannot be a word.
+/// A word of a command: the bytes of a string or a number, or nothing for nil. The right side is a
+/// value that cannot be a word.
 type Word = Either<Option<BString>, bool>;
 
-/// What a script gets: a reply, or nothing and the text of an error. The error `true` means that
-/// the words are wanted again, without numbers.
+/// What a script gets: a reply, or nothing and the text of an error. The error `true` requests the
+/// words again, without numbers.
 type Given = (Option<Seen>, Option<Either<bool, String>>);
 
-/// What a script sees of an answer: a boolean, an integer, a string, or another value.
+/// How a script sees an answer: a boolean, an integer, a string, or another value.
 type Seen = Either<Either<bool, i64>, Either<String, Value>>;
 
-/// Gives the sandbox the functions that run a call of the script that the world says is running.
-/// Each takes the number of the words and the words: up to four, up to eight, or any number, as
-/// those that are absent cost time as well.
+/// Gives the sandbox the functions that make a call for the script that `world` marks as running.
+/// Each takes the number of the words and the words: up to four, up to eight, or any number,
+/// because absent arguments cost time as well.
 pub(super) fn add_functions(
     lua: &Lua,
     functions: &Table,
@@ -115,9 +115,9 @@ fn slices(count: usize, words: &[Word]) -> Result<Slices<'_>, Failure> {
     Ok(slices)
 }
 
-/// Whether this may be a number that Lua has printed with fewer digits than the server would: it
-/// has a fraction or an exponent. (An integer of up to 14 digits is printed whole, and a longer one
-/// with an exponent.)
+/// Returns true if this may be a number that Lua printed with fewer digits than the server would:
+/// it has a fraction or an exponent. (Lua prints an integer of up to 14 digits in full, and a
+/// longer one with an exponent.)
 fn may_be_cut_short(word: &[u8]) -> bool {
     let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e');
     word.first().is_some_and(|first| matches!(first, b'0'..=b'9' | b'-'))
@@ -158,7 +158,7 @@ fn nested_list(lua: &Lua, items: &[Answer]) -> mlua::Result<Value> {
     Ok(Value::Table(lua.create_sequence_from(items?)?))
 }
 
-/// Bytes as a string of Lua. (Those of a `str` go to the stack without a detour.)
+/// Bytes as a Lua string. (A `str` goes to the stack directly.)
 pub(super) fn bytes_to_lua(bytes: &[u8]) -> impl IntoLua {
     match str::from_utf8(bytes) {
         Ok(text) => Either::Left(text),

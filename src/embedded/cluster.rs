@@ -1,4 +1,4 @@
-//! Which server serves a command: what a cluster node checks before it runs one.
+//! Which server serves a command: the checks of a cluster node before it runs one.
 
 use super::answer::Failure;
 use super::server::Server;
@@ -15,7 +15,7 @@ pub(super) enum Redirect {
     Down,
 }
 
-/// What has a slot.
+/// The kinds of things that have a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Key,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 
 impl Server {
     /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot
-    /// of the key `home` is known.
+    /// of the key `home` is already known.
     pub(super) fn route(
         &mut self,
         keys: &[&[u8]],
@@ -52,7 +52,7 @@ impl Server {
             let Some(&target) = self.migrating.get(&slot) else {
                 return Ok(());
             };
-            // A channel is served by the source until the slot has moved.
+            // The source serves a channel until the slot has moved.
             let missing = match is_channel {
                 true => 0,
                 false => keys.iter().filter(|key| !self.store.contains(key)).count(),
@@ -74,7 +74,7 @@ impl Server {
 }
 
 impl World {
-    /// The error that a client gets.
+    /// The error for a client.
     pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
         let to = |word, slot, server: usize| {
             Failure::new(format!("{word} {slot} {}", self.servers[server].address))

@@ -1,4 +1,4 @@
-//! The table of commands: what each takes, where its keys are, and what it does.
+//! The table of commands: their arguments, where their keys are, and what they do.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -14,11 +14,11 @@ use super::world::{At, World};
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// The fewest and the most arguments, the name not counted.
+    /// The smallest and the largest number of arguments, without the name.
     pub(super) args: (usize, usize),
     pub(super) keys: Keys,
     pub(super) writes: bool,
-    /// It may need more memory, and is refused when there is none.
+    /// It may need more memory, and is refused when memory is full.
     pub(super) grows: bool,
     pub(super) in_scripts: bool,
     pub(super) act: Act,
@@ -30,18 +30,18 @@ pub(super) enum Keys {
     None,
     First,
     All,
-    /// After the script and their number.
+    /// After the script and the number of keys.
     Counted,
-    /// A shard channel, which has a slot as a key has.
+    /// A shard channel, which has a slot as a key does.
     Channel,
 }
 
 /// What a command does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// Works on the keys alone.
+    /// Uses the keys alone.
     Data(fn(&mut Store, &[&[u8]]) -> Outcome),
-    /// Works on the whole server.
+    /// Uses the whole server.
     Server(fn(&mut World, At, &[&[u8]]) -> Outcome),
     Script(script::Kind),
     Acquiring,
@@ -52,7 +52,7 @@ pub(super) enum Act {
 pub(super) const MANY: usize = usize::MAX;
 
 impl Command {
-    /// A command that only reads, anywhere.
+    /// A command that only reads.
     pub(super) const fn reads(
         name: &'static str,
         args: (usize, usize),
@@ -73,7 +73,7 @@ impl Command {
         Command { writes: true, ..reads }
     }
 
-    /// A command that writes, and may need memory.
+    /// A command that writes and may need memory.
     pub(super) const fn grows(
         name: &'static str,
         args: (usize, usize),

@@ -1,4 +1,4 @@
-//! The seam: connections to the servers of an engine.
+//! Implements the seam: connections to the servers of an engine.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::node::{
 #[derive(Debug)]
 pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
 
-/// What came to a paused server, in order. It is served when the server goes on, whether or not
-/// anybody still waits.
+/// What arrived at a paused server, in order. The server serves it after it resumes, whether or not
+/// the client still waits.
 #[derive(Debug)]
 pub(super) enum Queued {
     Commands { commands: Vec<Command>, session: Arc<Session>, replies: oneshot::Sender<Vec<Reply>> },
@@ -195,7 +195,7 @@ impl Drop for EmbeddedSubscription {
 }
 
 impl Shared {
-    /// Serves what came to a server while it was paused.
+    /// Serves what arrived at a server while it was paused.
     pub(super) fn serve_queue(&self, host: &mut ScriptHost, server: usize) {
         let queue = std::mem::take(&mut lock(&self.world).servers[server].queue);
         for queued in queue {
@@ -203,7 +203,7 @@ impl Shared {
                 Queued::Commands { commands, session, replies } => {
                     let answers =
                         commands.iter().map(|command| self.serve(host, server, &session, command));
-                    let _ = replies.send(answers.collect()); // nobody may wait any more
+                    let _ = replies.send(answers.collect()); // the client may have given up
                 }
                 other => lock(&self.world).subscribe(server, other),
             }
@@ -212,7 +212,7 @@ impl Shared {
 }
 
 impl World {
-    /// Serves what came over a connection of subscriptions.
+    /// Serves what arrived over a connection of subscriptions.
     fn subscribe(&mut self, server: usize, queued: Queued) {
         match queued {
             Queued::Commands { .. } => {}

@@ -1,4 +1,4 @@
-//! The handle of an engine, and how one is built.
+//! The handle of an engine, and its builder.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -21,14 +21,14 @@ use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
 use crate::node::{Address, Command, Connector, Reply};
 
-/// The servers' clocks begin on the first of January 2025.
+/// The servers' clocks start at 1 January 2025.
 const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// [`Locks`](crate::Locks) can stand on it in a demo or in unit tests: nothing is started, nothing
-/// is sent, and time can be moved on by hand. A clone is another handle of the same engine. What
-/// [`faults`](Engine::faults) offers is for tests of failures, and for simulations.
+/// Use it under [`Locks`](crate::Locks) in demos and unit tests: it starts no servers, sends
+/// nothing over a network, and its time can be moved by hand. A clone is another handle of the same
+/// engine. [`faults`](Engine::faults) is for tests of failures and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,8 +57,8 @@ pub struct Builder {
     beside: Option<Engine>,
 }
 
-/// What all handles and connections share. The host is locked first: who holds it has the turn, and
-/// no script runs.
+/// What all handles and connections share. Lock order: the host first. No script runs while another
+/// thread holds the host.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) host: Mutex<ScriptHost>,
@@ -67,12 +67,12 @@ pub(super) struct Shared {
 }
 
 impl Engine {
-    /// A cluster of three masters with a replica each. Its time follows tokio's.
+    /// A cluster of three masters with one replica each. Its time follows tokio's.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Builds an engine of another size, or with time that stands still.
+    /// Returns a builder, for an engine of another size or with time that is moved by hand.
     pub fn builder() -> Builder {
         Builder {
             masters: 3,
@@ -85,18 +85,19 @@ impl Engine {
         }
     }
 
-    /// Moves time on, for the servers and for the clients, and wakes all who sleep until then.
+    /// Moves time forward, for the servers and for the clients, and wakes everything that sleeps
+    /// until then.
     pub fn advance(&self, by: Duration) {
         let clock = lock(&self.shared.world).clock.clone();
         clock.advance(by);
     }
 
-    /// What the servers' clocks read, as the time since 1970.
+    /// The time of the servers' clocks, since 1970.
     pub fn now(&self) -> Duration {
         lock(&self.shared.world).time()
     }
 
-    /// How many keys there are on all masters.
+    /// The number of keys on all masters.
     pub fn keys(&self) -> usize {
         let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
@@ -110,28 +111,29 @@ impl Engine {
         keys.sum()
     }
 
-    /// How long it is until the next of those wakes who sleep by the engine's clock, if anybody
-    /// sleeps. For simulations, which move time on to there when nothing else can happen.
+    /// How long until the next sleeper on the engine's clock wakes, or `None` if nothing sleeps.
+    /// For simulations, which move time there when nothing else can happen.
     pub fn until_next_wake(&self) -> Option<Duration> {
         let clock = lock(&self.shared.world).clock.clone();
         let next = clock.next_wake()?;
         Some(next.since(clock.now()))
     }
 
-    /// Sends one command to a server, past any network, and gives the reply as [`Served::reply`]
-    /// does. For tests.
+    /// Sends one command directly to a server, without a network, and returns the reply in the form
+    /// of [`Served::reply`]. For tests.
     #[doc(hidden)]
     pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
         let command = words.iter().fold(Command::new(), |command, word| command.word(word));
         watch::words_of(&self.query(server, &command))
     }
 
-    /// Has somebody told of every command that a server has served, until the next call of this.
+    /// Sets the watcher that sees every command that a server has served. It replaces the one
+    /// before.
     pub fn watch(&self, watcher: impl Watcher) {
         lock(&self.shared.watcher).0 = Some(Box::new(watcher));
     }
 
-    /// What can go wrong with the servers, to be made to happen.
+    /// The faults of the servers, for tests.
     pub fn faults(&self) -> Faults {
         Faults::new(self.shared.clone())
     }
@@ -141,7 +143,7 @@ impl Engine {
         lock(&self.shared.world).tally
     }
 
-    /// Begins to count anew.
+    /// Resets the [`tally`](Engine::tally) to zero.
     pub fn reset_tally(&self) {
         lock(&self.shared.world).tally = Tally::default();
     }
@@ -161,7 +163,7 @@ impl Engine {
         lock(&self.shared.world).clock.clone()
     }
 
-    /// Where the servers listen, by their number: the masters first.
+    /// The addresses of the servers, by number: the masters first.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         let world = lock(&self.shared.world);
         world.servers.iter().map(|server| server.address.clone()).collect()
@@ -187,47 +189,47 @@ impl fmt::Debug for Engine {
 }
 
 impl Builder {
-    /// The number of masters, at least one and at most 1,000. Default: 3.
+    /// The number of masters, from 1 to 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
         self
     }
 
-    /// The number of replicas of each master, at most ten. Default: 1. A master without one can
-    /// still fail over: then what takes its place has its address.
+    /// The number of replicas of each master, at most ten. Default: 1. A master without a replica
+    /// can still fail over: its successor then has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
         self
     }
 
-    /// A single server that is no cluster and has no replica.
+    /// Makes a single server, without cluster mode and without replicas.
     pub fn standalone(mut self) -> Self {
         self.is_cluster = false;
         self
     }
 
-    /// Time stands still but for [`Engine::advance`]: two runs that do the same are the same.
+    /// Makes time stand still except for [`Engine::advance`]: two runs that do the same are the
+    /// same.
     pub fn manual_time(mut self) -> Self {
         self.has_manual_time = true;
         self
     }
 
-    /// What the servers' clocks read at first, as the time since 1970. Default: the beginning of
-    /// 2025.
+    /// The initial time of the servers' clocks, since 1970. Default: the beginning of 2025.
     pub fn starts_at(mut self, epoch: Duration) -> Self {
         self.epoch = epoch;
         self
     }
 
-    /// Which writes `WAIT` is about, in which servers differ. Default: as up to Redis 7.0.
+    /// Which writes `WAIT` covers; server versions differ. Default: as up to Redis 7.0.
     pub fn wait_covers(mut self, covers: WaitCovers) -> Self {
         self.wait_covers = covers;
         self
     }
 
-    /// Other servers than those of that engine, at the same addresses: their nodes have other ids,
-    /// and their time is its time. For simulations of [addresses that somebody else
-    /// gets](super::Network::lead_to).
+    /// Makes servers at the same addresses as those of `engine`, with other node ids and with its
+    /// time. For simulations in which [an address passes to another
+    /// server](super::Network::lead_to).
     pub fn beside(mut self, engine: &Engine) -> Self {
         self.beside = Some(engine.clone());
         self

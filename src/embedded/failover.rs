@@ -1,4 +1,4 @@
-//! Servers that stop, that start again, and whose place is taken.
+//! Stops and restarts servers, and promotes replicas.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::store::Store;
 use super::world::World;
 
 impl World {
-    /// Lets a replica take a master's place, without the master's last writes. Gives the number of
-    /// the new master.
+    /// Lets a replica replace a master, without the master's last writes. Returns the number of the
+    /// new master.
     pub(super) fn promote(&mut self, master: usize, lose: usize) -> Option<usize> {
         if self.servers.get(master)?.role != Role::Master
             || self.servers[master].successor.is_some()
@@ -63,20 +63,20 @@ impl World {
         self.spread_news();
     }
 
-    /// Kills a server: its connections break. The data stays for its next start.
+    /// Kills a server: its connections break. It keeps its data for its next start.
     pub(super) fn stop(&mut self, server: usize) {
         self.servers[server].health = Health::Down;
         self.servers[server].break_connections();
     }
 
-    /// Starts a server that was stopped, as a new process.
+    /// Starts a stopped server as a new process.
     pub(super) fn start(&mut self, server: usize) {
         self.servers[server].renew_process();
         self.servers[server].health = Health::Up;
         self.spread_news();
     }
 
-    /// All servers that can hear learn who serves which slot.
+    /// Tells all reachable servers who serves which slot.
     pub(super) fn spread_news(&mut self) {
         for server in self.servers.iter_mut().filter(|server| server.hears()) {
             server.learn(&self.slots);
@@ -85,13 +85,13 @@ impl World {
 }
 
 impl Server {
-    /// It learns at once what happens.
+    /// Returns true if the server learns at once about changes elsewhere.
     pub(super) fn hears(&self) -> bool {
         self.health == Health::Up && !self.is_isolated
     }
 
-    /// Who learns that another has taken its place becomes that one's replica. Subscriptions end
-    /// with the slots.
+    /// A master that learns that another server has replaced it becomes a replica of that one. The
+    /// subscriptions in its slots end.
     fn learn(&mut self, slots: &Arc<Slots>) {
         self.slots = slots.clone();
         if let Some(successor) = self.successor.take() {

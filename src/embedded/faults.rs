@@ -1,7 +1,7 @@
-//! What can go wrong with servers, to be made to happen: for tests and simulations.
+//! Faults of servers, for tests and simulations.
 //!
-//! Nothing here is needed to use an [`Engine`](super::Engine), and nothing of it has a counterpart
-//! for real servers.
+//! Using an [`Engine`](super::Engine) requires nothing from this file, and nothing here has a
+//! counterpart for real servers.
 
 use std::sync::Arc;
 
@@ -14,40 +14,42 @@ use crate::slot::Slot;
 
 /// The faults of one engine's servers.
 ///
-/// A server has a number: the masters come first, from 0, then the first replica of each, then the
-/// second ones. A number that no server has makes a call do nothing. All of it is deterministic.
+/// Servers have numbers: the masters come first, from 0, then the first replica of each, then the
+/// second replicas. A call with a number that no server has does nothing. All of it is
+/// deterministic.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shared: Arc<Shared>,
 }
 
-/// Slots that move.
+/// Slot moves.
 impl Faults {
-    /// Begins to move a slot to another master. From now on the source redirects commands for a key
-    /// that is not there to the target, which serves those alone that were sent. False if the slot
-    /// cannot move there, or already moves. (Both masters must be up and not isolated, here and in
-    /// the next two.)
+    /// Begins to move a slot to another master. From now on, the source redirects commands for a
+    /// key that it does not have to the target, and the target serves commands that follow such a
+    /// redirect. Returns false if the slot cannot move there, or is already moving. (Here and in
+    /// the next two methods, both masters must be up and not isolated.)
     pub fn begin_move(&self, slot: Slot, to: usize) -> bool {
         self.change(|world| world.begin_move(slot, to))
     }
 
-    /// Moves the next key of a slot that is being moved. False if none is left.
+    /// Moves the next key of a moving slot. Returns false if none is left.
     pub fn move_key(&self, slot: Slot) -> bool {
         self.change(|world| world.move_key(slot))
     }
 
-    /// Moves what is left of a slot, and makes the target its master. The source tells its
-    /// subscribers that their subscriptions have ended. False if the slot is not being moved.
+    /// Moves the remaining keys of a slot, and makes the target its master. The source ends the
+    /// subscriptions in the slot, and tells the subscribers. Returns false if the slot is not
+    /// moving.
     pub fn finish_move(&self, slot: Slot) -> bool {
         self.change(|world| world.finish_move(slot))
     }
 
-    /// Who owns a slot.
+    /// The master of a slot.
     pub fn master_of(&self, slot: Slot) -> usize {
         self.change(|world| world.slots.master_of(slot))
     }
 
-    /// Makes one server believe that another one owns a slot, until it next hears who does. Two
+    /// Makes one server believe that another one owns a slot, until it next learns the truth. Two
     /// masters that name each other never stop redirecting.
     pub fn mislead(&self, server: usize, slot: Slot, master: usize) {
         if master < self.change(|world| world.servers.len()) {
@@ -56,23 +58,24 @@ impl Faults {
     }
 }
 
-/// Servers that die, stop, or are cut off.
+/// Servers that die, pause, or are cut off.
 impl Faults {
-    /// Lets a replica take a master's place. It has not got the last `lose` writes (a script is one
-    /// write), but has all that it has acknowledged to a `WAIT`; one that [lags](Faults::hold_back)
-    /// has what it had when that began. It knows no scripts, and nobody has subscribed there.
+    /// Lets a replica replace a master. It lacks the last `lose` writes (a script is one write),
+    /// but has everything that it has acknowledged to a `WAIT`. A replica that
+    /// [lags](Faults::hold_back) has what it had when that began. The new master knows no scripts
+    /// and has no subscribers.
     ///
     /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it
-    /// learns of it later, and serves until then as if nothing had happened. A master that has no
-    /// replicas is replaced by a new process with its address.
+    /// learns of the promotion later, and until then serves as before. A master without replicas is
+    /// replaced by a new process at its address.
     ///
-    /// Gives the number of the new master; `None` if this is no master, or all its replicas are
-    /// stopped.
+    /// Returns the number of the new master. `None` if `master` is not a master, or if all its
+    /// replicas are stopped.
     pub fn promote(&self, master: usize, lose: usize) -> Option<usize> {
         self.change(|world| world.promote(master, lose))
     }
 
-    /// Kills a server. Its connections break, and nobody can connect.
+    /// Kills a server. Its connections break, and new ones cannot be made.
     pub fn stop(&self, server: usize) {
         self.change(|world| {
             if server < world.servers.len() {
@@ -81,8 +84,8 @@ impl Faults {
         });
     }
 
-    /// Starts a server that was killed (or restarts one that runs) with its data, as a new process:
-    /// it knows no scripts.
+    /// Starts a killed server (or restarts a running one) with its data, as a new process: it knows
+    /// no scripts.
     pub fn start(&self, server: usize) {
         self.change(|world| {
             if server < world.servers.len() {
@@ -91,8 +94,8 @@ impl Faults {
         });
     }
 
-    /// Holds a server up, as by `SIGSTOP`: what is sent to it waits. A replica
-    /// [lags](Faults::hold_back) until it goes on.
+    /// Pauses a server, as `SIGSTOP` does: what is sent to it waits. A replica
+    /// [lags](Faults::hold_back) until it resumes.
     pub fn pause(&self, server: usize) {
         self.change(|world| {
             if world.servers.get(server).is_some_and(|it| it.health == Health::Up) {
@@ -102,7 +105,7 @@ impl Faults {
         });
     }
 
-    /// Lets a paused server go on. It serves all that was sent to it meanwhile, and only then
+    /// Resumes a paused server. It serves everything that was sent to it meanwhile, and only then
     /// learns what has happened.
     pub fn resume(&self, server: usize) {
         let mut host = lock(&self.shared.host);
@@ -117,12 +120,12 @@ impl Faults {
         lock(&self.shared.world).spread_news();
     }
 
-    /// Cuts a server off from the others, not from its clients: it hears of nothing that happens.
+    /// Cuts a server off from the other servers, but not from its clients: it learns of no changes.
     pub fn isolate(&self, server: usize) {
         self.at(server, |server| server.is_isolated = true);
     }
 
-    /// Lets a server that was isolated hear the others again.
+    /// Reconnects an isolated server with the others.
     pub fn rejoin(&self, server: usize) {
         self.at(server, |server| server.is_isolated = false);
         self.change(World::spread_news);
@@ -141,7 +144,7 @@ impl Faults {
         self.change(|world| world.replicas_of(master).collect())
     }
 
-    /// From now on a replica gets nothing of what its master writes, and `WAIT` counts it only for
+    /// From now on a replica receives none of its master's writes, and `WAIT` counts it only for
     /// what it has. It can still be promoted.
     pub fn hold_back(&self, replica: usize) {
         self.change(|world| {
@@ -151,7 +154,7 @@ impl Faults {
         });
     }
 
-    /// A replica that lags gets all that it lacks, and lags no more.
+    /// Gives a lagging replica everything that it lacks; it no longer lags.
     pub fn catch_up(&self, replica: usize) {
         self.change(|world| {
             if replica < world.servers.len() {
@@ -161,14 +164,14 @@ impl Faults {
     }
 }
 
-/// Servers that answer otherwise.
+/// Servers that answer differently.
 impl Faults {
-    /// Sets a server's clock: ahead of the engine's time by so many milliseconds, or behind it.
+    /// Sets a server's clock: ahead of the engine's time by this many milliseconds, or behind it.
     pub fn set_clock(&self, server: usize, ahead_ms: i64) {
         self.at(server, |server| server.clock_offset = ahead_ms.saturating_mul(1000));
     }
 
-    /// Steps a server's clock by so many milliseconds, forward or back.
+    /// Steps a server's clock by this many milliseconds, forward or back.
     pub fn step_clock(&self, server: usize, by_ms: i64) {
         let step = by_ms.saturating_mul(1000);
         self.at(server, |server| server.clock_offset = server.clock_offset.saturating_add(step));
@@ -184,24 +187,24 @@ impl Faults {
         self.at(server, |server| server.store.empty());
     }
 
-    /// Makes a server's memory full, or not: then a script is refused at its first write, if that
-    /// may need memory.
+    /// Makes a server's memory full, or not. When it is full, a script is refused at its first
+    /// write, if that write may need memory.
     pub fn set_full_memory(&self, server: usize, is_full: bool) {
         self.at(server, |server| server.memory_full = is_full);
     }
 
-    /// Makes a server say that the cluster is down, or not.
+    /// Makes a server report that the cluster is down, or not.
     pub fn set_cluster_down(&self, server: usize, is_down: bool) {
         self.at(server, |server| server.cluster_down = is_down);
     }
 
-    /// Makes a server answer every command with an error line, such as
-    /// `LOADING Redis is loading the dataset in memory`; `None` ends that.
+    /// Makes a server answer every command with an error line, such as `LOADING Redis is loading
+    /// the dataset in memory`. `None` ends that.
     pub fn refuse(&self, server: usize, error: Option<&str>) {
         self.at(server, |server| server.refusal = error.map(Failure::new));
     }
 
-    /// Sets what a server says its `maxmemory-policy` is. Nothing is evicted.
+    /// Sets the `maxmemory-policy` that a server reports. Nothing is evicted.
     pub fn set_eviction_policy(&self, server: usize, policy: &str) {
         self.at(server, |server| server.eviction_policy = policy.into());
     }

@@ -1,7 +1,7 @@
 //! The patterns of `SCAN ... MATCH` and `CONFIG GET`.
 
-/// Whether the text matches the pattern: `*` any bytes, `?` one byte, `[a-z]` and `[^a-z]` one of a
-/// set, `\` takes the next byte literally.
+/// Returns true if the text matches the pattern: `*` matches any bytes, `?` one byte, `[a-z]` and
+/// `[^a-z]` one of a set; `\` makes the next byte literal.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let Some((&first, rest)) = pattern.split_first() else {
         return text.is_empty();
@@ -23,8 +23,8 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Whether the byte is in the set that the pattern begins with (after its `[`), and what follows
-/// the set.
+/// Whether the byte is in the set at the beginning of the pattern (after its `[`), and the pattern
+/// after the set.
 fn set(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),

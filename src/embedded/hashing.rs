@@ -1,4 +1,4 @@
-//! The hash of the engine's tables: a quick one, and the same in every run.
+//! The hash function of the engine's tables: fast, and the same in every run.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,12 +1,11 @@
-//! What it takes to undo the last writes: so a replica that lags behind is known without being
-//! kept.
+//! Undoes the last writes, so that the state of a lagging replica is known without storing it.
 
 use std::collections::VecDeque;
 
 use super::answer::Blob;
 use super::store::Entry;
 
-/// At most this many of the last writes can be undone.
+/// The most writes that can be undone.
 const LONGEST_LAG: usize = 1024;
 
 /// The state before one change.
@@ -17,16 +16,16 @@ pub(super) enum Before {
     Expiry { key: Blob, expires: Option<u64> },
 }
 
-/// The last writes. One write is all that a command or a whole script changed, as it reaches a
-/// replica all at once.
+/// The last writes. All changes of one command or script are one write, because a replica receives
+/// them together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     changes: VecDeque<Before>,
-    /// How many changes each write consists of, the oldest first.
+    /// The number of changes in each write, the oldest first.
     writes: VecDeque<usize>,
-    /// Changes of the write under way.
+    /// The number of changes in the write under way.
     open: usize,
-    /// How many writes there were, but for those that were taken out.
+    /// The number of writes, without those that were undone.
     offset: u64,
 }
 
@@ -50,7 +49,7 @@ impl Log {
         }
     }
 
-    /// Takes the last write out: its changes, the last one first.
+    /// Removes the last write and returns its changes, the last one first.
     pub(super) fn pop(&mut self) -> Option<impl Iterator<Item = Before>> {
         self.close();
         let changes = self.writes.pop_back()?;
@@ -58,14 +57,14 @@ impl Log {
         Some(self.changes.drain(self.changes.len() - changes..).rev())
     }
 
-    /// Forgets how to undo what there is: the replicas have it.
+    /// Forgets how to undo the writes: the replicas have them.
     pub(super) fn clear(&mut self) {
         self.close();
         self.changes.clear();
         self.writes.clear();
     }
 
-    /// How many writes have ended.
+    /// The number of writes that have ended.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,14 +1,14 @@
 //! A stand-in for a cluster, in this process: the same Lua scripts over an in-memory store.
 //!
-//! It answers as Redis 7.0 does, as far as locks need it. What is different from a real server:
+//! It answers as Redis 7.0 does, as far as locks need it. It differs from a real server as follows:
 //!
-//! - A script has the libraries `string`, `table`, `math` and `coroutine`, but not `bit`, `cjson`,
-//!   `cmsgpack` and `struct`, and of the table `redis` not what has to do with debugging,
-//!   replication, permissions and RESP3.
-//! - The fields of a hash come in the order of their names.
+//! - Scripts have the libraries `string`, `table`, `math` and `coroutine`, but not `bit`, `cjson`,
+//!   `cmsgpack` and `struct`. The table `redis` lacks the functions for debugging, replication,
+//!   permissions and RESP3.
+//! - The fields of a hash are in the order of their names.
 //! - Time stands still while a script runs, as it does from Redis 7.2 on.
-//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait, and nobody can
-//!   subscribe to a channel that has no slot.
+//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait. Only shard
+//!   channels can be subscribed to.
 //! - A script that does not end is not stopped.
 
 mod answer;
@@ -53,7 +53,8 @@ pub use session::WaitCovers;
 pub use watch::{Served, Watcher};
 pub use world::Tally;
 
-/// Locks, also after a panic elsewhere: each change is made whole under its lock.
+/// Locks the mutex, also after a panic elsewhere: each change is complete before its lock is
+/// released.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! How a slot moves from one master to another, key by key.
+//! Moves a slot from one master to another, key by key.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::world::World;
 use crate::slot::Slot;
 
 impl World {
-    /// Opens a slot at its master and at the target. False if it cannot move there.
+    /// Opens a slot at its master and at the target. Returns false if it cannot move there.
     pub(super) fn begin_move(&mut self, slot: Slot, to: usize) -> bool {
         let from = self.slots.master_of(slot);
         let is_open = self.servers[from].migrating.contains_key(&slot);
         if from == to || is_open || !self.takes_part(from) || !self.takes_part(to) {
             return false;
         }
-        // What an earlier master may have left there is of no use any more.
+        // Deletes what an earlier master may have left there.
         for key in self.servers[to].store.keys_in(slot) {
             self.servers[to].store.set(&key, None);
             self.servers[to].store.end();
@@ -25,7 +25,7 @@ impl World {
         true
     }
 
-    /// Moves the next key of an open slot. False if there is none left.
+    /// Moves the next key of an open slot. Returns false if none is left.
     pub(super) fn move_key(&mut self, slot: Slot) -> bool {
         let Some((from, to)) = self.open_move(slot) else {
             return false;
@@ -39,7 +39,7 @@ impl World {
         };
         let (left, started) = (self.servers[from].store.now(), self.servers[to].store.now());
         let entry = self.servers[from].store.entry(&key).cloned();
-        // The time that is left travels, not the moment: the two clocks may differ.
+        // The remaining time is moved, not the moment: the two clocks may differ.
         let entry = entry.map(|entry| Entry {
             expires: entry.expires.map(|expires| started + (expires - left)),
             ..entry
@@ -51,7 +51,8 @@ impl World {
         true
     }
 
-    /// Moves the rest of an open slot, and makes the target its master. False if it is not open.
+    /// Moves the rest of an open slot, and makes the target its master. Returns false if it is not
+    /// open.
     pub(super) fn finish_move(&mut self, slot: Slot) -> bool {
         let Some((from, to)) = self.open_move(slot) else {
             return false;
@@ -64,7 +65,7 @@ impl World {
         true
     }
 
-    /// The two sides of an open slot, if both can take part.
+    /// The source and target of an open slot, if both are available.
     fn open_move(&self, slot: Slot) -> Option<(usize, usize)> {
         let from = self.slots.master_of(slot);
         let to = *self.servers[from].migrating.get(&slot)?;

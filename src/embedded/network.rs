@@ -1,10 +1,10 @@
-//! A network between clients and the servers of an engine, in which messages take their time and
-//! get lost: for simulations.
+//! A simulated network between clients and the servers of an engine, in which messages are delayed
+//! and lost.
 //!
-//! It behaves as TCP does. On one connection messages come in the order in which they were sent,
-//! each of them once; when one is lost, so are all that follow, and the connection breaks (which
-//! its ends may hear of late, or never). What was sent before a client gave up a connection can
-//! still arrive after what it sent on the next one. Only [`Fate::again`] goes further than that.
+//! It behaves as TCP does. On one connection messages arrive in the order in which they were sent,
+//! each of them once. If one is lost, so are all that follow, and the connection breaks (its ends
+//! may learn that late, or never). What a client sent before it gave up a connection can still
+//! arrive after what it sent on the next one. Only [`Fate::again`] goes further than TCP.
 
 mod host;
 mod line;
@@ -27,11 +27,11 @@ pub use host::Host;
 
 /// Decides the fate of each message in a [`Network`].
 pub trait Weather: Send + Sync + 'static {
-    /// A message is about to be sent.
+    /// Called when a message is about to be sent.
     fn sent(&self, message: &Message<'_>) -> Fate;
 }
 
-/// What is sent.
+/// A message.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Message<'a> {
@@ -48,33 +48,32 @@ pub struct Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A connection is to be made.
+    /// A new connection.
     Dial,
     /// Commands and their replies.
     Commands,
-    /// A subscription is to be made or ended.
+    /// A subscription that is made or ended.
     Subscribe,
-    /// A notice of a subscription, which travels from the server to the client: a push, for
-    /// example.
+    /// A notice of a subscription, such as a push, which travels from the server to the client.
     Notice,
 }
 
 /// The fate of a message and of the reply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// How long it takes to the server.
+    /// How long the message takes to the server.
     pub there: Duration,
     /// How long the reply (or a notice) takes to the client.
     pub back: Duration,
-    /// The message itself is lost, and nothing that follows comes through either.
+    /// The message itself is lost, with everything that follows it.
     pub loses_request: bool,
-    /// The reply (or a notice) is lost, and nothing that follows comes through either.
+    /// The reply (or a notice) is lost, with everything that follows it.
     pub loses_reply: bool,
-    /// When something was lost: how much later the client hears that the connection broke. `None`:
+    /// If something was lost, how much later the client learns that the connection broke. `None`:
     /// never.
     pub heard_after: Option<Duration>,
-    /// The commands arrive and run once more, so long after the first time. The replies to that go
-    /// nowhere.
+    /// The commands arrive and run a second time, this long after the first. The replies to the
+    /// second run are dropped.
     pub again: Option<Duration>,
 }
 
@@ -83,12 +82,12 @@ pub struct Fate {
 pub struct Network {
     engine: Engine,
     weather: Arc<dyn Weather>,
-    /// Where connections to these servers lead instead: the engine, and the number there.
+    /// Servers whose connections lead elsewhere: to an engine, and to a number in it.
     detours: Arc<Mutex<BTreeMap<usize, (Engine, usize)>>>,
 }
 
 impl Network {
-    /// A network to all servers of an engine. It needs an engine whose time is moved [by
+    /// A network to all servers of an engine. The engine's time must be moved [by
     /// hand](super::Builder::manual_time).
     pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
         Network { engine: engine.clone(), weather, detours: Arc::default() }
@@ -100,9 +99,9 @@ impl Network {
         Host::new(self.clone(), number, ahead, drift_ppm)
     }
 
-    /// New connections to a server of the network lead to a server of another engine from now on,
-    /// as if somebody else had got its address; `None` ends that. Connections that there are stay
-    /// what they are.
+    /// From now on, leads new connections to a server of this network to a server of another
+    /// engine, as if that one had received the address. `None` ends that. Existing connections stay
+    /// as they are.
     pub fn lead_to(&self, server: usize, stranger: Option<(&Engine, usize)>) {
         let mut detours = lock(&self.detours);
         match stranger {
@@ -115,7 +114,7 @@ impl Network {
         &self.engine
     }
 
-    /// What connects to that address, and the address that it knows it by.
+    /// The connector for that address, and the address as the connector knows it.
     fn connector_to(&self, address: &Address) -> (Arc<dyn Connector>, Address) {
         let detour = self.engine.find(address).and_then(|at| lock(&self.detours).get(&at).cloned());
         detour
@@ -134,7 +133,7 @@ impl fmt::Debug for Network {
 }
 
 impl Message<'_> {
-    /// The words of the commands, if it is a message of commands.
+    /// The words of the commands, if this is a message of commands.
     pub fn commands(&self) -> impl Iterator<Item = Vec<&[u8]>> {
         self.commands.iter().map(|command| command.iter().collect())
     }
@@ -157,7 +156,7 @@ struct NetworkConnector {
 }
 
 impl NetworkConnector {
-    /// Makes a connection: there, and the news of it back.
+    /// Makes a connection: the request travels to the server, and the result back.
     async fn dial<T>(
         &self,
         address: &Address,

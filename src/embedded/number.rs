@@ -2,7 +2,7 @@
 
 use super::answer::Failure;
 
-/// Reads an integer. Only the one canonical form counts: no sign `+`, no leading zero, no space.
+/// Reads an integer in its one canonical form: no sign `+`, no leading zero, no space.
 pub(super) fn parse(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     let canonical = match digits {
@@ -18,8 +18,8 @@ pub(super) fn argument(bytes: &[u8]) -> Result<i64, Failure> {
     parse(bytes).ok_or(Failure::NOT_AN_INTEGER)
 }
 
-/// Cuts a number of Lua to the integer that a client gets. What fits no integer becomes the least
-/// one.
+/// Truncates a Lua number to the integer that a client gets. A number that fits no integer becomes
+/// the least one.
 pub(super) fn cut(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if (-BEYOND..BEYOND).contains(&number) { number as i64 } else { i64::MIN }

@@ -1,5 +1,6 @@
-//! One run of a script as a pure function: the lock, the time and who hears go in, and the lock,
-//! the reply and the messages come out. For the checker, which goes from any state to the next.
+//! One run of a script as a pure function. The input is the lock, the time and the subscribed
+//! channels; the output is the lock, the reply and the messages. The checker uses it to go from any
+//! state to the next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -16,28 +17,28 @@ use super::world::World;
 use crate::clock::Clock;
 use crate::node::{Notice, Reply};
 
-/// The one server that there is, and the connection that hears for all.
+/// The only server, and the one connection that receives all messages.
 pub(super) const SERVER: usize = 0;
 pub(super) const LISTENER: u64 = 1;
 
-/// A lock as it stands at its server. Without fields there is no key.
+/// The state of a lock at its server. Without fields there is no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Lock {
     pub(crate) fields: BTreeMap<String, String>,
-    /// When the key ends, ms.
+    /// When the key expires, in ms.
     pub(crate) ends: Option<u64>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ran {
     pub(crate) lock: Lock,
     pub(crate) reply: Reply,
-    /// What was published and heard: the channel, and the message.
+    /// The messages that were published and received, each with its channel.
     pub(crate) messages: Vec<(Bytes, Bytes)>,
 }
 
-/// What a run is made of.
+/// The input of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) script: &'a str,
@@ -45,7 +46,7 @@ pub(crate) struct Run<'a> {
     pub(crate) args: &'a [&'a [u8]],
     /// The server's time in microseconds.
     pub(crate) now: u64,
-    /// The channels that somebody listens to.
+    /// The channels with a subscriber.
     pub(crate) heard: &'a [Bytes],
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct PureStep {
 }
 
 impl PureStep {
-    /// With scripts by their names, and their texts.
+    /// Takes scripts by name, with their texts.
     pub(crate) fn new<'a>(
         scripts: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Result<PureStep, String> {
@@ -99,7 +100,7 @@ fn in_words(failure: Failure) -> String {
     failure.line().to_owned()
 }
 
-/// Makes the server what it is before the run, and begins that.
+/// Puts the server into the state before the run.
 fn set_up(world: &Arc<Mutex<World>>, before: &Lock, run: &Run<'_>) -> UnboundedReceiver<Notice> {
     let (sender, notices) = mpsc::unbounded_channel();
     let mut world = lock(world);

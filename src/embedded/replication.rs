@@ -1,7 +1,7 @@
-//! What replicas have of their master's writes, and what they say of it to `WAIT`.
+//! What replicas have of their master's writes, and what `WAIT` reports of it.
 //!
-//! A replica that keeps up is not kept: its data are its master's, less the last writes if it takes
-//! over. One that is held back has data of its own.
+//! A replica that keeps up is not stored: its data are its master's, without the last writes if it
+//! is promoted. A replica that is held back has its own data.
 
 use super::answer::{Answer, Failure, Outcome};
 use super::number;
@@ -12,17 +12,17 @@ use super::world::{At, World};
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
-    /// It gets nothing: the offset up to which it has its master's writes.
+    /// The offset up to which it has its master's writes, if it is held back.
     held_at: Option<u64>,
-    /// Its master has changed since it was held back, and it has not heard of that one.
+    /// Its master has changed since it was held back, and it has received nothing from the new one.
     is_of_another: bool,
-    /// The offset that it has told its master that it has.
+    /// The offset that it has acknowledged to its master.
     acknowledged: u64,
 }
 
 impl World {
-    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever the
-    /// number in the command.
+    /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever
+    /// number of replicas the command names.
     pub(super) fn wait(&mut self, at: At, args: &[&[u8]], covered: u64) -> Outcome {
         number::argument(args[0])?;
         let timeout = number::argument(args[1])
@@ -42,7 +42,7 @@ impl World {
         Ok(Answer::count(counted.count()))
     }
 
-    /// From now on a replica gets nothing of what its master writes.
+    /// From now on a replica receives none of its master's writes.
     pub(super) fn hold_back(&mut self, replica: usize) {
         let Role::ReplicaOf(master) = self.servers[replica].role else {
             return;
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// A replica gets all that it lacks, and from now on whatever its master writes.
+    /// Gives a replica all that it lacks, and from now on all that its master writes.
     pub(super) fn catch_up(&mut self, replica: usize) {
         if self.servers[replica].received.held_at.is_none() {
             return;
@@ -70,8 +70,8 @@ impl World {
         server.received = Received { acknowledged, ..Received::default() };
     }
 
-    /// The data of a replica that takes its master's place: all that it has acknowledged, and of
-    /// the rest not the last `lose` writes. One that was held back has what it had then.
+    /// The data of a replica that is promoted: everything that it has acknowledged, and the rest
+    /// without the last `lose` writes. A replica that was held back has what it had then.
     pub(super) fn data_of(&mut self, replica: usize, master: usize, lose: usize) -> Store {
         let received = std::mem::take(&mut self.servers[replica].received);
         if received.held_at.is_some() {
@@ -86,7 +86,7 @@ impl World {
 }
 
 impl Server {
-    /// It has another master from now on, whose offset this is.
+    /// Follows another master from now on, which is at this offset.
     pub(super) fn follow_another(&mut self, offset: u64) {
         match self.received.held_at {
             Some(_) => self.received.is_of_another = true,
@@ -94,8 +94,8 @@ impl Server {
         }
     }
 
-    /// What it tells its master that it has, whose offset this is. Nothing if the two are not
-    /// connected.
+    /// The offset that it acknowledges to its master, which is at `offset`. `None` if the two are
+    /// not connected.
     fn acknowledge(&mut self, offset: u64) -> Option<u64> {
         if self.health == Health::Down || self.received.is_of_another {
             return None;

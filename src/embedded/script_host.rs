@@ -1,5 +1,5 @@
-//! The Lua that runs scripts: one state for all servers of an engine, as no script leaves anything
-//! behind in it.
+//! The Lua state that runs scripts: one for all servers of an engine, because no script leaves
+//! anything behind in it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,12 +17,12 @@ use super::server::Digest;
 use super::world::World;
 use crate::node::Reply;
 
-/// What a script's chunk is called: errors name it.
+/// The name of a script's chunk, which errors show.
 pub(super) const CHUNK: &str = "@user_script";
 
 #[derive(Debug)]
 pub(super) struct ScriptHost {
-    /// A Lua that could not be started answers each script with the reason.
+    /// If Lua could not be started, each script is answered with the reason.
     state: mlua::Result<State>,
 }
 
@@ -30,7 +30,7 @@ struct State {
     lua: Lua,
     /// Runs a script with its keys and arguments.
     run: Function,
-    /// Every script that was loaded at any server.
+    /// All scripts that were loaded at any server.
     compiled: HashMap<Digest, Function>,
 }
 
@@ -43,7 +43,7 @@ impl ScriptHost {
         self.state()?.compile(digest, text)
     }
 
-    /// Runs a script that was compiled. Its calls go to the script that the world says is running.
+    /// Runs a compiled script. Its calls go to the script that `world` marks as running.
     pub(super) fn run(
         &mut self,
         digest: &Digest,
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// What the sandbox needs of Rust.
+/// The Rust functions for the sandbox.
 fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
     call::add_functions(lua, &functions, world)?;
@@ -133,7 +133,7 @@ fn compile_error(error: &mlua::Error) -> Failure {
     Failure::new(format!("ERR Error compiling script (new function): {message}"))
 }
 
-/// The line that the script is at. Nothing is known of a function that has ended in a tail call.
+/// The current line of the script. It is unknown for a function that has ended in a tail call.
 fn line_of_script(lua: &Lua) -> Option<usize> {
     let mut level = 1;
     while let Some((is_script, line)) = lua.inspect_stack(level, |frame| {

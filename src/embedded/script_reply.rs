@@ -1,4 +1,4 @@
-//! What a client gets of what a script has returned or raised.
+//! Converts what a script returns or raises to a reply.
 
 use bytes::Bytes;
 use mlua::{LuaString, Table, Value};
@@ -9,11 +9,11 @@ use super::script_host::CHUNK;
 use super::server::Digest;
 use crate::node::Reply;
 
-/// How deep a reply may be nested. The server has a limit like this.
+/// How deep a reply may be nested. The server has a similar limit.
 const DEEPEST: usize = 100;
 
-/// What a client sees of a script's value. (The fields `map`, `set` and `double` of a table mean
-/// nothing here.)
+/// The reply for a script's value. (The fields `map`, `set` and `double` of a table mean nothing
+/// here.)
 pub(super) fn reply_of(value: &Value) -> Reply {
     reply_within(value, DEEPEST)
 }
@@ -46,7 +46,7 @@ fn reply_of_table(table: &Table, depth: usize) -> Reply {
     Reply::List(items.collect())
 }
 
-/// The error of a script that was caught by nobody, with the place it came from.
+/// The error for one that the script did not catch, with the place where it was raised.
 pub(super) fn blamed(failure: &Value, digest: &Digest) -> Failure {
     let Value::Table(failure) = failure else {
         return Failure::of("ERR unknown error");

@@ -1,4 +1,4 @@
-//! One server: its data, what it believes, and in which state it is.
+//! One server: its data, its view of the cluster, and its state.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Server {
     pub(super) address: Address,
     pub(super) id: String,
     pub(super) run_id: String,
-    /// Sets it apart from others that have the same address.
+    /// Tells it apart from other servers with the same address.
     whose: &'static str,
     /// How often it was started.
     starts: u32,
@@ -33,21 +33,21 @@ pub(super) struct Server {
     /// The scripts that it knows.
     pub(super) scripts: HashSet<Digest>,
     pub(super) subscribers: Subscribers,
-    /// Connections of an earlier number are broken.
+    /// Connections of an earlier generation are broken.
     pub(super) generation: u64,
-    /// What came in while it was paused.
+    /// What arrived while it was paused.
     pub(super) queue: VecDeque<Queued>,
 
-    /// What it believes of the cluster.
+    /// Its view of the cluster.
     pub(super) slots: Arc<Slots>,
     pub(super) migrating: BTreeMap<Slot, usize>,
     pub(super) importing: BTreeMap<Slot, usize>,
-    /// It hears nothing of the other servers.
+    /// It learns nothing from the other servers.
     pub(super) is_isolated: bool,
-    /// Who took its place. It may not know yet.
+    /// The server that replaced it. It may not know yet.
     pub(super) successor: Option<usize>,
 
-    /// By how many microseconds its clock is ahead.
+    /// How far its clock is ahead, in microseconds.
     pub(super) clock_offset: i64,
     pub(super) memory_full: bool,
     pub(super) cluster_down: bool,
@@ -109,7 +109,7 @@ impl Server {
         server
     }
 
-    /// A new process: nothing but the data is what it was.
+    /// Makes it a new process: it keeps nothing but its data.
     pub(super) fn renew_process(&mut self) {
         self.starts += 1;
         let Server { starts, address, whose, .. } = self;
@@ -118,7 +118,7 @@ impl Server {
         self.break_connections();
     }
 
-    /// What waits in the queue is lost: its senders learn that the connection broke.
+    /// Drops the queue: its senders learn that the connection broke.
     pub(super) fn break_connections(&mut self) {
         self.generation += 1;
         self.subscribers.disconnect_all();

@@ -1,8 +1,8 @@
-//! What a server remembers of a connection from one command to the next.
+//! What a server remembers about a connection from one command to the next.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Which writes the replicas that `WAIT` counts must have.
+/// Which writes `WAIT` covers: a replica counts if it has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitCovers {
@@ -10,23 +10,23 @@ pub enum WaitCovers {
     /// 7.0.
     #[default]
     EveryCommand,
-    /// All that the master had written when the connection's last command ended that wrote
-    /// something, as from Redis 7.2 on and in Valkey. So on a connection that has written nothing,
+    /// All that the master had written when the connection's last command that wrote something
+    /// ended, as from Redis 7.2 on and in Valkey. So on a connection that has written nothing,
     /// `WAIT` counts every connected replica.
     WritesAlone,
 }
 
-/// A connection, as the server knows it.
+/// A connection, as the server sees it.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     /// The last command was `ASKING`.
     asking: AtomicBool,
-    /// The replication offset that `WAIT` compares with.
+    /// The replication offset to which `WAIT` compares.
     covered: AtomicU64,
 }
 
 impl Session {
-    /// Whether the last command was `ASKING`; from now on it was not.
+    /// Whether the last command was `ASKING`. Resets it.
     pub(super) fn take_asking(&self) -> bool {
         self.asking.swap(false, Relaxed)
     }
@@ -39,7 +39,7 @@ impl Session {
         self.covered.load(Relaxed)
     }
 
-    /// A command has ended: the replication offset before it, and now.
+    /// Notes that a command has ended, with the replication offset before it and now.
     pub(super) fn end_command(&self, covers: WaitCovers, before: u64, now: u64) {
         if covers == WaitCovers::EveryCommand || now != before {
             self.covered.store(now, Relaxed);

@@ -1,4 +1,4 @@
-//! Who serves which slot.
+//! Which server serves which slot.
 
 use std::ops::RangeInclusive;
 
@@ -10,12 +10,12 @@ const SLOTS: usize = 16_384;
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     masters: Vec<u16>,
-    /// Counts the changes.
+    /// The number of changes.
     epoch: u64,
 }
 
 impl Slots {
-    /// Shares the slots out among the first `masters` servers as `redis-cli --cluster create` does.
+    /// Divides the slots among the first `masters` servers, as `redis-cli --cluster create` does.
     pub(super) fn shared_out(masters: usize) -> Self {
         let each = SLOTS as f64 / masters as f64;
         let mut shares = Vec::with_capacity(SLOTS);
@@ -52,7 +52,7 @@ impl Slots {
         }
     }
 
-    /// Runs of slots with one master, in order.
+    /// Ranges of slots with the same master, in order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<usize>, usize)> {
         let mut end = 0;
         self.masters.chunk_by(|left, right| left == right).map(move |chunk| {

@@ -9,7 +9,8 @@ use super::hashing::SteadyHash;
 use super::log::{Before, Log};
 use crate::slot::Slot;
 
-/// The fields of a hash, in the order of their names: the same run gives the same `HGETALL`.
+/// The fields of a hash, in the order of their names, so that the same run gives the same
+/// `HGETALL`.
 pub(super) type Fields = BTreeMap<Blob, Blob>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +22,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    /// When the key ends, in the server's ms.
+    /// When the key expires, in the server's ms.
     pub(super) expires: Option<u64>,
 }
 
@@ -31,14 +32,14 @@ impl Entry {
     }
 }
 
-/// Keys and values. A key whose time is over is gone when the next command begins.
+/// Keys and values. A key that has expired is removed when the next command begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     entries: Entries,
-    /// When keys end, the first one first. What is here of a key that has got another time is
-    /// passed over.
+    /// When keys expire, the earliest first. An entry is skipped if its key has another expiry by
+    /// now.
     ends: BinaryHeap<Reverse<(u64, Blob)>>,
-    /// The server's time in ms: it stands still while a command or a script runs.
+    /// The server's time in ms. It stands still while a command or a script runs.
     now: u64,
     log: Log,
 }
@@ -59,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Ends a command or a script: what it changed is one write.
+    /// Ends a command or a script: its changes are one write.
     pub(super) fn end(&mut self) {
         const FEW: usize = 1024;
         if self.ends.len() > self.entries.len() * 2 + FEW {
@@ -96,7 +97,8 @@ impl Store {
         }
     }
 
-    /// Sets a key to an entry, or removes it: an entry that is over is none. True if there was one.
+    /// Sets a key to an entry, or removes it. An expired entry counts as none. Returns true if
+    /// there was one.
     pub(super) fn set(&mut self, key: &[u8], entry: Option<Entry>) -> bool {
         let entry = entry.filter(|entry| !entry.is_over(self.now));
         let removes = entry.is_none();
@@ -115,7 +117,7 @@ impl Store {
         existed
     }
 
-    /// Sets a field. True if it is new.
+    /// Sets a field. Returns true if it is new.
     pub(super) fn set_field(
         &mut self,
         key: &[u8],
@@ -140,7 +142,7 @@ impl Store {
         Ok(is_new)
     }
 
-    /// Removes a field, and with the last one the key. True if there was one.
+    /// Removes a field, and with the last field the key. Returns true if there was one.
     pub(super) fn remove_field(&mut self, key: &[u8], field: &[u8]) -> Result<bool, Failure> {
         let fields = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
             Some(Value::Hash(fields)) => fields,
@@ -158,7 +160,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Sets when a key ends. False if there is no such key.
+    /// Sets when a key expires. Returns false if there is no such key.
     pub(super) fn set_expiry(&mut self, key: &[u8], expires: Option<u64>) -> bool {
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
@@ -172,8 +174,8 @@ impl Store {
         true
     }
 
-    /// All keys with the place of each in the order of a scan, which changes of other keys do not
-    /// shift.
+    /// All keys, each with its position in the order of a scan. Changes of other keys do not shift
+    /// it.
     pub(super) fn keys(&self) -> Vec<(u64, Blob)> {
         let place = |key: &Blob| self.entries.hasher().hash_one(key);
         let mut keys: Vec<_> = self.entries.keys().map(|key| (place(key), key.clone())).collect();
@@ -189,13 +191,13 @@ impl Store {
         keys
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Undoes the last writes: what a replica is like that has not got them. They are forgotten
-    /// here too.
+    /// Undoes the last writes, which gives the state of a replica that lacks them, and forgets
+    /// them.
     pub(super) fn undo(&mut self, writes: usize) {
         for _ in 0..writes {
             let Some(changes) = self.log.pop() else { break };
@@ -206,18 +208,18 @@ impl Store {
         self.find_ends();
     }
 
-    /// Nothing that was written until now can be undone any more.
+    /// Makes the writes so far permanent: they cannot be undone any more.
     pub(super) fn confirm(&mut self) {
         self.log.clear();
     }
 
-    /// The replication offset: how many writes there were. A write that changes a value to what it
-    /// was counts too.
+    /// The replication offset: the number of writes. A write that leaves a value as it was counts
+    /// too.
     pub(super) fn offset(&self) -> u64 {
         self.log.offset()
     }
 
-    /// Forgets all keys.
+    /// Deletes all keys.
     pub(super) fn empty(&mut self) {
         self.entries.clear();
         self.ends.clear();

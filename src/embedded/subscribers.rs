@@ -1,4 +1,4 @@
-//! Who listens to which shard channel of one server.
+//! The subscribers of each shard channel of one server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::node::{Notice, ServerError};
 use crate::slot::Slot;
 
-/// The connections that carry subscriptions, and what each of them listens to.
+/// The connections that carry subscriptions, and the channels of each.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
     connections: BTreeMap<u64, UnboundedSender<Notice>>,
@@ -45,7 +45,7 @@ impl Subscribers {
         self.tell(connection, Notice::Refused { channel, error });
     }
 
-    /// Ends one subscription. The server confirms also when there was none.
+    /// Ends one subscription. The server confirms it even if there was none.
     pub(super) fn leave(&mut self, connection: u64, channel: Bytes) {
         if let Some(listeners) = self.channels.get_mut(&channel) {
             listeners.remove(&connection);
@@ -56,7 +56,7 @@ impl Subscribers {
         self.tell(connection, Notice::Left { channel });
     }
 
-    /// Ends the subscriptions of all slots that are not served here any more.
+    /// Ends the subscriptions in all slots that are no longer served here.
     pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
         self.channels.retain(|channel, listeners| {
             let stays = is_served(Slot::of(channel));
@@ -65,14 +65,15 @@ impl Subscribers {
                     listeners.iter().filter_map(|connection| self.connections.get(connection));
                 for notices in listeners {
                     let channel = channel.clone();
-                    let _ = notices.send(Notice::Left { channel }); // it may have hung up
+                    let _ = notices.send(Notice::Left { channel }); // the client may have closed it
                 }
             }
             stays
         });
     }
 
-    /// Tells all subscribers, and returns their number. One that has hung up does not count.
+    /// Sends to all subscribers, and returns their number. One that has closed its end does not
+    /// count.
     pub(super) fn publish(&mut self, channel: &[u8], payload: &[u8]) -> usize {
         let Some(listeners) = self.channels.get(channel) else {
             return 0;

@@ -1,4 +1,4 @@
-//! What an engine tells of its work: for checks that look at every step.
+//! Reports an engine's work, for checks that look at every step.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use super::store::Fields;
 use super::world::World;
 use crate::node::Reply;
 
-/// Is told of every command that a server has served.
+/// Sees every command that a server has served.
 ///
-/// It is told within the step, so it must not use the engine itself.
+/// It is called within the step, so it must not use the engine itself.
 pub trait Watcher: Send + 'static {
-    /// A server has served this command.
+    /// Called after a server has served this command.
     fn served(&mut self, served: &Served<'_>);
 }
 
@@ -20,7 +20,7 @@ impl<F: FnMut(&Served<'_>) + Send + 'static> Watcher for F {
     }
 }
 
-/// Who is told, if anybody is.
+/// The watcher, if there is one.
 #[derive(Default)]
 pub(super) struct Watching(pub(super) Option<Box<dyn Watcher>>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Watching {
     }
 }
 
-/// A command that was served, and what it left behind.
+/// A command that was served, and the state after it.
 pub struct Served<'a> {
     server: usize,
     now: u64,
@@ -64,7 +64,7 @@ impl<'a> Served<'a> {
         self.server
     }
 
-    /// The server's time in microseconds since 1970.
+    /// The server's time, in microseconds since 1970.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -74,18 +74,18 @@ impl<'a> Served<'a> {
         self.words
     }
 
-    /// How many calls the script made, if it was one and it ran.
+    /// The number of calls that the script made, if the command was a script and it ran.
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// When the first key of a script ends, in the server's ms, if it does.
+    /// When the first key of a script expires, in the server's ms, if it does.
     pub fn expires(&self) -> Option<u64> {
         self.expires
     }
 
-    /// The reply as words: the elements of a list, one word for anything else. An error is one word
-    /// that begins with `-`.
+    /// The reply as words: the elements of a list, or one word for anything else. An error is one
+    /// word that begins with `-`.
     pub fn reply(&self) -> Vec<String> {
         words_of(self.reply)
     }

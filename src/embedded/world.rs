@@ -1,4 +1,4 @@
-//! All servers of an engine, and what they share: the time and the truth about the slots.
+//! All servers of an engine, and what they share: the time and the true slot map.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::slot::Slot;
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
-    /// What the servers' clocks read at the clock's origin, as time since 1970.
+    /// What the servers' clocks read at the clock's origin, since 1970.
     pub(super) epoch: Duration,
-    /// False for a single server that is no cluster.
+    /// False for a single server without cluster mode.
     pub(super) is_cluster: bool,
     pub(super) servers: Vec<Server>,
     pub(super) slots: Arc<Slots>,
@@ -40,19 +40,20 @@ pub(super) struct At {
 #[derive(Debug)]
 pub(super) struct Running {
     at: At,
-    /// It came after `ASKING`.
+    /// It followed `ASKING`.
     asked: bool,
-    /// It has tried to write, and was not refused for want of memory: from then on it is not.
+    /// It has made a write that was not refused for lack of memory. Its later writes are not
+    /// refused either.
     wrote: bool,
     calls: u32,
-    /// Its first key, and that key's slot, which need not be computed for each call.
+    /// Its first key with that key's slot, so that the slot is not computed for each call.
     home: Option<(Blob, Slot)>,
 }
 
-/// How much work scripts have given to their server: the calls of `redis.call` and `redis.pcall`.
+/// How much work scripts have caused: the calls of `redis.call` and `redis.pcall`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Scripts that were run.
+    /// Scripts that ran.
     pub scripts: u64,
     /// Calls of all scripts.
     pub calls: u64,
@@ -63,12 +64,12 @@ pub struct Tally {
 }
 
 impl World {
-    /// The time since 1970 as a server's clock reads it that is not off.
+    /// The time since 1970, on the clock of a server that is not off.
     pub(super) fn time(&self) -> Duration {
         self.epoch + self.clock.now().since_origin()
     }
 
-    /// A server's time in microseconds since 1970.
+    /// A server's time, in microseconds since 1970.
     pub(super) fn now(&self, server: usize) -> u64 {
         (self.time().as_micros() as u64).saturating_add_signed(self.servers[server].clock_offset)
     }
@@ -93,7 +94,7 @@ impl World {
         })
     }
 
-    /// Finds a client's command, and lets it in or not.
+    /// Finds a client's command, and admits or refuses it.
     pub(super) fn admit(
         &mut self,
         at: At,
@@ -123,7 +124,7 @@ impl World {
         Ok(command)
     }
 
-    /// Runs a command that was let in, of a client or of a script.
+    /// Runs an admitted command, of a client or of a script.
     pub(super) fn run(&mut self, at: At, act: Act, args: &[&[u8]]) -> Outcome {
         match act {
             Act::Data(act) => act(&mut self.servers[at.server].store, args),
@@ -154,7 +155,7 @@ impl World {
         self.tally.most = self.tally.most.max(running.calls);
     }
 
-    /// Runs one `redis.call` of the script that runs.
+    /// Runs one `redis.call` of the running script.
     pub(super) fn call_by_script(&mut self, words: &[&[u8]]) -> Outcome {
         let Some(running) = &mut self.running else {
             return Err(Failure::of("ERR no script runs"));

@@ -1,4 +1,4 @@
-//! What a holder has: guards that give the lease back.
+//! Guards, which release the lease.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -13,26 +13,29 @@ use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
 use crate::protocol::{Ended, Mode, Release};
 
-/// How a release went.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The lock was held until now: the lease had not ended by the client's bound when the release
-    /// was sent, and the server had granted the lock to nobody else. Also if the first answer was
-    /// lost, the second says that nothing is held, and the lease has not ended: then only a [forced
-    /// release](crate::RwLock::force_release), or a failover that lost the lock, could have been
-    /// before. Nor does a release see that after one of these a late duplicate of the acquire was
-    /// granted anew, of which no renewal has told yet: it ends what that was granted.
+    /// The lock was held until now: the lease had not ended by the client's clock when the release
+    /// was sent, and the server had granted the lock to nobody else.
+    ///
+    /// This is also the outcome if the first answer was lost, the second says that nothing is held,
+    /// and the lease has not ended. In that case a [forced release](crate::RwLock::force_release),
+    /// or a failover that lost the lock, may have come first.
+    ///
+    /// A release cannot see that after one of these two a late duplicate of the acquire was granted
+    /// anew, unless a renewal has reported it. The release ends that grant.
     Released,
-    /// The lease had ended before: somebody else may have held the lock since.
+    /// The lease had ended before. Somebody else may have held the lock since.
     AlreadyLost,
-    /// The first answer was lost and the lease has ended since, or the server could not be reached:
-    /// it may have been released in time, or have run out. If something is left there, the client
-    /// goes on trying to release it until its lease has ended.
+    /// The lock was released in time, or the lease ended before: the first answer was lost and the
+    /// lease has ended since, or the server could not be reached. The client goes on trying to
+    /// release what may be left until its lease has ended.
     Unknown,
 }
 
-/// Gives the lease back when dropped: the client's own task releases it, whatever thread this is.
+/// Releases the lease when dropped, on any thread: the client's worker sends the release.
 #[derive(Debug)]
 pub(crate) struct Hold(pub(crate) Lease);
 
@@ -44,7 +47,7 @@ impl Hold {
         client.on_at(sent, acquisition, Event::Release);
         let held = acquisition.holding(|holding| (holding.ends, holding.is_replaced()));
         let Some((ends, replaced)) = held else {
-            return Ok(Released::AlreadyLost); // its client was shut down, and the worker sees to it
+            return Ok(Released::AlreadyLost); // its client was shut down; the worker releases it
         };
         let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
         let until = sent.after(client.settings.call_timeout);
@@ -55,14 +58,14 @@ impl Hold {
         };
         let (ended, repeated, received) = (told.what, told.in_doubt.is_some(), told.received);
         let is_good = received < ends;
-        // Of a lock in two keys others may have taken the key.
+        // Other clients may have taken over a key of a two-key lock.
         #[cfg(feature = "legacy")]
         let is_good = is_good && lock.other_key.is_none();
-        // If anything may still arrive, the drop at the end hands it to the worker, which sends a
-        // last release later.
+        // If anything may still arrive, the drop at the end hands it to the worker, which sends one
+        // more release later.
         client.on_at(received, acquisition, Event::GivenBack(told));
         Ok(match ended {
-            _ if replaced => Released::AlreadyLost, // what was released now is another lease
+            _ if replaced => Released::AlreadyLost, // another lease was released
             Ended::Released if sent < ends => Released::Released,
             Ended::Absent if repeated && is_good => Released::Released,
             Ended::Absent if repeated => Released::Unknown,
@@ -81,18 +84,18 @@ impl Hold {
         }
     }
 
-    /// Makes the lease whole, and leaves the lock to it. Whatever comes of that, the lease is not
-    /// released.
+    /// Renews the lease and then leaves the lock to it. Whether that succeeds or fails, the lease
+    /// is not released.
     pub(crate) async fn keep(self) -> Result<Duration> {
         let Lease { client, acquisition } = &self.0;
-        // What is still to be changed comes first: nobody would do it later, and the lease would be
-        // kept as something else.
+        // Pending changes come first: nobody would make them later, and the lease would be kept in
+        // the wrong mode.
         let renewed = match self.0.unencumbered().await {
             Ok(()) => self.0.renew().await,
             Err(error) => Err(error),
         };
         let left = self.0.remaining();
-        client.on(acquisition, Event::Keep); // and so the drop finds nothing to release
+        client.on(acquisition, Event::Keep); // so the drop has nothing to release
         renewed.map(|()| left)
     }
 }
@@ -106,15 +109,15 @@ impl Drop for Hold {
     }
 }
 
-/// What a request gives: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], [`SemaphoreGuard`], and
-/// those of a [`Reentrant`](crate::Reentrant).
+/// What a request returns: [`ReadGuard`], [`WriteGuard`], [`MutexGuard`], [`SemaphoreGuard`], and
+/// the guards of a [`Reentrant`](crate::Reentrant).
 pub trait Guard: sealed::Guard {}
 
 pub(crate) mod sealed {
     use super::{Acquire, Lease, Released, Result, WaitPolicy};
 
     pub trait Guard: Sized + Send {
-        /// Nothing if it was a try, and others are in the way.
+        /// `None` if the request was a try and others are in the way.
         fn acquire(
             request: &Acquire<'_, Self>,
             policy: WaitPolicy,
@@ -130,46 +133,48 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It derefs to its [`Lease`]: [`token`](Lease::token), [`remaining`](Lease::remaining),
-        /// [`state`](Lease::state), [`lost`](Lease::lost). Dropped, it is released in the
-        /// background: the drop never blocks, and works outside of a runtime. After the runtime is
-        /// shut down nothing can be sent any more; then the lease ends it.
+        /// The guard derefs to its [`Lease`], for [`token`](Lease::token),
+        /// [`remaining`](Lease::remaining), [`state`](Lease::state) and [`lost`](Lease::lost).
+        ///
+        /// Dropping it releases the lock in the background. The drop never blocks, and works
+        /// outside of a runtime. After the runtime is shut down nothing can be sent, and the lock
+        /// stays taken until its lease ends.
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
         pub struct $name(pub(crate) Hold);
 
         impl $name {
-            /// Releases the lock, and says truly how that went. One round trip.
+            /// Releases the lock and returns the outcome. One round trip.
             ///
             /// # Errors
             ///
             /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when the server
-            /// refuses. That it cannot be reached is no error but [`Released::Unknown`].
+            /// refuses. An unreachable server is not an error but [`Released::Unknown`].
             ///
             /// # Cancel safety
             ///
-            /// Dropped, the release is finished in the background.
+            /// Cancel safe: if the future is dropped, the release is finished in the background.
             pub async fn release(self) -> Result<Released> {
                 self.0.release().await
             }
         }
 
         impl $name {
-            /// Leaves the lock to its lease: it is not released, and stays taken until the lease
-            /// ends. For what must not happen again too soon: a job that the first of many runs, a
-            /// limit of once in an hour.
+            /// Leaves the lock to its lease: the lock is not released, and stays taken until the
+            /// lease ends. Use it for what must not happen again too soon, such as a job that the
+            /// first of many machines runs, or a limit of once an hour.
             ///
-            /// The lease is made as long again as it was requested, counted from now, and then this
-            /// client has no more to do with it: it is renewed no more, and neither a drop nor
-            /// [`shutdown`](crate::Locks::shutdown) releases it. Gives what is left of it, at
-            /// least. Only [`force_release`](crate::RwLock::force_release) ends it sooner. One
-            /// round trip.
+            /// The lease is renewed to its full length, counted from now. Then the client stops
+            /// tracking it: nothing renews it, and neither a drop nor
+            /// [`shutdown`](crate::Locks::shutdown) releases it. Only
+            /// [`force_release`](crate::RwLock::force_release) ends it sooner. Returns a lower
+            /// bound of the time it has left.
             ///
-            /// If an upgrade of this read was given up and the server has not been told yet, that
-            /// is done first, so that what is kept stays a read; it takes a round trip more or two,
-            /// and where an attempt of the upgrade had no answer, the time until the server would
-            /// refuse it (two seconds).
+            /// One round trip. If this read has given up an upgrade and the server has not yet
+            /// confirmed that, one or two more, so that what is kept stays a read. If an attempt of
+            /// the upgrade had no answer, it also takes the time until the server would refuse that
+            /// attempt (two seconds).
             ///
             /// ```
             /// # #[cfg(feature = "embedded")]
@@ -190,14 +195,14 @@ macro_rules! guard {
             /// # Errors
             ///
             /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked.
-            /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer, or could not
-            /// end an upgrade that was given up, for the client's call timeout: then the lock is
-            /// left to its lease as it was. Such an upgrade may still be granted, and then it is a
-            /// write that is left, until that same lease or a claim window ends.
+            /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer within the
+            /// client's call timeout, or could not end an upgrade that was given up: then the lock
+            /// is left to its current lease. Such an upgrade may still be granted. Then a write is
+            /// left, until the same lease or a claim window ends.
             ///
             /// # Cancel safety
             ///
-            /// Dropped, the lock is released.
+            /// If the future is dropped, the lock is released.
             pub async fn keep(self) -> Result<Duration> {
                 self.0.keep().await
             }
@@ -235,38 +240,38 @@ macro_rules! guard {
 }
 
 guard! {
-    /// A lock held for reading, together with other readers.
+    /// A lock held for reading, shared with other readers.
     ReadGuard, Mode::Read
 }
 
 guard! {
-    /// A lock held for writing, alone.
+    /// A lock held for writing, exclusively.
     WriteGuard, Mode::Write
 }
 
 guard! {
-    /// A [`Mutex`](crate::Mutex) that is held.
+    /// A held [`Mutex`](crate::Mutex).
     MutexGuard, Mode::Write
 }
 
 guard! {
-    /// Permits of a [`Semaphore`](crate::Semaphore) that are held.
+    /// Held permits of a [`Semaphore`](crate::Semaphore).
     SemaphoreGuard, Mode::Read
 }
 
 impl WriteGuard {
-    /// Turns the write into a read, with no moment in between at which nothing is held. The token
-    /// stays, the readers that wait are let in.
+    /// Turns the write into a read without releasing the lock in between. The token stays the same,
+    /// and waiting readers are granted the lock.
     ///
     /// # Errors
     ///
     /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Unavailable`](ErrorKind::Unavailable)
-    /// when the server does not answer for the client's call timeout. Either way the lock is given
-    /// up.
+    /// when the server does not answer within the client's call timeout. After either, the lock is
+    /// released.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the lock is released.
+    /// If the future is dropped, the lock is released.
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.client.on(&self.acquisition, Event::Downgrade);
         self.downgraded().await?;

@@ -1,4 +1,4 @@
-//! A lease as its holder sees it: it can be read, watched and made longer.
+//! A lease as its holder reads, watches and renews it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,39 +15,41 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::Mode;
 use crate::slot::Slot;
 
-/// How a lease stands, as far as this client can tell.
+/// The state of a lease, as far as this client can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseState {
-    /// The lease is good, and so were its renewals.
+    /// The lease is valid, and its renewals succeed.
     Held,
-    /// The lease is good, but it is not being made longer: renewals fail or are late, it was
-    /// revoked, or it is being released. It may be lost soon.
+    /// The lease is valid but is not being extended: renewals fail or are late, it was revoked, or
+    /// it is being released. It may be lost soon.
     Uncertain,
-    /// The lease has ended, or the server says that it is another's. Stop: the fencing token is
-    /// stale.
+    /// The lease has ended, or the server says that another acquisition holds the lock. Stop: the
+    /// fencing token is stale.
     Lost,
 }
 
-/// A lease on a lock, as its holder sees it. Guards have it; a clone can be passed to other code,
-/// and does not keep the lock.
+/// A lease on a lock. Guards deref to it. A clone can be passed to other code, and does not keep
+/// the lock.
 ///
-/// It is counted by a clock that also runs while the machine is suspended, from the moment the
-/// request that was granted was sent, less a margin: so it ends here before it ends at the server,
-/// whatever the network did. A process that is stopped learns of its loss only when it runs again;
-/// what protects the data then is the [token](Lease::token).
+/// The deadline counts from the moment when the granted request was sent, less a margin, by a clock
+/// that also runs while the machine is suspended. That of a pushed grant comes from a bound of the
+/// server's clock, less the margin. So the lease ends here before it ends at the server, whatever
+/// the network did. A stopped process learns of the loss only when it runs again; until then only
+/// the [token](Lease::token) protects the data.
 ///
-/// That clock is `CLOCK_BOOTTIME` on Linux and Android, and that of [`std::time::Instant`]
-/// elsewhere, which may stand still during a suspend. The assumption is that it counts all time
-/// that passes. It does not in a virtual machine whose clocks stand still while the hypervisor has
-/// it paused or restores it: there a lease seems good for as much longer, and again the token is
-/// what protects.
+/// The clock is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it is that of
+/// [`std::time::Instant`], which may stand still during a suspend. The library assumes that the
+/// clock counts all time that passes. In a virtual machine that a hypervisor pauses or restores, it
+/// may not: then a lease seems valid for that much longer, and again only the token protects the
+/// data.
 ///
-/// The [margin](crate::Builder::margin) covers two things that this client cannot see: the local
-/// clock and the server's do not run at exactly the same speed (a clock that is off by 200 parts in
-/// a million, which is bad, loses 6 ms in a lease of 30 s), and when a lock moves to another
-/// server, by a failover or with its slot, the deadline is judged by that server's clock. So two
-/// servers' clocks may differ by the margin at most.
+/// The [margin](crate::Builder::margin) covers two differences that the client cannot see:
+///
+/// - The local clock and the server's run at slightly different speeds. A bad clock, off by 200
+///   parts in a million, loses 6 ms in a lease of 30 s.
+/// - When a lock moves to another server, by a failover or with its slot, that server's clock
+///   judges the deadline. The clocks of two servers may differ by at most the margin.
 #[derive(Clone)]
 pub struct Lease {
     pub(crate) client: Arc<Client>,
@@ -64,8 +66,8 @@ impl Lease {
         &self.acquisition.lock.name
     }
 
-    /// The id of this acquisition, by which the server knows it: what a [`Status`](crate::Status)
-    /// names, and the value of a [`Mutex`](crate::Mutex). It is never used again.
+    /// The id of this acquisition on the server. A [`Status`](crate::Status) names it, and it is
+    /// the value of a [`Mutex`](crate::Mutex). It is never used again.
     pub fn id(&self) -> &str {
         self.acquisition.id.as_str()
     }
@@ -75,20 +77,22 @@ impl Lease {
         self.acquisition.lock.slot
     }
 
-    /// The fencing token: greater than every one that this lock gave out before. Hand it to the
-    /// store that the lock protects, and have it refuse writes with a lower token than the greatest
-    /// it has seen. Zero once the guard is gone, and for a [`Mutex`](crate::Mutex), which has none.
+    /// The fencing token: greater than all tokens that this lock gave out before.
+    ///
+    /// Pass it to the store that the lock protects. The store must refuse writes with a token lower
+    /// than the greatest it has seen. Zero once the guard is gone, and for a
+    /// [`Mutex`](crate::Mutex), which has no tokens.
     pub fn token(&self) -> u64 {
         self.with(|holding| holding.token).unwrap_or(0)
     }
 
-    /// Whether it is held for reading or for writing, nothing once the guard is gone. Permits of a
-    /// [`Semaphore`](crate::Semaphore) are shared: they count as [`Mode::Read`].
+    /// Whether the lock is held for reading or for writing, or `None` once the guard is gone.
+    /// Permits of a [`Semaphore`](crate::Semaphore) are shared, so they count as [`Mode::Read`].
     pub fn mode(&self) -> Option<Mode> {
         self.with(|holding| holding.mode)
     }
 
-    /// The time that is left of the lease, less the margin, computed now. Zero if it is lost.
+    /// The time left of the lease, less the margin, computed now. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.client.clock.now();
         self.with(
@@ -97,13 +101,13 @@ impl Lease {
         .unwrap_or_default()
     }
 
-    /// Whether the lease is good, computed now: [`Held`](LeaseState::Held) or
+    /// Whether the lease is valid, computed now: [`Held`](LeaseState::Held) or
     /// [`Uncertain`](LeaseState::Uncertain).
     pub fn is_held(&self) -> bool {
         self.state() != LeaseState::Lost
     }
 
-    /// How the lease stands, computed now.
+    /// The state of the lease, computed now.
     pub fn state(&self) -> LeaseState {
         let now = self.client.clock.now();
         self.with(|holding| match holding {
@@ -114,21 +118,21 @@ impl Lease {
         .unwrap_or(LeaseState::Lost)
     }
 
-    /// Ends when the lease is lost or given back: before the server lets the next one in, for as
-    /// long as the runtime runs.
+    /// Completes when the lease is lost or released. While the runtime runs, that is before the
+    /// server grants the lock to anybody else.
     ///
-    /// It is a timer of the runtime that wakes it, which is good to a millisecond: with a lease of
-    /// less than some 40 ms, whose margin is less than two milliseconds, it can come after the
-    /// server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the
-    /// clock, and do not depend on that.
+    /// A timer of the runtime wakes it, which is accurate to a millisecond. The margin of a lease
+    /// below some 40 ms is less than two milliseconds, so with such a lease it can complete after
+    /// the server's deadline. [`state`](Lease::state) and [`remaining`](Lease::remaining) read the
+    /// clock and do not have this limit.
     ///
-    /// A lease is also lost when a renewal is answered with another token, or when the server says
-    /// to an upgrade or a downgrade that it has no lease with this token: if it has another one of
-    /// the same acquisition, that is released.
+    /// A lease is also lost when a renewal is answered with another token, or when the server
+    /// answers an upgrade or a downgrade that it has no lease with this token. If the server has
+    /// another lease of the same acquisition, the client releases that.
     ///
     /// # Cancel safety
     ///
-    /// Can be dropped and called again.
+    /// Cancel safe: it can be dropped and called again.
     pub async fn lost(&self) {
         loop {
             let mut changed = std::pin::pin!(self.acquisition.changed.notified());
@@ -146,10 +150,10 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lease is lost or given back: for tasks that must not
-    /// outlive it.
+    /// A token that is cancelled when the lease is lost or released, for tasks that must not
+    /// outlive the lease.
     ///
-    /// Cancelling it stops nobody else, and does not give the lease back.
+    /// Cancelling it yourself affects nobody else, and does not release the lease.
     pub fn cancellation(&self) -> CancellationToken {
         let token = self.acquisition.cancellation().child_token();
         if !self.is_held() {
@@ -158,45 +162,46 @@ impl Lease {
         token
     }
 
-    /// Makes the lease as long again as it was requested, counted from now. Needed only for leases
-    /// that nobody else renews. One round trip.
+    /// Extends the lease to its requested length, counted from now. Needed only for leases that are
+    /// not [renewed](crate::Renewal) by the client. One round trip.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when it is lost or was revoked;
-    /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer, and
-    /// [`Refused`](ErrorKind::Refused) when it said no, with the lease as it was.
+    /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked. After
+    /// [`Unavailable`](ErrorKind::Unavailable), when the server did not answer, and
+    /// [`Refused`](ErrorKind::Refused), when it refused, the lease is unchanged.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the renewal may or may not be carried out; the lease here is as it was.
+    /// If the future is dropped, the server may or may not carry out the renewal. The lease here is
+    /// unchanged.
     pub async fn renew(&self) -> Result<()> {
         renewal::renew(&self.client, &self.acquisition).await.map(drop)
     }
 
-    /// True when it is a write, false when it was a try and others read.
+    /// Upgrades to a write. False if it was a try and others read.
     pub(crate) async fn become_writer(&self, policy: WaitPolicy) -> Result<bool> {
         acquire::upgrade(&self.client, &self.acquisition, policy).await
     }
 
-    /// Whether it is a write and remains one. A downgrade that was not sent yet is called off.
+    /// Whether it is a write and stays one. A downgrade that has not been sent is cancelled.
     pub(crate) fn stays_writer(&self) -> bool {
         self.client.on(&self.acquisition, Event::StayWriter);
         self.with(|holding| holding.mode == Mode::Write && holding.pending().is_none())
             .unwrap_or(false)
     }
 
-    /// Waits until the worker has turned the write into a read, or that was called off.
+    /// Waits until the worker has turned the write into a read, or the downgrade was cancelled.
     pub(crate) async fn downgraded(&self) -> Result<()> {
         self.free_of(|pending| pending == Transition::Downgrade).await
     }
 
-    /// Waits until the worker has given a part of the permits back.
+    /// Waits until the worker has given back some of the permits.
     pub(crate) async fn shrunk(&self) -> Result<()> {
         self.free_of(|pending| pending == Transition::Shrink).await
     }
 
-    /// Waits until the worker has nothing to change about it.
+    /// Waits until no change is pending.
     pub(crate) async fn unencumbered(&self) -> Result<()> {
         self.free_of(|_| true).await
     }
@@ -219,7 +224,7 @@ impl Lease {
         }
     }
 
-    /// How much before the server's its end is here.
+    /// How much earlier the lease ends here than at the server.
     pub(crate) fn margin(&self) -> Duration {
         self.with(|holding| holding.margin).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Which locks there are.
+//! Listing of the locks on the servers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,17 +11,18 @@ use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Address, Command, Reply};
 
-/// How many keys a server looks at in one step, unless set otherwise.
+/// How many keys a server examines in one step by default.
 const STEP: u32 = 500;
 
-/// The names of the read/write locks and semaphores that the servers know: those that are held or
-/// waited for, and for some seconds those that were. Made by [`Locks::list`](crate::Locks::list).
+/// The names of the read/write locks and semaphores on the servers: those that are held or waited
+/// for, and those that were until some seconds ago. Made by [`Locks::list`](crate::Locks::list).
 ///
-/// Each master is queried in turn, by `SCAN`, a bounded step at a time, so that nobody is kept
-/// waiting by it. A lock that is there from the beginning to the end is named at least once; if its
-/// slot moves meanwhile it can be missed or named twice. A hash that begins with the prefix of the
-/// locks' keys and is none is named as well. [`status`](crate::RwLock::status) tells: to a lock the
-/// hash of a semaphore is [`Foreign`](ErrorKind::Foreign), and to a semaphore that of a lock.
+/// It queries one master after another by `SCAN`, a bounded step at a time, so that it does not
+/// block the servers. A lock that exists from the beginning to the end is named at least once,
+/// unless its slot moves meanwhile: then it can be missed. A name can come twice. A hash whose key
+/// has the prefix of the locks is named even if it is no lock. [`status`](crate::RwLock::status)
+/// tells them apart: the status of a semaphore as a lock is [`Foreign`](ErrorKind::Foreign), and
+/// that of a lock as a semaphore as well.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -40,7 +41,7 @@ pub struct Listing {
     client: Arc<Handle>,
     pattern: Vec<u8>,
     step: u32,
-    /// Those that are still to be queried; nothing before the first step.
+    /// The masters still to be queried, or `None` before the first step.
     masters: Option<VecDeque<Address>>,
     cursor: Bytes,
 }
@@ -51,24 +52,24 @@ impl Listing {
         Listing { client, pattern, step: STEP, masters: None, cursor: Bytes::from_static(b"0") }
     }
 
-    /// How many keys a server looks at in one step, about as many as a page can have at most.
+    /// About how many keys a server examines in one step, and so the size of a page at most.
     /// Default: 500.
     pub fn step(mut self, keys: u32) -> Self {
         self.step = keys.max(1);
         self
     }
 
-    /// The next names, at least one; nothing when there are no more. One round trip for each step,
-    /// and steps are made until there is a name.
+    /// The next names, at least one, or `None` at the end. It makes steps until there is a name,
+    /// each one round trip.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call goes on
-    /// there. [`Refused`](ErrorKind::Refused) if the user lacks the right to `SCAN`.
+    /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call tries it
+    /// again. [`Refused`](ErrorKind::Refused) if the user lacks the right to `SCAN`.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, nothing is lost: the next call makes the same step.
+    /// Cancel safe: the next call makes the same step again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
         let router = &self.client.router;
         let masters = self.masters.get_or_insert_with(|| router.masters().into());
@@ -98,8 +99,8 @@ impl Listing {
         Ok(None)
     }
 
-    /// The names one by one. The stream ends after an error, which is as
-    /// [`next_page`](Self::next_page) has it.
+    /// The names as a stream. It ends after the first error, which is one of
+    /// [`next_page`](Self::next_page).
     pub fn into_stream(self) -> impl Stream<Item = Result<String>> + Send {
         let begin = (Some(self), Vec::new().into_iter());
         stream::unfold(begin, async |(listing, mut page)| {
@@ -128,7 +129,7 @@ impl fmt::Debug for Listing {
     }
 }
 
-/// The pattern of keys that begin like this.
+/// The pattern of keys that begin with `start`.
 fn starting_with(start: &str) -> Vec<u8> {
     let mut pattern = Vec::new();
     for byte in start.bytes() {
@@ -141,7 +142,7 @@ fn starting_with(start: &str) -> Vec<u8> {
     pattern
 }
 
-/// The cursor and the keys in the answer to `SCAN`.
+/// The cursor and the keys in a reply to `SCAN`.
 fn step(reply: Reply) -> Result<(Bytes, Vec<Bytes>)> {
     let text = |reply| match reply {
         Reply::Text(text) => Some(text),

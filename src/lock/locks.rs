@@ -1,4 +1,4 @@
-//! A client of one cluster: the entrance to all of its locks.
+//! A client of one cluster, from which users get all locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,21 +23,23 @@ use crate::node::Connector;
 use crate::protocol::{ClientId, Scripts};
 use crate::router::{Router, RouterSettings, Transport};
 
-/// A client of one cluster (or of a single server): makes locks, keeps the leases that are held by
-/// it.
+/// A client of one cluster, or of a single server. It makes locks and keeps their leases.
 ///
-/// Clones share everything, and cost nothing; one client is enough for a process. It has one
-/// connection to each master that it needs, one more for subscriptions to each where it waits, and
-/// one task, which lives on the runtime that [`connect`](Builder::connect) was called on. When all
-/// clones, all locks made by it and all guards are gone, the task ends.
+/// Clones are cheap and share everything. One client is enough for a process. It has one connection
+/// to each master that it uses, one more to each master where it waits, for subscriptions, and
+/// others for calls that [replicas](crate::Acquire::replicas) must confirm.
+///
+/// Background tasks keep the leases and the connections, on the runtime that
+/// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
+/// guards are dropped and the leases are released.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,
 }
 
 impl Locks {
-    /// Connects to a cluster, of which any one node is enough, or to a single server, with the
-    /// default settings. URLs are `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS
+    /// Connects with the default settings to a cluster or to a single server. One node of the
+    /// cluster is enough. URLs are `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS
     /// (feature `tls`).
     ///
     /// # Errors, Cancel safety
@@ -48,9 +50,10 @@ impl Locks {
         Locks::builder().servers(urls).connect().await
     }
 
-    /// Locks on servers in this process, which nobody else uses: for unit tests and for trying
-    /// things out. To share the servers between several clients, to set their clock or to make them
-    /// fail, build an [`Engine`](crate::embedded::Engine) and connect to it with
+    /// Connects to servers in this process that nothing else uses, for unit tests and experiments.
+    ///
+    /// To share the servers between clients, to set their clock or to make them fail, build an
+    /// [`Engine`](crate::embedded::Engine) and connect to it by
     /// [`connect_embedded`](Builder::connect_embedded).
     ///
     /// ```
@@ -69,13 +72,13 @@ impl Locks {
         Locks::builder().connect_embedded(&crate::embedded::Engine::new()).await
     }
 
-    /// Settings to connect with.
+    /// Returns a [`Builder`], to connect with other settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// A read/write lock by its name. The name's hash tag counts: `order:{42}` and `invoice:{42}`
-    /// share a slot. No round trip.
+    /// The read/write lock with this name. The slot is that of the name's hash tag: `order:{42}`
+    /// and `invoice:{42}` share one. No round trip.
     ///
     /// # Errors
     ///
@@ -84,8 +87,9 @@ impl Locks {
         RwLock::new(self.client.clone(), name.as_ref())
     }
 
-    /// A plain mutex by its name, which is its key as it stands: it can be shared with every other
-    /// library that does `SET key value NX PX`. No round trip.
+    /// The plain mutex with this name. The name is the key, unless a
+    /// [prefix](Builder::mutex_prefix) is set, so other libraries that use `SET key value NX PX`
+    /// can share the mutex. No round trip.
     ///
     /// # Errors
     ///
@@ -94,7 +98,7 @@ impl Locks {
         Mutex::new(self.client.clone(), name.as_ref())
     }
 
-    /// A semaphore by its name, with so many permits, 1 to 4,294,967,295: see [`Semaphore`]. No
+    /// The semaphore with this name and `limit` permits, 1 to 4,294,967,295: see [`Semaphore`]. No
     /// round trip.
     ///
     /// # Errors
@@ -104,8 +108,8 @@ impl Locks {
         Semaphore::new(self.client.clone(), name.as_ref(), limit)
     }
 
-    /// An election by its name, of which one candidate leads at a time: see [`Leader`]. No round
-    /// trip.
+    /// The election with this name, in which one candidate leads at a time: see [`Leader`]. No
+    /// round trip.
     ///
     /// # Errors
     ///
@@ -114,29 +118,31 @@ impl Locks {
         Leader::new(self.client.clone(), name.as_ref())
     }
 
-    /// Several locks to be held together, of any slots: see [`Multi`].
+    /// A request for several locks at once, in any slots: see [`Multi`].
     pub fn multi(&self) -> Multi {
         Multi::new(self.client.clone())
     }
 
-    /// The names of the read/write locks and semaphores that the servers know and that begin with
-    /// `start`: see [`Listing`].
+    /// Lists the read/write locks and semaphores on the servers whose names begin with `start`: see
+    /// [`Listing`].
     pub fn list(&self, start: impl AsRef<str>) -> Listing {
         Listing::new(self.client.clone(), start.as_ref())
     }
 
-    /// An actor that may hold the same lock again.
+    /// An actor that may hold the same lock again: see [`Reentrant`].
     pub fn reentrant(&self) -> Reentrant {
         Reentrant::new(self.client.clone())
     }
 
-    /// Takes no more locks, and releases those that are held: their guards are lost. Waits until
-    /// all of it has been answered, or until the time is over. Gives the names of the locks that
-    /// may not have been released: their leases end them.
+    /// Shuts the client down: it takes no more locks and releases those it holds, whose guards are
+    /// lost.
+    ///
+    /// Waits until every release is answered, for at most `within`. Returns the names of the locks
+    /// that may not have been released; those end with their leases.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the releases go on in the background.
+    /// Cancel safe: if the future is dropped, the releases go on in the background.
     pub async fn shutdown(&self, within: Duration) -> Vec<String> {
         let client = &self.client;
         client.close();
@@ -161,15 +167,15 @@ impl Locks {
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
-    /// Whether this client still has to do with that acquisition: acquires by it, holds by it, or
-    /// has yet to see it gone.
+    /// Whether this client still tracks that acquisition: it acquires or holds by it, or has not
+    /// yet seen it end.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn knows(&self, id: &str) -> bool {
         self.client.find(id).is_some()
     }
 
-    /// Whether that acquisition still wants the lock, or holds it: it has not been given up.
+    /// Whether that acquisition still wants or holds the lock, and has not been given up.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn wants(&self, id: &str) -> bool {
@@ -183,13 +189,13 @@ impl Locks {
         self.client.scripts.all().into_iter()
     }
 
-    /// What the ids of all this client's acquisitions begin with: by it a client finds its own
-    /// acquisitions in a [`Status`](crate::Status), among the holders and the waiters.
+    /// The prefix of the ids of all this client's acquisitions. It identifies them among the
+    /// holders and waiters of a [`Status`](crate::Status).
     pub fn client_id(&self) -> String {
         self.client.id().to_string()
     }
 
-    /// Starts a client over connections of any kind.
+    /// Starts a client over any kind of connection.
     pub(crate) async fn start(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
@@ -237,7 +243,7 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// Everything is driven by tasks.
+/// Fails outside of a tokio runtime, which the library's tasks need.
 pub(crate) fn on_tokio() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What a user touches: locks, requests, guards, leases.
+//! The types that users handle: locks, requests, guards, leases.
 
 pub(crate) mod builder;
 pub(crate) mod cached;

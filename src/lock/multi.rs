@@ -1,4 +1,4 @@
-//! Several locks, all or none.
+//! Several locks at once, all or none.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -18,8 +18,9 @@ use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// A request for several locks of any slots, in any modes: all of them or none. Made by
-/// [`Locks::multi`](crate::Locks::multi), sent when it is awaited, gives a [`MultiGuard`].
+/// A request for several locks at once, in any slots and modes: it gets all of them or none.
+/// [`Locks::multi`](crate::Locks::multi) makes it. It is sent when it is awaited, and returns a
+/// [`MultiGuard`].
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -34,33 +35,33 @@ use crate::protocol::{Kind, LockKey, Mode};
 ///
 /// # Deadlock
 ///
-/// Two requests of this kind never wait for each other: locks are waited for in one order, that of
-/// their keys' bytes, whatever the order in which they are named, and while one is waited for, only
-/// those before it are held. A holder of a lock in another way and waits for this as well can
-/// still wait for itself, or for somebody who does the same.
+/// Two such requests never wait for each other. Locks are waited for in the byte order of their
+/// keys, in whatever order they are named, and while the request waits for one lock it holds only
+/// locks before it. A task that holds a lock by another request and waits for this one can still
+/// deadlock.
 ///
 /// # Cost
 ///
-/// All are tried at once: if all are free, that is one round trip in time and one command for each.
-/// Otherwise the ones before the first that was refused are kept, the others given back, and it is
-/// waited for as [`Acquire`](crate::Acquire) waits; then the rest is tried in the same way. With
-/// [`retry`](Multi::retry) nothing is kept while waiting: all are tried at once, and all given
-/// back.
+/// All locks are tried at once: one command for each, in the time of one round trip. If one is
+/// refused, the request keeps the locks before the first refused one, releases the others, and
+/// waits for that one as [`Acquire`](crate::Acquire) waits. Then it tries the rest in the same way.
+/// With [`retry`](Multi::retry) it holds nothing while it waits: all are tried at once, and if one
+/// is refused, all are released.
 ///
 /// # Fairness
 ///
-/// That of each lock, for the one that is waited for. The tries hold locks for a moment that are
-/// given back at once, and a try of somebody else can be refused by that.
+/// For the lock that is waited for, that of the lock. A try can hold locks for a moment before it
+/// releases them, and somebody else's try can be refused meanwhile.
 ///
 /// # Errors
 ///
 /// As [`Acquire`](crate::Acquire), with the lock at which it failed;
-/// [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key as a mutex and as a
-/// read/write lock. None of the locks is held then.
+/// [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key was named as a mutex and
+/// as a read/write lock. After an error none of the locks is held.
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point it leaves nothing: neither a place in a queue nor a lock.
+/// Cancel safe: dropping the future leaves no lock and no place in a queue.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Multi {
@@ -85,39 +86,40 @@ impl Multi {
         }
     }
 
-    /// A read/write lock, for reading. A lock that is named for writing as well is held for
+    /// Adds a read/write lock, for reading. A lock that is also named for writing is held for
     /// writing.
     pub fn read(self, name: impl AsRef<str>) -> Self {
         self.want(Kind::ReadWrite, name.as_ref(), Mode::Read)
     }
 
-    /// A read/write lock, for writing.
+    /// Adds a read/write lock, for writing.
     pub fn write(self, name: impl AsRef<str>) -> Self {
         self.want(Kind::ReadWrite, name.as_ref(), Mode::Write)
     }
 
-    /// A [`Mutex`](crate::Mutex).
+    /// Adds a [`Mutex`](crate::Mutex).
     pub fn mutex(self, name: impl AsRef<str>) -> Self {
         self.want(Kind::Mutex, name.as_ref(), Mode::Write)
     }
 
     options!();
 
-    /// Takes all of them if nobody is in the way but clients that have some of them
-    /// [cached](crate::RwLock::cached); nothing otherwise. For those clients it waits,
-    /// [50 ms](crate::Cache::try_wait) at the most. One round trip in time; one more if a lock is
-    /// not free.
+    /// Takes all of them, or returns `None` if others are in the way.
+    ///
+    /// Clients that have one of the locks [cached](crate::RwLock::cached) do not count: it waits
+    /// for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by default. The time
+    /// of one round trip; one more if a lock is not free.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As when it is awaited; never `TimedOut` or `TriesUsedUp`.
+    /// As when it is awaited, but never `TimedOut` or `TriesUsedUp`.
     pub async fn try_all(self) -> Result<Option<MultiGuard>> {
         let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
         let until = self.client.clock.now().after(limit);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         options.check()?;
         let tried = try_each(&client, &wanted, &options, until).await?;
-        // What was had behind the first refusal is dropped here: the others are waited for in the
+        // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.
         let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
         let patience = client.clock.now().after(client.settings.cache.try_wait);
@@ -170,12 +172,12 @@ impl IntoFuture for Multi {
     }
 }
 
-/// The locks in the order of their keys, each once.
+/// The locks in the order of their keys, without duplicates.
 fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
     if named.is_empty() {
         return Err(Error::invalid("no lock was named"));
     }
-    // A stable order: of one key the write comes first, and stands for both.
+    // The sort is stable. For one key the write comes first, and stands for both.
     named.sort_by(|(one, mode), (other, other_mode)| {
         let read_last = (*mode == Mode::Read).cmp(&(*other_mode == Mode::Read));
         one.key.cmp(&other.key).then(read_last)
@@ -205,7 +207,7 @@ async fn try_each(
     .await
 }
 
-/// Keeps what was had before the first refusal, and waits for that one.
+/// Keeps the locks before the first refusal, and waits for the refused one.
 async fn take_in_turn(
     client: &Arc<Client>,
     wanted: &[Wanted],
@@ -219,7 +221,7 @@ async fn take_in_turn(
         let by = clock.now().after(client.settings.call_timeout);
         let until = ends.map_or(by, |ends| ends.min(by));
         let tried = try_each(client, &wanted[held.len()..], options, until).await?;
-        // What was had behind the first refusal is dropped here, and so released.
+        // This drops, and so releases, what was acquired behind the first refusal.
         held.extend(tried.into_iter().map_while(|hold| hold));
         keep_until_lost(&mut held);
         let Some((lock, mode)) = wanted.get(held.len()) else {
@@ -240,7 +242,7 @@ async fn take_in_turn(
     }
 }
 
-/// Holds all or nothing at any time, and tries again.
+/// Tries until it has all, and holds nothing between tries.
 async fn take_at_once(
     client: &Arc<Client>,
     wanted: &[Wanted],
@@ -259,7 +261,7 @@ async fn take_at_once(
     }
 }
 
-/// Gives back whatever stands behind one that was lost: it must be waited for in its place.
+/// Releases the locks behind the first one that was lost, which must be waited for in its place.
 fn keep_until_lost(held: &mut Vec<Hold>) {
     let lost = held.iter().position(|hold| !hold.0.is_held());
     held.truncate(lost.unwrap_or(held.len()));
@@ -272,16 +274,16 @@ async fn any_lost(held: &[Hold]) {
     }
 }
 
-/// Several locks that are held together.
+/// Several locks held together.
 ///
-/// Dropped, all are released in the background, as those of every guard.
+/// Dropping it releases all of them in the background.
 #[must_use = "dropped at once, the locks are released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct MultiGuard(Vec<Hold>);
 
 impl MultiGuard {
-    /// The leases, in the order of the locks' keys. Each has a [token](Lease::token) of its own.
+    /// The leases, in the order of the locks' keys. Each has its own [token](Lease::token).
     pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
         self.0.iter().map(|hold| &hold.0)
     }
@@ -291,7 +293,7 @@ impl MultiGuard {
         self.leases().find(|lease| lease.name() == name)
     }
 
-    /// How the weakest of the leases stands, computed now.
+    /// The worst state of the leases, computed now.
     pub fn state(&self) -> LeaseState {
         let states = || self.leases().map(Lease::state);
         if states().any(|state| state == LeaseState::Lost) {
@@ -303,50 +305,50 @@ impl MultiGuard {
         }
     }
 
-    /// Whether all are held, computed now.
+    /// Whether all locks are held, computed now.
     pub fn is_held(&self) -> bool {
         self.state() != LeaseState::Lost
     }
 
-    /// What is left of the lease that ends first, computed now.
+    /// The time left of the lease that ends first, computed now.
     pub fn remaining(&self) -> Duration {
         self.leases().map(Lease::remaining).min().unwrap_or_default()
     }
 
-    /// Ends when one of the locks is lost. The others are still held: release them, or go on with
-    /// them.
+    /// Completes when one of the locks is lost. The others are still held.
     ///
     /// # Cancel safety
     ///
-    /// Can be dropped and called again.
+    /// Cancel safe: it can be dropped and called again.
     pub async fn lost(&self) {
         any_lost(&self.0).await;
     }
 
-    /// Makes all leases as long again as they were requested: needed only where nobody else renews.
-    /// One round trip in time.
+    /// Extends all leases to their requested lengths, in the time of one round trip. Needed only
+    /// for leases that are not [renewed](crate::Renewal) by the client.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`Lease::renew`], of the first that failed.
+    /// As [`Lease::renew`], for the first that failed.
     pub async fn renew(&self) -> Result<()> {
         let renewed = join_all(self.leases().map(Lease::renew)).await;
         renewed.into_iter().collect()
     }
 
-    /// Releases all. [`Released`](Released::Released) if all were held until now;
-    /// [`AlreadyLost`](Released::AlreadyLost) if one of them was not;
-    /// [`Unknown`](Released::Unknown) if that cannot be told of one, and none is known to be lost.
-    /// One round trip in time.
+    /// Releases all locks, in the time of one round trip.
+    ///
+    /// Returns [`Released`](Released::Released) if all were held until now,
+    /// [`AlreadyLost`](Released::AlreadyLost) if one was known to be lost before, and otherwise
+    /// [`Unknown`](Released::Unknown).
     ///
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a
-    /// server refuses; the others are released.
+    /// server refuses. The other locks are released.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the releases are finished in the background.
+    /// Cancel safe: if the future is dropped, the releases are finished in the background.
     pub async fn release(self) -> Result<Released> {
         let released = join_all(self.0.into_iter().map(Hold::release)).await;
         let released: Vec<Released> = released.into_iter().collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! The plain mutex that every language has: one string key, `SET key value NX PX`.
+//! The plain mutex that clients in all languages have: one string key, by `SET key value NX PX`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use crate::lock::request::{Acquire, TryAcquire};
 use crate::protocol::{InspectMutex, Kind, LockKey};
 use crate::slot::Slot;
 
-/// A mutex on one string key, which holds its holder's value and ends with the lease: what
-/// `SET key value NX PX lease` makes and a compare-and-delete ends. Other libraries' locks of this
-/// kind on the same key exclude this one, and this one them: redis-py's `Lock`, the Redlock clients
-/// on one server, the scripts that people write.
+/// A mutex on one string key, as made by `SET key value NX PX lease` and ended by a
+/// compare-and-delete.
 ///
-/// The name is the key as it stands (unless a [prefix](crate::Builder::mutex_prefix) is set), and
-/// the value is [`Lease::id`](crate::Lease::id). The lease is renewed while the guard lives, its
-/// loss is told, and a call whose answer was lost is repeated with the same value.
+/// It excludes other libraries' locks of this kind on the same key, and they exclude it: redis-py's
+/// `Lock`, the Redlock clients on one server, scripts of your own.
 ///
-/// It knows no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is
-/// zero, and a store cannot tell a holder that lost it from the next one. Where nobody else must
-/// share it, an [`RwLock`](crate::RwLock) held for writing is the better mutex.
+/// The name is the key, unless a [prefix](crate::Builder::mutex_prefix) is set. The value is
+/// [`Lease::id`](crate::Lease::id). As for every lock here, the lease is renewed while the guard
+/// lives, its loss is reported, and a call whose answer was lost is repeated with the same value.
+///
+/// A mutex has no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is
+/// zero, so a store cannot tell a holder that lost the mutex from the next one. Unless other
+/// libraries must share the mutex, use an [`RwLock`](crate::RwLock) for writing instead.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -39,23 +40,23 @@ use crate::slot::Slot;
 ///
 /// # Fairness
 ///
-/// None: no server tells that a plain mutex is free. Waiting requests try again after a
-/// [pause](crate::Retry), and the first try after the release has it.
+/// None: no server reports that a plain mutex is free. Requests try again after a
+/// [pause](crate::Retry), and the first try after the release wins.
 #[derive(Clone)]
 pub struct Mutex {
     pub(crate) client: Arc<Handle>,
     pub(crate) lock: LockKey,
 }
 
-/// What a mutex holds.
+/// What a mutex holds, as returned by [`Mutex::status`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MutexStatus {
-    /// The holder's value: [`Lease::id`](crate::Lease::id) if it is one of these locks, and
-    /// anything if it is another's.
+    /// The holder's value: its [`Lease::id`](crate::Lease::id) if this library set it, otherwise
+    /// anything.
     pub value: Vec<u8>,
-    /// What is left of its lease by the server's clock. `None` if it never ends: whoever set it
-    /// gave it no time, and it must be deleted by hand if its holder is gone.
+    /// The rest of the lease, by the server's clock. `None` if the key was set without a time to
+    /// live: then it never ends, and must be deleted by hand if its holder is gone.
     pub remaining: Option<Duration>,
 }
 
@@ -65,7 +66,7 @@ impl Mutex {
         Ok(Mutex { client, lock })
     }
 
-    /// The mutex's name, as it was given.
+    /// The mutex's name, as given.
     pub fn name(&self) -> &str {
         &self.lock.name
     }
@@ -75,11 +76,11 @@ impl Mutex {
         self.lock.slot
     }
 
-    /// Acquires the mutex, trying until it is held: by the default [`Retry`](crate::Retry) unless
-    /// [`retry`](Acquire::retry) gives another, and without a limit unless that or
-    /// [`timeout`](Acquire::timeout) gives one. One round trip for each try.
+    /// Acquires the mutex. It tries until it succeeds, by the default [`Retry`](crate::Retry)
+    /// unless [`retry`](Acquire::retry) sets another, and without a limit unless that or
+    /// [`timeout`](Acquire::timeout) sets one. One round trip a try.
     ///
-    /// Acquiring a mutex that this task already holds deadlocks: see
+    /// Acquiring a mutex that this task already holds deadlocks; use
     /// [`Reentrant`](crate::Reentrant).
     pub fn lock(&self) -> Acquire<'_, MutexGuard> {
         Acquire::new(&self.client, &self.lock, None)
@@ -90,16 +91,17 @@ impl Mutex {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
-    /// Queries whose value it holds, and until when; nothing if it is free. One round trip.
+    /// Returns the value the mutex holds and the rest of its lease, or `None` if it is free. One
+    /// round trip.
     ///
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused);
-    /// [`Foreign`](crate::ErrorKind::Foreign) if the key is no string.
+    /// [`Foreign`](crate::ErrorKind::Foreign) if the key is not a string.
     ///
     /// # Cancel safety
     ///
-    /// Can be dropped at any time.
+    /// Cancel safe: a query changes nothing.
     pub async fn status(&self) -> Result<Option<MutexStatus>> {
         let lock = &self.lock;
         let call = InspectMutex.call(self.client.scripts, lock);
@@ -111,8 +113,8 @@ impl Mutex {
         }))
     }
 
-    /// Whether anybody holds it now. By the time the answer is here it may be wrong: to know that
-    /// nobody holds it, hold it. One round trip.
+    /// Whether the mutex is held. The answer may be outdated when it arrives; only holding the
+    /// mutex excludes others. One round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -121,8 +123,8 @@ impl Mutex {
         Ok(self.status().await?.is_some())
     }
 
-    /// Whether it holds this value now: that of a [`Lease::id`](crate::Lease::id), or of whoever
-    /// else has set it. One round trip.
+    /// Whether the mutex holds this value: a [`Lease::id`](crate::Lease::id), or what another
+    /// library has set. One round trip.
     ///
     /// # Errors, Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! An actor that may hold the same lock again.
+//! Reentrant holders.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,21 +20,21 @@ use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// The least number of locks at which a `Reentrant` forgets those that it no longer holds.
+/// A `Reentrant` with at least this many locks drops the entries of those it no longer holds.
 const MANY: usize = 64;
 
-/// An actor that may hold the same lock again: read in read, write in write, read in write, a mutex
-/// in itself. To write while reading is an [upgrade](crate::ReadGuard::upgrade), with its
-/// [`Conflict`](ErrorKind::Conflict).
+/// An actor that may hold the same lock again: a read or a write within a write, a read within a
+/// read, a mutex within itself. A write within a read is an [upgrade](crate::ReadGuard::upgrade),
+/// and can fail with [`Conflict`](ErrorKind::Conflict).
 ///
-/// Acquiring a lock that this task already holds deadlocks. Code that calls other code which
-/// acquires the same lock passes it a `Reentrant`. What a `Reentrant` holds is counted here, and
-/// acquiring it again is no round trip. All its guards for one lock share one [`Lease`], with the
-/// terms of the first request. They can be released in any order: when the last write is gone and
-/// reads are left, the lease becomes a read; when all are gone, it ends.
+/// Acquiring a lock that this task already holds deadlocks. Code that holds a lock and calls code
+/// that acquires the same lock must pass it a `Reentrant`. A `Reentrant` counts its guards locally,
+/// so acquiring the lock again is no round trip. All its guards for one lock share one [`Lease`],
+/// with the options of the first request. They can be released in any order. When the last write is
+/// released and reads are left, the lease becomes a read. When all are released, the lease ends.
 ///
-/// Clones are the same `Reentrant`. Its requests for one lock go one after the other; dropping one
-/// of them takes nothing from the others.
+/// Clones are the same `Reentrant`. Its requests for one lock run one after the other. Dropping one
+/// of them does not affect the others.
 ///
 /// ```no_run
 /// # async fn example(locks: rwlease::Locks) -> rwlease::Result<()> {
@@ -52,7 +52,7 @@ pub struct Reentrant {
     entries: Arc<Mutex<Entries>>,
 }
 
-/// By kind and key: a mutex and a read/write lock are two things.
+/// By kind and key: a mutex and a read/write lock with one key are different locks.
 type Entries = HashMap<(Kind, Bytes), Weak<Entry>>;
 
 impl Reentrant {
@@ -112,25 +112,25 @@ impl fmt::Debug for Reentrant {
     }
 }
 
-/// What a `Reentrant` has of one lock.
+/// What a `Reentrant` holds of one lock.
 #[derive(Debug, Default)]
 struct Entry {
-    /// A request that calls the server for more has this.
+    /// Locked by the request that calls the server.
     turn: tokio::sync::Mutex<()>,
     held: Mutex<Option<Held>>,
 }
 
-/// A lease, and how many share it.
+/// A lease, and the number of guards that share it.
 #[derive(Debug)]
 struct Held {
     hold: Hold,
     reads: usize,
     writes: usize,
-    /// Requests that have it upgraded just now: until they have counted a write, or given up.
+    /// Requests that are upgrading the lease: until they count as a write, or give up.
     upgrades: usize,
 }
 
-/// What somebody shares a lease for.
+/// What a share is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Read,
@@ -138,14 +138,14 @@ enum Part {
     Upgrade,
 }
 
-/// What is left after somebody has let go.
+/// What is left after a share is released.
 enum Left {
-    /// Nobody else.
+    /// Nothing.
     Nobody(Hold),
-    /// Only readers: the lease becomes a read.
+    /// Only reads: the lease becomes a read.
     Readers,
     Others,
-    /// The lease had been lost, and has been replaced.
+    /// The lease was lost and has been replaced.
     Stale,
 }
 
@@ -177,7 +177,7 @@ impl Entry {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shares the lease, if there is one that will do.
+    /// Shares the current lease, if it allows this part.
     fn join(self: &Arc<Self>, part: Part) -> Option<Share> {
         let mut held = self.held();
         let held = held.as_mut()?;
@@ -189,7 +189,7 @@ impl Entry {
         Some(self.share(lease, part))
     }
 
-    /// Begins a new lease.
+    /// Starts with a new lease.
     fn begin(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
         let mut new = Held { hold: Hold(lease.clone()), reads: 0, writes: 0, upgrades: 0 };
         *new.count(part) += 1;
@@ -211,8 +211,8 @@ impl Entry {
         if held.reads + held.writes + held.upgrades == 0 {
             return current.take().map_or(Left::Stale, |held| Left::Nobody(held.hold));
         }
-        // An upgrade that was just granted is not counted as a write yet: its request takes the
-        // share over in a moment, or leaves it.
+        // An upgrade that was just granted does not count as a write yet. Its request is about to
+        // turn its share into a write, or to drop it.
         if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
             lease.client.on(&lease.acquisition, Event::Downgrade);
             return Left::Readers;
@@ -222,7 +222,7 @@ impl Entry {
 }
 
 impl Share {
-    /// A share for something else of the same lease.
+    /// Turns this share into one for another part of the same lease.
     fn turn_into(mut self, part: Part) -> Share {
         if let Some(held) = self.entry.held().as_mut().filter(|held| held.is(&self.lease)) {
             *held.count(self.part) -= 1;
@@ -255,7 +255,7 @@ impl Drop for Share {
     }
 }
 
-/// Takes a share of what the `Reentrant` holds, or has the server give it more.
+/// Takes a share of the current lease, or acquires or upgrades one at the server.
 async fn take<G>(
     request: &Acquire<'_, G>,
     mode: Mode,
@@ -306,16 +306,16 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident, $mode:expr) => {
         $(#[$doc])*
         ///
-        /// It derefs to the [`Lease`] that all guards of the [`Reentrant`] for this lock share.
-        /// Dropped, it is released in the background.
+        /// The guard derefs to the [`Lease`] that all guards of the [`Reentrant`] for this lock
+        /// share. Dropping it releases it in the background.
         #[must_use = "dropped at once, the lock is released at once"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
         pub struct $name(Share);
 
         impl $name {
-            /// Lets go, and says truly how that went. A round trip only for the last guard of the
-            /// [`Reentrant`], and for the last write if reads are left.
+            /// Releases this guard and returns the outcome. One round trip for the last guard of
+            /// the [`Reentrant`], and for the last write if reads are left; none otherwise.
             ///
             /// # Errors
             ///
@@ -323,7 +323,7 @@ macro_rules! guard {
             ///
             /// # Cancel safety
             ///
-            /// Dropped, the release is finished in the background.
+            /// Cancel safe: if the future is dropped, the release is finished in the background.
             pub async fn release(self) -> Result<Released> {
                 self.0.release().await
             }
@@ -359,7 +359,7 @@ macro_rules! guard {
 }
 
 guard! {
-    /// A lock that a [`Reentrant`] holds for reading, or for more.
+    /// A lock that a [`Reentrant`] holds for reading, or also for writing.
     ReentrantReadGuard, Mode::Read
 }
 

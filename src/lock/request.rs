@@ -1,4 +1,4 @@
-//! A request for a lock: its options, and what awaiting it does.
+//! A request for a lock: its options, and how it runs.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -19,15 +19,14 @@ use crate::lock::running;
 use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Fairness, LockKey};
 
-/// A request for a lock, sent when it is awaited; gives a guard.
+/// A request for a lock. It is sent when it is awaited, and returns a guard.
 ///
 /// # Cost
 ///
-/// One round trip if the lock is free. A waiter takes a place in the lock's queue with its first
-/// call, is told of its grant by push where the server can (Redis 7, Valkey), and polls as the
-/// fallback: every 250 ms at the head of the queue, less often further back. A
-/// [`Mutex`](crate::Mutex) has no queue, and neither has a request with [`retry`](Acquire::retry):
-/// that is one round trip for each try.
+/// One round trip if the lock is free. If not, that call also enters the lock's queue. The server
+/// pushes the grant to the waiter where it can (Redis 7, Valkey). Polling is the fallback: every
+/// 250 ms at the head of the queue, less often further back. A [`Mutex`](crate::Mutex) and a
+/// request with [`retry`](Acquire::retry) have no queue: they cost one round trip a try.
 ///
 /// # Errors
 ///
@@ -35,18 +34,18 @@ use crate::protocol::{Fairness, LockKey};
 /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
 /// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible),
 /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters), [`Invalid`](crate::ErrorKind::Invalid) for
-/// options out of range, [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down,
-/// or by [`cancel_on`](Acquire::cancel_on).
+/// options out of range, [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down or
+/// [`cancel_on`](Acquire::cancel_on) cancels the request.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropping the future leaves the queue and releases a grant that is on its way.
+/// Cancel safe: dropping the future leaves the queue and releases a grant that is under way.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
     pub(crate) client: &'a Arc<Handle>,
     pub(crate) lock: &'a LockKey,
-    /// The `Reentrant` that it is for, if it is for one.
+    /// The `Reentrant` that makes the request, if any.
     pub(crate) reentrant: Option<&'a Reentrant>,
     pub(crate) options: LeaseOptions,
     wait: Wait,
@@ -77,72 +76,74 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Tries again in this way, instead of waiting in the queue: neither fair nor swift. Default:
-    /// the queue; for a [`Mutex`](crate::Mutex), which has none, the default [`Retry`].
+    /// Tries again by this policy instead of waiting in the queue. This is neither fair nor fast.
+    /// Default: the queue; for a [`Mutex`](crate::Mutex), which has none, the default [`Retry`].
     pub fn retry(mut self, retry: Retry) -> Self {
         self.wait.retry = Some(retry);
         self
     }
 
-    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that
-    /// of a cancellation token, a channel, a signal. What has come of the request by then is given
-    /// back. Default: never.
+    /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future completes,
+    /// for example that of a cancellation token, a channel or a signal. The request then leaves the
+    /// queue and releases what it was granted. Default: never.
     pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
     }
 
     /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: the
-    /// client's, 30 s unless set. A lease shorter than a failover takes (some seconds) is lost in
-    /// every failover. Below some 40 ms [`Lease::lost`](crate::Lease::lost) can come too late: it
-    /// says why.
+    /// client's, 30 s unless set. A lease shorter than a failover (some seconds) is lost in every
+    /// failover. With a lease below some 40 ms, [`Lease::lost`](crate::Lease::lost) can come too
+    /// late; its documentation says why.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// Who makes the lease longer. Default: the client does, every third of the lease, while the
-    /// guard lives.
+    /// Who renews the lease. Default: the client does, every third of the lease, while the guard
+    /// lives.
     pub fn renewal(mut self, renewal: Renewal) -> Self {
         self.options.renewal = renewal;
         self
     }
 
-    /// The longest hold: no renewal and no upgrade makes the lease longer than this, counted from
-    /// the grant. A lease that is longer from the start is not cut short. Default: no limit.
+    /// The longest hold, counted from the grant. No renewal and no upgrade extends the lease beyond
+    /// it. It does not shorten the initial lease. Default: no limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.options.hold = Some(hold);
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: the client's, phase-fair unless set.
-    /// Means nothing to a [`Mutex`](crate::Mutex) and to a [`Semaphore`](crate::Semaphore).
+    /// The policy that orders waiting readers and writers. Default: the client's, phase-fair unless
+    /// set. Ignored by a [`Mutex`](crate::Mutex) and a [`Semaphore`](crate::Semaphore).
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.options.fairness = fairness;
         self
     }
 
-    /// How many replicas must have the lock before it counts as held, and each renewal before the
-    /// lease counts as longer. Default: none.
+    /// How many replicas must confirm the grant before the lock counts as held, and each renewal
+    /// before the lease counts as longer. Default: none.
     ///
-    /// A server that dies takes with it what it had not told its replicas yet: a lock that was just
-    /// granted can be granted again by the replica that takes over. With this it cannot, as long as
-    /// one of the replicas that confirmed takes over. (If the slot moves to another master
-    /// meanwhile, the replicas there confirm the lease with its next renewal.) It costs one trip
-    /// from the master to its replicas. When fewer confirm it in 250 ms, the lock is released and
-    /// the request fails as [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Without this, a master that fails loses what its replicas had not received, and the promoted
+    /// replica can grant a lock that is held. With it that cannot happen as long as one of the
+    /// replicas that confirmed is promoted. If the slot moves to another master, the replicas there
+    /// confirm the lease at its next renewal.
+    ///
+    /// It costs one trip from the master to its replicas. If fewer replicas confirm within 250 ms,
+    /// the lock is released and the request fails with
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.options.replicas = replicas;
         self
     }
 
-    /// Holds the lock while `work` runs, and gives its output. What most should use: it cannot
-    /// forget to release, and it does not go on without the lock.
+    /// Holds the lock while `work` runs, and returns its output. Prefer it to a guard: it always
+    /// releases, and it does not go on without the lock.
     ///
-    /// When the lease is lost, `work` is cancelled: its future is dropped where it awaits, and the
-    /// result is [`Lost`](crate::ErrorKind::Lost). Tasks and threads that it has started are its
-    /// own affair: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok` means that
-    /// the lock was held until `work` had ended.
+    /// When the lease is lost, `work` is cancelled: its future is dropped at its current await, and
+    /// the result is [`Lost`](crate::ErrorKind::Lost). Tasks and threads that `work` started are
+    /// not cancelled: give them [`Lease::cancellation`](crate::Lease::cancellation). `Ok` means
+    /// that the lock was held until `work` ended.
     ///
     /// ```no_run
     /// # async fn example(order: rwlease::RwLock) -> rwlease::Result<()> {
@@ -161,7 +162,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, `work` is dropped, and the lock is released in the background.
+    /// If the future is dropped, `work` is dropped and the lock is released in the background.
     pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T>
     where
         G: 'a,
@@ -188,24 +189,23 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
     }
 }
 
-/// A request for a lock that does not wait for others; gives a guard, or nothing if others are in
-/// the way.
+/// A request for a lock that does not wait for others. It returns a guard, or `None` if others are
+/// in the way.
 ///
 /// # Cost
 ///
-/// One round trip. If a great many dead readers are in the way of a writer, it takes one more for
-/// every 16 of them.
+/// One round trip. If many dead readers are in the way of a writer, one more for every 16 of them.
 ///
 /// # Errors, Cancel safety
 ///
-/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], and there as
-/// [`try_upgrade`](crate::ReadGuard::try_upgrade).
+/// As [`Acquire`]. [`TimedOut`](crate::ErrorKind::TimedOut) only for a [`Reentrant`], in the cases
+/// of [`try_upgrade`](crate::ReadGuard::try_upgrade).
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TryAcquire<'a, G>(pub(crate) Acquire<'a, G>);
 
 impl<G: Guard> TryAcquire<'_, G> {
-    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    /// The longest time to wait for the server's answer. Default: the client's call timeout.
     pub fn timeout(self, timeout: Duration) -> Self {
         TryAcquire(self.0.timeout(timeout))
     }
@@ -260,21 +260,21 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
 /// The setters of a request with `options`, `wait` and `cancel`.
 macro_rules! options {
     () => {
-        /// The longest time to wait, for all of it together. Default: no limit.
+        /// The longest time to wait, for the whole request. Default: no limit.
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
             self.wait.timeout = Some(timeout);
             self
         }
 
-        /// How it is tried again when others hold.
+        /// How the request tries again while others hold.
         pub fn retry(mut self, retry: $crate::lock::retry::Retry) -> Self {
             self.wait.retry = Some(retry);
             self
         }
 
-        /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends:
-        /// that of a cancellation token, a channel, a signal. What has come of the request by then
-        /// is given back. Default: never.
+        /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future
+        /// completes, for example that of a cancellation token, a channel or a signal. The request
+        /// then releases what it was granted. Default: never.
         pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
             self.cancel = $crate::lock::wait::Cancel::on(cancelled);
             self

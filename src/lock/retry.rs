@@ -1,4 +1,4 @@
-//! Trying again: how often, and for how long.
+//! Retry policies: how often to try again, and for how long.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const FIRST: Duration = Duration::from_millis(25);
 const LONGEST: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How a lock that is not free is tried again, where no server tells when it is: the pauses between
+/// How a request tries again for a lock that does not report when it is free: the pauses between
 /// tries, and the limits.
 ///
 /// ```
@@ -24,11 +24,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// # let _ = (steady, patient);
 /// ```
 ///
-/// Waiting in this way is neither fair nor swift: the client that tries first after the lock was
-/// freed gets it, and each pause is time in which nobody holds it. An [`RwLock`](crate::RwLock) has
-/// a queue instead, and is tried again only where `retry` says so.
+/// This is neither fair nor fast: whoever tries first after the release wins, and during each pause
+/// the lock may be free and unused. An [`RwLock`](crate::RwLock) has a queue instead, and tries
+/// again only if [`Acquire::retry`](crate::Acquire::retry) is set.
 ///
-/// The default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
+/// Default: pauses from 25 ms, doubled up to 500 ms, half of each random, without a limit.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Retry {
@@ -45,40 +45,40 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// A pause of this length after each try, at least 1 ms.
+    /// Pauses for this long after each try, at least 1 ms.
     pub fn every(interval: Duration) -> Self {
         Retry::exponential(interval, interval)
     }
 
-    /// A pause that begins with `first` and doubles up to `longest`, at least 1 ms.
+    /// Pauses for `first` at first, at least 1 ms, and doubles the pause up to `longest`.
     pub fn exponential(first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST);
         let pauses = Backoff::new(first, longest.max(first));
         Retry { pauses, jitter: JITTER, tries: None, timeout: None }
     }
 
-    /// The part of each pause that is random, from 0 to 1, so that clients do not march in step.
-    /// Default: 0.5, that is pauses from half of their length to all of it.
+    /// The fraction of each pause that is random, from 0 to 1, so that clients do not retry in
+    /// step. Default: 0.5, so each pause is between half and all of its length.
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
         self
     }
 
-    /// The most tries, the first one counted, at least one. When they are used up the error is
-    /// [`TriesUsedUp`](ErrorKind::TriesUsedUp). Default: no limit.
+    /// The maximum number of tries, including the first, at least one. After that the request fails
+    /// with [`TriesUsedUp`](ErrorKind::TriesUsedUp). Default: no limit.
     pub fn tries(mut self, most: u32) -> Self {
         self.tries = Some(most.max(1));
         self
     }
 
-    /// The longest time for all tries and pauses. When it is over the error is
+    /// The longest time for all tries and pauses. After that the request fails with
     /// [`TimedOut`](ErrorKind::TimedOut). Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Begins to try, with a further limit of the caller.
+    /// Begins to try, within the caller's timeout as well.
     pub(crate) fn begin(&self, now: Moment, timeout: Option<Duration>) -> Tries<'_> {
         let timeout = match (self.timeout, timeout) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -87,13 +87,13 @@ impl Retry {
         Tries { retry: self, made: 0, until: timeout.map(|timeout| now.after(timeout)) }
     }
 
-    /// The pause after so many tries; `random` is from 0 to 1.
+    /// The pause after `made` tries; `random` is from 0 to 1.
     fn pause(&self, made: u32, random: f64) -> Duration {
         part_of(self.pauses.whole(made.saturating_sub(1)), 1.0 - self.jitter * random)
     }
 }
 
-/// Tries under way.
+/// A series of tries.
 #[derive(Debug)]
 pub(crate) struct Tries<'a> {
     retry: &'a Retry,
@@ -102,13 +102,13 @@ pub(crate) struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// When a try that begins now must have an answer.
+    /// The deadline for the answer to a try that begins now.
     pub(crate) fn answer_by(&self, now: Moment, call_timeout: Duration) -> Moment {
         let by = now.after(call_timeout);
         self.until.map_or(by, |until| until.min(by))
     }
 
-    /// Sleeps until the next try is due; fails when there is none.
+    /// Sleeps until the next try is due. Fails if there is none.
     pub(crate) async fn pause(&mut self, clock: &dyn Clock) -> Result<()> {
         self.made = self.made.saturating_add(1);
         if self.retry.tries.is_some_and(|most| self.made >= most) {
@@ -123,8 +123,8 @@ impl Tries<'_> {
         }
     }
 
-    /// Whether a try has no answer only since the time that was given ended soon after it began:
-    /// the one before it was answered, so nothing is said against the server.
+    /// Whether a try is unanswered only because the time limit passed soon after it began. The try
+    /// before it was answered, so the server is not to blame.
     pub(crate) fn was_cut_short(&self, began: Moment, now: Moment) -> bool {
         self.made > 0 && self.until.is_some_and(|until| now >= until && until.since(began) < BRIEF)
     }

@@ -1,4 +1,4 @@
-//! Taking a lock from those that hold it.
+//! Taking a lock from its holders.
 
 use std::time::Duration;
 
@@ -7,41 +7,41 @@ use crate::lock::rwlock::RwLock;
 use crate::protocol::{self, Forced, Inspect, Page, Revoked, pump, pumped};
 use crate::router::{Answer, Call};
 
-/// Whose leases were [revoked](RwLock::revoke).
+/// The leases that were [revoked](RwLock::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Revocation {
-    /// Leases with tokens up to this one are not made longer.
+    /// Leases with this token or a lower one can no longer be renewed.
     pub token: u64,
-    /// How many read, at most: the dead, and those that came while this was under way, are among
-    /// them.
+    /// The maximum number of readers. It includes dead readers, and readers that arrived during the
+    /// call.
     pub readers: u64,
-    /// What is left of the writer's lease, if somebody writes.
+    /// The time left of the writer's lease, if there is a writer.
     pub writer: Option<Duration>,
 }
 
-/// Which holders the lock was [taken](RwLock::force_release) from.
+/// The holders that the lock was [taken](RwLock::force_release) from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForcedRelease {
-    /// A new token: the old holders' are all lower.
+    /// A new token. Those of the old holders are all lower.
     pub token: u64,
-    /// How many read, at most: the dead, and those that came while this was under way, are among
-    /// them.
+    /// The maximum number of readers. It includes dead readers, and readers that arrived during the
+    /// call.
     pub readers: u64,
-    /// Whether somebody wrote.
+    /// Whether there was a writer.
     pub writer: bool,
 }
 
 impl RwLock {
-    /// Has the server make no lease longer of those that hold this lock now. So it is free when
-    /// they end, at the latest of their deadlines, and no two ever hold it that must not: the safe
-    /// way to get rid of a holder. They notice at their next renewal, if they have any, that they
-    /// are [`Uncertain`](crate::LeaseState::Uncertain). `None`: nobody holds.
+    /// Prevents the current holders from renewing. The lock is free when their leases expire.
     ///
-    /// Two round trips: the first tells the last token that was given, and whoever gets a newer one
-    /// meanwhile is not concerned. So nobody else is revoked if it has to be sent again because its
-    /// answer was lost.
+    /// This is the safe way to remove a holder: exclusion is kept. Holders notice at their next
+    /// renewal, if they renew, that their lease is [`Uncertain`](crate::LeaseState::Uncertain).
+    /// Returns `None` if nobody holds the lock.
+    ///
+    /// Two round trips. The first reads the last token, so that holders with a newer token are not
+    /// revoked, also when the call is repeated after a lost answer.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not be done.
+    /// If the future is dropped, the leases may or may not be revoked.
     pub async fn revoke(&self) -> Result<Option<Revocation>> {
         let Some(token) = self.last_token().await? else {
             return Ok(None);
@@ -70,26 +70,26 @@ impl RwLock {
         }))
     }
 
-    /// Takes the lock from all that hold it, at once, and gives it to those that wait. `None`:
-    /// nobody holds.
+    /// Takes the lock from all its holders at once and grants it to waiters. Returns `None` if
+    /// nobody holds the lock.
     ///
-    /// **The old holders are not stopped.** They believe that they hold until they learn of it,
-    /// while others already do. Only a store that compares tokens is safe from them: a new token is
-    /// minted first, so that all that comes is newer than anything they have. Where waiting is
-    /// possible, [`revoke`](Self::revoke).
+    /// **This does not stop the old holders.** Until they learn of it they believe that they hold
+    /// the lock, while others already do. Only a store that checks tokens is protected: the call
+    /// makes a new token first, so all later tokens are greater than those of the old holders. If
+    /// you can wait, use [`revoke`](Self::revoke).
     ///
-    /// The servers tell each holder. A client that is subscribed in the lock's slot asks the server
-    /// and loses the lease one round trip later. It is subscribed there from the moment that one of
-    /// its requests waits for a lock of that slot until a minute after the last one does, and while
-    /// it [caches](crate::RwLock::cached) a lock of that slot; so a lease that was granted at once
-    /// to a client that waited for nothing there is not told. It learns at its next renewal that is
-    /// answered (a third of the lease, as a rule), and without renewals when its lease ends. So
-    /// does every client where nothing is pushed: on Redis 6.2, and without the right to
-    /// `SPUBLISH`.
+    /// The server notifies each holder by its client's channel. A client that is subscribed in the
+    /// lock's slot then asks the server, and loses the lease one round trip later. A client is
+    /// subscribed in a slot while it waits for a lock there, for a minute after that, and while it
+    /// [caches](crate::RwLock::cached) a lock there. So a client that got its lease at once, and
+    /// waited for nothing in that slot, is not notified. It learns of the loss at its next renewal
+    /// that is answered, which is sent every third of the lease, or without renewals when its lease
+    /// ends. The same holds for all clients where the server does not push: on Redis 6.2, and
+    /// without the right to `SPUBLISH`.
     ///
-    /// As with [`revoke`](Self::revoke), whoever takes it while this is under way is not concerned.
-    /// If it was done and the answer was lost, the second one may be `None`: none of them holds any
-    /// more. Who calls it again means those that hold by then.
+    /// As with [`revoke`](Self::revoke), holders that arrive during the call are not affected. If
+    /// the first answer was lost, the repeated call may return `None`: none of the old holders has
+    /// the lock any more. Calling it again takes the lock from those that hold it by then.
     ///
     /// Two round trips, and one more for every 16 readers.
     ///
@@ -104,14 +104,14 @@ impl RwLock {
         let answer = self.tell(&call).await?;
         let (envelope, forced) =
             Forced::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
-        // It is done, whatever comes of what is left over.
+        // The lock is taken, whatever the rest of the work comes to.
         if envelope.more && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
         }
         Ok(forced.map(|Forced { token, writer, readers }| ForcedRelease { token, readers, writer }))
     }
 
-    /// Goes on until nothing is left over. Nothing if that failed.
+    /// Repeats until nothing is left to do. `None` if a call failed.
     async fn sweep(&self) -> Option<()> {
         loop {
             let answer = self.tell(&pump(self.client.scripts, &self.lock)).await.ok()?;
@@ -121,7 +121,7 @@ impl RwLock {
         }
     }
 
-    /// The last token that was given to anybody; `None` if there is no such lock at all.
+    /// The last token that the lock gave out, or `None` if the server has no such lock.
     async fn last_token(&self) -> Result<Option<u64>> {
         let look = Inspect { page: Page::default(), most: 1 };
         let answer = self.tell(&look.call(self.client.scripts, &self.lock)).await?;

@@ -1,4 +1,4 @@
-//! A closure under a lock.
+//! Runs a closure while a lock is held.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Released};
 use crate::lock::lease::Lease;
 
-/// Runs `work` for as long as the guard holds, then releases.
+/// Runs `work` while the guard holds the lock, then releases it.
 pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
     let lease = guard.as_lease().clone();
     let lost = || {
@@ -20,7 +20,7 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
         let mut working = pin!(work(lease.clone()));
         poll_fn(|context| {
             // In a process that was stopped, the work can be woken before the timer of the loss. So
-            // the clock is read each time.
+            // each poll reads the clock.
             if losing.as_mut().poll(context).is_ready() || !lease.is_held() {
                 return Poll::Ready(None);
             }

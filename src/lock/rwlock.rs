@@ -1,4 +1,4 @@
-//! A read/write lock by its name.
+//! The read/write lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,18 @@ use crate::slot::Slot;
 
 /// A read/write lock that all clients of the cluster share by its name.
 ///
+/// The handle is local: making or cloning it is no round trip and leaves nothing on the server.
+///
 /// # Fairness
 ///
-/// Phase-fair unless set otherwise: writers go in the order in which they came, and so do readers;
-/// when a write ends, the readers that wait by then go before the next writer; a reader that comes
-/// while a writer waits, waits. So a reader waits for at most one write phase, and a writer for the
-/// writers before it and one read phase each.
+/// The lock is phase-fair unless [`Acquire::fairness`] or the client sets another policy:
 ///
-/// A lock handle costs nothing at the server. Making one is no round trip.
+/// - Writers are first in, first out, and so are readers.
+/// - When a write ends, the readers that wait go before the next writer.
+/// - A reader that arrives while a writer waits, waits too.
+///
+/// So a reader waits for at most one write phase. A writer waits for the writers before it and one
+/// read phase each.
 #[derive(Clone)]
 pub struct RwLock {
     pub(crate) client: Arc<Handle>,
@@ -32,7 +36,7 @@ impl RwLock {
         Ok(RwLock { client, lock })
     }
 
-    /// The lock's name, as it was given.
+    /// The lock's name, as given.
     pub fn name(&self) -> &str {
         &self.lock.name
     }
@@ -42,8 +46,8 @@ impl RwLock {
         self.lock.slot
     }
 
-    /// Acquires the lock for reading, and waits for its turn: without a limit unless
-    /// [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for reading. It waits without a limit unless [`timeout`](Acquire::timeout)
+    /// sets one.
     ///
     /// Acquiring it while this task holds the lock for writing deadlocks; use
     /// [`Reentrant`](crate::Reentrant).
@@ -51,8 +55,8 @@ impl RwLock {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Acquires the lock for writing, and waits for its turn: without a limit unless
-    /// [`timeout`](Acquire::timeout) gives one.
+    /// Acquires the lock for writing. It waits without a limit unless [`timeout`](Acquire::timeout)
+    /// sets one.
     ///
     /// Acquiring it while this task holds the lock, for reading or writing, deadlocks; use
     /// [`Reentrant`](crate::Reentrant).
@@ -60,12 +64,12 @@ impl RwLock {
         Acquire::new(&self.client, &self.lock, None)
     }
 
-    /// Acquires the lock for reading if that needs no waiting.
+    /// Acquires the lock for reading if that needs no wait for others.
     pub fn try_read(&self) -> TryAcquire<'_, ReadGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
-    /// Acquires the lock for writing if that needs no waiting.
+    /// Acquires the lock for writing if that needs no wait for others.
     pub fn try_write(&self) -> TryAcquire<'_, WriteGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }

@@ -1,4 +1,4 @@
-//! Questions about a read/write lock: who holds it, who waits, since when and for how long.
+//! The status of a read/write lock: its holders and waiters.
 
 mod queue;
 
@@ -14,34 +14,34 @@ use crate::lock::rwlock::RwLock;
 use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
 use queue::Queue;
 
-/// The most entries of each kind on one page.
+/// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: usize = 100;
 
-/// What a lock was like at one moment, or one page of it: the writer, the first of the readers, and
-/// the first of the waiters.
+/// The state of a lock at one moment, or one page of it: the writer, the first readers and the
+/// first waiters.
 ///
-/// Only what lives is shown: a holder whose lease has run out holds nothing, even if the lock has
-/// not been swept of it yet.
+/// It shows only holders whose leases are valid. A holder whose lease has ended is left out, even
+/// if the server has not removed it yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// The last fencing token that was given out, zero if the lock is not known to the server:
-    /// because it is new, or was idle for a while.
+    /// The last fencing token that was given out. Zero if the server does not know the lock,
+    /// because it is new or was idle for a while.
     pub token: u64,
-    /// Who writes.
+    /// The writer.
     pub writer: Option<Holder>,
-    /// How many read, on all pages. Readers whose lease has run out and who have not been swept yet
-    /// are counted.
+    /// The number of readers on all pages. It includes readers whose leases have ended and that the
+    /// server has not removed yet.
     pub readers: u64,
-    /// Who reads, as far as this page shows it.
+    /// The readers on this page.
     pub reading: Vec<Holder>,
-    /// The one reader that waits to write: as a reader it is among the holders.
+    /// The reader that waits for an upgrade. It is also among the readers.
     pub upgrader: Option<Waiter>,
-    /// How many wait, on all pages, dead ones that have not been dropped yet among them.
+    /// The number of waiters on all pages. It includes dead waiters that the server has not removed
+    /// yet.
     pub waiters: u64,
-    /// Who waits, as far as this page shows it, in the order in which they came. Writers go in this
-    /// order, and so do readers; which of the two goes next is a matter of
-    /// [`Fairness`](crate::Fairness).
+    /// The waiters on this page, in the order of their arrival. Writers go in this order, and so do
+    /// readers; [`Fairness`](crate::Fairness) decides between a writer and a reader.
     pub waiting: Vec<Waiter>,
     next: Option<Page>,
 }
@@ -50,21 +50,21 @@ pub struct Status {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its id, [`Lease::id`](crate::Lease::id) at its holder.
+    /// Its id: [`Lease::id`](crate::Lease::id) at the holder.
     pub id: String,
-    /// How it holds.
+    /// Whether it reads or writes.
     pub mode: Mode,
     /// Its fencing token.
     pub token: u64,
-    /// How long it has held, as its token tells: zero if the clock of the server was set back
-    /// since.
+    /// The time since it was granted the lock, taken from its token. Zero if the server's clock was
+    /// set back since.
     pub age: Duration,
-    /// What is left of its lease, by the server's clock.
+    /// The time left of its lease, by the server's clock.
     pub remaining: Duration,
-    /// Its lease will not be made longer: it was revoked.
+    /// Whether its lease was revoked, and can no longer be renewed.
     pub revoked: bool,
-    /// The lease is cached: its client may not be using it, and gives it back to whoever asks for
-    /// the lock. A client that has let others wait for its guards is not cached any more.
+    /// Whether the lease is cached: its client may not be using it, and releases it when another
+    /// client wants the lock. Not set once its client has let others wait for its guards.
     pub cached: bool,
 }
 
@@ -74,33 +74,33 @@ pub struct Holder {
 pub struct Waiter {
     /// Its id.
     pub id: String,
-    /// How it wants to hold.
+    /// Whether it waits to read or to write.
     pub mode: Mode,
-    /// How long it has waited.
+    /// The time it has waited.
     pub age: Duration,
-    /// How long its place is kept if it does not poll again: zero for one that is gone and will be
-    /// passed over.
+    /// The time for which its place is kept without another poll. Zero for a waiter that is dead
+    /// and will be passed over.
     pub remaining: Duration,
 }
 
 impl Status {
-    /// Whether anybody holds the lock, as far as this page shows it.
+    /// Whether the lock is held, as far as this page shows.
     pub fn is_locked(&self) -> bool {
         self.writer.is_some() || !self.reading.is_empty()
     }
 
-    /// Whether there is nothing on a page after this one.
+    /// Whether this is the last page.
     pub fn is_last(&self) -> bool {
         self.next.is_none()
     }
 }
 
-/// A query of a lock's [`Status`], sent when it is awaited.
+/// A query of a lock's [`Status`]. It is sent when it is awaited.
 ///
 /// # Cost
 ///
-/// One round trip, and a time at the server that is bounded by the page's size: a lock with
-/// thousands of holders and waiters blocks nobody when it is looked at. Nothing is written.
+/// One round trip. The time at the server is bounded by the page size, so a query of a lock with
+/// thousands of holders and waiters does not block the server. It writes nothing.
 ///
 /// # Errors
 ///
@@ -109,7 +109,7 @@ impl Status {
 ///
 /// # Cancel safety
 ///
-/// Can be dropped at any time.
+/// Cancel safe: a query changes nothing.
 #[must_use = "a query is not sent until it is awaited"]
 pub struct StatusQuery<'a> {
     lock: &'a RwLock,
@@ -118,15 +118,15 @@ pub struct StatusQuery<'a> {
 }
 
 impl<'a> StatusQuery<'a> {
-    /// The most readers, and the most waiters, on a page: 1 to 100. Default: 100.
+    /// The maximum number of readers, and of waiters, on a page: 1 to 100. Default: 100.
     pub fn page_size(mut self, most: usize) -> Self {
         self.size = most.clamp(1, LARGEST_PAGE);
         self
     }
 
-    /// The page after this one. It shows the lock as it is by then: who came or left meanwhile may
-    /// be missing or be shown twice, and a waiter that the page was to begin with and that has left
-    /// ends its list.
+    /// The page after this one. It shows the lock as it is then, so holders and waiters that came
+    /// or left meanwhile may be missing or appear twice. If the waiting writer that the page would
+    /// begin with has left, the page shows no waiting writers, and likewise for waiting readers.
     pub fn after(mut self, status: &Status) -> Self {
         self.page = status.next.clone().unwrap_or_else(|| Page::from(status.readers, None, None));
         self
@@ -156,7 +156,7 @@ impl fmt::Debug for StatusQuery<'_> {
 }
 
 impl RwLock {
-    /// Queries who holds the lock and who waits, a page at a time.
+    /// Queries the holders and waiters, a page at a time.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]
@@ -179,11 +179,11 @@ impl RwLock {
         StatusQuery { lock: self, page: Page::default(), size: LARGEST_PAGE }
     }
 
-    /// Whether anybody holds the lock now, or has it [cached](Holder::cached). By the time the
-    /// answer is here it may be wrong: to know that nobody holds it, hold it.
+    /// Whether the lock is held, or [cached](Holder::cached) by a client. The answer may be
+    /// outdated when it arrives; only holding the lock excludes others.
     ///
-    /// One round trip; if a hundred dead readers stand before the first living one, one more for
-    /// each hundred.
+    /// One round trip. If a hundred dead readers come before the first live one, one more for each
+    /// hundred.
     ///
     /// # Errors, Cancel safety
     ///
@@ -203,10 +203,10 @@ impl RwLock {
         }
     }
 
-    /// Whether the server says that this acquisition, as
-    /// [`Lease::id`](crate::Lease::id) or a [`Status`] names it, holds the lock. One round trip.
+    /// Whether the acquisition with this id, a [`Lease::id`](crate::Lease::id) or one from a
+    /// [`Status`], holds the lock at the server. One round trip.
     ///
-    /// It is for another process. A holder reads its own lease by
+    /// Use it for leases of other processes. A holder checks its own lease by
     /// [`is_held`](crate::Lease::is_held), without a round trip.
     ///
     /// # Errors, Cancel safety
@@ -230,13 +230,13 @@ async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Resul
     Inspect::read(client.query(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
 }
 
-/// What servers take for an acquisition's id.
+/// Whether servers accept the text as an acquisition's id.
 fn is_id(text: &str) -> bool {
     (12..=40).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// The page that began with the reader of this index.
+/// The page whose first reader has this index.
 fn status(view: View, first_reader: u64, size: usize) -> Status {
     let (now, revoked) = (view.now, view.revoked);
     let holder = |mode, (id, record): (String, Record)| {

@@ -19,15 +19,14 @@ use crate::lock::ticket::Ticket;
 use crate::protocol::{Kind, LockKey, Mode};
 
 impl Locks {
-    /// Takes up a lock that another client has [handed on](WriteGuard::into_ticket), when it is
-    /// awaited. The guard is like any other: it renews the lease and releases it. The fencing token
-    /// is that of the ticket.
+    /// Takes up a lock that another client has [handed on](WriteGuard::into_ticket). The guard is
+    /// like any other: it renews the lease and releases it. The fencing token is that of the
+    /// ticket.
     ///
-    /// A ticket can be taken up once: whoever comes first has the lock, and every later one is told
-    /// that it is [`Lost`](crate::ErrorKind::Lost). There is one exception: if a server dies that
-    /// had not told its replicas of the take-up yet, the replica that takes over may let a copy of
-    /// the ticket be taken up once more, with the same token; [`replicas`](TakeUp::replicas)
-    /// prevents that.
+    /// A ticket can be taken up once. All later attempts fail with
+    /// [`Lost`](crate::ErrorKind::Lost). There is one exception: if the master fails before its
+    /// replicas have the take-up, a copy of the ticket may be taken up once more, with the same
+    /// token. [`replicas`](TakeUp::replicas) prevents that.
     ///
     /// ```
     /// # #[cfg(feature = "embedded")]
@@ -50,7 +49,8 @@ impl Locks {
     }
 }
 
-/// A request to take up a lock that was handed on, sent when it is awaited; gives a guard.
+/// A request to take up a lock that was handed on. It is sent when it is awaited, and returns a
+/// guard.
 ///
 /// # Cost
 ///
@@ -58,18 +58,22 @@ impl Locks {
 ///
 /// # Errors
 ///
-/// [`Lost`](crate::ErrorKind::Lost) when the servers know no such lease: it has ended, another
+/// [`Lost`](crate::ErrorKind::Lost) when the server knows no such lease: it has ended, another
 /// client has taken it up, the ticket was forged, or this client has another
 /// [prefix](crate::Builder::prefix) or other servers.
-/// [`Unavailable`](crate::ErrorKind::Unavailable) when the servers did not answer, or too few
-/// replicas confirmed it: then the ticket may be used up, and the lock is released where it is.
+///
+/// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or too few
+/// replicas confirmed. Then the ticket may be used up, and the client releases the lock if it was
+/// taken up.
+///
 /// [`Refused`](crate::ErrorKind::Refused), [`Foreign`](crate::ErrorKind::Foreign),
 /// [`Incompatible`](crate::ErrorKind::Incompatible), [`Invalid`](crate::ErrorKind::Invalid) for
 /// options out of range, [`Cancelled`](crate::ErrorKind::Cancelled) when the client is shut down.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropped, the lock is released if it was taken up by then; else the ticket stands.
+/// Cancel safe: if the future is dropped after the lock was taken up, the lock is released; if
+/// before, the ticket stays valid.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TakeUp<'a> {
@@ -80,14 +84,14 @@ pub struct TakeUp<'a> {
 }
 
 impl TakeUp<'_> {
-    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    /// The longest time to wait for the server's answer. Default: the client's call timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// As [`Acquire::lease`](crate::Acquire::lease). It begins anew with the take-up, and is never
-    /// shorter than what is left of the ticket's.
+    /// As [`Acquire::lease`](crate::Acquire::lease), counted from the take-up. The lease is never
+    /// shorter than the rest of the ticket's.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
@@ -135,19 +139,19 @@ impl<'a> IntoFuture for TakeUp<'a> {
     }
 }
 
-/// A lock that was taken up, as it is held. It derefs to its [`Lease`].
+/// The guard of a lock that was taken up. It derefs to its [`Lease`].
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub enum TakenUp {
-    /// For reading.
+    /// Held for reading.
     Read(ReadGuard),
-    /// For writing.
+    /// Held for writing.
     Write(WriteGuard),
 }
 
 impl TakenUp {
-    /// Releases the lock, and says truly how that went.
+    /// Releases the lock and returns the outcome.
     ///
     /// # Errors, Cancel safety
     ///
@@ -159,7 +163,7 @@ impl TakenUp {
         }
     }
 
-    /// Hands the lock on once more.
+    /// Hands the lock on again.
     ///
     /// # Errors, Cancel safety
     ///

@@ -10,23 +10,22 @@ use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, ReadGuard, WriteGuard};
 use crate::protocol::{AcquisitionId, LONGEST_NAME, Mode};
 
-/// What a ticket begins with, and the version of it.
+/// The prefix of a ticket, with its version.
 const MARK: &str = "rwlease-ticket-1";
 
-/// A held lock on its way to another client: what [`WriteGuard::into_ticket`] and
-/// [`ReadGuard::into_ticket`] make of a guard, and [`Locks::take_up`](crate::Locks::take_up) makes
-/// a guard of again, in this process or another.
+/// A held lock on its way to another client. [`WriteGuard::into_ticket`] and
+/// [`ReadGuard::into_ticket`] make it from a guard. [`Locks::take_up`](crate::Locks::take_up) makes
+/// a guard from it, in this process or another.
 ///
-/// `to_string` gives it as text, and `parse` reads that: one line of printable ASCII without
-/// spaces, which fits into an environment variable or a header. It has the lock's name, how it is
-/// held, the acquisition's [id](crate::Lease::id), the [token](crate::Lease::token) and the
-/// deadline.
+/// `to_string` writes it as text, and `parse` reads it: one line of printable ASCII without spaces,
+/// which fits into an environment variable or a header. The text has the lock's name, the mode, the
+/// acquisition's [id](crate::Lease::id), the [token](crate::Lease::token) and the deadline.
 ///
-/// Whoever has the text, and may speak to the servers, can take the lock up: keep it as secret as
+/// Whoever has the text and access to the servers can take the lock up, so keep it as secret as
 /// what the lock protects. `Debug` leaves the id out; `Display` is the whole text.
 ///
-/// Nobody renews or releases the lease of a ticket. If nobody takes it up, the lock is free when
-/// the lease ends, at [`deadline`](Self::deadline); dropping the ticket does nothing.
+/// Nothing renews or releases the lease of a ticket, and dropping the ticket does nothing. If
+/// nobody takes it up, the lock is free when the lease ends, at [`deadline`](Self::deadline).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) name: String,
@@ -44,13 +43,13 @@ impl Ticket {
         self.lease.mode
     }
 
-    /// The fencing token, which stays the same.
+    /// The fencing token. It stays the same when the lock is taken up.
     pub fn token(&self) -> u64 {
         self.lease.token
     }
 
-    /// When the lease ends, by the clock of the server that has the lock. It is to be taken up
-    /// before; the server judges that, whatever the clock here says.
+    /// When the lease ends, by the clock of the lock's server. The ticket must be taken up before.
+    /// The server judges that; the clock here does not matter.
     pub fn deadline(&self) -> SystemTime {
         let since_1970 = Duration::from_millis(self.lease.deadline);
         SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -75,11 +74,11 @@ impl fmt::Display for Ticket {
 impl FromStr for Ticket {
     type Err = Error;
 
-    /// Reads the text of a ticket.
+    /// Parses the text of a ticket.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for any other text. The message does not repeat it.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for any other text. The message does not contain it.
     fn from_str(text: &str) -> Result<Ticket> {
         read(text).ok_or_else(|| Error::invalid("this is not the text of a ticket"))
     }
@@ -103,7 +102,7 @@ fn read(text: &str) -> Option<Ticket> {
     Some(Ticket { name, lease: HandedOn { mode, id, token, deadline } })
 }
 
-/// The last token and the last moment of the protocol.
+/// The largest token and the latest time of the protocol.
 const MOST_EXACT: u64 = 1 << 53;
 const LAST_MS: u64 = 9_999_999_999_999;
 
@@ -141,7 +140,7 @@ impl fmt::Debug for Ticket {
 
 impl Hold {
     async fn into_ticket(self) -> Result<Ticket> {
-        // What is still to be changed comes first: nobody would do it later.
+        // Pending changes come first: nobody would make them later.
         self.0.unencumbered().await?;
         let lease = hand_on(&self.0.client, &self.0.acquisition).await?;
         Ok(Ticket { name: self.0.name().to_owned(), lease })
@@ -151,33 +150,32 @@ impl Hold {
 macro_rules! hands_on {
     ($($guard:ty),*) => {$(
         impl $guard {
-            /// Hands the held lock on: makes a [`Ticket`] of it, by which another client of the
-            /// same servers, with the same [prefix](crate::Builder::prefix), holds it from then on.
-            /// There is no moment in between at which others could be granted the lock.
+            /// Hands the held lock on: makes a [`Ticket`], with which another client of the same
+            /// servers, with the same [prefix](crate::Builder::prefix), can hold the lock. The lock
+            /// is not free in between.
             ///
-            /// The lease is made as long again as it was requested, counted from now: the ticket is
-            /// to be [taken up](crate::Locks::take_up) in this time. From here on this client
-            /// neither renews the lease nor releases it, also not at its
-            /// [`shutdown`](crate::Locks::shutdown); what was told that the lease is
-            /// [`lost`](crate::Lease::lost) when it ends is told so now. Stop all work under the
-            /// lock before: the token stays the same, so a store cannot tell this holder's late
-            /// writes from those of the next one.
+            /// The lease is renewed to its full length, counted from now. The ticket must be [taken
+            /// up](crate::Locks::take_up) in that time. This client no longer renews or releases
+            /// the lease, also not at its [`shutdown`](crate::Locks::shutdown). Whatever waits for
+            /// the lease to be [`lost`](crate::Lease::lost) is notified at once.
             ///
-            /// One round trip. If an upgrade of this read was given up and the server has not been
-            /// told yet, that is done first. If an attempt to acquire the lock had no answer, this
-            /// waits until no server would carry it out any more (two seconds after it was made,
-            /// at most three).
+            /// Stop all work under the lock first: the token stays the same, so a store cannot tell
+            /// this holder's late writes from those of the next one.
+            ///
+            /// One round trip. If this read has given up an upgrade and the server has not yet
+            /// confirmed that, that comes first. If an attempt to acquire the lock had no answer,
+            /// this waits until no server would carry the attempt out any more: two seconds after
+            /// the attempt, at most three.
             ///
             /// # Errors
             ///
             /// [`Lost`](crate::ErrorKind::Lost) when the lease is lost or was revoked;
             /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or
-            /// too few replicas did. Either way the lock is given up: it is released in the
-            /// background.
+            /// too few replicas confirmed. After either, the lock is released in the background.
             ///
             /// # Cancel safety
             ///
-            /// Dropped, the lock is released.
+            /// If the future is dropped, the lock is released.
             pub async fn into_ticket(self) -> Result<Ticket> {
                 self.0.into_ticket().await
             }

@@ -1,4 +1,4 @@
-//! The two-key read/write lock of older fleets, for as long as they run.
+//! The two-key read/write lock, for use beside older fleets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,58 +21,57 @@ use crate::lock::wait::Wait;
 use crate::protocol::{Kind, LockKey, Mode};
 use crate::slot::{Slot, assert_same_slot};
 
-/// Between two tries of a request that waits, at most; half of it is random.
+/// The longest pause between two tries of a waiting request. Half of it is random.
 const INTERVAL: Duration = Duration::from_millis(75);
 
-/// A read/write lock in two keys, one for all readers and one for the writer, which agrees on the
-/// server with the published one that older fleets run: a reader sets the readers' key unless the
-/// writer's exists, a writer sets its own unless either exists, both with a time to live in
-/// seconds.
+/// A read/write lock in two keys, one for all readers and one for the writer.
 ///
-/// Use it only beside such a fleet, to leave it: `docs/migrating.md` says how.
+/// It is compatible on the server with the published lock that older fleets run: a reader sets the
+/// readers' key unless the writer's exists, and a writer sets its own unless either exists, both
+/// with a time to live in seconds. Use it only beside such a fleet, to migrate from it: see
+/// `docs/migrating.md`.
 ///
 /// # Hazards
 ///
-/// They lie in the protocol, and no client can mend them alone:
+/// They follow from the protocol, and a client alone cannot remove them:
 ///
-/// - All readers share one key. The release of one that came later lets a writer in while an
-///   earlier one still reads. (An earlier one's does not, among clients of this type: the key names
-///   the reader that came last. In the old fleet any reader's release deletes the key of all.) A
-///   reader whose answer was lost and whose call was repeated counts as one that came later than
-///   the readers that came between.
-/// - A release of the old fleet deletes whatever is there, also a key that this type set.
-/// - A reader of the old fleet that comes sets the readers' key to its own time to live, without a
-///   look. Where that is the shorter one, the readers before it are cut short and are not told:
-///   [`TwoKeyGuard::remaining`] goes on. So beside an old fleet a reader's lease must be no longer
-///   than the fleet's shortest.
-/// - No fencing token, no queue: a stream of readers keeps a writer out without end, and waiters
-///   try again and again.
-/// - No renewal: who holds longer than its lease holds no more.
-/// - While the slot of the keys migrates and one of them has moved, servers answer `TRYAGAIN`, and
-///   nobody can take the lock.
+/// - All readers share one key. The release of a later reader admits a writer while an earlier
+///   reader still reads. Among clients of this type the release of an earlier reader does not,
+///   because the key names the last reader. In the old fleet any reader's release deletes the key
+///   of all. A reader whose call was repeated after a lost answer counts as later than the readers
+///   that came between.
+/// - A release of the old fleet deletes any key, also one that this type set.
+/// - A new reader of the old fleet sets the readers' key to its own time to live, even if that is
+///   shorter. The earlier readers are then cut short without notice, and [`TwoKeyGuard::remaining`]
+///   does not show it. So beside an old fleet a reader's lease must not be longer than the fleet's
+///   shortest.
+/// - It has no fencing token and no queue. A stream of readers can starve a writer, and waiters
+///   poll.
+/// - It has no renewal: the lock is lost when its lease ends.
+/// - While the slot of the keys migrates and one key has moved, servers answer `TRYAGAIN`, and
+///   nobody can acquire the lock.
 ///
 /// # What is added
 ///
-/// Each acquisition has an id of its own, the key's value, and only its own release deletes the
+/// Each acquisition has its own id, which is the key's value, and only its own release deletes the
 /// key. A repeated call changes nothing more, unless it is a reader's and another reader has come
-/// between, whose place it takes; one that comes too late changes nothing at all. A reader of this
-/// type with a short lease does not cut a longer one short.
+/// between: then it replaces that one. A call that arrives too late changes nothing. A reader of
+/// this type with a short lease does not shorten a longer one.
 #[derive(Clone)]
 pub struct TwoKeyRwLock {
     client: Arc<Handle>,
-    /// The readers' key and the writer's, each as that of a lock whose other key is the other one.
+    /// The readers' key and the writer's, each as a lock whose `other_key` is the other one.
     keys: [LockKey; 2],
 }
 
 impl TwoKeyRwLock {
-    /// The lock in these two keys. They are taken as they are: the client's prefix is not put
-    /// before them.
+    /// The lock in these two keys. They are used as given, without the client's prefix.
     ///
     /// # Errors
     ///
-    /// [`CrossSlot`](ErrorKind::CrossSlot), with both keys and their slots, if they are not of one
+    /// [`CrossSlot`](ErrorKind::CrossSlot), with both keys and their slots, if they are not in one
     /// slot: on a cluster no script can use such keys together. [`Invalid`](ErrorKind::Invalid) if
-    /// they are the same.
+    /// they are equal.
     pub fn new(
         locks: &Locks,
         read_key: impl AsRef<[u8]>,
@@ -96,13 +95,12 @@ impl TwoKeyRwLock {
         Ok(TwoKeyRwLock { client: locks.client.clone(), keys })
     }
 
-    /// The lock in the keys `{name}:read` and `{name}:write`, which are of one slot whatever the
-    /// name is. If the name has a hash tag, that counts instead: `order:{42}` gives
-    /// `order:{42}:read` and `order:{42}:write`.
+    /// The lock in the keys `{name}:read` and `{name}:write`, which share a slot. If the name has a
+    /// hash tag, that is used instead: `order:{42}` gives `order:{42}:read` and `order:{42}:write`.
     ///
     /// # Errors
     ///
-    /// [`CrossSlot`](ErrorKind::CrossSlot) for a name with braces that make no hash tag.
+    /// [`CrossSlot`](ErrorKind::CrossSlot) for a name with braces that form no hash tag.
     pub fn tagged(locks: &Locks, name: &str) -> Result<Self> {
         let base = if name.contains(['{', '}']) { name.to_owned() } else { format!("{{{name}}}") };
         Self::new(locks, format!("{base}:read"), format!("{base}:write"))
@@ -118,7 +116,8 @@ impl TwoKeyRwLock {
         self.keys[0].slot
     }
 
-    /// Takes the lock for reading for so long (whole seconds, rounded up), if no writer has it.
+    /// Acquires the lock for reading, for `lease` (rounded up to whole seconds), if no writer has
+    /// it.
     ///
     /// # Errors
     ///
@@ -129,12 +128,12 @@ impl TwoKeyRwLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, whatever has come of it is given back in the background.
+    /// Cancel safe: if the future is dropped, what it was granted is released in the background.
     pub async fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         self.attempt(Mode::Read, lease).await
     }
 
-    /// Takes the lock for writing for so long (whole seconds, rounded up), if nobody has it.
+    /// Acquires the lock for writing, for `lease` (rounded up to whole seconds), if nobody has it.
     ///
     /// # Errors, Cancel safety
     ///
@@ -143,26 +142,23 @@ impl TwoKeyRwLock {
         self.attempt(Mode::Write, lease).await
     }
 
-    /// Takes the lock for reading, trying for as long as `timeout`: every 38 to 75 ms, since nobody
-    /// tells when it is free.
+    /// Acquires the lock for reading. It tries for up to `timeout`, every 38 to 75 ms, since the
+    /// server does not report when the lock is free.
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut);
-    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try that has no answer for the
-    /// client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
+    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try without an answer within
+    /// the client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
     pub async fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Read, lease, timeout).await
     }
 
-    /// Takes the lock for writing, trying for as long as `timeout`: every 38 to 75 ms, since nobody
-    /// tells when it is free.
+    /// Acquires the lock for writing, as [`read`](Self::read) does for reading.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut);
-    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try that has no answer for the
-    /// client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
+    /// As [`read`](Self::read).
     pub async fn write(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         self.wait(Mode::Write, lease, timeout).await
     }
@@ -222,9 +218,10 @@ impl fmt::Debug for TwoKeyRwLock {
     }
 }
 
-/// A [`TwoKeyRwLock`] that is held. It is not renewed: when its lease ends before it is released,
-/// it is lost, and [`on_lost`](crate::Builder::on_lost) is told. Dropped, it is released in the
-/// background.
+/// The guard of a [`TwoKeyRwLock`].
+///
+/// It is not renewed. If its lease ends before it is released, the lock is lost, and
+/// [`on_lost`](crate::Builder::on_lost) is called. Dropping it releases the lock in the background.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct TwoKeyGuard {
@@ -238,23 +235,23 @@ impl TwoKeyGuard {
         self.mode
     }
 
-    /// What is left of the lease, less the margin. Others may have ended it before (see [the
-    /// hazards](TwoKeyRwLock#hazards)).
+    /// The time left of the lease, less the margin. Other clients may have ended it before (see
+    /// [the hazards](TwoKeyRwLock#hazards)).
     pub fn remaining(&self) -> Duration {
         self.hold.0.remaining()
     }
 
-    /// Releases it. One round trip. For a reader, [`Released::AlreadyLost`] also means that another
-    /// reader came after it, whose key it is now.
+    /// Releases the lock and returns the outcome. One round trip. For a reader,
+    /// [`Released::AlreadyLost`] also means that a later reader owns the key now.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused), [`Foreign`](ErrorKind::Foreign). That the server cannot be
-    /// reached is no error but [`Released::Unknown`].
+    /// [`Refused`](ErrorKind::Refused), [`Foreign`](ErrorKind::Foreign). An unreachable server is
+    /// not an error but [`Released::Unknown`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the release is finished in the background.
+    /// Cancel safe: if the future is dropped, the release is finished in the background.
     pub async fn release(self) -> Result<Released> {
         self.hold.release().await
     }

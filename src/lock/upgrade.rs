@@ -1,4 +1,4 @@
-//! From read to write.
+//! Upgrades from read to write.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 
 impl ReadGuard {
-    /// Turns the read into a write, with a new token, and waits until the other readers are gone:
-    /// without a limit unless [`timeout`](Upgrade::timeout) gives one. It goes before all waiting
-    /// writers, and no new reader is let in meanwhile.
+    /// Turns the read into a write, with a new token. It waits until the other readers have
+    /// released, without a limit unless [`timeout`](Upgrade::timeout) sets one. An upgrade goes
+    /// before all waiting writers, and no new reader is admitted meanwhile.
     ///
-    /// Only one reader can wait for this. A second one is told so at once, since each would wait
-    /// for the other's release:
+    /// Only one reader can wait for an upgrade. A second one fails at once with
+    /// [`Conflict`](ErrorKind::Conflict), since each would wait for the other's release:
     ///
     /// ```no_run
     /// # async fn example(reading: rwlease::ReadGuard) -> rwlease::Result<()> {
@@ -39,18 +39,18 @@ impl ReadGuard {
         Upgrade { guard: self, timeout: None }
     }
 
-    /// Turns the read into a write if nobody else reads; else the read guard comes back. One round
-    /// trip.
+    /// Turns the read into a write if nobody else reads. Otherwise returns the read guard. One
+    /// round trip.
     ///
     /// # Errors
     ///
-    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only where an upgrade of this read was
-    /// given up before, or a downgrade is under way, and the server has not answered to the end of
-    /// that for the client's call timeout: until then no new upgrade can begin.
+    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only if this read has given up an upgrade,
+    /// or has a downgrade under way, and the server does not confirm the end of that within the
+    /// client's call timeout. Until then no new upgrade can begin.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the read is released.
+    /// If the future is dropped, the read is released.
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         let settings = &self.0.0.client.settings;
         let until = self.0.0.client.clock.now().after(settings.call_timeout);
@@ -62,17 +62,18 @@ impl ReadGuard {
     }
 }
 
-/// A request to turn a read into a write, sent when it is awaited.
+/// A request to turn a read into a write. It is sent when it is awaited, and returns a
+/// [`WriteGuard`].
 ///
 /// # Errors
 ///
 /// An [`UpgradeError`], which has the read guard: [`Conflict`](ErrorKind::Conflict) when another
-/// reader waits to be upgraded, [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when
+/// reader waits for an upgrade, [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when
 /// the lease is lost or was revoked, and those of [`Acquire`](crate::Acquire).
 ///
 /// # Cancel safety
 ///
-/// Dropped, the read is released, and with it the wait.
+/// If the future is dropped, the wait ends and the read is released.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Upgrade {
@@ -105,31 +106,31 @@ impl IntoFuture for Upgrade {
     }
 }
 
-/// An upgrade that came to nothing: why, and the guard, which reads as before.
+/// The error of a failed upgrade, with the guard, which still reads.
 ///
-/// It turns into an [`Error`] by `?`; then the guard is dropped, and the lock released.
+/// `?` converts it into an [`Error`]; that drops the guard and so releases the lock.
 pub struct UpgradeError<G = ReadGuard> {
     pub(crate) error: Error,
     pub(crate) guard: G,
 }
 
 impl<G> UpgradeError<G> {
-    /// What to do about it.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
-    /// Why.
+    /// The error.
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The guard.
+    /// The guard, which still reads.
     pub fn into_guard(self) -> G {
         self.guard
     }
 
-    /// Both.
+    /// The error and the guard.
     pub fn into_parts(self) -> (Error, G) {
         (self.error, self.guard)
     }

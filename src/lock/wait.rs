@@ -1,4 +1,4 @@
-//! How a request waits: in the queue or by trying again, and until the caller says to stop.
+//! How a request waits: in the queue or by trying again, until the caller cancels it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::retry::Retry;
 use crate::protocol::{Kind, LockKey};
 
-/// How to wait for a lock: in its queue, or by trying again where it has none or `retry` says so.
+/// How to wait for a lock: in its queue, or by trying again if the lock has none or `retry` is set.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     pub(crate) timeout: Option<Duration>,
@@ -31,7 +31,7 @@ impl Wait {
         Ok(())
     }
 
-    /// Acquires it, in the queue or by trying.
+    /// Acquires the lock, in the queue or by trying again.
     pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
         &self,
         client: &Client,
@@ -69,7 +69,7 @@ impl Wait {
     }
 }
 
-/// The caller's own word that a wait is over. (Never locked: the mutex makes requests `Sync`.)
+/// A future that cancels the wait. (The mutex is never locked; it makes requests `Sync`.)
 #[derive(Default)]
 pub(crate) struct Cancel<'a>(Option<Mutex<BoxFuture<'a, ()>>>);
 
@@ -78,7 +78,7 @@ impl<'a> Cancel<'a> {
         Cancel(Some(Mutex::new(Box::pin(future))))
     }
 
-    /// Ends, with the error to give, when it is cancelled.
+    /// Completes with the error to return when the caller cancels.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
         let Some(cancelled) = &mut self.0 else {
             return Poll::Pending;
@@ -88,8 +88,8 @@ impl<'a> Cancel<'a> {
         Poll::Ready(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
     }
 
-    /// The outcome of the work, unless it is cancelled before. (Pinned by the caller, so that it is
-    /// not copied here.)
+    /// Runs the work unless it is cancelled first. (The caller pins the work, so that it is not
+    /// copied here.)
     pub(crate) async fn or<T>(
         mut self,
         mut work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,

@@ -1,4 +1,4 @@
-//! An answer that is waited for.
+//! A pending answer.
 
 #[cfg(feature = "native")]
 use std::any::Any;
@@ -13,10 +13,11 @@ use tokio::sync::oneshot;
 
 use crate::node::{NodeError, NodeFuture};
 
-/// An answer that is waited for. It borrows nothing, so that it can be awaited elsewhere when its
-/// caller has gone.
+/// A pending answer. It borrows nothing, so another task can await it after the caller has given
+/// up.
 pub(crate) enum Answering<T> {
-    /// A task of the connection tells it. This takes no box, and no future of the backend's own.
+    /// A task of the connection completes it. This needs no box, and no future of the backend's
+    /// own.
     #[cfg(feature = "native")]
     Told {
         told: oneshot::Receiver<Result<T, NodeError>>,
@@ -25,7 +26,7 @@ pub(crate) enum Answering<T> {
     Future(NodeFuture<'static, T>),
 }
 
-/// What the answer needs, and is kept until it has come: the connection.
+/// What the answer needs and keeps alive until it has come: the connection.
 #[cfg(feature = "native")]
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
@@ -35,12 +36,9 @@ impl<T> Future for Answering<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             #[cfg(feature = "native")]
-            Answering::Told { told, .. } => Pin::new(told).poll(context).map(|told| {
-                told.unwrap_or_else(|_| {
-                    let gone = NodeError::unsent("the connection is gone");
-                    Err(NodeError { maybe_sent: true, ..gone })
-                })
-            }),
+            Answering::Told { told, .. } => Pin::new(told)
+                .poll(context)
+                .map(|told| told.unwrap_or_else(|_| Err(NodeError::gone_unanswered()))),
             Answering::Future(future) => future.as_mut().poll(context),
         }
     }

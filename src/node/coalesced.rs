@@ -1,9 +1,9 @@
-//! Commands that are ready at the same time, handed over to a client crate as one pipeline.
+//! Passes commands that are ready at the same time to a client crate as one pipeline.
 //!
-//! tokio runs a task that was just woken next, so the task that drives a crate's connection writes
-//! each command by itself: a system call and a wake-up for each, here and at the server. After a
-//! turn for the others all callers that are ready have put their commands in, and the crate writes
-//! them together.
+//! tokio runs a task that was just woken next, so the task that drives a crate's connection would
+//! write each command separately: a system call and a wake-up for each, here and at the server. So
+//! this task lets the others run first. Then all callers that are ready have put in their commands,
+//! and the crate writes them together.
 //!
 //! A command that is alone on its connection does not wait.
 
@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::node::task::Task;
+use crate::node::turns::give_turns;
 use crate::node::{Answering, Command, Node, NodeError, Reply};
 
 /// Most requests are one command.
@@ -26,16 +27,16 @@ type Commands = SmallVec<[Command; 1]>;
 type Replies = SmallVec<[Reply; 1]>;
 type Outcome = Result<Replies, NodeError>;
 
-/// A connection whose commands are handed over together.
+/// A connection whose commands are passed on together.
 pub(super) struct Coalesced {
     queue: Arc<Queue>,
-    /// Answers that are waited for keep it, too.
+    /// Pending answers keep the task, too.
     task: Arc<Task>,
 }
 
 struct Queue {
     node: Arc<dyn Node>,
-    /// Requests that have begun and have not ended.
+    /// Requests that have begun and not ended.
     under_way: AtomicUsize,
     waiting: Mutex<Waiting>,
 }
@@ -43,11 +44,11 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     requests: Vec<Request>,
-    /// The task, while it has nothing to hand over.
+    /// The task's waker, while there is nothing to pass on.
     task: Option<Waker>,
 }
 
-/// Commands that go one behind the other, with nothing between them.
+/// Commands that are sent directly after each other.
 struct Request {
     commands: Commands,
     tell: oneshot::Sender<Outcome>,
@@ -113,12 +114,10 @@ impl Queue {
         if let Some(task) = task {
             task.wake();
         }
-        let gone =
-            |_| NodeError { maybe_sent: true, ..NodeError::unsent("the connection is gone") };
-        told.await.map_err(gone)?
+        told.await.map_err(|_| NodeError::gone_unanswered())?
     }
 
-    /// Waits until there is something to hand over.
+    /// Waits until there is something to pass on.
     async fn filled(&self) {
         future::poll_fn(|context| {
             let mut waiting = self.lock();
@@ -131,7 +130,7 @@ impl Queue {
         .await;
     }
 
-    /// All that waits, and whose caller does so, too.
+    /// Takes all waiting requests whose callers still wait.
     fn take(&self) -> Vec<Request> {
         let mut requests = mem::take(&mut self.lock().requests);
         requests.retain(|request| !request.tell.is_closed());
@@ -139,12 +138,12 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // What it holds is whole at every moment.
+        // The state is consistent at every moment.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The end of a request, also if its caller gives up.
+/// Counts the end of a request, also if its caller gives up.
 struct End<'a>(&'a AtomicUsize);
 
 impl Drop for End<'_> {
@@ -153,16 +152,16 @@ impl Drop for End<'_> {
     }
 }
 
-/// Hands over what waits, again and again.
+/// Passes on what waits, again and again.
 async fn hand_over(queue: Arc<Queue>) {
     let mut under_way = FuturesUnordered::new();
     loop {
         tokio::select! {
             biased;
-            // Before more is taken: each is handed over at its first poll.
+            // First, because a batch is sent at its first poll.
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
             () = queue.filled() => {
-                tokio::task::yield_now().await;
+                give_turns(|| queue.lock().requests.len()).await;
                 let requests = queue.take();
                 if !requests.is_empty() {
                     under_way.push(send_all(&*queue.node, requests));
@@ -172,7 +171,7 @@ async fn hand_over(queue: Arc<Queue>) {
     }
 }
 
-/// Hands requests over together, and tells each its own answers.
+/// Sends requests together, and gives each its own answers.
 async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
     let mut commands = Commands::new();
     let counts: Vec<usize> = requests
@@ -189,7 +188,7 @@ async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
             Ok(replies) => Ok(replies.take(count).collect()),
             Err(failure) => Err(failure.clone()),
         };
-        // The caller may have gone.
+        // The caller may have given up.
         let _ = tell.send(own);
     }
 }
@@ -205,7 +204,7 @@ async fn send(node: &dyn Node, mut commands: Commands) -> Outcome {
     if replies.len() == commands.len() {
         return Ok(replies.into());
     }
-    // Nobody can tell which answer belongs to which command.
+    // It is unknown which answer belongs to which command.
     let message = format!("{} answers to {} commands", replies.len(), commands.len());
     Err(NodeError { maybe_sent: true, ..NodeError::unsent(message) })
 }
@@ -218,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is sent, and answers with the first words as soon as it may.
+    /// Records what it is sent, and answers with the first words as soon as it may.
     #[derive(Debug)]
     struct Recorder {
         sent: Mutex<Vec<Vec<String>>>,
@@ -282,7 +281,7 @@ mod tests {
         }
     }
 
-    /// On a worker, where a task that is woken goes next.
+    /// On a worker thread, where a task that is woken runs next.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn what_is_ready_goes_together_behind_what_is_under_way() {
         tokio::spawn(go_together()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A command as its words, as they go over the wire.
+//! A command as its words, in the form in which they are sent.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use crate::decimal::Decimal;
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// Room for a few words, made with the first one where none was made before.
+/// Capacity for a few words, reserved with the first word if none was reserved before.
 const ROOM: usize = 64;
 
-/// Room for what a call of a script has besides: the server's name, a moment, some lengths.
+/// Capacity for the rest of a script call: the server's name, a moment, some lengths.
 const ENVELOPE: usize = 96;
 
-/// The words of a command (or a part of one), built in order.
+/// The words of a command (or of a part of one), built in order.
 #[derive(Clone, Default)]
 pub(crate) struct Command {
     /// Each word with its length before it: `$3\r\nGET\r\n`.
@@ -25,7 +25,7 @@ impl Command {
         Self::default()
     }
 
-    /// With room for so many bytes as they go over the wire.
+    /// Reserves capacity for that many bytes in the form in which they are sent.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Command { bytes: Vec::with_capacity(bytes), words: 0 }
     }
@@ -47,7 +47,7 @@ impl Command {
         self
     }
 
-    /// Adds all words of another.
+    /// Adds all words of another command.
     pub(crate) fn words(mut self, other: &Command) -> Self {
         self.bytes.extend_from_slice(&other.bytes);
         self.words += other.words;
@@ -58,7 +58,7 @@ impl Command {
         self.words
     }
 
-    /// All words as they go over the wire, without the line that says how many there are.
+    /// All words in the form in which they are sent, without the line that has their number.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -78,7 +78,7 @@ impl Command {
     }
 }
 
-/// A call of a script on a key, in the parts that it has where it is made.
+/// A call of a script on a key, in the parts from which it is assembled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptCall<'a> {
     /// `EVALSHA` and the digest, or `EVAL` and the text.
@@ -92,14 +92,14 @@ pub(crate) struct ScriptCall<'a> {
 }
 
 impl ScriptCall<'_> {
-    /// How many words it has.
+    /// The number of words.
     pub(crate) fn len(&self) -> usize {
         let optional =
             usize::from(self.second_key.is_some()) + usize::from(self.not_after.is_some());
         self.script.len() + 3 + optional + self.args.len()
     }
 
-    /// Adds the words, as they go over the wire.
+    /// Writes the words in the form in which they are sent.
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.script.bytes());
         bytes.extend_from_slice(if self.second_key.is_none() {
@@ -128,7 +128,7 @@ impl ScriptCall<'_> {
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Some have a password.
+        // Some words are passwords.
         f.debug_struct("Command").field("words", &self.words).finish_non_exhaustive()
     }
 }
@@ -139,7 +139,7 @@ fn push_word(bytes: &mut Vec<u8>, word: &[u8]) {
     bytes.extend_from_slice(LINE_END);
 }
 
-/// Adds a line that says what follows, and how much of it.
+/// Adds a header line: a kind, and a length or a count.
 pub(crate) fn push_header(bytes: &mut Vec<u8>, kind: u8, number: usize) {
     let digit = |number: usize| b'0' + (number % 10) as u8;
     match number {

@@ -1,4 +1,4 @@
-//! Who a client says it is when it connects.
+//! The credentials with which a client connects.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -33,22 +33,24 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a [`CredentialsProvider`] gives.
+/// The future that [`CredentialsProvider::credentials`] returns.
 pub type CredentialsFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send + 'a>>;
 
-/// Gives the credentials for each new connection, so that they can change while a client runs.
+/// Provides the credentials for each new connection, so that they can change while a client runs.
 ///
-/// It is called each time a connection is opened. A connection that is open stays as it is: servers
-/// keep it also when its password is replaced.
+/// It is called each time a connection is opened. Open connections are not affected: a server keeps
+/// a connection authenticated when the password is replaced.
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// The credentials as they are now. The time this takes is part of the time to connect.
+    /// Returns the current credentials. The time that this takes counts as time to connect.
     fn credentials(&self) -> CredentialsFuture<'_>;
 
-    /// Whether it may give others when it is called again. Then a server that does not accept what
-    /// it gave (`WRONGPASS`, `NOAUTH`) is dialled again, after a pause, with what it gives by then,
-    /// for as long as the call has time: so a password may be changed at the server first. Where it
-    /// is false, the call fails at once, as [`Refused`](crate::ErrorKind::Refused). Default: true.
+    /// Whether a later call may return other credentials. Default: true.
+    ///
+    /// If it is true, a server that refuses the credentials (`WRONGPASS`, `NOAUTH`) is dialled
+    /// again after a pause, with the credentials of that moment, for as long as the call has time.
+    /// So a password may be changed at the server first. If it is false, the call fails at once, as
+    /// [`Refused`](crate::ErrorKind::Refused).
     fn may_change(&self) -> bool {
         true
     }

@@ -1,6 +1,7 @@
-//! The way to servers that URLs name: TCP or TLS, and who the client says it is. For all backends
-//! that are given URLs.
+//! Connects to servers that URLs name: TCP or TLS, and credentials. It serves all backends that
+//! take URLs.
 
+mod shown;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
@@ -19,9 +20,10 @@ use tokio_rustls::client::TlsStream;
 use crate::node::{Address, Command, Credentials, CredentialsProvider, NodeError};
 use tcp::dial;
 
-pub(crate) use url::{SentinelUrl, Server, sentinel};
+pub(crate) use shown::Shown;
+pub(crate) use url::{SentinelUrl, Server, UrlError, sentinel};
 
-/// Certificates in PEM, where the system's do not do.
+/// Certificates in PEM, where those of the system are not enough.
 #[derive(Clone, Default)]
 pub(crate) struct TlsFiles {
     /// Certificates to trust, instead of the system's root certificates.
@@ -30,17 +32,17 @@ pub(crate) struct TlsFiles {
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The channels that are subscribed to.
+/// The kind of channels to subscribe to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Channels {
-    /// Those of shards.
+    /// Shard channels.
     #[default]
     Sharded,
-    /// Those of a sentinel, which has no others.
+    /// The channels of a sentinel, which has no others.
     Plain,
 }
 
-/// Dials servers, and knows what to tell them.
+/// Dials servers, with the settings for a session.
 #[derive(Clone, Default)]
 pub(crate) struct Dialer {
     /// TLS to all servers, with these certificates.
@@ -48,7 +50,7 @@ pub(crate) struct Dialer {
     #[cfg(feature = "tls")]
     pub(crate) sessions: tls::Tls,
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
-    /// The database, which a cluster has only one of.
+    /// The database; a cluster has only one.
     pub(crate) database: i64,
     /// The name in the server's `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
@@ -75,7 +77,7 @@ impl Channels {
     }
 }
 
-/// A connection that nothing was said on yet.
+/// A connection on which nothing was sent yet.
 pub(super) enum Stream {
     Tcp(TcpStream),
     #[cfg(feature = "tls")]
@@ -94,7 +96,7 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    /// Connects, at that place if the host name was resolved already. Tells the server's address,
+    /// Connects, at `place` if the host name was resolved before. Returns the server's address,
     /// too.
     pub(super) async fn dial(
         &self,
@@ -109,7 +111,7 @@ impl Dialer {
         }
     }
 
-    /// Who the client says it is, if it has to.
+    /// The credentials to send, if any.
     pub(super) async fn credentials(&self) -> Result<Option<Credentials>, NodeError> {
         let Some(provider) = &self.credentials else {
             return Ok(None);
@@ -165,7 +167,7 @@ impl NodeError {
     }
 }
 
-/// Whether the two sides could not agree on TLS, or the certificate is not trusted.
+/// Returns true if the TLS handshake failed, or the certificate is not trusted.
 #[cfg(feature = "tls")]
 pub(super) fn is_about_tls(error: &(dyn StdError + 'static)) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

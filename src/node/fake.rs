@@ -1,4 +1,4 @@
-//! Servers that answer what a test tells them to, on the paused clock of the test's runtime.
+//! Fake servers that answer as a test says, on the paused clock of the test's runtime.
 #![allow(clippy::disallowed_methods)]
 
 mod connection;
@@ -50,8 +50,8 @@ pub(crate) enum Act {
     Answer(Reply),
     /// Answers after a while.
     Late(Duration, Reply),
-    /// The answer arrives after a while, and is read by a task of the connection that lets others
-    /// go first so often.
+    /// The answer arrives after a while. The task of the connection that reads it lets others run
+    /// first that many times.
     Unread(Duration, usize, Reply),
     /// Never answers.
     Hang,
@@ -63,18 +63,18 @@ pub(crate) enum Act {
     Short,
 }
 
-/// How a server takes a new connection.
+/// How a server reacts to a new connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Door {
     #[default]
     Open,
     Refuses,
-    /// There is no way to it.
+    /// It cannot be reached.
     Unreachable,
     Hangs,
-    /// Opens after a while.
+    /// Accepts after a while.
     Slow(Duration),
-    /// Refuses (a wrong password): for good, unless credentials are asked for at each dial.
+    /// Refuses (a wrong password): permanently, unless credentials are fetched for each dial.
     Locked,
 }
 
@@ -84,12 +84,12 @@ pub(crate) struct Fakes(Arc<Shared>);
 
 struct Shared {
     started: Instant,
-    /// Credentials are asked for at each dial.
+    /// Credentials are fetched for each dial.
     renews: AtomicBool,
     servers: Mutex<HashMap<Arc<str>, Server>>,
-    /// Host names of several servers.
+    /// Host names that stand for several servers.
     names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
-    /// The addresses of names are never told.
+    /// Queries for the addresses of names are not answered.
     names_hang: AtomicBool,
 }
 
@@ -97,15 +97,15 @@ struct Shared {
 struct Server {
     door: Door,
     dials: usize,
-    /// Pipelines that came, with those of one command.
+    /// The number of pipelines that arrived, counting single commands.
     pipelines: usize,
-    /// Does not answer anything.
+    /// Answers nothing.
     stopped: bool,
-    /// What happens to the next scripts; then they are answered.
+    /// The outcomes of the next scripts. After that they are answered.
     scripts: VecDeque<Act>,
-    /// What happens to all scripts that `scripts` does not cover.
+    /// The outcome of all scripts that `scripts` does not cover.
     always: Option<Act>,
-    /// Answers NOSCRIPT until it is sent the text of a script.
+    /// Answers NOSCRIPT until it receives the text of a script.
     knows_no_script: bool,
     slots: Option<Reply>,
     /// Its answer to `CLUSTER MYID`, if that is not its host with `-id`.
@@ -116,21 +116,21 @@ struct Server {
     slots_take: Duration,
     /// The beginning of its run id, if that is not its host.
     process: Option<String>,
-    /// What it says to `WAIT`. Without any, one replica confirms at once.
+    /// Its reaction to `WAIT`. Without one, one replica confirms at once.
     confirms: Option<Act>,
-    /// Breaks all connections made so far when it is counted up.
+    /// Connections of an earlier generation are broken.
     generation: usize,
     log: Vec<String>,
     subscribers: Vec<mpsc::UnboundedSender<Notice>>,
     joins: VecDeque<JoinAct>,
-    /// Joins that wait for an answer, where all do.
+    /// Joins that wait for an answer, if joins are held.
     held_joins: Option<VecDeque<HeldJoin>>,
-    /// The run id that it tells, if it is not made of its host.
+    /// The run id that it reports, if that is not made from its host.
     run_id: Option<&'static str>,
-    /// It is a Valkey of this version.
+    /// It is a Valkey server of this version.
     valkey: Option<&'static str>,
     is_replica: bool,
-    /// What it says as a sentinel.
+    /// What it reports as a sentinel.
     sentinel: Option<FakeSentinel>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct FakeSentinel {
     /// How long it takes to answer.
     pub(crate) takes: Duration,
     pub(crate) master: Option<&'static str>,
-    /// The master's run id, if that is not made of its host.
+    /// The master's run id, if that is not made from its host.
     pub(crate) run_id: Option<&'static str>,
     /// The sentinels that it knows, with or without itself.
     pub(crate) peers: &'static [&'static str],
@@ -151,7 +151,7 @@ pub(crate) struct FakeSentinel {
 
 type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);
 
-/// What a server does with `SSUBSCRIBE`. Without any, it confirms it.
+/// How a server reacts to `SSUBSCRIBE`. Without one, it confirms.
 #[derive(Clone, Debug)]
 pub(crate) enum JoinAct {
     Refuse(&'static str),
@@ -192,7 +192,7 @@ impl Fakes {
         self.with(host, |server| server.slots = Some(reply));
     }
 
-    /// Makes a server one without a cluster.
+    /// Makes a server one without cluster mode.
     pub(crate) fn set_alone(&self, host: &str) {
         let disabled =
             || Reply::Error(server_error("ERR This instance has cluster support disabled"));
@@ -203,18 +203,18 @@ impl Fakes {
         });
     }
 
-    /// What a server says to `CLUSTER MYID`.
+    /// Sets a server's answer to `CLUSTER MYID`.
     pub(crate) fn set_id_of(&self, host: &str, reply: Reply) {
         self.with(host, |server| server.id = Some(reply));
     }
 
-    /// What a server says to `CLUSTER INFO`.
+    /// Sets a server's answer to `CLUSTER INFO`.
     pub(crate) fn set_info_of(&self, host: &str, reply: Reply) {
         self.with(host, |server| server.info = Some(reply));
     }
 
-    /// How long a server takes to answer `CLUSTER SLOTS`: what it says is what it knew when it was
-    /// asked.
+    /// Sets how long a server takes to answer `CLUSTER SLOTS`. The answer is from the time of the
+    /// query.
     pub(crate) fn set_slots_take(&self, host: &str, time: Duration) {
         self.with(host, |server| server.slots_take = time);
     }
@@ -225,13 +225,13 @@ impl Fakes {
         self.cut(host);
     }
 
-    /// Makes a host name one of several servers. Who dials it gets the first one that is open.
+    /// Makes a host name stand for several servers. A dial of the name leads to the first open one.
     pub(crate) fn set_name(&self, name: &str, hosts: &[&str]) {
         let hosts = hosts.iter().map(|host| Arc::from(*host)).collect();
         self.0.names.lock().unwrap().insert(name.into(), hosts);
     }
 
-    /// Leaves questions for the addresses of a name without an answer. Dials go on all the same.
+    /// Leaves queries for the addresses of a name unanswered. Dials still work.
     pub(crate) fn hang_names(&self, hang: bool) {
         self.0.names_hang.store(hang, Ordering::Relaxed);
     }
@@ -240,32 +240,32 @@ impl Fakes {
         self.with(host, |server| server.door = door);
     }
 
-    /// Has clients ask for their credentials at each dial.
+    /// Makes clients fetch their credentials for each dial.
     pub(crate) fn renew_credentials(&self) {
         self.0.renews.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the next scripts at that server end so, one after another.
+    /// Sets the outcomes of the next scripts at that server.
     pub(crate) fn script(&self, host: &str, acts: impl IntoIterator<Item = Act>) {
         self.with(host, |server| server.scripts.extend(acts));
     }
 
-    /// Makes all scripts at that server end so.
+    /// Sets the outcome of all scripts at that server.
     pub(crate) fn always(&self, host: &str, act: Act) {
         self.with(host, |server| server.always = Some(act));
     }
 
-    /// Makes that server forget all scripts, until it is sent the text of one.
+    /// Makes that server forget all scripts, until it receives the text of one.
     pub(crate) fn forget_scripts(&self, host: &str) {
         self.with(host, |server| server.knows_no_script = true);
     }
 
-    /// Makes `WAIT` end so at that server.
+    /// Sets the outcome of `WAIT` at that server.
     pub(crate) fn confirm(&self, host: &str, act: Act) {
         self.with(host, |server| server.confirms = Some(act));
     }
 
-    /// Stops a server as SIGSTOP does: it takes connections and commands, and does not answer.
+    /// Stops a server as SIGSTOP does: it accepts connections and commands, and does not answer.
     pub(crate) fn stop(&self, host: &str, stopped: bool) {
         self.with(host, |server| server.stopped = stopped);
     }
@@ -286,13 +286,12 @@ impl Fakes {
         self.with(host, |server| server.pipelines)
     }
 
-    /// The commands that server got since the last look, but those of the handshake.
+    /// The commands that server got since the last call, without those of the handshake.
     pub(crate) fn log(&self, host: &str) -> Vec<String> {
         self.with(host, |server| std::mem::take(&mut server.log))
     }
 
-    /// How often a server was asked something, by the beginning of the command. Does not empty the
-    /// log.
+    /// How many commands with that beginning a server got. Does not empty the log.
     pub(crate) fn count(&self, host: &str, beginning: &str) -> usize {
         self.with(host, |server| {
             server.log.iter().filter(|line| line.starts_with(beginning)).count()
@@ -303,12 +302,12 @@ impl Fakes {
         self.with(host, |server| server.joins.extend(acts));
     }
 
-    /// Leaves all joins at that server without an answer until `answer_joins`.
+    /// Leaves all joins at that server unanswered until `answer_joins`.
     pub(crate) fn hold_joins(&self, host: &str) {
         self.with(host, |server| server.held_joins.get_or_insert_default().clear());
     }
 
-    /// Confirms the joins that came first, so many of them.
+    /// Confirms that many joins, the earliest first.
     pub(crate) fn answer_joins(&self, host: &str, joins: usize) {
         self.with(host, |server| {
             let Some(held) = &mut server.held_joins else {
@@ -322,34 +321,34 @@ impl Fakes {
         });
     }
 
-    /// Puts another server behind that address, for connections that are made from now on.
+    /// Makes new connections to that address lead to another server.
     pub(crate) fn set_run_id(&self, host: &str, run_id: &'static str) {
         self.with(host, |server| server.run_id = Some(run_id));
     }
 
-    /// Makes a server a Valkey of that version, for connections that are made from now on.
+    /// Makes a server a Valkey server of that version, for new connections.
     pub(crate) fn set_valkey(&self, host: &str, version: &'static str) {
         self.with(host, |server| server.valkey = Some(version));
     }
 
-    /// Makes a server say that it is a replica.
+    /// Sets whether a server reports that it is a replica.
     pub(crate) fn set_replica(&self, host: &str, is_replica: bool) {
         self.with(host, |server| server.is_replica = is_replica);
     }
 
-    /// Makes a server a sentinel that knows this.
+    /// Makes a server a sentinel that reports this.
     pub(crate) fn set_sentinel(&self, host: &str, sentinel: FakeSentinel) {
         self.with(host, |server| server.sentinel = Some(sentinel));
     }
 
-    /// Tells this to all who subscribe at that server.
+    /// Sends this to all subscribers of that server.
     pub(crate) fn notify(&self, host: &str, notice: Notice) {
         self.with(host, |server| {
             server.subscribers.retain(|subscriber| subscriber.send(notice.clone()).is_ok())
         });
     }
 
-    /// How many subscription connections that server has.
+    /// The number of that server's subscription connections.
     pub(crate) fn subscribers(&self, host: &str) -> usize {
         self.with(host, |server| {
             server.subscribers.retain(|subscriber| !subscriber.is_closed());
@@ -369,7 +368,7 @@ impl Fakes {
         act(self.servers().entry(host.into()).or_default())
     }
 
-    /// What that server does with a command.
+    /// That server's reaction to a command.
     fn act(&self, host: &str, command: &Command) -> Act {
         let words: Vec<_> = command.iter().map(String::from_utf8_lossy).collect();
         let ms = self.server_ms();

@@ -1,8 +1,8 @@
 //! Connections by the `fred` crate: one centralized client to each server, which never reconnects.
 //!
 //! A client without a reconnect policy ends when its connection does: what was in flight fails,
-//! what is sent on it later is refused, and nothing is sent twice. So the router's own rule holds,
-//! that a connection which broke is done with.
+//! what is sent later is refused, and nothing is sent twice. This matches the router's rule that a
+//! broken connection is not used again.
 
 mod connection;
 mod reply;
@@ -30,8 +30,8 @@ use crate::node::{
 use connection::Connection;
 use reply::{failed, reply_of_value};
 
-/// What was told but not yet taken off by its reader: on a subscription's connection, and on one
-/// that carries commands (why it could not be made, which is told twice).
+/// How many events may wait for their reader: on a subscription's connection, and on one that
+/// carries commands (why it could not be made, which is reported twice).
 const PUSHES: usize = 256;
 const EVENTS: usize = 4;
 
@@ -74,18 +74,18 @@ impl FredConnector {
         FredConnector { config }
     }
 
-    /// The same credentials and TLS, for one server.
+    /// The configuration for one server, with the same credentials and TLS.
     fn config(&self, address: &Address) -> Config {
         Config {
             server: ServerConfig::Centralized { server: self.server(address) },
-            // Pushes are told from replies, and HELLO needs no right.
+            // RESP3 separates pushes from replies, and HELLO needs no right.
             version: RespVersion::RESP3,
             fail_fast: true,
             ..self.config.clone()
         }
     }
 
-    /// As `config`, where the host name was resolved to this address already.
+    /// As `config`, where the host name was resolved to this address before.
     fn config_at(&self, address: &Address, place: &str) -> Config {
         let host = if place.contains(':') { format!("[{place}]") } else { place.to_owned() };
         let mut server = self.server(address);
@@ -95,8 +95,7 @@ impl FredConnector {
         Config { server: ServerConfig::Centralized { server }, ..self.config(address) }
     }
 
-    /// As the configuration names it, or as the nodes do, with the name that its certificate must
-    /// have.
+    /// The server as the configuration or the nodes name it, with the name for its certificate.
     fn server(&self, address: &Address) -> Server {
         let host = if address.host.contains(':') {
             format!("[{}]", address.host)
@@ -113,7 +112,7 @@ impl FredConnector {
         server
     }
 
-    /// `fred` heeds `TlsConfig::hostnames` only where it follows a cluster by itself.
+    /// `fred` applies `TlsConfig::hostnames` only where it follows a cluster itself.
     #[cfg(feature = "fred-tls")]
     fn with_tls_name(&self, mut server: Server, address: &Address) -> Server {
         if let (None, Some(tls), Ok(ip)) =
@@ -132,20 +131,21 @@ impl FredConnector {
         server
     }
 
-    /// Whether TLS, if it is used, accepts a server that is dialled by an address of its name.
+    /// Returns true if a server can be dialled by an address of its name: without TLS, or if TLS
+    /// accepts that.
     fn names_places(&self) -> bool {
         cfg!(feature = "fred-tls") || !self.config.uses_tls()
     }
 
-    /// Dials all of them and takes the first one that lets the client in: left to itself, `fred`
-    /// does not tell which it took.
+    /// Dials all addresses and takes the first one that authenticates the client: `fred` by itself
+    /// does not say which address it took.
     pub(super) async fn connect_to_one_of(
         &self,
         address: &Address,
         places: &[Arc<str>],
     ) -> Result<Arc<dyn Node>, NodeError> {
         let dials = places.iter().map(|place| {
-            // What no retry can mend need not wait for the other addresses.
+            // A failure that no retry can fix need not wait for the other addresses.
             self.connect_at(address, place).map(|dialled| match dialled {
                 Err(failure) if !failure.permanent => Err(failure),
                 settled => Ok(settled),
@@ -214,7 +214,7 @@ impl Node for FredNode {
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
-        // With one command, the failure of the whole could not be told from an error reply.
+        // With one command, the failure of the pipeline could not be told from an error reply.
         if let [command] = commands {
             return self.call(command.clone()).map_ok(|reply| vec![reply]).boxed().into();
         }
@@ -252,7 +252,7 @@ async fn pipelined(
     Ok(pipeline.try_all().await)
 }
 
-/// A command in the terms of `fred`. All its words share one buffer.
+/// Converts a command for `fred`. All its words share one buffer.
 fn split(command: &Command) -> (CustomCommand, Vec<Value>) {
     let mut buffer = BytesMut::with_capacity(command.iter().map(<[u8]>::len).sum());
     command.iter().for_each(|word| buffer.extend_from_slice(word));
@@ -264,7 +264,7 @@ fn split(command: &Command) -> (CustomCommand, Vec<Value>) {
     (named(&name), args)
 }
 
-/// The router's own commands are ASCII; a name that is not text no server knows.
+/// The router's own commands are ASCII. No server knows a name that is not text.
 fn named(name: &Bytes) -> CustomCommand {
     let name = String::from_utf8_lossy(name).into_owned();
     CustomCommand::new(name, ClusterHash::Random, false)

@@ -1,10 +1,9 @@
 //! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
 //!
 //! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and
-//! [`Subscription`].
-//! It adds nothing to what the server answers, and says of each failure whether the command may
-//! have been sent. Deadlines are the router's: it drops the future of a call whose time is up, and
-//! what was sent stays sent.
+//! [`Subscription`]. It returns the server's answers unchanged, and says of each failure whether
+//! the command may have been sent. Deadlines are the router's: it drops the future of a call whose
+//! time is up, and what was sent stays sent.
 
 mod answering;
 #[cfg(any(feature = "redis", feature = "fred"))]
@@ -28,6 +27,8 @@ mod resolve;
 mod task;
 #[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
 mod tests;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod turns;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -44,14 +45,14 @@ pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolved;
 
-/// What servers from 7.2 on show of a connection in `CLIENT LIST`. Those that refuse it (an older
-/// one, a user without the right) are left in peace.
+/// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
+/// refuse it (an older version, a user without the right) are used without it.
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Where a server listens, as the client dials it (after any address translation).
+/// Where a server listens, as the client dials it (after address translation).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub(crate) host: Arc<str>,
@@ -68,18 +69,19 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a server answered to one command.
+/// A server's answer to one command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Nil,
     Int(i64),
-    /// A bulk or a simple string ("OK").
+    /// A bulk string or a simple string ("OK").
     Text(Bytes),
     List(Vec<Reply>),
     Error(ServerError),
 }
 
-/// An error reply: the word it begins with (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the line.
+/// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code} {detail}")]
 pub(crate) struct ServerError {
@@ -87,7 +89,8 @@ pub(crate) struct ServerError {
     pub(crate) detail: String,
 }
 
-/// Whether the error says that the server does not know who the client is, or does not believe it.
+/// Returns true if the error means that the server does not recognise the client, or refuses its
+/// credentials.
 pub(crate) fn is_about_credentials(code: &str) -> bool {
     matches!(code, "NOAUTH" | "WRONGPASS")
 }
@@ -96,12 +99,12 @@ pub(crate) fn is_about_credentials(code: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeError {
     pub(crate) message: String,
-    /// The command may have reached the server. When in doubt, true.
+    /// The command may have reached the server. True if it is unknown.
     pub(crate) maybe_sent: bool,
     /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad
     /// certificate.
     pub(crate) permanent: bool,
-    /// Nobody listens at that address: the machine is there, the server is not.
+    /// Nothing listens at that address: the machine is there, the server is not.
     pub(crate) refused: bool,
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -117,6 +120,18 @@ impl NodeError {
             source: None,
         }
     }
+
+    /// The connection has ended, and no other reason is known.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn gone() -> NodeError {
+        NodeError::unsent("the connection is gone")
+    }
+
+    /// The same, of a command that may have been sent.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn gone_unanswered() -> NodeError {
+        NodeError { maybe_sent: true, ..NodeError::gone() }
+    }
 }
 
 impl fmt::Display for NodeError {
@@ -127,12 +142,12 @@ impl fmt::Display for NodeError {
 
 impl StdError for NodeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // Not the `Arc`, which is an error type of its own.
+        // Not the `Arc`, which is a separate error type.
         self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 
-/// What comes of a connection, or on one.
+/// The future of a connection, or of an operation on one.
 pub(crate) type NodeFuture<'a, T> = BoxFuture<'a, Result<T, NodeError>>;
 
 /// Opens connections.
@@ -140,13 +155,13 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
     fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>>;
 
-    /// The addresses that a host name stands for now; none where that cannot be told.
+    /// The addresses to which a host name resolves now; none if that is unknown.
     fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
         let _ = address;
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// As `connect`, to the server at one of the addresses that the host name stands for.
+    /// As `connect`, to the server at one of the addresses of the host name.
     fn connect_at<'a>(
         &'a self,
         address: &'a Address,
@@ -156,61 +171,60 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
         self.connect(address)
     }
 
-    /// Opens a connection that carries subscriptions alone. What happens on it comes out of the
-    /// receiver, which ends when the connection is gone.
+    /// Opens a connection that carries subscriptions alone. Its notices come out of the receiver,
+    /// which ends when the connection is gone.
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed>;
 
-    /// Whether a new connection may have other credentials than the last one: then it is worth
-    /// dialling a server that did not accept those.
+    /// Whether a new connection may have other credentials than the last one. If so, a server that
+    /// refused those is worth dialling again.
     fn renews_credentials(&self) -> bool {
         false
     }
 }
 
-/// A connection that carries subscriptions, and what happens on it.
+/// A connection that carries subscriptions, and the receiver of its notices.
 pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
 
-/// A connection that carries commands. Calls from many tasks share it; their answers come in order.
+/// A connection that carries commands. Calls from many tasks share it. Answers come in order.
 pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, now or at the first poll.
     fn call(&self, command: Command) -> Answering<Reply>;
 
-    /// The same with a call of a script, whose words need not be put together before.
+    /// As `call`, for a call of a script, whose words need not be assembled before.
     fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
         self.call(call.to_command())
     }
 
-    /// Sends the commands in one pipeline, and gives one answer for each, in their order. An error
-    /// reply is an answer: the others of the pipeline stand.
+    /// Sends the commands in one pipeline, and returns one answer for each, in order. An error
+    /// reply is an answer: it does not affect the other commands.
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>>;
 
-    /// False once the connection is known to be of no further use.
+    /// False once the connection is known to be unusable.
     fn is_usable(&self) -> bool;
 
-    /// The address that the host name stood for when this was opened; none where that is not
-    /// known.
+    /// The address to which the host name resolved when this was opened; none if that is unknown.
     fn place(&self) -> Option<Arc<str>> {
         None
     }
 }
 
-/// Takes a message on a channel: channel and payload. It never waits.
+/// Takes a message: channel and payload. It never waits.
 pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
-/// A connection that carries subscriptions, one channel a command: of shards, or where the
-/// connector is for sentinels, of a sentinel.
+/// A connection that carries subscriptions, with one channel in each command: shard channels, or
+/// the channel of a sentinel if the connector is for sentinels.
 pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
-    /// Has the task that reads the connection give each message to `handler` at once. A backend
-    /// that cannot do so sends the messages as notices still.
+    /// Makes the task that reads the connection give each message to `handler` at once. A backend
+    /// that cannot do so still sends the messages as notices.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
     }
 
-    /// Sends one command. Only before the first channel is joined: after that an answer could be
-    /// mistaken for a subscription's.
+    /// Sends one command. Only before the first channel is joined: after that, its answer could be
+    /// mistaken for that of a subscription.
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply>;
 
-    /// `SSUBSCRIBE channel`, with `ASKING` before it if asked for (`SUBSCRIBE` at a sentinel). The
+    /// `SSUBSCRIBE channel`, after `ASKING` if `asking` is set (`SUBSCRIBE` at a sentinel). The
     /// answer is a [`Notice`].
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()>;
 
@@ -218,18 +232,19 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()>;
 }
 
-/// What a subscription's connection tells.
+/// An event on a subscription's connection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Notice {
     /// The server confirmed the subscription.
     Joined {
         channel: Bytes,
     },
-    /// The server ended it, requested or not (the slot has moved, the master was demoted).
+    /// The server ended the subscription, requested or not (the slot has moved, the master was
+    /// demoted).
     Left {
         channel: Bytes,
     },
-    /// The server refused it (`MOVED`, `NOPERM`, unknown command).
+    /// The server refused the subscription (`MOVED`, `NOPERM`, unknown command).
     Refused {
         channel: Bytes,
         error: ServerError,

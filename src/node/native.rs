@@ -1,8 +1,10 @@
-//! Connections of this library's own: RESP3 over TCP or TLS, with what is ready written together.
+//! Connections of this library's own: RESP3 over TCP or TLS. Commands that are ready together are
+//! written together.
 //!
 //! A connection has two tasks. Callers put whole commands into the one buffer of a
-//! [`Wire`](wire::Wire), the writer takes all of it, and the reader gives each answer to whoever
-//! waits for it. How far a command got is known: one that the kernel was not given was not sent.
+//! [`Wire`](wire::Wire). The writer takes everything in it, and the reader gives each answer to its
+//! caller. The connection knows how far a command got: one that was not passed to the kernel was
+//! not sent.
 
 mod decoder;
 mod expected;
@@ -30,7 +32,7 @@ use crate::node::{
 use expected::{Expected, Outcome};
 use subscription::NativeSubscription;
 use tasks::{Listener, Tasks};
-use wire::{GONE, Wire};
+use wire::Wire;
 
 /// Opens connections.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +76,7 @@ impl Connector for NativeConnector {
 }
 
 impl NativeConnector {
-    /// A connection that carries commands, to the server at that place if one is given.
+    /// Opens a connection that carries commands, to the server at `place` if one is given.
     async fn connect_to(
         &self,
         address: &Address,
@@ -99,7 +101,7 @@ impl NativeConnector {
     }
 }
 
-/// A connection with its tasks. Dropped, it is closed.
+/// A connection with its tasks. It is closed when it is dropped.
 #[derive(Debug)]
 struct Connection {
     wire: Arc<Wire>,
@@ -127,19 +129,19 @@ impl Connection {
         Connection { wire, _tasks: tasks }
     }
 
-    /// Sends commands, and waits for the replies.
+    /// Sends commands and waits for the replies.
     async fn exchange(&self, commands: &[Command]) -> Outcome {
         answer(self.send(commands)?).await
     }
 
-    /// Sends commands; the replies come by the channel.
+    /// Sends commands. The replies come through the channel.
     fn send(&self, commands: &[Command]) -> Result<oneshot::Receiver<Outcome>, NodeError> {
         let (tell, told) = oneshot::channel();
         self.wire.put(commands, [Expected::replies(commands.len(), tell)])?;
         Ok(told)
     }
 
-    /// Sends one command of so many words, which `write` adds; its reply is the answer.
+    /// Sends one command of `words` words, which `write` adds.
     fn ask(self: &Arc<Self>, words: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answering<Reply> {
         let (tell, told) = oneshot::channel();
         match self.wire.put_one(words, write, Expected::Reply(tell)) {
@@ -150,13 +152,12 @@ impl Connection {
 }
 
 async fn answer(told: oneshot::Receiver<Outcome>) -> Outcome {
-    let gone = |_| NodeError { maybe_sent: true, ..NodeError::unsent(GONE) };
-    told.await.map_err(gone)?
+    told.await.map_err(|_| NodeError::gone_unanswered())?
 }
 
 /// A connection that carries commands.
 struct NativeNode {
-    /// Answers that are waited for keep it, too.
+    /// Pending answers keep the connection, too.
     connection: Arc<Connection>,
     place: Arc<str>,
 }

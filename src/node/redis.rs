@@ -54,7 +54,7 @@ impl Connector for RedisConnector {
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
             let (notify, notices) = mpsc::unbounded_channel();
-            // The connection's own task holds the only sender, so the receiver ends with it.
+            // The connection's own task holds the only sender, so the receiver ends with the task.
             let weak = notify.downgrade();
             let handler = Arc::new(OnceLock::<MessageHandler>::new());
             let handled_by = handler.clone();
@@ -83,7 +83,7 @@ impl Connector for RedisConnector {
 }
 
 impl RedisConnector {
-    /// A connection that carries commands, to the server at that place if one is given.
+    /// Opens a connection that carries commands, to the server at `place` if one is given.
     fn connect_to<'a>(
         &'a self,
         address: &'a Address,
@@ -110,15 +110,15 @@ impl RedisConnector {
         .boxed()
     }
 
-    /// As `connect_failure`, for a connection that has yet to be let in.
+    /// As `connect_failure`, for a connection that is not authenticated yet.
     fn not_let_in(&self, error: RedisError) -> NodeError {
         let passes = self.renews_credentials() && is_authentication(&error);
         let failure = connect_failure(error);
         NodeError { permanent: failure.permanent && !passes, ..failure }
     }
 
-    /// Connects with RESP3, in which a server's pushes are told from replies, and which also tells
-    /// when the connection is gone.
+    /// Connects with RESP3, which separates a server's pushes from replies and reports when the
+    /// connection is gone.
     async fn open(
         &self,
         address: &Address,
@@ -127,7 +127,7 @@ impl RedisConnector {
     ) -> Result<(MultiplexedConnection, Task, IpAddr), NodeError> {
         let session = self.session().await?;
         let config = AsyncConnectionConfig::new()
-            // Time limits are the router's.
+            // The router sets the time limits.
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_push_sender(move |push| -> Result<(), ()> {
@@ -141,7 +141,7 @@ impl RedisConnector {
             Stream::Tls(stream) => self.begin(stream, &session, config).await?,
         };
         if let Some(name) = &self.dialer.client_name {
-            // It may be refused: the name is only for people to read.
+            // The command may be refused: the name is only informative.
             let mut command = Cmd::new();
             command.arg("CLIENT").arg("SETNAME").arg(name);
             connection.send_packed_command(&command).await.map_err(connect_failure)?;
@@ -149,7 +149,7 @@ impl RedisConnector {
         Ok((connection, driver, place))
     }
 
-    /// Who this client says it is, and how it speaks.
+    /// The credentials of this client, and its protocol version.
     async fn session(&self) -> Result<RedisConnectionInfo, NodeError> {
         let mut session = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
@@ -165,7 +165,7 @@ impl RedisConnector {
         Ok(session)
     }
 
-    /// Begins the session on a connection that was dialled.
+    /// Starts the session on a new connection.
     async fn begin(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -175,8 +175,8 @@ impl RedisConnector {
         let (connection, driver) = MultiplexedConnection::new_with_config(session, stream, config)
             .await
             .map_err(|error| self.not_let_in(error))?;
-        // By itself the driver would wait for the answers under way, which a server that stands
-        // still does not give.
+        // Without this, the driver would wait for outstanding answers, which a frozen server never
+        // sends.
         Ok((connection, Task::of(tokio::spawn(driver))))
     }
 }
@@ -187,7 +187,7 @@ struct RedisNode {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
     place: Arc<str>,
-    /// Answers that are waited for keep it too.
+    /// Pending answers keep the task, too.
     _driver: Arc<Task>,
 }
 
@@ -233,10 +233,10 @@ impl Node for RedisNode {
 
 impl RedisNode {
     fn check(&self) -> Result<(), NodeError> {
-        if self.is_usable() { Ok(()) } else { Err(NodeError::unsent("the connection is gone")) }
+        if self.is_usable() { Ok(()) } else { Err(NodeError::gone()) }
     }
 
-    /// A failure after the command was handed over. How far it got nobody can tell.
+    /// A failure after the command was handed over. It is unknown how far the command got.
     fn failed(&self, error: RedisError) -> NodeError {
         if error.is_unrecoverable_error() {
             self.broken.store(true, Ordering::Relaxed);
@@ -280,8 +280,8 @@ impl Subscription for RedisSubscription {
             let asking = asking.then(|| Command::new().word("ASKING"));
             let join = self.channels.join(channel);
             let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
-            // Whether it succeeded is told by a push alone. A reply here may be another's: the
-            // crate takes an unasked `sunsubscribe` for one. But an error is never pushed.
+            // Only a push reports success. A reply here may belong to another command: the crate
+            // takes an unrequested `sunsubscribe` for one. But an error is never pushed.
             let outcome = self
                 .connection
                 .clone()
@@ -314,7 +314,7 @@ impl Subscription for RedisSubscription {
     }
 }
 
-/// What a push on a subscription's connection tells.
+/// The notice in a push on a subscription's connection.
 fn notice_of(push: PushInfo) -> Option<Notice> {
     let PushInfo { kind, data } = push;
     let mut data = data.into_iter();
@@ -338,7 +338,7 @@ fn pipeline(commands: &[Command]) -> Pipeline {
 }
 
 pub(crate) fn packed(command: &Command) -> Cmd {
-    // Some bytes more than its words have.
+    // A few bytes more than its words have.
     let mut packed = Cmd::with_capacity(command.len(), command.bytes().len());
     for word in command.iter() {
         packed.arg(word);

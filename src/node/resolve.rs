@@ -1,10 +1,10 @@
-//! What a host name stands for.
+//! Resolves host names.
 
 use std::sync::Arc;
 
 use crate::node::Address;
 
-/// The addresses of a host, in no special order; none if nobody can tell.
+/// The addresses of a host, in no particular order; none if it cannot be resolved.
 pub(crate) async fn resolved(address: &Address) -> Vec<Arc<str>> {
     let found = tokio::net::lookup_host((&*address.host, address.port)).await;
     let mut places: Vec<Arc<str>> =

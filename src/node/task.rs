@@ -1,8 +1,8 @@
-//! A task that ends with what it belongs to.
+//! A task that is aborted when its owner is dropped.
 
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// Ends the task when it is dropped.
+/// Aborts the task when it is dropped.
 #[derive(Debug)]
 pub(super) struct Task(AbortHandle);
 

@@ -1,4 +1,4 @@
-//! What all backends must do at the seam, on real servers; and where they differ.
+//! What all backends must do at the seam, on real servers, and where they differ.
 
 // The helpers of tests may panic as tests do; the ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
@@ -145,7 +145,7 @@ async fn errors_keep_the_words_of_the_server() -> Result {
             .word("0");
         let said = ("LOCKFOREIGN".to_string(), "not ours: 1".to_string());
         assert_eq!(error(node.call(own.clone()).await.unwrap()), said, "{name}");
-        // An error reply is an answer, and the others of a pipeline stand.
+        // An error reply is an answer, and the other replies of a pipeline stand.
         let answers = node
             .pipeline(&[words("INCR {key}n"), own.clone(), words(&unknown), words("INCR {key}n")])
             .await
@@ -206,7 +206,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
         }
         let failure = timeout(LONG, node.call(words("PING"))).await?.expect_err("no connection");
         assert!(!failure.maybe_sent, "{name}");
-        // It stays so: nothing dials behind the router's back.
+        // It stays so: no backend dials on its own.
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!node.is_usable(), "{name}");
         assert_eq!(clients(&server).await?, 0, "{name}");
@@ -217,7 +217,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_dropped_is_closed() -> Result {
     for (name, backend) in backends() {
-        // Its own: the last proxy may connect to it late.
+        // A server of its own: the last proxy may connect to it late.
         let server = Single::start().await?;
         let node = connect(&*backend, &server).await;
         let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
@@ -282,7 +282,7 @@ async fn failures_to_connect_are_told_apart() -> Result {
 async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
     let server = Single::start().await?;
     for (name, backend) in backends() {
-        // Often this is the name of `::1` too, where the server does not listen.
+        // Often this name resolves to `::1` too, where the server does not listen.
         let host = "localhost".into();
         let port = server.port();
         let node = backend.connect(&Address { host, port }).await?;
@@ -292,7 +292,7 @@ async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
     Ok(())
 }
 
-/// Left to itself, `fred` does not tell which of several addresses it has connected to.
+/// `fred` by itself does not report to which of several addresses it has connected.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
     let server = Single::start_with(ServerSettings::default().password("secret")).await?;
@@ -300,7 +300,7 @@ async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
         FredConnector::new(Config { password: Some(password.into()), ..Config::default() })
     };
     let (host, port) = ("localhost".into(), server.port());
-    // Nobody listens at the first one.
+    // Nothing listens at the first one.
     let (at, places) = (Address { host, port }, ["127.0.0.2", "127.0.0.1"].map(Into::into));
     let node = named("secret").connect_to_one_of(&at, &places).await?;
     assert_eq!(node.place().as_deref(), Some("127.0.0.1"));
@@ -309,8 +309,8 @@ async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
     Ok(())
 }
 
-/// `fred` closes a connection on which a server says CLUSTERDOWN, so whatever else is under way
-/// there is unknown as well.
+/// `fred` closes a connection on which a server answers CLUSTERDOWN, so the outcome of everything
+/// else under way there is unknown as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterdown_is_an_answer_and_by_fred_an_end() -> Result {
     let server =
@@ -385,7 +385,7 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
     Ok(())
 }
 
-/// By `fred`, channels are subscribed again: not those that were left meanwhile.
+/// With `fred`, channels are subscribed again, but not those that were left meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_that_were_left_stay_left() -> Result {
     let server = Single::start().await?;
@@ -398,7 +398,7 @@ async fn channels_that_were_left_stay_left() -> Result {
         let joins = channels.iter().map(|channel| subscription.join(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
-        // In the midst of subscribing again, if this backend does.
+        // While channels are being subscribed again, if this backend does that.
         let limit = WaitLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             limit.pause(name).await?;
@@ -413,8 +413,8 @@ async fn channels_that_were_left_stay_left() -> Result {
     Ok(())
 }
 
-/// Messages that come faster than they are read are kept. By `fred` the connection
-/// ends, so that nobody trusts it further.
+/// Messages that come faster than they are read are kept. With `fred` the connection ends, so that
+/// it is not used any more.
 #[tokio::test]
 async fn more_messages_than_are_read() -> Result {
     const MANY: usize = 5_000;

@@ -16,16 +16,16 @@ use crate::decimal::Decimal;
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Who goes first when readers and writers wait.
+/// The policy that orders waiting readers and writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fairness {
-    /// First in, first out within writers and within readers; when a write ends, the readers that
-    /// wait by then go before the next writer. Nobody starves.
+    /// Writers are first in, first out, and so are readers. When a write ends, the readers that
+    /// wait go before the next writer. Nobody starves.
     #[default]
     PhaseFair,
     /// Readers do not wait for waiting writers, unless one of those is phase-fair. A stream of
-    /// readers can keep writers out forever.
+    /// readers can starve writers.
     ReadersFirst,
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct Acquire {
     pub(crate) lease: Duration,
     pub(crate) goal: Goal,
     pub(crate) wait: Option<Wait>,
-    /// To hold it cached.
+    /// Whether to hold the lock cached.
     pub(crate) cached: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
     Take(Mode, Fairness),
-    /// From read to write; the token is that of the read.
+    /// An upgrade from the read with this token.
     Upgrade {
         token: u64,
     },
-    /// What another acquisition holds by this token.
+    /// Takes over the lease with this token from another acquisition.
     TakeUp {
         mode: Mode,
         from: AcquisitionId,
@@ -56,7 +56,7 @@ pub(crate) enum Goal {
     Permits(Permits),
 }
 
-/// What is wanted of a semaphore.
+/// The permits wanted of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Permits {
     pub(crate) count: u32,
@@ -64,25 +64,25 @@ pub(crate) struct Permits {
     pub(crate) limit: u32,
 }
 
-/// What a place in the queue is taken with.
+/// The terms of a place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wait {
-    /// How long a grant waits to be claimed.
+    /// How long a grant waits for its claim.
     pub(crate) window: Duration,
-    /// How long the place lives without a poll.
+    /// How long the place is kept without a poll.
     pub(crate) waiter_ttl: Duration,
-    /// The ticket that was given before, 0 if none was.
+    /// The ticket from an earlier call, or 0.
     pub(crate) ticket: u64,
-    /// The most waiters that the queue may have.
+    /// The maximum number of waiters in the queue.
     pub(crate) limit: u64,
     /// The server where the waiter's client is subscribed.
     pub(crate) joined_at: Option<String>,
-    /// It waits only where nobody but cached holders is in its way.
+    /// Wait only if nobody but cached holders is in the way.
     pub(crate) only_cached: bool,
 }
 
 impl Wait {
-    /// As one argument.
+    /// Encodes it as one argument.
     fn place(&self) -> SmallVec<[u8; PLACE]> {
         let server = self.joined_at.as_deref().unwrap_or("-");
         let mut place = SmallVec::new();
@@ -95,19 +95,19 @@ impl Wait {
     }
 }
 
-/// The length of a usual place, at most.
+/// The maximum length of a usual place.
 const PLACE: usize = 64;
 
-/// Room for the arguments of a usual acquire, as they go over the wire.
+/// Room for the arguments of a usual acquire on the wire.
 const ARGUMENTS: usize = 160;
 
-/// How many tokens an acquire takes at once.
+/// The number of tokens that an acquire takes at once.
 const TOKENS: &str = "1";
 
-/// How many tokens a cached write takes at once: 1.02 ms of the server's clock.
+/// The number of tokens that a cached write takes at once: 1.02 ms of the server's clock.
 pub(crate) const BLOCK: u64 = 1_024;
 
-/// How it went.
+/// The outcome of an acquire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Acquired {
     Granted(Grant),
@@ -116,12 +116,12 @@ pub(crate) enum Acquired {
         ahead: u64,
     },
     Refused,
-    /// Only cached holders were in its way, and were called back.
+    /// Only cached holders were in the way, and were recalled.
     Cached,
     Full {
         waiters: u64,
     },
-    /// This is the semaphore's limit: not what the caller took it for, or less than it wants.
+    /// The semaphore's limit: it differs from the caller's, or is less than the permits it wants.
     Limit(u32),
     Stale,
     Conflict,
@@ -129,20 +129,20 @@ pub(crate) enum Acquired {
     Lost,
 }
 
-/// A lease as the server has it.
+/// A lease as the server records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     pub(crate) token: u64,
     /// When the lease ends, server ms.
     pub(crate) deadline: u64,
-    /// The last token of the lock; a cached write owns all of them from its own on.
+    /// The last token of the lock. A cached write owns all tokens from its own to this one.
     pub(crate) fence: u64,
-    /// What calls a cached holder back.
+    /// The mode whose request recalls a cached holder.
     pub(crate) recall: Option<Mode>,
 }
 
 impl Grant {
-    /// One that is not cached.
+    /// A grant that is not cached.
     pub(crate) fn new(token: u64, deadline: u64) -> Grant {
         Grant { token, deadline, fence: token, recall: None }
     }

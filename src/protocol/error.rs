@@ -1,4 +1,4 @@
-//! What servers and connections say, as errors of this library.
+//! Turns the errors of servers and connections into errors of this library.
 
 use crate::error::{Error, ErrorKind};
 use crate::node::{NodeError, ServerError};
@@ -41,14 +41,14 @@ impl From<ServerError> for Error {
             }
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
-            // As Valkey says it of a command inside a script, with the command's name.
+            // Valkey's error for a command inside a script, with the command's name.
             _ if said.detail.contains("ACL failure in script") => {
                 (ErrorKind::Refused, "the user lacks a right")
             }
             _ if said.detail.contains("NOPERM")
                 || said.detail.contains("can't run this command") =>
             {
-                // Some versions do not say which.
+                // Some versions do not name the command.
                 (
                     ErrorKind::Refused,
                     "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, +pttl, \

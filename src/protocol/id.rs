@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::slot::Slot;
 
-/// How many characters of an acquisition's id name its client.
+/// The length of the client's id in an acquisition's id.
 pub(crate) const CLIENT: usize = 11;
 const COUNT: usize = 7;
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
@@ -15,12 +15,12 @@ const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientId([u8; CLIENT]);
 
-/// The id of one acquisition: its client's id and a number that the client uses once.
+/// The id of one acquisition: its client's id and a number that the client uses only once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct AcquisitionId([u8; CLIENT + COUNT]);
 
 impl ClientId {
-    /// An id from 11 bytes of randomness.
+    /// Makes an id from 11 random bytes.
     pub(crate) fn from_random(bytes: [u8; CLIENT]) -> Self {
         ClientId(bytes.map(|byte| DIGITS[usize::from(byte % 64)]))
     }
@@ -34,7 +34,7 @@ impl ClientId {
         AcquisitionId(id)
     }
 
-    /// The channel on which this client hears of grants in a slot.
+    /// The channel on which this client receives the grants of a slot.
     pub(crate) fn channel(&self, slot: Slot) -> Bytes {
         Bytes::from(format!("{{{}}}rwlease:{self}", slot.tag()))
     }
@@ -42,17 +42,17 @@ impl ClientId {
 
 impl AcquisitionId {
     pub(crate) fn as_str(&self) -> &str {
-        // Made of DIGITS alone.
+        // Always valid: DIGITS are ASCII.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// An id of this library, as text.
+    /// Parses an id of this library.
     pub(crate) fn parse(id: &str) -> Option<AcquisitionId> {
         let bytes: [u8; CLIENT + COUNT] = id.as_bytes().try_into().ok()?;
         bytes.iter().all(|byte| DIGITS.contains(byte)).then_some(AcquisitionId(bytes))
     }
 
-    /// The number that the client gave it, read back from an id that a server names.
+    /// The client's number in an acquisition's id, if the acquisition is of this client.
     pub(crate) fn count_of(id: &str, client: &ClientId) -> Option<u64> {
         let digits = id.as_bytes().strip_prefix(&client.0)?;
         if digits.len() != COUNT {

@@ -6,14 +6,14 @@ use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// The acquisition that no list begins with: for a list that has been read to its end.
+/// Stands for no acquisition: for a list that has been read to its end.
 pub(super) const NONE: &str = "none";
 
-/// Queries who holds and who waits, a page at a time.
+/// Queries the holders and waiters, a page at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Inspect {
     pub(crate) page: Page,
-    /// The most entries of each kind, 1 to 100.
+    /// The maximum number of entries of each kind, 1 to 100.
     pub(crate) most: u64,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Inspect {
 pub(crate) struct Page {
     /// The first reader's index.
     pub(crate) reader: u64,
-    /// The first waiting writer: `-` for the head, `none` for none.
+    /// The first waiting writer: `-` for the head of the list, `none` for none.
     pub(crate) writer: String,
     pub(crate) waiting_reader: String,
 }
@@ -33,7 +33,7 @@ impl Default for Page {
     }
 }
 
-/// What a page shows.
+/// The contents of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     /// The server's time, ms.
@@ -43,35 +43,35 @@ pub(crate) struct View {
     pub(crate) readers: u64,
     pub(crate) waiters: u64,
     pub(crate) upgrader: Option<Entry>,
-    /// Tokens up to this one are not renewed.
+    /// Leases with this token or a lower one are not renewed.
     pub(crate) revoked: u64,
     pub(crate) reading: Vec<(String, Record)>,
     pub(crate) writers_waiting: Vec<Entry>,
     pub(crate) readers_waiting: Vec<Entry>,
 }
 
-/// A holder's record. It may have run out.
+/// A holder's record. Its lease may have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) deadline: u64,
     pub(crate) token: u64,
-    /// Its client may not be using it, and gives it up when another one wants it.
+    /// Its client may not be using the lease, and releases it when another client wants the lock.
     pub(crate) cached: bool,
 }
 
-/// A waiter's entry. It may have run out.
+/// A waiter's entry. The waiter may be dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) id: String,
-    /// The one behind it, nothing for the last one.
+    /// The entry behind it, or `None` for the last one.
     pub(crate) next: Option<String>,
     pub(crate) ticket: u64,
-    /// When it last looked, server ms.
+    /// The time of its last poll, server ms.
     pub(crate) seen: u64,
     pub(crate) waiter_ttl: u64,
-    /// When it came, server ms.
+    /// The time of its arrival, server ms.
     pub(crate) since: u64,
-    /// How many permits it wants, where it waits for a semaphore.
+    /// The number of permits it wants, if it waits for a semaphore.
     pub(crate) permits: u32,
 }
 
@@ -115,8 +115,8 @@ impl Inspect {
 }
 
 impl Page {
-    /// The page that goes on after one with these last entries: `reader` is its first index that
-    /// has not been looked at.
+    /// The page that follows one with these last entries. `reader` is the index of the first reader
+    /// that was not examined.
     pub(crate) fn from(
         reader: u64,
         writer: Option<String>,
@@ -127,7 +127,7 @@ impl Page {
     }
 }
 
-/// Queries whether an acquisition holds.
+/// Queries whether an acquisition holds the lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holds<'a> {
     pub(crate) id: &'a str,
@@ -145,7 +145,7 @@ impl Holds<'_> {
         }
     }
 
-    /// The token by which it holds, if it does.
+    /// The token by which it holds the lock, if it does.
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<u64>), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let token = match status.as_bytes() {
@@ -165,7 +165,7 @@ fn writer(text: &str) -> Result<Option<(String, Record)>, BadReply> {
     Ok(Some((id.to_owned(), record)))
 }
 
-/// A record is the state, a deadline of 13 digits, a token of 16, and the rest.
+/// Parses a record: the state, a deadline of 13 digits, a token of 16, and the rest.
 pub(super) fn record(text: &str) -> Result<(Record, &str), BadReply> {
     let number = |from: usize, to: usize| text.get(from..to).and_then(|digits| digits.parse().ok());
     match (number(1, 14), number(14, 30), text.get(30..)) {
@@ -177,8 +177,8 @@ pub(super) fn record(text: &str) -> Result<(Record, &str), BadReply> {
     }
 }
 
-/// An entry is mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node, tag,
-/// since.
+/// Parses an entry: mode, previous, next, ticket, seen, waiter_ttl, lease, window, fairness, node,
+/// tag, since.
 pub(super) fn entry(id: &str, text: &str) -> Result<Entry, BadReply> {
     let parts: Vec<&str> = text.split(' ').collect();
     let [_, _, next, ticket, seen, waiter_ttl, _, _, wants, _, _, since] = parts[..] else {

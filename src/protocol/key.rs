@@ -7,15 +7,15 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::slot::Slot;
 
-/// The longest name of a lock, bytes.
+/// The maximum length of a lock's name, in bytes.
 pub(crate) const LONGEST_NAME: usize = 512;
 
-/// What is in a lock's key, and so which scripts it is for.
+/// What a lock's key contains, which decides on the scripts to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// The hash of this protocol.
     ReadWrite,
-    /// A string with an acquisition's id: the plain mutex that every language has.
+    /// A string with an acquisition's id: the plain mutex.
     Mutex,
     /// The hash of a semaphore.
     Semaphore,
@@ -27,7 +27,7 @@ pub(crate) struct LockKey {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) key: Bytes,
-    /// The other key of a lock in two.
+    /// The other key of a two-key lock.
     #[cfg(feature = "legacy")]
     pub(crate) other_key: Option<Bytes>,
     pub(crate) slot: Slot,
@@ -54,7 +54,7 @@ impl LockKey {
         })
     }
 
-    /// Whether there is a queue to wait in.
+    /// Whether the lock has a queue.
     pub(crate) fn has_queue(&self) -> bool {
         #[cfg(feature = "legacy")]
         if self.other_key.is_some() {
@@ -63,12 +63,12 @@ impl LockKey {
         self.kind != Kind::Mutex
     }
 
-    /// Whether a client may keep it while nobody uses it.
+    /// Whether a client may keep the lock cached.
     pub(crate) fn can_be_cached(&self) -> bool {
         self.has_queue() && self.kind == Kind::ReadWrite
     }
 
-    /// What is said in an error about this lock.
+    /// Adds the lock's name and slot to an error.
     pub(crate) fn with_lock(&self, error: impl Into<Error>) -> Error {
         error.into().about(&self.name, self.slot)
     }

@@ -41,11 +41,11 @@ pub(crate) use semaphore::{
     InspectSemaphore, LimitSet, SemaphorePage, SemaphoreView, SetLimit, Shrink,
 };
 
-/// How a lock is held.
+/// The mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Shared with other readers.
     Read,
-    /// Alone.
+    /// Exclusive.
     Write,
 }

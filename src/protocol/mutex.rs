@@ -1,5 +1,5 @@
-//! `mutex/inspect`. (Taking, renewing and releasing a mutex are the requests of the other locks,
-//! with scripts of its own.)
+//! `mutex/inspect`. (To acquire, renew or release a mutex, the requests of the other locks are
+//! used, with scripts for mutexes.)
 
 use bytes::Bytes;
 
@@ -9,15 +9,15 @@ use super::reply::{BadReply, Elements};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Queries whose value a mutex holds.
+/// Queries the value that a mutex holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InspectMutex;
 
-/// What a mutex holds.
+/// The contents of a mutex.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) value: Bytes,
-    /// What is left of its lease, ms; nothing if it never ends.
+    /// The time left of its lease, ms, or `None` if it never ends.
     pub(crate) left: Option<u64>,
 }
 

@@ -1,5 +1,4 @@
-//! The messages to a client: its grants, the recalls of what it has cached, and the ends of its
-//! leases by a forced release.
+//! The messages to a client: grants, recalls of cached leases, and notices of forced releases.
 
 use super::Mode;
 use super::acquire::Grant;
@@ -8,12 +7,12 @@ use super::acquire::Grant;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     Grants(Push),
-    /// Somebody wants what this acquisition has cached: `<now> r|w <acquisition>`
+    /// Another client wants the lock that this acquisition has cached: `<now> r|w <acquisition>`
     Recall {
         id: String,
         mode: Mode,
     },
-    /// A forced release has ended the lease of this acquisition with this token:
+    /// A forced release has ended this acquisition's lease with this token:
     /// `<now> f <acquisition> <token>`
     Ended {
         id: String,
@@ -22,7 +21,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Nothing if it is not of this shape: anybody can publish anything.
+    /// Parses a message. `None` if it has another shape: anybody may publish on the channel.
     pub(crate) fn read(payload: &[u8]) -> Option<Message> {
         let text = std::str::from_utf8(payload).ok()?;
         let mut words = text.split(' ').skip(1);
@@ -42,7 +41,7 @@ impl Message {
 pub(crate) struct Push {
     /// The server's time when it was sent, ms.
     pub(crate) now: u64,
-    /// Work is left over: go on with `pump`.
+    /// Whether work is left over, to be continued by `pump`.
     pub(crate) more: bool,
     pub(crate) grants: Vec<(String, Grant)>,
 }
@@ -87,7 +86,7 @@ mod tests {
     fn an_end_names_the_acquisition_and_its_token() {
         let ended = Message::Ended { id: "abc".into(), token: 12 };
         assert_eq!(Message::read(b"1700 f abc 12"), Some(ended));
-        // A reader that does not know of ends takes it for no grant.
+        // A client that does not know this message must not take it for a grant.
         assert_eq!(Push::read("1700 f abc 12"), None);
     }
 

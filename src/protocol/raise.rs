@@ -9,24 +9,24 @@ use super::reply::{BadReply, Elements};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// A member takes no token that is further ahead of its clock.
+/// A member refuses a token that is further ahead of its clock than this.
 pub(crate) const AHEAD: Duration = Duration::from_secs(60);
 
-/// Raises the last fencing token of a lock to that of a quorum.
+/// Raises the last fencing token of a lock on a member to that of a quorum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RaiseToken {
     pub(crate) id: AcquisitionId,
     pub(crate) token: u64,
 }
 
-/// What a member says to a quorum's token.
+/// A member's answer to a quorum's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Raised {
-    /// Its last token is at least this one.
+    /// Its last token is now at least this one.
     Done,
-    /// The token is so far ahead of the member's clock that it was not raised.
+    /// The token is this far ahead of the member's clock, and was refused.
     Ahead(Duration),
-    /// The acquisition does not hold there.
+    /// The acquisition does not hold the lock there.
     Lost,
 }
 

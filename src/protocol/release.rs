@@ -10,29 +10,29 @@ use super::two_key;
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Ends what an acquisition has.
+/// Ends an acquisition's lease or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Release {
-    /// Only the wait for an upgrade.
+    /// End only the wait for an upgrade.
     pub(crate) only_wait: bool,
 }
 
-/// How it went.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ended {
-    /// Its record stood: nobody was granted the lock against it meanwhile.
+    /// Its record existed: nobody else was granted the lock meanwhile.
     Released,
-    /// It waited.
+    /// It was waiting.
     Left,
-    /// Its record stood, but a forced release had taken the lock away.
+    /// Its record existed, but a forced release had taken the lock away.
     Expired,
-    /// The lock knows nothing of it.
+    /// The lock has no record of it.
     Absent,
-    /// The upgrade whose wait was to end has been granted.
+    /// The upgrade had been granted before its wait could end.
     Writing(Grant),
 }
 
-/// Room for the arguments, as they go over the wire.
+/// Room for the arguments on the wire.
 const ARGUMENTS: usize = 48;
 
 impl Release {
@@ -77,7 +77,7 @@ impl Release {
     }
 }
 
-/// A call that goes on with what another left over.
+/// Continues the work that another call left over.
 pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
     let (script, args) = match lock.kind {
         Kind::Semaphore => (&scripts.semaphore_pump, Command::new()),
@@ -86,7 +86,7 @@ pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
     Call { script, slot: lock.slot, key: lock.key.clone(), second_key: None, args, not_after: None }
 }
 
-/// Its reply.
+/// The reply of `pump`.
 pub(crate) fn pumped(reply: Reply) -> Result<Envelope, BadReply> {
     Elements::open(reply).map(|(envelope, _, _)| envelope)
 }

@@ -10,20 +10,20 @@ use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Makes a lease longer, or claims a grant.
+/// Extends a lease, or claims a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renew {
     pub(crate) lease: Duration,
-    /// It is to be cached, or to stay so. Without this a cached holder is one in use, which is not
-    /// called back.
+    /// Whether the lease is to be cached. Without this a cached holder counts as in use, and is not
+    /// recalled.
     pub(crate) cached: bool,
 }
 
-/// How a renewal or a downgrade went.
+/// The outcome of a renewal or a downgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Renewed {
     Held(Grant),
-    /// The lease stands and will not be made longer.
+    /// The lease is valid but will not be extended.
     Revoked(Grant),
     Lost,
 }

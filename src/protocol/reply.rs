@@ -1,4 +1,4 @@
-//! Reading the replies of scripts.
+//! Parsing the replies of scripts.
 
 use std::ops::Range;
 
@@ -7,33 +7,33 @@ use bytes::Bytes;
 use crate::decimal::leading_number;
 use crate::node::{Reply, ServerError};
 
-/// A reply that is not of its script's shape, or an error that the server gave.
+/// A reply that does not have its script's shape, or an error from the server.
 #[derive(Debug)]
 pub(crate) enum BadReply {
     Error(ServerError),
     Garbled(String),
 }
 
-/// The part that all replies share.
+/// The part that all replies have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Envelope {
-    /// The server's time, ms; 0 where the script did not read the clock.
+    /// The server's time, ms; 0 if the script did not read the clock.
     pub(crate) now: u64,
-    /// Work is left over: go on with `pump`.
+    /// Whether work is left over, to be continued by `pump`.
     pub(crate) more: bool,
 }
 
-/// A reply's elements, taken one after the other.
+/// A reply's elements, read one after the other.
 #[derive(Debug)]
 pub(crate) enum Elements {
-    /// A text of words, and where what is left of it begins: each word has a space before it.
+    /// Words in one text, and the position of the rest. Each word has a space before it.
     Words(Bytes, usize),
-    /// What is left of a list.
+    /// The rest of a list.
     List(std::vec::IntoIter<Reply>),
 }
 
 impl Elements {
-    /// Opens a reply: its envelope, its status, and what follows.
+    /// Splits a reply into its envelope, its status and the rest.
     pub(crate) fn open(reply: Reply) -> Result<(Envelope, Status, Elements), BadReply> {
         let (status, mut rest) = match reply {
             Reply::Text(text) => {
@@ -51,7 +51,7 @@ impl Elements {
         Ok((Envelope { now, more }, Status(status), rest))
     }
 
-    /// Whether that was all.
+    /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Elements::Words(text, at) => *at == text.len(),
@@ -89,7 +89,7 @@ impl Elements {
             .map_err(|_| BadReply::Garbled("a string that is not UTF-8".into()))
     }
 
-    /// A list of strings.
+    /// Reads a list of strings.
     pub(crate) fn texts(&mut self) -> Result<Vec<String>, BadReply> {
         match self.next() {
             Some(Reply::List(list)) => {
@@ -111,7 +111,7 @@ impl Elements {
     }
 }
 
-/// Where the next word is, if there is one.
+/// Finds the next word.
 fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
     if *at == text.len() {
         return None;
@@ -121,12 +121,12 @@ fn next_word(text: &[u8], at: &mut usize) -> Option<Range<usize>> {
     Some(begin..*at)
 }
 
-/// Where the next space is, or the end.
+/// Finds the next space, or the end.
 fn word_end(text: &[u8], begin: usize) -> usize {
     text[begin..].iter().position(|byte| *byte == b' ').map_or(text.len(), |space| begin + space)
 }
 
-/// The word that says how it went.
+/// The word that names the outcome.
 #[derive(Debug)]
 pub(crate) struct Status(Bytes);
 

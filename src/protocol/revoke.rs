@@ -6,32 +6,32 @@ use super::reply::{BadReply, Elements, Envelope};
 use crate::node::{Command, Reply};
 use crate::router::{Call, Script};
 
-/// Who was revoked.
+/// The leases that were revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Revoked {
-    /// The token up to which renewals are refused.
+    /// Leases with this token or a lower one are not renewed.
     pub(crate) token: u64,
     pub(crate) readers: u64,
-    /// When the writer's lease ends, server ms; 0 if nobody writes.
+    /// When the writer's lease ends, server ms; 0 if there is no writer.
     pub(crate) writer_ends: u64,
 }
 
-/// Which holders the lock was taken from.
+/// The holders that the lock was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forced {
     /// The new token.
     pub(crate) token: u64,
-    /// Whether somebody wrote.
+    /// Whether there was a writer.
     pub(crate) writer: bool,
     pub(crate) readers: u64,
 }
 
-/// For those that hold by a token up to this one.
+/// Revokes the leases with this token or a lower one.
 pub(crate) fn revoke(scripts: &'static Scripts, lock: &LockKey, token: u64) -> Call {
     call(&scripts.revoke, lock, token)
 }
 
-/// As `revoke`.
+/// Takes the lock from the holders with this token or a lower one.
 pub(crate) fn force_release(scripts: &'static Scripts, lock: &LockKey, token: u64) -> Call {
     call(&scripts.force_release, lock, token)
 }
@@ -48,7 +48,7 @@ fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
 }
 
 impl Revoked {
-    /// Nothing if nobody held.
+    /// `None` if nobody held the lock.
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Revoked>), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let revoked = match status.as_bytes() {
@@ -65,7 +65,7 @@ impl Revoked {
 }
 
 impl Forced {
-    /// Nothing if nobody held.
+    /// `None` if nobody held the lock.
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Forced>), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let forced = match status.as_bytes() {

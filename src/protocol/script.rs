@@ -1,4 +1,4 @@
-//! The Lua scripts, put together from `lua/`.
+//! The Lua scripts, assembled from `lua/`.
 
 use std::borrow::Cow;
 use std::io;
@@ -36,8 +36,8 @@ pub(crate) struct Scripts {
     pub(crate) semaphore_inspect: Script,
 }
 
-/// The scripts as this library sends them: for loading them ahead, for rights that name digests,
-/// and for other implementations of the protocol.
+/// The scripts as this library sends them. Use them to load the scripts in advance, to write access
+/// rules that name digests, and to implement the protocol elsewhere.
 ///
 /// ```
 /// for script in rwlease::scripts() {
@@ -88,16 +88,16 @@ impl Scripts {
         ]
     }
 
-    /// The scripts that were compiled in.
+    /// The compiled-in scripts.
     pub(crate) fn built_in() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
-            // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
+            // Compiled-in files are always found; a test checks that none is missing.
             Scripts::assemble(compiled_in).unwrap_or_else(|never| match never {})
         });
         &BUILT_IN
     }
 
-    /// The scripts in a folder laid out as `lua/`, for trying changed ones without a build.
+    /// The scripts in a folder laid out as `lua/`, to try changed ones without a build.
     #[cfg_attr(
         not(any(test, feature = "embedded")),
         expect(dead_code, reason = "only the embedded engine offers it")
@@ -140,7 +140,7 @@ impl Scripts {
 }
 
 impl Script {
-    /// The script of that name, with what it includes.
+    /// Assembles the script of this name with its includes.
     pub(crate) fn assemble<E>(
         name: &'static str,
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
@@ -152,19 +152,19 @@ impl Script {
         Ok(Script::new(name, text, digest))
     }
 
-    /// The script of that name as it was compiled in.
+    /// Assembles the compiled-in script of this name.
     #[cfg(feature = "legacy")]
     pub(super) fn built_in(name: &'static str) -> Script {
-        // Looking up what was compiled in cannot fail; a test holds that nothing is missing.
+        // Compiled-in files are always found; a test checks that none is missing.
         Script::assemble(name, compiled_in).unwrap_or_else(|never| match never {})
     }
 }
 
-/// Appends a file, with what it includes. Returns how many layers it has begun.
+/// Appends a file with its includes. Returns the number of layers it has begun.
 ///
-/// From `-- @layer` on, the rest of the script stands in a function of its own. A script makes its
-/// functions anew in each call, and Lua searches for each local variable that a function uses: in
-/// the function around it one by one, in those further out not at all.
+/// From `-- @layer` on, the rest of the script is in a function of its own. A script creates its
+/// functions anew in each call. For each local variable that a function uses, Lua searches the
+/// variables of the enclosing function one by one, but not those of functions further out.
 fn append<E>(
     text: &mut String,
     name: &str,
@@ -226,6 +226,7 @@ const FILES: &[(&str, &str)] = files![
     "semaphore/inspect.lua",
     "lib/constants.lua",
     "lib/clock.lua",
+    "lib/time.lua",
     "lib/head.lua",
     "lib/usual.lua",
     "lib/simple.lua",

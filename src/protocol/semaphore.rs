@@ -1,5 +1,5 @@
-//! `semaphore/shrink`, `semaphore/set_limit` and `semaphore/inspect`. (Taking, renewing and
-//! releasing permits are the requests of the locks, with scripts of their own.)
+//! `semaphore/shrink`, `semaphore/set_limit` and `semaphore/inspect`. (To acquire, renew or release
+//! permits, the requests of the locks are used, with scripts for semaphores.)
 
 use super::Scripts;
 use super::acquire::Grant;
@@ -11,34 +11,34 @@ use crate::clock::Moment;
 use crate::node::{Command, Reply};
 use crate::router::{Call, Script};
 
-/// Gives a part of the permits back.
+/// Gives back some of the permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shrink {
-    /// How many it keeps.
+    /// The number of permits it keeps.
     pub(crate) keep: u32,
 }
 
-/// Changes the limit, if it is the expected one.
+/// Changes the limit if it is the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetLimit {
     pub(crate) expected: u32,
     pub(crate) limit: u32,
 }
 
-/// How that went.
+/// The outcome of `SetLimit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitSet {
     Set,
-    /// The limit is this one, and not the expected one.
+    /// The semaphore has this limit instead of the expected one.
     Other(u32),
     Stale,
 }
 
-/// Queries who holds permits and who waits, a page at a time.
+/// Queries the holders and waiters, a page at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct InspectSemaphore {
     pub(crate) page: SemaphorePage,
-    /// The most entries of each kind, 1 to 100.
+    /// The maximum number of entries of each kind, 1 to 100.
     pub(crate) most: u64,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct InspectSemaphore {
 pub(crate) struct SemaphorePage {
     /// The first holder's index.
     pub(crate) holder: u64,
-    /// The first waiter; nothing for none.
+    /// The first waiter, or `None` for none.
     pub(crate) waiter: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Default for SemaphorePage {
     }
 }
 
-/// What a page shows.
+/// The contents of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SemaphoreView {
     /// The server's time, ms.
@@ -68,7 +68,7 @@ pub(crate) struct SemaphoreView {
     pub(crate) used: u64,
     pub(crate) holders: u64,
     pub(crate) waiters: u64,
-    /// With their permits.
+    /// The holders, with their permits.
     pub(crate) holding: Vec<(String, Record, u32)>,
     pub(crate) waiting: Vec<Entry>,
 }
@@ -88,7 +88,7 @@ impl Shrink {
         call(&scripts.semaphore_shrink, lock, args)
     }
 
-    /// The lease, if it holds.
+    /// The lease, if the acquisition holds permits.
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Grant>), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let kept = match status.as_bytes() {
@@ -147,13 +147,13 @@ impl InspectSemaphore {
     }
 }
 
-/// The number of permits that a word says.
+/// Reads a number of permits.
 pub(super) fn limit(words: &mut Elements) -> Result<u32, BadReply> {
     let number = words.number()?;
     number.try_into().map_err(|_| malformed(&number.to_string()))
 }
 
-/// A holder's record ends in its index and its permits.
+/// Parses a holder's record, which ends in its index and its permits.
 fn holder(id: &str, text: &str) -> Result<(String, Record, u32), BadReply> {
     let (record, rest) = record(text)?;
     let permits = rest.split_once(' ').and_then(|(_, permits)| permits.parse().ok());

@@ -12,7 +12,7 @@ use crate::node::Command;
 use crate::protocol::Mode;
 use crate::router::{Call, Script};
 
-/// Its scripts.
+/// The scripts of the two-key lock.
 #[derive(Debug)]
 pub(crate) struct TwoKeyScripts {
     acquire_read: Script,
@@ -60,7 +60,7 @@ pub(super) fn acquire(
     }
 }
 
-/// With the one key that the acquisition has, so that it goes on while the slot migrates.
+/// Names only the acquisition's own key, so that it works while the slot migrates.
 pub(super) fn release(id: AcquisitionId, lock: &LockKey) -> Call {
     Call {
         script: &TwoKeyScripts::built_in().release,

@@ -1,4 +1,4 @@
-//! What each answer of a server means: the one table.
+//! Maps each answer of a server to the decision that follows.
 
 use crate::decimal::leading_number;
 use crate::node::{Address, Reply, ServerError};
@@ -11,22 +11,23 @@ use crate::slot::Slot;
 pub(crate) enum Decision {
     /// The script ran, and this is its reply.
     Done(Reply),
-    /// The slot belongs to that node: go there, and remember it.
+    /// The slot belongs to that node: send the call there, and update the map.
     Moved(Address),
-    /// The key is not here while the slot migrates: ask that node, this once.
+    /// The slot migrates and the key is not here: send this one attempt to that node.
     Ask(Address),
     /// The server does not know the script: send its text there.
     NoScript,
-    /// It cannot be served just now. If `refresh` is set, perhaps another node can.
+    /// The slot or the server cannot serve the call at the moment. If `refresh` is set, another
+    /// node may be able to.
     Backoff { error: ServerError, refresh: bool },
-    /// The server said no.
+    /// The server refused the call.
     Refused(ServerError),
-    /// This is not of the protocol.
+    /// The reply does not follow the protocol.
     Garbled(String),
 }
 
 impl Decision {
-    /// What the attempt that was so answered is counted as.
+    /// How an attempt with this answer is counted.
     pub(crate) fn outcome(&self) -> Attempted {
         match self {
             Decision::Done(_) => Attempted::Answered,
@@ -40,7 +41,8 @@ impl Decision {
     }
 }
 
-/// What to do after this answer of the server at `asked` to a call of a script on a key of `slot`.
+/// Decides what to do after `reply`, which the server at `asked` gave to a call of a script on a
+/// key of `slot`.
 pub(crate) fn decide(
     reply: Reply,
     slot: Slot,
@@ -54,9 +56,9 @@ pub(crate) fn decide(
     }
 }
 
-/// Whether a connection is of no more use after this answer to a script on a key of `slot`. The
-/// server at the other end may not be the one that the address stands for by now, or what comes
-/// next may belong to something else.
+/// Returns true if the connection must be replaced after this answer to a script on a key of
+/// `slot`. The server at the other end may no longer be the one that the address stands for, or the
+/// replies may be out of step with the calls.
 pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
     match reply {
         Reply::Error(error) => match code(error) {
@@ -68,7 +70,7 @@ pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
     }
 }
 
-/// Whether the server knows the script by now whose text was sent to it.
+/// Returns true if the server knows the script whose text was sent to it.
 pub(crate) fn has_run(reply: &Reply) -> bool {
     match reply {
         Reply::Error(error) => {
@@ -80,8 +82,8 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
     }
 }
 
-/// The server's time in the reply of a script; 0 if the script did not read the clock. `None`: this
-/// is no reply of a script.
+/// The server's time in the reply of a script, or 0 if the script did not read the clock. `None` if
+/// this is not a reply of a script.
 pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Text(text) => {
@@ -105,17 +107,16 @@ fn decide_error(
     let error = unwrapped(error);
     let target = || redirect(&error, slot, asked, translation);
     match error.code.as_str() {
-        // The node has no host name to give. The map tells its address, or another node does.
+        // The node has no host name to announce. The map has its address, or another node does.
         "MOVED" | "ASK" if nameless(&error) == Some(slot) => {
             Decision::Backoff { error, refresh: true }
         }
         "MOVED" => target().map_or_else(Decision::Garbled, Decision::Moved),
         "ASK" => target().map_or_else(Decision::Garbled, Decision::Ask),
         "NOSCRIPT" => Decision::NoScript,
-        // Some keys have moved and some have not, another script runs, or replicas are away: it
-        // passes.
+        // Temporary: the keys are partly migrated, another script runs, or replicas are missing.
         "TRYAGAIN" | "BUSY" | "NOREPLICAS" => Decision::Backoff { error, refresh: false },
-        // A failover is under way, or a node starts, or it has become a replica.
+        // A failover is under way, the node is starting, or it has become a replica.
         "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => {
             Decision::Backoff { error, refresh: true }
         }
@@ -136,8 +137,8 @@ fn redirect(
         .ok_or_else(|| format!("a redirect that makes no sense for slot {slot}: {error}"))
 }
 
-/// The slot of a redirect to a node that should have a host name and has none (`?`). (An empty host
-/// means the server that answered.)
+/// The slot of a redirect to a node that should announce a host name and has none (`?`). (An empty
+/// host means the server that answered.)
 fn nameless(error: &ServerError) -> Option<Slot> {
     parse_redirect(&error.detail).and_then(|(slot, host, _)| (host == "?").then_some(slot))
 }
@@ -152,7 +153,7 @@ fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
     words.next().is_none().then_some((slot, host, port))
 }
 
-/// The master that a `MOVED` names, for whatever slot, if the error is one.
+/// The master that a `MOVED` error names, for any slot.
 pub(crate) fn moved_to(
     error: &ServerError,
     asked: &Address,
@@ -163,9 +164,9 @@ pub(crate) fn moved_to(
     Some((slot, translation.address(host, port, asked)))
 }
 
-/// Servers before 7.0 wrap the error of a command in a script:
-/// `ERR Error running script (...): ... -OOM command not allowed`. Unwrapped, it has the code that
-/// later versions give it.
+/// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ...
+/// -OOM command not allowed`. This returns the inner error, with the code that later versions give
+/// it.
 fn unwrapped(error: ServerError) -> ServerError {
     match inner(&error) {
         Some((code, detail)) => ServerError { code: code.into(), detail: detail.trim_end().into() },
@@ -173,7 +174,7 @@ fn unwrapped(error: ServerError) -> ServerError {
     }
 }
 
-/// The code of an error, or of the one that it wraps.
+/// The code of an error, or of the error that it wraps.
 fn code(error: &ServerError) -> &str {
     inner(error).map_or(&error.code, |(code, _)| code)
 }

@@ -1,4 +1,4 @@
-//! Many calls at once: pipelines for those that go to the same server.
+//! Sends many calls at once, in one pipeline for each server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::router::in_flight::{Attempt, InFlightCall, Waited};
 use crate::router::sent_with::SentWith;
 use crate::router::texts::{Sender, Unknown};
 
-/// The most calls in one pipeline, so that no server is kept from others for long.
+/// The most calls in one pipeline, so that a batch does not keep a server from others for long.
 const PIPELINE: usize = 128;
 
 type Outcome = Result<Answer, CallError>;
 
-/// A call that has no answer yet, and its place in the batch.
+/// A call without an answer so far, and its place in the batch.
 type Open<'a> = (usize, InFlightCall<'a>);
 
 impl Router {
-    /// Brings all calls to their servers at the same time, and tells of each answer (by the call's
-    /// place) as it comes, so that none waits for a slower one. What a server does not answer is
-    /// sent again in pipelines too, so that a sick server costs the others little.
+    /// Sends all calls at the same time, and reports each answer, with the call's place, as it
+    /// comes: no call waits for a slower one. Retries are sent in pipelines too, so a server in
+    /// trouble delays the others little.
     pub(crate) async fn each(
         &self,
         calls: &[Call],
@@ -52,8 +52,8 @@ struct Batch<'a, T> {
 }
 
 impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
-    /// Sends each call to where it has to go next. Each part ends with the calls that have to go on
-    /// from there.
+    /// Sends each call to its next server. Each part resolves to the calls that need another
+    /// attempt.
     fn parts<'b>(&'b self, open: Vec<Open<'a>>) -> Vec<BoxFuture<'b, Vec<Open<'a>>>> {
         let mut groups: BTreeMap<(Address, bool), Vec<Open<'a>>> = BTreeMap::new();
         let mut resting = Vec::new();
@@ -96,8 +96,8 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         resting
     }
 
-    /// Calls that go to the same server in one pipeline, to the master of their slots, or after
-    /// ASK.
+    /// Sends calls that have the same server in one pipeline: the master of their slots, or the
+    /// target of an ASK.
     async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
         let attempts = match self.texts(&address, asking, &mut part).await {
             Some(senders) => {
@@ -120,9 +120,9 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         settled.collect()
     }
 
-    /// Has one call of the part bring each text that the server does not know, unless another
-    /// caller has brought it. Tells which does, by its place in the part. `None`: it took too long,
-    /// or the slots have another master.
+    /// For each script that the server does not know, picks one call of the part to send the text,
+    /// unless another caller has sent it. Returns the places of those calls. `None` if that took
+    /// too long, or if the slots have another master.
     async fn texts(
         &self,
         address: &Address,
@@ -136,7 +136,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             latest.again |= unknown.again;
         }
         let mut senders = Vec::new();
-        // In the order of the names, so that two parts do not wait for each other.
+        // In the order of the names, so that two parts do not deadlock.
         for (name, (script, unknown)) in wanted {
             let (_, first) = part.first()?;
             let turn = self.router.texts.turn(address, script, unknown);
@@ -155,15 +155,15 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         Some(senders)
     }
 
-    /// Sends the calls and waits for the answers, but not longer than is of use.
+    /// Sends the calls and waits for the answers, as long as an answer can still be of use.
     async fn attempts(&self, address: &Address, asking: bool, part: &[Open<'a>]) -> Vec<Attempt> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
         let connections = &self.router.connections;
         let ready = connections.ready(address);
-        // The slots of a server leave it together as a rule: one of them is enough to watch. A
-        // server that was named by ASK is not their master.
+        // The slots of a server usually leave it together, so watching one of them is enough. A
+        // server that ASK named is not their master.
         let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt()))
             && !asking;
         let connection = match ready {
@@ -191,7 +191,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         }
     }
 
-    /// What comes of each call of a pipeline.
+    /// The outcome of each call of a pipeline.
     async fn pipelined(
         &self,
         connection: &Arc<Connection>,
@@ -210,7 +210,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         if !connection.is_usable() || self.router.connections.is_closed() {
             return each_one(part, |_| Attempt::Silent { sent: None });
         }
-        // It holds for one command.
+        // ASKING applies to the next command only.
         let prefix = || asking.then(|| Command::new().word("ASKING"));
         let deletes: Vec<bool> =
             part.iter().map(|(_, in_flight)| in_flight.deletes_if_equal(connection)).collect();

@@ -1,14 +1,15 @@
-//! Which node's view of the cluster is believed. Decisions only: `topology` queries the nodes, and
-//! installs what is decided here.
+//! Decides which node's view of the cluster is installed. This file only decides: `topology`
+//! queries the nodes and installs the result.
 //!
-//! - After the map of a cluster, no server without cluster mode is believed, nor a map that shares
-//!   no node id with the known one.
-//! - Views of nodes that serve (`cluster_state:ok`) come first, then those of the highest epoch,
-//!   then the majority.
-//! - A lower epoch than the known one counts only if most masters of the known map tell no higher
-//!   one. A master whose address refuses connections, or is a stranger's now, has no vote.
-//! - If too few masters serve for that, nodes that do not serve are heard, too.
-//! - What a node does not tell (a missing right, an old server) is unknown: it counts neither for
+//! - Once a cluster's map is known, a server without cluster mode is not believed, and neither is a
+//!   map that shares no node id with the known one.
+//! - Views of nodes that serve (`cluster_state:ok`) are preferred, then those of the highest epoch,
+//!   then the one that most nodes have.
+//! - A lower epoch than the known one counts only if most masters of the known map report no higher
+//!   one. A master whose address refuses connections, or now belongs to another cluster, has no
+//!   vote.
+//! - If too few masters serve for that, nodes that do not serve count as well.
+//! - What a node does not report (a missing right, an old server) is unknown. It counts neither for
 //!   the node nor against it.
 
 mod sole;
@@ -24,7 +25,7 @@ use crate::slot::Slot;
 
 pub(crate) use sole::{Sole, sole};
 
-/// What a server says of itself when a connection to it is opened.
+/// What a server says about itself when a connection to it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// A node of a cluster, with this id.
@@ -35,15 +36,15 @@ pub(crate) enum Identity {
     Unknown,
 }
 
-/// A process of a server.
+/// A server process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) name: Box<str>,
-    /// Where it was met, of the addresses of its host name; none where that is not known.
+    /// The address of the host name at which it was found; `None` if that is unknown.
     pub(crate) place: Option<Arc<str>>,
 }
 
-/// What one node says of the cluster.
+/// What one node says about the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) node: Address,
@@ -52,7 +53,7 @@ pub(crate) struct View {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    /// The node has no cluster mode. Its process, if it tells the name of that.
+    /// The node has no cluster mode. Holds its process, if the node reports its run id.
     Alone(Option<Process>),
     Cluster {
         map: SlotMap,
@@ -63,16 +64,16 @@ pub(crate) enum Told {
     },
 }
 
-/// What is known of the servers.
+/// What is known about the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) kind: Kind,
     pub(crate) map: SlotMap,
     /// The epoch of the view that was installed last.
     epoch: Option<u64>,
-    /// Masters that redirects named, and when.
+    /// Masters that redirects named, each with the number of its lesson.
     lessons: HashMap<Slot, (u64, Address)>,
-    /// Counts lessons.
+    /// The number of lessons so far.
     lesson: u64,
 }
 
@@ -80,12 +81,12 @@ pub(crate) struct Known {
 pub(crate) enum Kind {
     /// No server has said anything yet.
     Nothing,
-    /// A server without cluster mode, and its process as it was met first, if it has a name.
+    /// A server without cluster mode, and the process that was found there first, if it has a name.
     Single(Option<Process>),
     Cluster,
 }
 
-/// Why a server is not believed, and gets no commands.
+/// Why a server is not believed and gets no commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stranger {
     #[error("a server without cluster mode, where a node of the known cluster was")]
@@ -122,9 +123,9 @@ impl Stranger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Welcome,
-    /// Its id is not known: its map tells whether it is of the same cluster.
+    /// Its id is unknown: its map shows whether it is in the same cluster.
     QueryItsMap,
-    /// It is not the process that was met first at this name.
+    /// It is not the process that was found first at this name.
     FindTheFirst,
     Refused(Stranger),
 }
@@ -142,19 +143,19 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Notes that a server named the master of a slot. True if that is new.
+    /// Notes that a server named the master of a slot. Returns true if that is new.
     pub(crate) fn moved(&mut self, slot: Slot, to: &Address) -> bool {
         self.lesson += 1;
         self.lessons.insert(slot, (self.lesson, to.clone()));
         self.map.moved(slot, to)
     }
 
-    /// The number of lessons so far: what is sent from now on knows of them, or should.
+    /// The number of lessons so far. A view that is requested from now on should include them.
     pub(crate) fn lesson(&self) -> u64 {
         self.lesson
     }
 
-    /// Whether a server that says this of itself may be sent commands.
+    /// Whether a server with this identity may be sent commands.
     pub(crate) fn admission(
         &self,
         address: &Address,
@@ -176,7 +177,7 @@ impl Known {
         }
     }
 
-    /// The process that was met first, where there is no cluster.
+    /// The process that was found first, if there is no cluster.
     pub(crate) fn first(&self) -> Option<Process> {
         match &self.kind {
             Kind::Single(first) => first.clone(),
@@ -184,14 +185,14 @@ impl Known {
         }
     }
 
-    /// Has `heir` take the place of the process that was met first, if `first` still is that one.
+    /// Replaces the process that was found first by `heir`, if `first` is still that process.
     pub(crate) fn succeed(&mut self, first: &Process, heir: Process) {
         if matches!(&self.kind, Kind::Single(Some(known)) if known == first) {
             self.kind = Kind::Single(Some(heir));
         }
     }
 
-    /// Why this view does not count at all, if so.
+    /// Why this view is rejected; `None` if it is acceptable.
     pub(crate) fn refusal(&self, view: &View) -> Option<Stranger> {
         match (&self.kind, &view.told) {
             (Kind::Cluster, Told::Alone(_)) => Some(Stranger::Standalone),
@@ -202,7 +203,7 @@ impl Known {
         }
     }
 
-    /// Whether this view says nothing new, so that no other node need be queried.
+    /// Returns true if this view says nothing new, so that no other node needs to be queried.
     pub(crate) fn is_confirmed_by(&self, view: &View) -> bool {
         match (&self.kind, &view.told) {
             (Kind::Single(_), Told::Alone(_)) => true,
@@ -214,8 +215,8 @@ impl Known {
         }
     }
 
-    /// The view to install; none if too few masters have answered to go back to a lower epoch. No
-    /// node of the cluster is at the addresses that are `gone`.
+    /// The view to install. `None` if too few masters have answered to go back to a lower epoch. No
+    /// node of the cluster is at the addresses in `gone`.
     pub(crate) fn choose<'a>(
         &self,
         views: &'a [View],
@@ -227,21 +228,21 @@ impl Known {
             return views.first().copied();
         }
         let serving: Vec<&View> = told.iter().copied().filter(|view| view.serves()).collect();
-        // Nodes that do not serve count only where the serving ones may not be believed.
+        // Nodes that do not serve count only if the serving ones cannot be believed.
         let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
         let believed =
             groups.find(|group| !self.falls_back(group) || self.is_majority(group, gone))?;
         self.best_of(&believed)
     }
 
-    /// Whether all of them tell an epoch below the known one.
+    /// Returns true if all of them report an epoch below the known one.
     fn falls_back(&self, views: &[&View]) -> bool {
         self.epoch.zip(highest(views)).is_some_and(|(known, highest)| highest < known)
     }
 
-    /// Whether most masters of the known map that are not gone are among them. As in the cluster
-    /// itself, replicas have no vote. A master that only does not answer has one, since it may be
-    /// on the other side of a partition.
+    /// Returns true if the views include most masters of the known map, not counting masters that
+    /// are `gone`. Replicas have no vote, as in the cluster itself. A master that merely does not
+    /// answer keeps its vote: it may be on the other side of a partition.
     fn is_majority(&self, views: &[&View], gone: &HashSet<Address>) -> bool {
         let mut masters = self.map.masters();
         masters.retain(|master| !gone.contains(master));
@@ -249,7 +250,7 @@ impl Known {
         2 * told.count() > masters.len()
     }
 
-    /// Of the views of the highest epoch the one that most nodes have.
+    /// The view that most nodes have, of those with the highest epoch.
     fn best_of<'a>(&self, views: &[&'a View]) -> Option<&'a View> {
         let highest = highest(views);
         let newest = |view: &&&View| view.epoch().is_none_or(|epoch| Some(epoch) == highest);
@@ -263,10 +264,10 @@ impl Known {
         newest.iter().copied().rev().max_by_key(rank)
     }
 
-    /// Installs a view that was requested when `since` lessons were known. True if a slot has
-    /// another master now.
+    /// Installs a view that was requested when `since` lessons were known. Returns true if a slot
+    /// has another master now.
     pub(crate) fn install(&mut self, view: View, since: u64) -> bool {
-        // More may be known than when it was chosen.
+        // More may be known now than when the view was chosen.
         if self.refusal(&view).is_some() {
             return false;
         }
@@ -294,7 +295,7 @@ impl Known {
     }
 }
 
-/// The highest epoch that they tell, if any does.
+/// The highest epoch among them, if any of them reports one.
 fn highest(views: &[&View]) -> Option<u64> {
     views.iter().filter_map(|view| view.epoch()).max()
 }
@@ -311,7 +312,7 @@ impl View {
         }
     }
 
-    /// A node that does not tell is taken to serve.
+    /// A node that does not report its state is assumed to serve.
     fn serves(&self) -> bool {
         match self.told {
             Told::Cluster { serves, .. } => serves.unwrap_or(true),

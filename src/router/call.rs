@@ -1,16 +1,17 @@
-//! What the layers above give to the router, and what they get.
+//! The calls that the layers above pass to the router, and their answers.
 //!
 //! Every script has the same envelope, so that the router can fill in what only it knows:
 //!
 //! - `ARGV[1]` is the name of the server that the call is sent to (its run id, shortened; `-` if
-//!   unknown). Scripts that acquire have `not_after` in `ARGV[2]`, as that server's clock reads, in
-//!   ms (0 if that is not known). Both are filled in anew for each attempt.
-//! - A reply is a text of words, whose second one is that server's time in ms, or 0 if the script
-//!   did not read it; or, for what a text has no room for, a list that begins with the same words.
+//!   unknown). Scripts that acquire have `not_after` in `ARGV[2]`, by that server's clock, in ms (0
+//!   if unknown). Both are filled in for each attempt.
+//! - A reply is a text of words. The second word is the server's time in ms, or 0 if the script did
+//!   not read it. A reply that does not fit into a text is a list that begins with the same words.
 //!   Errors have no envelope.
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
+use crate::router::tried::Tried;
 use crate::slot::Slot;
 
 /// A Lua script of the protocol.
@@ -23,7 +24,8 @@ pub struct Script {
     pub(crate) by_digest: Command,
     /// `EVAL` and the text.
     pub(crate) by_text: Command,
-    /// Its usual case is `DELIFEQ` of its key and its argument, where a server has that.
+    /// Its usual case is `DELIFEQ` with its key and its argument, on servers that have that
+    /// command.
     pub(crate) deletes_if_equal: bool,
 }
 
@@ -34,32 +36,32 @@ impl Script {
         Script { name, text, digest, by_digest, by_text, deletes_if_equal: false }
     }
 
-    /// Its name, that of its file in `lua/`.
+    /// The script's name, which is that of its file in `lua/`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its text as it is sent to servers.
+    /// The script's text, as it is sent to servers.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The SHA-1 digest of its text, in hexadecimal: what `EVALSHA` names it by.
+    /// The SHA-1 digest of the text in hexadecimal, by which `EVALSHA` names the script.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 }
 
-/// A call of a script on one key. (On two of one slot only for the locks of old fleets.)
+/// A call of a script on one key. (The locks of older fleets have two keys in one slot.)
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) script: &'static Script,
     pub(crate) slot: Slot,
     pub(crate) key: bytes::Bytes,
     pub(crate) second_key: Option<bytes::Bytes>,
-    /// What follows the envelope in `ARGV`.
+    /// The arguments that follow the envelope in `ARGV`.
     pub(crate) args: Command,
-    /// The moment past which the server must refuse to run it (scripts that acquire).
+    /// The moment after which the server must refuse to run it (scripts that acquire).
     pub(crate) not_after: Option<Moment>,
 }
 
@@ -67,65 +69,65 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
-    /// When the attempt that was answered was sent, and when its answer came.
+    /// When the attempt that was answered was sent, and when the answer came.
     pub(crate) sent: Moment,
     pub(crate) received: Moment,
-    /// Who answered.
+    /// The server that answered.
     pub(crate) address: Address,
-    /// How many replicas have it, if the call waited for any.
+    /// How many replicas have the write, if the call waited for any.
     pub(crate) confirmed: u32,
-    /// The largest `not_after` (server ms) among attempts of this call that may have been sent and
-    /// got no answer: each of them can still arrive until then. 0 if one of them had none, or it is
-    /// not known.
+    /// The latest `not_after` (server ms) of the attempts that may have been sent and got no
+    /// answer: each of them can still arrive until then. 0 if one of them had no `not_after`, or if
+    /// it is unknown.
     pub(crate) in_doubt: Option<u64>,
 }
 
-/// A call that came to no answer.
+/// A call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct CallError {
     pub(crate) reason: Reason,
-    /// As in [`Answer::in_doubt`]. `None` means that the script was not run and will not be.
+    /// As in [`Answer::in_doubt`]. `None` means that the script did not run and will not run.
     pub(crate) in_doubt: Option<u64>,
-    /// The last thing that went wrong on the way, if that is not the reason itself.
+    /// The last failure of an attempt, if that is not the reason itself.
     #[source]
     pub(crate) last: Option<NodeError>,
 }
 
-/// Why a call came to no answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Reason {
-    /// The deadline passed while the slot could not be served; the last answer says why.
+    /// The deadline passed while the slot could not be served. Holds the server's last answer.
     #[error("no answer in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
     TimedOut(Option<ServerError>),
-    /// The server has more calls than it answers: this one waited for its turn until too little
-    /// time was left, and was not sent.
+    /// The server is overloaded: the call waited for a permit until too little time was left, and
+    /// was not sent.
     #[error(
         "the node is overloaded: the call waited for its turn until it was too late to send it"
     )]
     Overloaded,
-    /// More redirects in a row than the limit: masters that name each other.
+    /// More redirects in a row than the limit, for example from masters that name each other.
     #[error("gave up after {0} redirects in a row")]
     TooManyRedirects(u32),
-    /// The server said no: rights, memory, wrong type, a script error.
+    /// The server refused: rights, memory, wrong type, a script error.
     #[error("{0}")]
     Refused(ServerError),
-    /// No node of the cluster could be reached to begin with.
-    #[error("no node of the cluster can be reached")]
-    Unreachable,
-    /// None of the sentinels could be reached to begin with.
-    #[error("no sentinel can be reached")]
-    NoSentinel,
-    /// The seeds are no deployment: several servers without a cluster.
+    /// No server could be reached when the client was made, the last one for this reason.
+    #[error("no server can be reached (tried {0}): {1}")]
+    Unreachable(Tried, String),
+    /// No sentinel could be reached when the client was made, the last one for this reason.
+    #[error("no sentinel can be reached (tried {0}): {1}")]
+    NoSentinel(Tried, String),
+    /// The seeds are several servers without a cluster, which is no valid deployment.
     #[error("{0}")]
     Invalid(String),
     /// No node serves the slot.
     #[error("no node serves slot {0}")]
     NoNode(Slot),
-    /// A reply that is not of the script's shape, or not of the protocol.
+    /// A reply that does not have the script's shape, or does not follow the protocol.
     #[error("unexpected reply: {0}")]
     Garbled(String),
-    /// A connection error that no retry can mend (wrong password, TLS).
+    /// A connection error that no retry can fix (wrong password, TLS).
     #[error("cannot connect")]
     Permanent,
     #[error("the client is shut down")]

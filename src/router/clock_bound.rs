@@ -1,21 +1,22 @@
-//! What is known of one server's clock, from the times in its replies.
+//! What the times in a server's replies say about its clock.
 //!
-//! A request that was sent at local `t0`, answered with the server's time `S` and received at local
-//! `t1` says that the server's clock read `S` at some local moment from `t0` to `t1`. Many such
-//! answers narrow it down.
+//! A request was sent at local `t0`, answered with the server's time `S`, and received at local
+//! `t1`. So the server's clock read `S` at some local moment between `t0` and `t1`. Each further
+//! answer narrows the bounds.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// Answers are kept in two generations, each of which lasts so long: clocks drift and are set.
+/// How long a generation of answers lasts. Answers are kept in two generations, because clocks
+/// drift and are set.
 const GENERATION: Duration = Duration::from_secs(5);
 
 /// The oldest answer that counts where the drift of the clocks matters.
 const OLDEST: Duration = Duration::from_secs(10);
 
-/// How far the two clocks can have run apart since the oldest answer that counts, in microseconds,
-/// where one of them is off by 500 parts in a million.
+/// How far the two clocks can drift apart, in microseconds, within the age of the oldest answer
+/// that counts, if one of them is off by 500 parts in a million.
 const DRIFT: i64 = OLDEST.as_micros() as i64 / 2_000;
 
 /// Bounds for the difference between local time and the clock of one server.
@@ -24,8 +25,7 @@ pub(crate) struct ClockBound {
     previous: Span,
     current: Span,
     newest: Span,
-    /// When the generation before and the current one began: the calls of their first answers were
-    /// sent.
+    /// When the calls of the first answers were sent, in the previous generation and in this one.
     previous_since: Moment,
     since: Moment,
 }
@@ -44,10 +44,10 @@ impl ClockBound {
         self.current = self.current.narrowed(self.newest);
     }
 
-    /// The server's clock reaches `server_ms` no earlier than at this local moment, if the clocks
-    /// run at the same speed from `now` on. `None` if nothing is known, or if the answers
-    /// contradict each other (one of the clocks was set), or the server was not heard for so long
-    /// that its clock can have drifted away.
+    /// The earliest local moment at which the server's clock can reach `server_ms`, if the clocks
+    /// run at the same speed from `now` on. `None` if nothing is known, if the answers contradict
+    /// each other (one of the clocks was set), or if the last answer is so old that the clock can
+    /// have drifted away.
     pub(crate) fn not_before(&self, server_ms: u64, now: Moment) -> Option<Moment> {
         let young = |span, since| {
             if now.since(since) <= OLDEST { span } else { Span::ANYTHING }
@@ -59,7 +59,7 @@ impl ClockBound {
         })
     }
 
-    /// The server's clock reads at most this at local moment `at`. `None` if nothing is known.
+    /// The most that the server's clock can read at local moment `at`. `None` if nothing is known.
     pub(crate) fn server_ms_at_most(&self, at: Moment) -> Option<u64> {
         let span = if self.is_consistent() { self.span() } else { self.newest };
         span.is_bounded()
@@ -88,7 +88,7 @@ impl Span {
 
     fn observed(sent: Moment, received: Moment, server_ms: u64) -> Span {
         let server = micros_of_ms(server_ms);
-        // A server that says `S` ms may be almost a millisecond further.
+        // A server that reports `S` ms may be almost a millisecond past it.
         Span {
             earliest: micros(sent).saturating_sub(server.saturating_add(1000)),
             latest: micros(received).saturating_sub(server),
@@ -115,7 +115,7 @@ impl Default for Span {
 }
 
 fn micros(at: Moment) -> i64 {
-    // A thousandth of 64 bits has room.
+    // A thousandth of 64 bits fits.
     at.micros_since_origin() as i64
 }
 
@@ -159,7 +159,7 @@ mod tests {
         bound.observe(at(200), at(201), 1_000_070);
         assert_eq!(bound.not_before(1_001_000, at(400)), Some(at(1124)));
         assert!(bound.is_consistent());
-        // A slower answer does not widen it again.
+        // A slower answer does not widen the bounds again.
         bound.observe(at(300), at(400), 1_000_250);
         assert_eq!(bound.not_before(1_001_000, at(400)), Some(at(1124)));
     }
@@ -190,8 +190,8 @@ mod tests {
     fn what_a_clock_drifts_while_it_is_remembered_is_allowed_for() {
         let mut bound = ClockBound::default();
         bound.observe(at(0), at(0), 1_000_000);
-        // The server's clock is fast by 500 parts in a million: after nine seconds it reads this at
-        // 8999.5.
+        // The server's clock is fast by 500 parts in a million, so after nine seconds it reads this
+        // at 8999.5.
         assert!(bound.not_before(1_009_004, at(8_999)).unwrap() <= at(8_999));
     }
 
@@ -202,12 +202,12 @@ mod tests {
         assert_eq!(bound.not_before(1_009_004, at(10_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(10_004)), None);
         assert!(bound.server_ms_at_most(at(10_004)).is_some(), "a limit is better than none");
-        // A second generation that tells less counts alone as soon as the first one is too old.
+        // A second generation that says less is used alone as soon as the first one is too old.
         bound.observe(at(6_000), at(6_100), 1_006_090);
         assert_eq!(bound.not_before(1_009_004, at(9_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(11_000)), Some(at(8_908)));
         assert_eq!(bound.not_before(1_009_004, at(16_100)), None);
-        // What was sent long ago can have been read as long ago.
+        // A call that was sent long ago can have read the clock as long ago.
         let mut slow = ClockBound::default();
         slow.observe(at(20_000), at(20_001), 1_020_000);
         slow.observe(at(8_000), at(20_002), 1_008_000);

@@ -1,10 +1,10 @@
-//! Calls by a cluster connection of the `redis` crate that belongs to the application.
+//! Sends calls over a cluster connection of the `redis` crate that belongs to the application.
 //!
-//! That connection follows redirects and repeats commands as it sees fit, and does not say which
-//! server answered. So nothing here rests on it: every script may run twice, an attempt that had no
-//! answer is looked upon as under way until the time that it carries, and no connection state
-//! (subscriptions, `WAIT`) is used. What it does wrong, in stalls and timeouts, stays wrong:
-//! `docs/backends.md` lists it.
+//! That connection follows redirects and repeats commands by its own rules, and does not say which
+//! server answered. So this adapter relies on none of that: every script may run twice, an attempt
+//! without an answer counts as under way until its `not_after`, and no connection state
+//! (subscriptions, `WAIT`) is used. The connection's own faults, such as stalls and timeouts,
+//! remain: `docs/backends.md` lists them.
 
 #[cfg(test)]
 mod tests;
@@ -35,23 +35,23 @@ use crate::router::translation::Translation;
 use crate::router::{ATTEMPTS, Answer, Call, CallError, Reason, lock};
 use crate::slot::Slot;
 
-/// The connection repeats a command by itself, in some cases after 1.28 s and more, if its overall
-/// timeout lets it: one attempt here must leave it the time for that.
+/// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
+/// timeout allows it. One attempt here must be long enough for that.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Brings calls to the servers by a connection that others use as well.
+/// Sends calls over a connection that the application uses as well.
 pub(crate) struct ClusterAdapter {
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
-    /// For one attempt.
+    /// The limit for one attempt.
     response_timeout: Duration,
-    /// Of the clock of each slot's server.
+    /// Bounds for the clock of each slot's server.
     bounds: Mutex<HashMap<Slot, ClockBound>>,
     load: Load,
     closed: AtomicBool,
 }
 
-/// A call under way, and what has happened to it so far.
+/// A call under way and the history of its attempts.
 #[derive(Default)]
 struct InFlightCall {
     text: bool,
@@ -93,8 +93,8 @@ impl ClusterAdapter {
         }
     }
 
-    /// `WAIT` counts what was written on its own connection and blocks it: on one that others use
-    /// it is neither true nor bearable.
+    /// `WAIT` counts the writes of its own connection, and blocks it. On a shared connection the
+    /// count would be wrong, and the block would stop the other users.
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
@@ -107,7 +107,8 @@ impl ClusterAdapter {
         Err(beyond("replicas cannot be waited for"))
     }
 
-    /// Which servers there are, the connection keeps to itself: to query each of them is refused.
+    /// One placeholder, because the connection does not say which servers there are.
+    /// [`Self::query`] refuses it.
     pub(crate) fn masters(&self) -> Vec<Address> {
         vec![somewhere()]
     }
@@ -116,7 +117,7 @@ impl ClusterAdapter {
         Err(beyond("the servers cannot be queried one by one"))
     }
 
-    /// Tells of each answer as it comes.
+    /// Reports each answer as it comes.
     pub(crate) async fn each(
         &self,
         calls: &[Call],
@@ -133,12 +134,12 @@ impl ClusterAdapter {
         }
     }
 
-    /// Later calls fail as `Closed`. The connection is the application's.
+    /// Makes later calls fail as `Closed`. The connection stays open: it is the application's.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The answer, an error, or (`None`) another attempt.
+    /// Makes one attempt: the answer, an error, or `None` for another attempt.
     async fn attempt(
         &self,
         call: &Call,
@@ -148,7 +149,7 @@ impl ClusterAdapter {
         let not_after = match call.not_after {
             Some(moment) => match self.server_ms(call.slot, moment, deadline, state).await? {
                 Some(server_ms) => server_ms,
-                // Sent without a limit, it could be carried out at any time.
+                // Without a limit, the server could run it at any later time.
                 None => {
                     self.pause(state, deadline).await;
                     return Ok(None);
@@ -199,7 +200,7 @@ impl ClusterAdapter {
                 state.text = true;
                 Ok(None)
             }
-            // The connection follows them, so many and no more.
+            // The connection itself follows redirects up to its own limit.
             Decision::Moved(_) | Decision::Ask(_) => {
                 self.pause(state, deadline).await;
                 Ok(None)
@@ -217,7 +218,7 @@ impl ClusterAdapter {
         }
     }
 
-    /// Sends a command; `None` if there was no answer in time.
+    /// Sends a command. `None` if there was no answer in time.
     async fn send(
         &self,
         command: Cmd,
@@ -243,8 +244,8 @@ impl ClusterAdapter {
         }
     }
 
-    /// A moment as the clock of the slot's server reads at most by then. The first time the server
-    /// is queried; `None` if it did not tell, which the next attempt may mend.
+    /// An upper bound for the reading of the slot's server's clock at a moment. Queries the
+    /// server's time on first use. `None` if it did not answer; the next attempt may succeed.
     async fn server_ms(
         &self,
         slot: Slot,
@@ -285,7 +286,7 @@ impl ClusterAdapter {
         let bound = bounds.entry(slot).or_default();
         bound.observe(sent, received, server_ms);
         if !bound.is_consistent() {
-            // Another server has the slot now, and another clock.
+            // Another server has the slot now, with another clock.
             *bound = ClockBound::default();
             bound.observe(sent, received, server_ms);
         }
@@ -330,7 +331,7 @@ fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
     }
 }
 
-/// What needs connections of this library's own.
+/// The error for a call that needs connections of this library's own.
 fn beyond(what: &str) -> CallError {
     InFlightCall::default().failed(Reason::Refused(ServerError {
         code: "ERR".into(),
@@ -338,7 +339,7 @@ fn beyond(what: &str) -> CallError {
     }))
 }
 
-/// The connection does not say which server it called.
+/// A placeholder address: the connection does not say which server it called.
 fn somewhere() -> Address {
     Address { host: "cluster".into(), port: 0 }
 }

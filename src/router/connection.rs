@@ -1,4 +1,4 @@
-//! A connection to one server, and what is known of that server.
+//! A connection to one server, and what is known about that server.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use crate::router::time_out::time_out;
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
-/// How much of a server's run id is its name.
+/// How many characters of a server's run id its name has.
 const NAME_LENGTH: usize = 12;
 
-/// The most pipelines of batches under way at once. More would only wait at the server, and run out
-/// of time there.
+/// The most pipelines of batches under way at once. More would only wait at the server and time out
+/// there.
 const PIPELINES: usize = 4;
 
-/// How often calls that wait for an answer look whether their time is up soon, in the time that a
-/// connection may be quiet.
+/// How often, within `response_timeout`, calls that wait for an answer check whether their time is
+/// up soon.
 const BEATS: u32 = 8;
 
-/// The name of a server that does not tell its run id.
+/// The name of a server that does not report its run id.
 const NAMELESS: &str = "-";
 
-/// What connections are limited by.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For a connection to be opened and answered on.
+    /// The limit for opening a connection, its first answers included.
     pub(crate) connect_timeout: Duration,
     /// How long a connection may be quiet while something is under way on it.
     pub(crate) response_timeout: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct Limits {
 pub(crate) struct Connection {
     name: Box<str>,
     identity: Identity,
-    /// Its map has shown that it is of the known cluster.
+    /// Its map has shown that it belongs to the known cluster.
     has_shown_map: AtomicBool,
     /// The server has `DELIFEQ`, and has not refused it.
     deletes_if_equal: AtomicBool,
@@ -65,27 +65,27 @@ pub(crate) struct Connection {
     pulse: Arc<Pulse>,
     bound: Apart<Mutex<ClockBound>>,
     retired: AtomicBool,
-    /// As long as its server is the master, where sentinels say so.
+    /// Set where sentinels name the master: ends when another server becomes the master.
     tenure: OnceLock<Arc<Tenure>>,
     /// The next connection may have other credentials.
     renews: bool,
     /// It has answered, and the last answer was no reason to retire it.
     proven: Arc<AtomicBool>,
-    /// Calls that may be under way at once; closed when it is retired.
+    /// Permits for calls under way; closed when the connection is retired.
     calls: Apart<Semaphore>,
-    /// Pipelines of batches that may be; closed likewise.
+    /// Permits for pipelines of batches; closed likewise.
     pipelines: Semaphore,
     load: Load,
     heard: Apart<Heard>,
 }
 
-/// What every call writes, away from what every call reads: cores take a whole cache line (two, on
-/// some) from each other when they write.
+/// Separates what every call writes from what every call reads. A core that writes takes the whole
+/// cache line (two, on some) from the others.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// An answer, when its command was sent, and when it came.
+/// An answer, with the times when its command was sent and when the answer came.
 #[derive(Debug)]
 pub(crate) struct Exchange<T> {
     pub(crate) value: T,
@@ -101,7 +101,7 @@ pub(crate) enum Failure {
     Broken(NodeError),
 }
 
-/// Leave to send one more call or pipeline.
+/// Permission to send one more call or pipeline.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     permit: SemaphorePermit<'a>,
@@ -114,18 +114,18 @@ enum Permits {
     Pipelines,
 }
 
-/// Why there is no leave.
+/// Why there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NoPermit {
-    /// The server was not done with what came before in time.
+    /// The server did not finish earlier calls in time.
     Late,
-    /// Another connection has to be made.
+    /// The connection is retired: make another one.
     Retired,
 }
 
 impl Connection {
-    /// Connects, and queries the server for its time, its name and its id. With `place`, the host
-    /// name was resolved to that address already.
+    /// Connects, and queries the server for its time, its name and its id. With `place`, dials that
+    /// address, to which the host name was resolved before.
     pub(crate) async fn open(
         connector: &dyn Connector,
         clock: Arc<dyn Clock>,
@@ -193,22 +193,22 @@ impl Connection {
         })
     }
 
-    /// The first characters of the server's run id.
+    /// The server's name: the first characters of its run id.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// False for a server that does not tell its run id.
+    /// False for a server that does not report its run id.
     pub(crate) fn has_name(&self) -> bool {
         &*self.name != NAMELESS
     }
 
-    /// What the server said of itself when the connection was opened.
+    /// What the server said about itself when the connection was opened.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Notes that the server's map has shown that it is of the known cluster.
+    /// Notes that the server's map has shown that it belongs to the known cluster.
     pub(crate) fn note_shown_map(&self) {
         self.has_shown_map.store(true, Ordering::Relaxed);
     }
@@ -221,24 +221,24 @@ impl Connection {
         self.deletes_if_equal.load(Ordering::Relaxed)
     }
 
-    /// Notes that it refused `DELIFEQ`.
+    /// Notes that the server refused `DELIFEQ`.
     pub(crate) fn note_refused_delete(&self) {
         self.deletes_if_equal.store(false, Ordering::Relaxed);
     }
 
-    /// The name of the process, if the server tells it.
+    /// The name of the process, if the server reports it.
     pub(crate) fn process(&self) -> Option<&str> {
         self.has_name().then_some(&*self.name)
     }
 
-    /// The process, and where it was met.
+    /// The process, and the address at which it was found.
     pub(crate) fn met(&self) -> Option<Process> {
         let name = self.process()?.into();
         let place = self.place();
         Some(Process { name, place })
     }
 
-    /// The address that the host name stood for, if that can be told.
+    /// The address to which the host name was resolved, if that is known.
     pub(crate) fn place(&self) -> Option<Arc<str>> {
         self.node.place()
     }
@@ -247,42 +247,42 @@ impl Connection {
         *lock(&self.bound.0)
     }
 
-    /// A moment as this server's clock reads at most by then, or 0 for none.
+    /// The most that this server's clock can read at a moment, or 0 for none.
     pub(crate) fn server_ms(&self, moment: Option<Moment>) -> u64 {
         moment.and_then(|moment| lock(&self.bound.0).server_ms_at_most(moment)).unwrap_or(0)
     }
 
-    /// False once a new connection should take its place.
+    /// False once a new connection should replace this one.
     pub(crate) fn is_usable(&self) -> bool {
         !self.retired.load(Ordering::Relaxed) && !self.is_over() && self.node.is_usable()
     }
 
-    /// Has its answers count no longer than that.
+    /// Limits this connection's answers to that tenure.
     pub(crate) fn serve_for(&self, tenure: Arc<Tenure>) {
         let _ = self.tenure.set(tenure); // the first one stays
     }
 
-    /// Whether another server is the master by now.
+    /// Returns true if another server is the master by now.
     pub(crate) fn is_over(&self) -> bool {
         self.tenure.get().is_some_and(|tenure| tenure.is_over())
     }
 
-    /// True once it has answered, unless that made it useless.
+    /// True once it has answered, unless the answer was a reason to retire it.
     fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// The same, also when the connection is gone.
+    /// The flag behind `is_proven`, which outlives the connection.
     pub(crate) fn proof(&self) -> Arc<AtomicBool> {
         self.proven.clone()
     }
 
-    /// How long it may be quiet while something is under way on it.
+    /// How long the connection may be quiet while something is under way on it.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
 
-    /// Leave to send a call, if there is some at once.
+    /// A permit to send a call, if one is free.
     pub(crate) fn try_permit(&self) -> Result<Option<Permit<'_>>, NoPermit> {
         match self.calls.0.try_acquire() {
             Ok(permit) => Ok(Some(Permit::new(permit, Permits::Calls))),
@@ -291,12 +291,12 @@ impl Connection {
         }
     }
 
-    /// Waits for leave to send a call, first come, first served.
+    /// Waits for a permit to send a call, first come, first served.
     pub(crate) async fn permit(&self, until: Moment) -> Result<Permit<'_>, NoPermit> {
         self.queue(Permits::Calls, 1, until).await
     }
 
-    /// Waits for a turn to send a pipeline of a batch with so many commands.
+    /// Waits for a permit to send a pipeline of a batch with that many commands.
     pub(crate) async fn turn(
         &self,
         commands: usize,
@@ -305,7 +305,7 @@ impl Connection {
         self.queue(Permits::Pipelines, commands, until).await
     }
 
-    /// Sends a command and waits for its answer until then.
+    /// Sends a command and waits for its answer until `until`.
     pub(crate) async fn call(
         self: &Arc<Self>,
         _: &dyn Clock,
@@ -315,7 +315,7 @@ impl Connection {
         self.call_with(None, command, until).await
     }
 
-    /// As `call`, with leave to send it, which lasts until the answer.
+    /// As `call`, with a permit, which is held until the answer.
     pub(crate) async fn call_with(
         self: &Arc<Self>,
         permit: Option<Permit<'_>>,
@@ -325,7 +325,7 @@ impl Connection {
         self.single(|| self.node.call(command), permit, until).await
     }
 
-    /// The same with a call of a script.
+    /// As `call_with`, for a call of a script.
     pub(crate) async fn call_script_with(
         self: &Arc<Self>,
         permit: Permit<'_>,
@@ -347,7 +347,8 @@ impl Connection {
         Ok(exchange)
     }
 
-    /// Sends a pipeline and waits for its answers until then. There is an answer to each command.
+    /// Sends a pipeline and waits for its answers until `until`. There is an answer to each
+    /// command.
     pub(crate) async fn pipeline(
         self: &Arc<Self>,
         _: &dyn Clock,
@@ -357,7 +358,7 @@ impl Connection {
         self.pipeline_with(None, commands, until).await
     }
 
-    /// As `pipeline`, with leave to send it.
+    /// As `pipeline`, with a permit.
     pub(crate) async fn pipeline_with(
         self: &Arc<Self>,
         permit: Option<Permit<'_>>,
@@ -370,14 +371,14 @@ impl Connection {
             self.check_let_in(&exchange.value)?;
             return Ok(exchange);
         }
-        // Whatever comes next on this connection may belong to something else.
+        // The replies on this connection may be out of step with its commands.
         self.spoil();
         let message = format!("{} answers to {} commands", exchange.value.len(), commands.len());
         Err(Failure::Broken(NodeError { message, maybe_sent: true, ..NodeError::unsent("") }))
     }
 
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
-    /// connection is of no more use.
+    /// connection must be replaced.
     pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
         match answer::server_ms(reply) {
             Some(0) => {}
@@ -387,17 +388,16 @@ impl Connection {
         }
     }
 
-    /// Notes that somebody gave up waiting. A connection on which nothing at all was heard for
-    /// `response_timeout` is replaced: the network may have swallowed it, which nobody else would
-    /// tell.
+    /// Notes that a caller gave up waiting. A connection that brought nothing at all for
+    /// `response_timeout` is replaced: the network may have dropped it without any sign.
     pub(crate) fn gave_up(&self, now: Moment, response_timeout: Duration) {
         if now.since(self.heard.0.last()) >= response_timeout {
             self.retire();
         }
     }
 
-    /// A server that no longer knows who this is may accept the credentials of the next connection,
-    /// if those can differ.
+    /// A server that no longer recognises this user may accept the credentials of the next
+    /// connection, if those can differ.
     fn check_let_in(&self, replies: &[Reply]) -> Result<(), Failure> {
         if !self.renews {
             return Ok(());
@@ -411,14 +411,15 @@ impl Connection {
         }
     }
 
-    /// Nobody begins anything on it any more.
+    /// Refuses new calls on this connection.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
         self.calls.0.close();
         self.pipelines.close();
     }
 
-    /// As `retire`, for what it answered: the next one must do better before it is trusted.
+    /// As `retire`, because of an answer: the next connection must answer well before it is
+    /// trusted.
     fn spoil(&self) {
         self.proven.store(false, Ordering::Relaxed);
         self.retire();
@@ -452,7 +453,7 @@ impl Connection {
         permit: Option<Permit<'_>>,
         until: Moment,
     ) -> Result<Exchange<T>, Failure> {
-        // Before anything is sent: a lease counts from here.
+        // Read before anything is sent: a lease counts from here.
         let sent = self.clock.now();
         self.heard.0.asked(sent);
         let mut question = Question { connection: self, answer: Some(ask()), permit, sent };
@@ -460,7 +461,7 @@ impl Connection {
             return Err(Failure::Silent);
         };
         let outcome = match self.hear_out(answer, sent, until).await {
-            // What it did may be lost, or be done by now at the new master.
+            // Its effect may be lost, or may have reached the new master.
             Ok(_) if self.is_over() => Err(Failure::Silent),
             outcome => outcome,
         };
@@ -470,9 +471,9 @@ impl Connection {
         outcome
     }
 
-    /// Waits for an answer until then, unless the connection falls silent before. As long as
-    /// anything is heard the server is at work on what came before: a second copy would only queue
-    /// behind the first.
+    /// Waits for an answer until `until`, unless the connection goes silent before. While anything
+    /// arrives, the server is working on earlier calls, and a second copy would only queue behind
+    /// the first.
     async fn hear_out<T>(
         &self,
         answer: &mut Answering<T>,
@@ -498,7 +499,7 @@ impl Connection {
                 }
                 Either::Right((is_time_up, _)) => {
                     now = self.clock.now();
-                    // A beat that comes late finds the time up, but says nothing about the server.
+                    // A late beat finds the time up, but says nothing about the server.
                     if !is_time_up {
                         continue;
                     }
@@ -514,7 +515,8 @@ impl Connection {
         }
     }
 
-    /// Waits until then, which is true, or until it is time to ask again how long to wait.
+    /// Waits until `until` and returns true, or returns false when it is time to compute the wait
+    /// again.
     async fn wait_until(&self, until: Moment, now: Moment) -> bool {
         let is_early = self.pulse.is_early_for(until.since(now));
         match is_early {
@@ -531,9 +533,9 @@ impl<'a> Permit<'a> {
     }
 }
 
-/// A question under way. Dropped before its answer has come, that is still waited for in the
-/// background: it shows that the server is at work, and until then the question takes its share of
-/// what the server can do.
+/// A command under way. If it is dropped before its answer has come, a background task goes on
+/// waiting: the answer shows that the server is working, and until then the command keeps its
+/// permit.
 struct Question<'a, T: Send + 'static> {
     connection: &'a Arc<Connection>,
     answer: Option<Answering<T>>,
@@ -546,7 +548,7 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
         let Some(mut answer) = self.answer.take().filter(|_| self.connection.is_usable()) else {
             return;
         };
-        // Outside of a runtime nobody can wait.
+        // Outside of a runtime nothing can wait.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -564,11 +566,11 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
     }
 }
 
-/// It does not matter how long.
+/// A wait without a limit.
 const FAR: Moment = Moment::from_origin(Duration::MAX);
 
-/// The time in the answer to `TIME`, in ms. Scripts need it too: a server that does not tell it is
-/// of no use.
+/// The time in the answer to `TIME`, in ms. Scripts read it too, so a server that refuses `TIME`
+/// cannot be used.
 pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     let number = |reply: &Reply| match reply {
         Reply::Text(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
@@ -597,8 +599,8 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     })
 }
 
-/// The failure that it is when a server does not know who this is, or does not accept the answer.
-/// What it refused so it did not carry out.
+/// The failure for a server that does not recognise this user, or refuses the credentials. The
+/// server did not carry out what it so refused.
 fn locked_out(replies: &[Reply]) -> Option<NodeError> {
     let refusal = |reply: &Reply| match reply {
         Reply::Error(error) if is_about_credentials(&error.code) => Some(error.clone()),

@@ -1,4 +1,4 @@
-//! One connection to each server: made when it is needed, shared, replaced when it is broken.
+//! One shared connection to each server, opened on first use and replaced when it breaks.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -28,20 +28,19 @@ pub(crate) struct Connections {
     live: RwLock<FxHashMap<Address, Arc<Connection>>>,
     dials: Mutex<HashMap<Address, Dial>>,
     closed: AtomicBool,
-    /// Wakes the dials when it is closed.
+    /// Wakes the dials when `Connections` is closed.
     closing: Notify,
 }
 
-/// What is going on with a server that there is no usable connection to.
+/// The state of a server without a usable connection.
 #[derive(Debug, Default)]
 struct Dial {
     under_way: Option<Shared<BoxFuture<'static, Dialled>>>,
-    /// Dials in a row that came to nothing.
+    /// Failed dials in a row.
     failures: u32,
     rest_until: Moment,
     failure: Option<Arc<NodeError>>,
-    /// Whether the connection that the last dial made has answered: until then it may be as useless
-    /// as none.
+    /// Whether the connection of the last dial has answered. Until then it counts as failed.
     proof: Option<Arc<AtomicBool>>,
 }
 
@@ -66,13 +65,13 @@ impl Connections {
         })
     }
 
-    /// The connection to this server, if there is one that can be used at once.
+    /// The connection to this server, if there is a usable one now.
     pub(crate) fn ready(&self, address: &Address) -> Option<Arc<Connection>> {
         read(&self.live).get(address).filter(|connection| connection.is_usable()).cloned()
     }
 
-    /// The connection to this server. One task dials it for all that wait; just after a failed dial
-    /// the answer is that failure.
+    /// The connection to this server. One task dials for all callers. Shortly after a failed dial,
+    /// returns that failure.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         address: &Address,
@@ -80,7 +79,7 @@ impl Connections {
         self.dialled(address, false).await
     }
 
-    /// As `connect`, but just after a failed dial this waits for the next one.
+    /// As `connect`, but shortly after a failed dial this waits for the next one.
     pub(crate) async fn reach(
         self: &Arc<Self>,
         address: &Address,
@@ -88,13 +87,13 @@ impl Connections {
         self.dialled(address, true).await
     }
 
-    /// Closes the connections to servers that the caller does not want to keep.
+    /// Closes the connections to servers that `keep` does not keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
         write(&self.live).retain(|address, _| keep(address));
         lock(&self.dials).retain(|address, dial| dial.is_under_way() || keep(address));
     }
 
-    /// Opens the connections anew that this says of.
+    /// Retires the connections for which `is_stranger` is true, so that they are opened anew.
     pub(crate) fn retire_where(&self, is_stranger: impl Fn(&Address, &Connection) -> bool) {
         for (address, connection) in &*read(&self.live) {
             if is_stranger(address, connection) {
@@ -107,7 +106,7 @@ impl Connections {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
-        // Retired, so that a call that waits for its turn there is not sent any more.
+        // Retired, so that a call that waits for a permit is not sent any more.
         for (_, connection) in write(&self.live).drain() {
             connection.retire();
         }
@@ -132,7 +131,7 @@ impl Connections {
         dialled.map_err(Arc::unwrap_or_clone)
     }
 
-    /// The dial under way, which is begun if need be; or what is there already.
+    /// The dial under way, started if there is none; or the connection that exists by now.
     fn dial(
         self: &Arc<Self>,
         address: &Address,
@@ -158,7 +157,7 @@ impl Connections {
         Ok(under_way)
     }
 
-    /// Dials in a task of its own, so that a caller that gives up does not stop it for the others.
+    /// Dials in a separate task, so that a caller that gives up does not stop it for the others.
     fn spawn_dial(
         self: &Arc<Self>,
         address: Address,
@@ -197,10 +196,10 @@ impl Connections {
         opened
     }
 
-    /// Ends when this is closed.
+    /// Resolves when this is closed.
     async fn end(&self) {
         let mut woken = pin!(self.closing.notified());
-        // What comes between the look and the wait wakes, too.
+        // From here on, a close between the check and the wait wakes too.
         woken.as_mut().enable();
         if !self.is_closed() {
             woken.await;
@@ -215,8 +214,8 @@ impl Connections {
             Ok(connection) => {
                 let before = {
                     let mut live = write(&self.live);
-                    // Looked at while nobody can clear the map: what is put in after that would
-                    // stay open.
+                    // Checked under the lock that `close` takes to clear the map: a connection that
+                    // is inserted after that would stay open.
                     if self.is_closed() {
                         return Err(Arc::new(shut_down()));
                     }
@@ -259,7 +258,7 @@ impl Dial {
         self.failure = Some(failure);
     }
 
-    /// A connection that has answered ends the row of failures.
+    /// A connection that has answered resets the count of failures.
     fn take_proof(&mut self) {
         if self.proof.take_if(|proof| proof.load(Ordering::Relaxed)).is_some() {
             *self = Dial { under_way: self.under_way.take(), ..Dial::default() };
@@ -281,8 +280,8 @@ mod tests {
         in_flight: 1,
     };
 
-    /// What a dial puts in after the others were cleared nobody would close. Which thread goes
-    /// first is left to the system, so it is tried often.
+    /// A connection that a dial inserts after the others were cleared would stay open. The order of
+    /// the threads is up to the system, so the test repeats it often.
     #[tokio::test]
     async fn a_dial_that_ends_while_the_client_is_closed_leaves_no_connection() {
         let (fakes, clock) = (Fakes::new(&[(0, 16383, "a")]), TestClock::start());
@@ -297,7 +296,7 @@ mod tests {
             let reading = read(&connections.live);
             std::thread::scope(|scope| {
                 scope.spawn(|| connections.settle(&address("a"), opened));
-                // It holds these until it may write what is being read here.
+                // The dial holds this lock until it may write what is read here.
                 while connections.dials.try_lock().is_ok() {
                     std::thread::yield_now();
                 }

@@ -1,12 +1,12 @@
-//! `DELIFEQ key value` (Valkey 9.0): what the release of a mutex does where it is held, without a
-//! script. What it does not do is left to the script, which tells more.
+//! `DELIFEQ key value` (Valkey 9.0) releases a mutex without a script. If it deletes nothing, the
+//! script is called, which reports more.
 
 use crate::node::{Command, Reply};
 use crate::router::call::Call;
 
 const FIRST_MAJOR: u32 = 9;
 
-/// What the script says where the key held the value.
+/// The script's reply if the key held the value.
 const RELEASED: &str = "released 0 0";
 
 /// Why the script must be called after all.
@@ -16,11 +16,11 @@ pub(crate) enum Undone {
     Different,
     /// The server does not have the command, or the user has no right to it.
     Refused,
-    /// The server takes no writes now. A script that finds nothing to delete makes none.
+    /// The server accepts no writes now. The script does not write if it finds nothing to delete.
     Unwritable,
 }
 
-/// Whether the server that says this to `INFO server` has the command.
+/// Returns true if the server with this answer to `INFO server` has the command.
 pub(crate) fn has_it(info: &Reply) -> bool {
     let Reply::Text(info) = info else {
         return false;
@@ -31,12 +31,12 @@ pub(crate) fn has_it(info: &Reply) -> bool {
     major.is_some_and(|major: u32| major >= FIRST_MAJOR)
 }
 
-/// The command that stands for a call whose only argument is the value.
+/// The command for a call whose only argument is the value.
 pub(crate) fn command(call: &Call) -> Command {
     Command::new().word("DELIFEQ").word(&call.key).words(&call.args)
 }
 
-/// Its answer as the script would give it.
+/// Converts its answer to that of the script.
 pub(crate) fn read(reply: Reply) -> Result<Reply, Undone> {
     match reply {
         Reply::Int(1) => Ok(Reply::Text(RELEASED.into())),

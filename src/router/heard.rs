@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// When a connection was heard last. A server answers in order: whatever it answers, it is at work
-/// on what came before.
+/// When a connection last brought anything. A server answers in order, so any answer shows that it
+/// is working on the earlier calls.
 ///
-/// One word: microseconds, and in the last bit whether something was sent since.
+/// One word: microseconds, and in the lowest bit whether something was sent since.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(AtomicU64);
 
 impl Heard {
-    /// Something is sent. If all was answered before, the quiet begins now.
+    /// Something is sent. If everything was answered before, the quiet time begins now.
     pub(crate) fn asked(&self, now: Moment) {
         let last = self.0.load(Ordering::Relaxed);
         if last & 1 == 0 {
@@ -22,17 +22,17 @@ impl Heard {
         }
     }
 
-    /// An answer came, to whatever it was.
+    /// An answer came, to any command.
     pub(crate) fn answered(&self, now: Moment) {
         self.0.store(now.micros_since_origin() << 1, Ordering::Relaxed);
     }
 
-    /// Since when nothing was heard, for a call that was sent at `sent` and has no answer.
+    /// Since when nothing has come, for a call that was sent at `sent` and has no answer.
     pub(crate) fn quiet_since(&self, sent: Moment) -> Moment {
         sent.max(self.last())
     }
 
-    /// The last answer, or what was sent first since.
+    /// When the last answer came, or when the first command after it was sent.
     pub(crate) fn last(&self) -> Moment {
         Moment::from_origin(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
     }

@@ -1,4 +1,4 @@
-//! One call: from server to server until one answers it, or its time is up.
+//! One call: its attempts, from server to server, until one answers or the deadline passes.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::router::time_out::time_out;
 use crate::router::topology::RefreshFrom;
 use crate::router::{ATTEMPTS, Router};
 
-/// After this many redirects in a row something is odd, and it goes on a little slower.
+/// After this many redirects in a row something is wrong, and the call pauses between attempts.
 const SWIFT_REDIRECTS: u32 = 3;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 
-/// A call under way, and what has happened to it so far.
+/// A call under way and the history of its attempts.
 #[derive(Debug)]
 pub(crate) struct InFlightCall<'a> {
     router: &'a Router,
     call: &'a Call,
-    /// How many replicas are to confirm it; with any, it goes out on the connections for that.
+    /// How many replicas must confirm it. If any, it uses the connections for confirmed calls.
     replicas: u32,
     confirmed: u32,
     deadline: Moment,
     next: Target,
-    /// A server's own command did not do it: only the script can.
+    /// The server's own command did not do it: only the script can.
     by_script: bool,
-    /// That command has said that there is nothing to do, before any doubt.
+    /// That command reported that there is nothing to delete, while nothing was in doubt.
     is_gone: bool,
     /// Redirects in a row.
     redirects: u32,
-    /// Attempts in a row that came to nothing.
+    /// Failed attempts in a row.
     troubles: u32,
-    /// To wait before the next attempt.
+    /// The wait before the next attempt.
     pause: Duration,
     in_doubt: Option<u64>,
     last_error: Option<ServerError>,
@@ -52,7 +52,7 @@ pub(crate) struct InFlightCall<'a> {
 struct Target {
     /// `None` for the master of the slot.
     address: Option<Address>,
-    /// After ASK: the server imports the slot, and takes the call with `ASKING` before it.
+    /// After ASK: the server imports the slot, and takes the call if `ASKING` precedes it.
     asking: bool,
     text: Text,
 }
@@ -63,31 +63,30 @@ enum Text {
     /// By its digest.
     #[default]
     Digest,
-    /// The server does not know it: by its text, unless somebody else has sent that meanwhile.
+    /// The server does not know it: send the text, unless another caller has sent it meanwhile.
     Wanted(Unknown),
-    /// By its digest, for somebody else has sent the text.
+    /// By its digest, because another caller has sent the text.
     Believed,
     /// By its text.
     Whole,
 }
 
-/// What came of one attempt.
+/// The outcome of one attempt.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Answered(Exchange<Reply>),
-    /// The same, with the number of replicas that have it.
+    /// A reply, with the number of replicas that have the write.
     Confirmed(Exchange<Reply>, u32),
-    /// The server's own command did nothing: it takes the script.
+    /// The server's own command did nothing: the script is needed.
     Undone(Undone),
     /// No connection: nothing was sent.
     Unconnected(NodeError),
-    /// No answer in time, or the slot was found to have another master meanwhile. What was sent may
-    /// still arrive until this `not_after` of it.
+    /// No answer in time, or the slot has another master meanwhile. What was sent may still arrive
+    /// until its `not_after`.
     Silent {
         sent: Option<u64>,
     },
-    /// The server has more calls than it answers, and it was too late to send one more: nothing was
-    /// sent.
+    /// The server is overloaded and it became too late to send the call: nothing was sent.
     Crowded,
     Broken {
         failure: NodeError,
@@ -96,7 +95,7 @@ pub(crate) enum Attempt {
 }
 
 impl Attempt {
-    /// What came of it, unless there is an answer that says so.
+    /// How the attempt is counted, unless the answer decides that.
     fn outcome(&self) -> Option<Attempted> {
         match self {
             Attempt::Answered(_) | Attempt::Confirmed(..) => None,
@@ -137,7 +136,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `new`, with so many replicas to confirm it.
+    /// As `new`, with the number of replicas that must confirm it.
     pub(crate) fn confirmed(
         router: &'a Router,
         call: &'a Call,
@@ -147,7 +146,7 @@ impl<'a> InFlightCall<'a> {
         InFlightCall { replicas, ..InFlightCall::new(router, call, deadline) }
     }
 
-    /// Goes on until there is an answer.
+    /// Makes attempts until there is an answer.
     pub(crate) async fn run(&mut self) -> Result<Answer, CallError> {
         loop {
             if let Some(address) = self.destination()? {
@@ -161,7 +160,8 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Where to go now; `None` while nobody knows that. Fails when it is too late to go anywhere.
+    /// The server for the next attempt; `None` while it is unknown. Fails when it is too late for
+    /// another attempt.
     pub(crate) fn destination(&mut self) -> Result<Option<Address>, CallError> {
         if self.router.connections.is_closed() {
             return Err(self.failed(Reason::Closed));
@@ -180,23 +180,23 @@ impl<'a> InFlightCall<'a> {
         Ok(address)
     }
 
-    /// How long to wait before the next attempt.
+    /// Takes the wait before the next attempt.
     pub(crate) fn take_pause(&mut self) -> Duration {
         mem::take(&mut self.pause)
     }
 
-    /// Whether it goes to a server that is not the master of the slot, which takes a command of its
-    /// own to say.
+    /// Returns true if the next server is not the slot's master, so that `ASKING` must precede the
+    /// call.
     pub(crate) fn is_asking(&self) -> bool {
         self.next.asking
     }
 
-    /// Whether an earlier attempt may still arrive.
+    /// Returns true if an earlier attempt may still arrive.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt.is_some()
     }
 
-    /// The script that the server is to be told the text of, and what is known of that.
+    /// The script whose text the server lacks, and what is known about that.
     pub(crate) fn wanted_text(&self) -> Option<(&'static Script, Unknown)> {
         match self.next.text {
             Text::Wanted(unknown) => Some((self.call.script, unknown)),
@@ -204,25 +204,25 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Has this call bring the text, or relies on another one that has brought it, or does in the
-    /// same pipeline.
+    /// With `brings`, this call sends the text. Otherwise it relies on another call that has sent
+    /// it or sends it in the same pipeline.
     pub(crate) fn bring_text(&mut self, brings: bool) {
         self.next.text = if brings { Text::Whole } else { Text::Believed };
     }
 
-    /// Where it is waited for leave to send, not until the deadline: a call that has no time left
-    /// for its answer would only leave its outcome in doubt.
+    /// How long to wait for a permit. This ends before the deadline: a call without time for its
+    /// answer would only leave its outcome in doubt.
     pub(crate) fn queue_until(&self) -> Moment {
         let left = self.deadline.since(self.router.clock.now());
         self.deadline.before(self.router.response_timeout.min(left / 2))
     }
 
-    /// Until when an attempt at that server may arrive, by its clock.
+    /// Until when an attempt at that server may arrive, by that server's clock.
     pub(crate) fn not_after(&self, connection: &Connection) -> u64 {
         connection.server_ms(self.call.not_after)
     }
 
-    /// Whether the server's own command is sent in place of the script.
+    /// Returns true if the server's own command is sent in place of the script.
     pub(crate) fn deletes_if_equal(&self, connection: &Connection) -> bool {
         self.call.script.deletes_if_equal
             && !self.by_script
@@ -230,7 +230,7 @@ impl<'a> InFlightCall<'a> {
             && connection.deletes_if_equal()
     }
 
-    /// What is sent to that server.
+    /// The command for that server.
     pub(crate) fn command(
         &self,
         connection: &Connection,
@@ -243,7 +243,7 @@ impl<'a> InFlightCall<'a> {
         command(self.call, self.brings_text(), connection.name(), not_after)
     }
 
-    /// What an answer to that command comes to.
+    /// The outcome of an answer to that command.
     pub(crate) fn hear(
         &self,
         connection: &Connection,
@@ -270,7 +270,7 @@ impl<'a> InFlightCall<'a> {
         matches!(self.next.text, Text::Whole)
     }
 
-    /// Sends the call there and waits for the answer, but not longer than is of use.
+    /// Sends the call and waits for the answer, as long as an answer can still be of use.
     async fn attempt(&mut self, address: &Address) -> Attempt {
         match self.wanted_text() {
             None => self.attempt_as_is(address).await,
@@ -280,7 +280,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `attempt`, with the text of the script, or after another call has brought it.
+    /// As `attempt`, with the text of the script, or after another call has sent it.
     async fn attempt_with_text(
         &mut self,
         address: &Address,
@@ -300,13 +300,13 @@ impl<'a> InFlightCall<'a> {
     }
 
     async fn attempt_as_is(&self, address: &Address) -> Attempt {
-        // What is rare has a future of its own, so that the usual one stays small.
+        // Rare cases have a boxed future, so that the future of the usual one stays small.
         if self.replicas > 0 {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
         match self.router.connections.ready(address) {
-            // When all is well, nothing but the answer is waited for. (While the slot migrates, the
-            // server that ASK named is not the master, and need not be.)
+            // Without trouble, only the answer is waited for. (While the slot migrates, the server
+            // that ASK named is not the master and need not be watched.)
             Some(connection) if self.in_doubt.is_none() || self.next.asking => {
                 self.send(&connection, &SentWith::default()).await
             }
@@ -314,8 +314,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `attempt`, but where something is amiss: it is worth querying others for the master of
-    /// the slot now.
+    /// As `attempt`, in trouble: other nodes are queried for the slot's master meanwhile.
     async fn attempt_watched(&self, address: &Address, ready: Option<Arc<Connection>>) -> Attempt {
         let watch = !self.next.asking;
         let connection = match ready {
@@ -336,7 +335,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Sends the call with others that replicas have to confirm.
+    /// Sends the call in a group of calls that replicas must confirm.
     async fn attempt_confirmed(&self, address: &Address) -> Attempt {
         let replicated = &self.router.replicated;
         let watch = (self.in_doubt.is_some() || !replicated.is_ready(address, self.replicas))
@@ -401,7 +400,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// As `send`, but ends as soon as another node says that the slot has another master.
+    /// As `send`, but ends as soon as another node reports another master for the slot.
     async fn send_watched(&self, address: &Address, connection: &Arc<Connection>) -> Attempt {
         let sent_with = SentWith::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
@@ -411,7 +410,7 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// Waits until the work is done, the slot has another master (if that is watched), or the
-    /// deadline has passed.
+    /// deadline passes.
     pub(crate) async fn wait<T>(
         &self,
         address: &Address,
@@ -426,7 +425,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Decides what an attempt means: the answer, an error, or (`None`) another attempt.
+    /// Decides what an attempt means: the answer, an error, or `None` for another attempt.
     pub(crate) fn settle(
         &mut self,
         address: &Address,
@@ -443,7 +442,8 @@ impl<'a> InFlightCall<'a> {
             }
             Attempt::Undone(undone) => {
                 self.by_script = true;
-                // Then there is nothing that an attempt by the script could delete unheard.
+                // If nothing is in doubt, no attempt by the script can have deleted it without an
+                // answer.
                 self.is_gone = undone == Undone::Different && self.in_doubt.is_none();
             }
             Attempt::Unconnected(failure) if failure.permanent => {
@@ -527,7 +527,7 @@ impl<'a> InFlightCall<'a> {
             }
             Decision::Refused(error) => return Err(self.failed(Reason::Refused(error))),
             Decision::Garbled(what) => {
-                // It may have been run all the same, but will not arrive again.
+                // It may have run all the same, but cannot arrive again.
                 self.note_in_doubt(Some(0));
                 return Err(self.failed(Reason::Garbled(what)));
             }
@@ -535,7 +535,7 @@ impl<'a> InFlightCall<'a> {
         Ok(None)
     }
 
-    /// Turns away from a server that did not answer, to the master of the slot by then.
+    /// Turns from a server that did not answer to the current master of the slot.
     fn leave(&mut self, address: &Address) {
         self.redirects = 0;
         drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));
@@ -552,7 +552,7 @@ impl<'a> InFlightCall<'a> {
         };
     }
 
-    /// Follows one more redirect, if the limit allows it.
+    /// Counts one more redirect. Fails if the limit is reached.
     fn count_redirect(
         &mut self,
         kind: &'static str,
@@ -570,7 +570,8 @@ impl<'a> InFlightCall<'a> {
         Ok(())
     }
 
-    /// The first time it goes on at once: a connection that was cut is usually made again.
+    /// The first failure causes no pause: a connection that broke can usually be made again at
+    /// once.
     fn note_trouble(&mut self) {
         if self.troubles == 0 {
             self.troubles = 1;
@@ -579,7 +580,7 @@ impl<'a> InFlightCall<'a> {
         }
     }
 
-    /// Waits a little before the next attempt, longer each time.
+    /// Makes the wait before the next attempt longer.
     fn lengthen_pause(&mut self) {
         self.pause = ATTEMPTS.pause(self.troubles);
         self.troubles += 1;
@@ -599,8 +600,7 @@ impl From<NoPermit> for Attempt {
     }
 }
 
-/// The command that a call is to a server of that name: the envelope is filled in anew for each
-/// attempt.
+/// The command for a call to the server with that name. The envelope is filled in for each attempt.
 pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
     script_call(call, text, name, not_after).to_command()
 }

@@ -7,17 +7,17 @@ use crate::node::{Address, Reply};
 use crate::router::translation::Translation;
 use crate::slot::Slot;
 
-/// Marks a slot that no node serves, as far as is known.
+/// Marks a slot whose master is unknown.
 const NOBODY: u16 = u16::MAX;
 
-/// The master of every slot, and all nodes that are known.
+/// The master of every slot, and all known nodes.
 #[derive(Clone, PartialEq)]
 pub(crate) struct SlotMap {
     /// Masters and replicas.
     nodes: Vec<Address>,
-    /// The id of each node, where it is known.
+    /// The id of each node, if it is known.
     ids: Vec<Option<Box<str>>>,
-    /// Where each node is in `nodes`.
+    /// The index of each node in `nodes`.
     index: HashMap<Address, u16>,
     /// For each slot an index into `nodes`, or [`NOBODY`].
     masters: Box<[u16]>,
@@ -42,7 +42,7 @@ impl SlotMap {
         map
     }
 
-    /// The map that the server at `asked` gave as its reply to `CLUSTER SLOTS`; else what is wrong
+    /// Parses the reply of the server at `asked` to `CLUSTER SLOTS`. An error says what is wrong
     /// with the reply.
     pub(crate) fn parse(
         reply: &Reply,
@@ -67,23 +67,23 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// Who serves the slot.
+    /// The master of the slot.
     pub(crate) fn master_of(&self, slot: Slot) -> Option<&Address> {
         self.nodes.get(usize::from(self.masters[slot.index()]))
     }
 
-    /// Notes that a server named `address` as the slot's master. True if that is new.
+    /// Notes that a server named `address` as the slot's master. Returns true if that is new.
     pub(crate) fn moved(&mut self, slot: Slot, address: &Address) -> bool {
         let master = self.index_of(address);
         std::mem::replace(&mut self.masters[slot.index()], master) != master
     }
 
-    /// True if that is a node.
+    /// Returns true if the map has that node.
     pub(crate) fn has(&self, address: &Address) -> bool {
         self.index.contains_key(address)
     }
 
-    /// All nodes that are known, masters and replicas.
+    /// All known nodes, masters and replicas.
     pub(crate) fn nodes(&self) -> &[Address] {
         &self.nodes
     }
@@ -97,41 +97,41 @@ impl SlotMap {
             .collect()
     }
 
-    /// True if no slot has an master.
+    /// Returns true if no slot has a master.
     pub(crate) fn is_empty(&self) -> bool {
         self.masters.iter().all(|master| *master == NOBODY)
     }
 
-    /// True if both say the same about every slot.
+    /// Returns true if both maps have the same master for every slot.
     pub(crate) fn agrees(&self, other: &SlotMap) -> bool {
         (self.nodes == other.nodes && self.masters == other.masters)
             || Slot::all().all(|slot| self.master_of(slot) == other.master_of(slot))
     }
 
-    /// True if the other one says nothing else of any slot.
+    /// Returns true if each slot that has a master in the other map has the same one here.
     pub(crate) fn has_all_of(&self, other: &SlotMap) -> bool {
         Slot::all().all(|slot| {
             other.master_of(slot).is_none_or(|master| self.master_of(slot) == Some(master))
         })
     }
 
-    /// True if the ids of some nodes are known.
+    /// Returns true if the ids of some nodes are known.
     pub(crate) fn has_ids(&self) -> bool {
         self.ids.iter().any(Option::is_some)
     }
 
-    /// True if a node has this id.
+    /// Returns true if a node has this id.
     pub(crate) fn has_id(&self, id: &str) -> bool {
         self.ids.iter().flatten().any(|known| **known == *id)
     }
 
-    /// True if both know ids of nodes, and none is in both.
+    /// Returns true if both maps have ids, and share none.
     pub(crate) fn is_disjoint(&self, other: &SlotMap) -> bool {
         let shared = || self.ids.iter().flatten().any(|id| other.has_id(id));
         self.has_ids() && other.has_ids() && !shared()
     }
 
-    /// This map, and what `known` says of the slots that it says nothing of.
+    /// This map, with the masters from `known` for slots that this map leaves out.
     pub(crate) fn filled_from(mut self, known: &SlotMap) -> SlotMap {
         for slot in
             Slot::all().filter(|slot| self.masters[slot.index()] == NOBODY).collect::<Vec<_>>()
@@ -151,7 +151,7 @@ impl SlotMap {
         self
     }
 
-    /// Adds a node as `CLUSTER SLOTS` has it; its index.
+    /// Adds a node of a `CLUSTER SLOTS` reply, and returns its index.
     fn add(
         &mut self,
         reply: &Reply,
@@ -207,7 +207,7 @@ fn slot(reply: &Reply) -> Result<Slot, String> {
     .ok_or_else(|| format!("no slot: {reply:?}"))
 }
 
-/// A node as `CLUSTER SLOTS` has it: host, port, and since 7.0 id and further names.
+/// A node of a `CLUSTER SLOTS` reply: host, port, and since 7.0 its id and further names.
 fn node(
     reply: &Reply,
     asked: &Address,
@@ -228,8 +228,8 @@ fn node(
         }
         _ => return Err(garbled()),
     };
-    // A node that should be announced by a host name but has none is announced as `?`, with its IP
-    // address aside.
+    // A node that should announce a host name but has none is announced as `?`, with its IP address
+    // among the further names.
     let host = if host == "?" { further_name(rest, "ip").unwrap_or(host) } else { host };
     let id = match rest.first() {
         Some(Reply::Text(id)) => std::str::from_utf8(id).ok().filter(|id| !id.is_empty()),
@@ -238,7 +238,7 @@ fn node(
     Ok((translation.address(host, port, asked), id.map(Into::into)))
 }
 
-/// The further name of this kind in what follows a node's host and port: its id, and a list of
+/// The further name of this kind in the fields after a node's host and port: its id, and a list of
 /// kinds and names.
 fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
     let [_, Reply::List(names), ..] = rest else {

@@ -1,4 +1,4 @@
-//! Commands that are about no key: to each master by itself.
+//! Commands without a key, sent to each master separately.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::router::time_out::time_out;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Router {
-    /// The masters that serve slots, as far as is known, in no special order.
+    /// The known masters that serve slots, in no particular order.
     pub(crate) fn masters(&self) -> Vec<Address> {
         self.topology.masters()
     }
 
-    /// Sends a command that changes nothing to one server, again if there is no answer, until the
-    /// deadline.
+    /// Sends a command that changes nothing to one server, and repeats it until there is an answer
+    /// or the deadline passes.
     pub(crate) async fn query(
         &self,
         address: &Address,
@@ -68,7 +68,7 @@ impl Router {
         }
     }
 
-    /// The dial goes on for others when this one ends.
+    /// The dial continues for other callers when this future is dropped.
     async fn connect_until(
         &self,
         address: &Address,

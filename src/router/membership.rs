@@ -1,4 +1,4 @@
-//! Lets connections in that lead to the known servers, and no others.
+//! Admits connections that lead to the known servers, and no others.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::router::translation::Translation;
 use crate::router::views::view;
 use crate::router::{read, write};
 
-/// What is known of the servers, for all who connect to them.
+/// What is known about the servers, shared by all that connect to them.
 #[derive(Debug)]
 pub(crate) struct Membership {
     known: RwLock<Known>,
     translation: Translation,
     response_timeout: Duration,
-    /// Tell where the master is, if there are any.
+    /// The sentinels that name the master, if there are any.
     sentinels: Option<Arc<Sentinels>>,
 }
 
@@ -31,7 +31,7 @@ impl Membership {
         Membership { known: RwLock::default(), translation, response_timeout, sentinels: None }
     }
 
-    /// Where sentinels say which server is the master.
+    /// Sets the sentinels that name the master.
     pub(crate) fn with_sentinels(self, sentinels: Option<Arc<Sentinels>>) -> Self {
         Membership { sentinels, ..self }
     }
@@ -52,7 +52,7 @@ impl Membership {
         write(&self.known)
     }
 
-    /// Connects, and makes sure that the server is a known one.
+    /// Connects, and checks that the server is a known one.
     pub(crate) async fn open(
         &self,
         connector: &dyn Connector,
@@ -78,8 +78,9 @@ impl Membership {
         }
     }
 
-    /// Connects to the master that sentinels name. They are queried each time, for the address may
-    /// have led to the master before and not now: what the server says of itself is not enough.
+    /// Connects to the master that sentinels name. They are queried each time, because the address
+    /// may have led to the master before and not now. What the server says about itself is not
+    /// enough.
     async fn open_master(
         &self,
         sentinels: &Sentinels,
@@ -108,7 +109,7 @@ impl Membership {
         Ok(connection)
     }
 
-    /// What it says itself. One that does not tell refuses what it cannot do.
+    /// Queries the server itself. A server that does not report its role refuses what it cannot do.
     async fn is_replica(
         &self,
         connection: &Arc<Connection>,
@@ -123,7 +124,7 @@ impl Membership {
         }
     }
 
-    /// The first process has the say at the address where it was found last.
+    /// The process that was found first is remembered at the address where it was found last.
     fn note_place(&self, connection: &Connection) {
         let Some(met) = connection.met().filter(|met| met.place.is_some()) else {
             return;
@@ -140,7 +141,8 @@ impl Membership {
         self.known().admission(address, connection.identity(), connection.process())
     }
 
-    /// A node that the known map does not have: it may have joined since, or be of another cluster.
+    /// Checks a node that is not in the known map: it may have joined since, or belong to another
+    /// cluster.
     async fn query_its_map(
         &self,
         clock: &dyn Clock,
@@ -158,9 +160,9 @@ impl Membership {
         }
     }
 
-    /// Another process than the first one that was met at this name. It counts when that one is
-    /// gone: not while it answers at one of the addresses of the name, nor while the one where it
-    /// was met neither answers nor refuses.
+    /// Checks a process other than the first one that was found at this name. It is accepted if the
+    /// first one is gone: not while that answers at one of the addresses of the name, nor while its
+    /// own address neither answers nor refuses.
     async fn find_the_first(
         &self,
         connector: &dyn Connector,
@@ -200,7 +202,7 @@ impl Membership {
         }
     }
 
-    /// By what is known at last: something else may have been learned during a search.
+    /// Decides by what is known now: more may have been learned during a search.
     fn judge(
         &self,
         address: &Address,
@@ -216,16 +218,16 @@ impl Membership {
     }
 }
 
-/// What has been found out about the process that was met first.
+/// What a search found out about the process that was found first.
 enum Whereabouts {
     Found(Arc<Connection>),
-    /// Another one takes its place.
+    /// It is gone, and the process of this connection replaces it.
     Gone(Arc<Connection>),
     /// It may come back.
     Unknown,
 }
 
-/// Judges by who answers at the addresses of the name, besides the process that was `found`.
+/// Decides by the processes that answer at the addresses of the name, beside the `found` one.
 fn weigh<'a>(
     first: &Process,
     found: Arc<Connection>,
@@ -240,7 +242,8 @@ fn weigh<'a>(
             Ok(connection) if connection.process() == Some(&*first.name) => {
                 return Whereabouts::Found(Arc::new(connection));
             }
-            // Who is there now has what the first one kept on disk, if anybody has.
+            // The process that is there now has the data that the first one kept on disk, if any
+            // process has.
             Ok(connection) if home == Some(place) => heir = Arc::new(connection),
             Ok(_) => {}
             Err(failure) => may_be_there |= is_home && !failure.refused,
@@ -249,7 +252,7 @@ fn weigh<'a>(
     if may_be_there { Whereabouts::Unknown } else { Whereabouts::Gone(heir) }
 }
 
-/// The addresses of the name, without the one where `found` was found. Where they cannot be told,
+/// The addresses of the name, without the one where `found` was found. If they cannot be resolved,
 /// `home` may be one.
 async fn places_besides(
     connector: &dyn Connector,
@@ -269,7 +272,7 @@ async fn places_besides(
     places
 }
 
-/// Whether that is what a replica answers to `INFO replication`.
+/// Returns true if this is a replica's answer to `INFO replication`.
 fn is_of_replica(info: &[u8]) -> bool {
     info.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"role:slave")
 }

@@ -31,6 +31,7 @@ mod time_out;
 mod topology;
 mod translation;
 mod transport;
+mod tried;
 mod views;
 mod watchers;
 
@@ -68,26 +69,26 @@ pub(crate) use transport::Transport;
 /// Pauses between the attempts of one call.
 const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
 
-/// How long a server is left alone after a dial that failed, and a channel after a join that did.
+/// How long a server is left alone after a failed dial, and a channel after a failed join.
 const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Settings of the router. Each duration is the limit for one thing.
+/// Settings of the router. Each duration limits one thing.
 #[derive(Clone)]
 pub(crate) struct RouterSettings {
-    /// Nodes of the cluster to begin with. One that can be reached is enough.
+    /// Nodes of the cluster to start from. One that can be reached is enough.
     pub(crate) seeds: Vec<Address>,
-    /// Tell where the server is, in place of seeds.
+    /// The sentinels that name the server, in place of seeds.
     pub(crate) sentinels: Option<SentinelSettings>,
-    /// For a connection to be opened, authenticated and answered on.
+    /// The limit for opening a connection, with authentication and first answers.
     pub(crate) connect_timeout: Duration,
-    /// How long a connection may be quiet while a call is under way on it; then the outcome of that
-    /// call is unknown, and the call is repeated.
+    /// How long a connection may be quiet while a call is under way on it. After that the call's
+    /// outcome is unknown, and the call is repeated.
     pub(crate) response_timeout: Duration,
-    /// Calls that one server has to answer at the same time; more wait here.
+    /// The most calls under way at one server. Further calls wait here.
     pub(crate) max_in_flight: usize,
-    /// Redirects that one call follows in a row.
+    /// The most redirects that one call follows in a row.
     pub(crate) max_redirects: u32,
-    /// From one refresh of the slot map in the background to the next.
+    /// The interval between two refreshes of the slot map in the background.
     pub(crate) refresh_interval: Duration,
     pub(crate) address_translator: Option<AddressTranslation>,
 }
@@ -121,7 +122,7 @@ impl fmt::Debug for RouterSettings {
     }
 }
 
-/// Brings calls to the servers that serve their slots.
+/// Sends calls to the masters of their slots.
 #[derive(Debug)]
 pub(crate) struct Router {
     clock: Arc<dyn Clock>,
@@ -136,7 +137,7 @@ pub(crate) struct Router {
     background: Background,
 }
 
-/// Tasks that end with this.
+/// Tasks that are aborted when this is dropped.
 #[derive(Debug)]
 struct Background(Vec<AbortHandle>);
 
@@ -207,17 +208,16 @@ impl Router {
         }))
     }
 
-    /// Brings one call to the server of its slot, wherever that is, and its answer back before the
-    /// deadline.
+    /// Sends one call to the master of its slot, and returns its answer before the deadline.
     ///
-    /// A future that is dropped may leave a command under way, which can still arrive until the
-    /// call's `not_after`.
+    /// If the future is dropped, a command may stay under way. It can arrive until the call's
+    /// `not_after`.
     pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
         InFlightCall::new(self, call, deadline).run().await
     }
 
-    /// As `call`, but so many replicas are waited for: the answer says how many have it. On
-    /// connections of its own, that block nobody else's calls. With none, it is `call`.
+    /// As `call`, but waits for that many replicas, and the answer says how many have the write. It
+    /// uses separate connections, so that it blocks no other calls. With 0 replicas, it is `call`.
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
@@ -227,12 +227,12 @@ impl Router {
         InFlightCall::confirmed(self, call, replicas, deadline).run().await
     }
 
-    /// Who serves a slot, as far as is known: for grouping what goes the same way.
+    /// The known master of a slot, for grouping calls by server.
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
         self.topology.master_of(slot)
     }
 
-    /// What is known of that server's clock, if there is a connection to it.
+    /// Bounds for that server's clock, if there is a connection to it.
     pub(crate) fn bound(&self, address: &Address) -> Option<ClockBound> {
         self.connections.ready(address).map(|connection| connection.bound())
     }
@@ -248,8 +248,7 @@ impl Router {
         }
     }
 
-    /// Ends all connections. Later calls fail as `Closed`, and so do those that are between two
-    /// attempts.
+    /// Closes all connections. Later calls fail as `Closed`, and so do calls between two attempts.
     pub(crate) async fn close(&self) {
         self.background.end();
         self.subscriptions.close();
@@ -271,7 +270,7 @@ impl Drop for Background {
     }
 }
 
-/// Fetches the map now and then, for what no redirect tells: nodes that have come and gone.
+/// Refreshes the map at intervals, for changes that no redirect reports: nodes that joined or left.
 async fn refresh_slowly(
     topology: Arc<Topology>,
     replicated: Arc<ReplicatedCalls>,
@@ -288,7 +287,7 @@ async fn refresh_slowly(
     }
 }
 
-// What these locks hold is whole at every moment, so a panic elsewhere does not spoil it.
+// What these locks protect is consistent at every moment, so a panic elsewhere does not corrupt it.
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

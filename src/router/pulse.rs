@@ -1,5 +1,5 @@
-//! One timer for all who wait on a connection, as long as their time is far from up: a timer for
-//! each call costs more than the call.
+//! One timer for all calls that wait on a connection, while their deadlines are far away: a timer
+//! for each call would cost more than the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-/// Wakes all who wait once in a period, while there are any.
+/// Wakes all waiting calls once a period, while there are any.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     clock: Arc<dyn Clock>,
     period: Duration,
     beats: Notify,
-    /// Somebody has waited since the last beat.
+    /// A call has waited since the last beat.
     used: AtomicBool,
-    /// The task that beats is there.
+    /// The task that beats is running.
     runs: AtomicBool,
 }
 
@@ -33,12 +33,12 @@ impl Pulse {
         })
     }
 
-    /// Whether a wait for a beat ends in time for what is due in so long.
+    /// Returns true if a wait for the next beat ends in time for a deadline that is `left` away.
     pub(crate) fn is_early_for(&self, left: Duration) -> bool {
         left >= self.period * 2
     }
 
-    /// Ends with the next beat: in a period, or before.
+    /// Resolves at the next beat, at most a period from now.
     pub(crate) async fn beat(self: &Arc<Self>) {
         let beat = self.beats.notified();
         if !self.used.load(Ordering::SeqCst) {
@@ -48,7 +48,7 @@ impl Pulse {
             let mut beating = Beating { pulse: self.clone(), has_ended: false };
             match Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(async move { beating.run().await })),
-                // It beats for this caller alone.
+                // Without a runtime it beats for this caller alone.
                 Err(_) => return beating.pulse.pause().await,
             }
         }
@@ -60,8 +60,8 @@ impl Pulse {
     }
 }
 
-/// The task. It ends when nobody has waited for a period, or with its runtime: then the waiters
-/// of others start it anew.
+/// The task that beats. It ends when no call has waited for a period, or with its runtime; then
+/// calls on another runtime start it again.
 struct Beating {
     pulse: Arc<Pulse>,
     has_ended: bool,
@@ -78,7 +78,7 @@ impl Beating {
                 continue;
             }
             runs.store(false, Ordering::SeqCst);
-            // Somebody may have come who still saw it run.
+            // A caller may have come that still saw it run.
             if !used.load(Ordering::SeqCst) || runs.swap(true, Ordering::SeqCst) {
                 self.has_ended = true;
                 return;

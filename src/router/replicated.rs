@@ -1,9 +1,9 @@
-//! Calls that replicas must confirm: `WAIT` in one pipeline with the scripts it covers.
+//! Calls that replicas must confirm: `WAIT` in one pipeline with the scripts that it covers.
 //!
-//! `WAIT` blocks the connection that it is sent on, and counts what was written on that connection
-//! alone. So these connections carry nothing else: one to each server for each number of replicas
-//! that calls wait for. Calls that come while a group is under way form the next one (group
-//! commit), and the wait is short, so that a slow replica does not hold that up for long.
+//! `WAIT` blocks the connection that it is sent on, and counts the writes of that connection alone.
+//! So these connections carry nothing else, and each server has one for each number of replicas.
+//! Calls that arrive while a group is under way form the next group (group commit). The timeout of
+//! `WAIT` is short, so that a slow replica does not delay the next group for long.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -25,11 +25,11 @@ use crate::router::sent_with::SentWith;
 /// The most calls in one group.
 const GROUP: usize = 128;
 
-/// How long replicas are waited for.
+/// How long `WAIT` waits for replicas.
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The connections for such calls, by the number of replicas: one that too few replicas can confirm
-/// does not hold up the others.
+/// The connections for confirmed calls, by the number of replicas: calls that too few replicas can
+/// confirm do not delay the others.
 pub(crate) struct ReplicatedCalls {
     connector: Arc<dyn Connector>,
     clock: Arc<dyn Clock>,
@@ -41,7 +41,7 @@ pub(crate) struct ReplicatedCalls {
 #[derive(Default)]
 struct Pools {
     by_replicas: HashMap<u32, Arc<Pool>>,
-    /// A pool that is made after this has no connections either.
+    /// A pool that is made after `close` gets no connections either.
     closed: bool,
 }
 
@@ -53,11 +53,11 @@ struct Pool {
     lanes: Mutex<HashMap<Address, Lane>>,
 }
 
-/// What is to be sent to one server next.
+/// The next calls for one server.
 #[derive(Default)]
 struct Lane {
     waiting: VecDeque<Entry>,
-    /// A task is at work on it.
+    /// A task is sending them.
     driven: bool,
 }
 
@@ -65,7 +65,7 @@ struct Entry {
     call: Call,
     asking: bool,
     text: bool,
-    /// Noted when it is sent: the caller may give up at any time.
+    /// Set when the call is sent, because the caller may give up at any time.
     sent_with: Arc<SentWith>,
     tell: oneshot::Sender<Attempt>,
 }
@@ -89,7 +89,8 @@ impl ReplicatedCalls {
         }
     }
 
-    /// Sends a call to that server with the next group. Dropped, it may still be sent.
+    /// Sends a call to that server in the next group. It may still be sent after the future is
+    /// dropped.
     pub(crate) async fn send(
         &self,
         address: &Address,
@@ -105,12 +106,12 @@ impl ReplicatedCalls {
         told.await.unwrap_or(Attempt::Silent { sent: Some(0) })
     }
 
-    /// Whether a call need not wait for a connection.
+    /// Returns true if a call does not have to wait for a connection.
     pub(crate) fn is_ready(&self, address: &Address, replicas: u32) -> bool {
         self.pool(replicas).connections.ready(address).is_some()
     }
 
-    /// Closes the connections to servers that the caller does not want to keep.
+    /// Closes the connections to servers that `keep` does not keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
         for pool in lock(&self.pools).by_replicas.values() {
             pool.connections.retain(&keep);
@@ -152,7 +153,7 @@ impl ReplicatedCalls {
 }
 
 impl Entry {
-    /// Whether anybody still waits for the answer.
+    /// Returns true if the caller still waits for the answer.
     fn is_wanted(&self) -> bool {
         !self.tell.is_closed()
     }
@@ -172,12 +173,12 @@ impl Pool {
         if !lane.driven {
             lane.driven = true;
             drop(lanes);
-            // In a task of its own, so that a caller that gives up does not stop it for the others.
+            // In a separate task, so that a caller that gives up does not stop it for the others.
             tokio::spawn(self.drive(address.clone()));
         }
     }
 
-    /// Sends group after group until nothing waits.
+    /// Sends group after group until no call waits.
     async fn drive(self: Arc<Self>, address: Address) {
         while let Some(group) = self.next_group(&address) {
             self.send_group(&address, group).await;
@@ -201,8 +202,8 @@ impl Pool {
             return;
         }
         let connected = self.connections.reach(address).await;
-        // A caller that gave up meanwhile has released already by another connection, or calls
-        // elsewhere.
+        // A caller that has given up by now has released over another connection, or calls another
+        // server.
         group.retain(Entry::is_wanted);
         match connected {
             Ok(connection) if !group.is_empty() => self.exchange(&connection, group).await,
@@ -217,8 +218,8 @@ impl Pool {
 
     async fn exchange(&self, connection: &Arc<Connection>, group: Vec<Entry>) {
         let clock = &*self.clock;
-        // A caller that gives up from here on hears that its call may have been sent; one that did
-        // so before is left out.
+        // From here on, a caller that gives up learns that its call may have been sent. Calls whose
+        // callers gave up earlier are left out.
         let claimed = group.into_iter().filter_map(|entry| {
             let not_after = connection.server_ms(entry.call.not_after);
             entry.sent_with.note(not_after).then_some((entry, not_after))
@@ -262,8 +263,8 @@ impl Pool {
     }
 }
 
-/// Gives each entry its reply, and all of them the number of replicas. An error in place of the
-/// number confirms nothing.
+/// Gives each entry its reply and the number of replicas. An error in place of the number confirms
+/// nothing.
 fn tell_replies(connection: &Connection, group: Vec<Entry>, exchange: Exchange<Vec<Reply>>) {
     let Exchange { mut value, sent, received } = exchange;
     let confirmed = match value.pop() {

@@ -1,15 +1,15 @@
-//! Whether an attempt was sent, or given up before.
+//! Whether an attempt was sent, or given up before that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an attempt that may be given up was sent with, once it was.
+/// The `not_after` with which an attempt was sent, if it was; the caller may give up at any time.
 #[derive(Debug)]
 pub(crate) struct SentWith(AtomicU64);
 
-/// In place of a moment: nothing was sent.
+/// Not sent so far.
 const UNSENT: u64 = u64::MAX;
 
-/// In place of a moment: nothing was sent, and nothing will be.
+/// Given up before it was sent: it will not be sent.
 const GIVEN_UP: u64 = UNSENT - 1;
 
 impl Default for SentWith {
@@ -19,8 +19,8 @@ impl Default for SentWith {
 }
 
 impl SentWith {
-    /// Notes what it is about to be sent with. False if it was given up before: then it must not be
-    /// sent.
+    /// Notes that the attempt is about to be sent with `not_after`. Returns false if the caller has
+    /// given up: then it must not be sent.
     #[must_use]
     pub(crate) fn note(&self, not_after: u64) -> bool {
         let sent_with = not_after.min(GIVEN_UP - 1);
@@ -28,7 +28,8 @@ impl SentWith {
         self.0.compare_exchange(UNSENT, sent_with, done, otherwise).is_ok()
     }
 
-    /// Gives it up: what it was sent with, or nothing if it was not sent. Then it will not be.
+    /// Gives the attempt up. Returns what it was sent with, or `None` if it was not sent; then it
+    /// will not be.
     pub(crate) fn give_up(&self) -> Option<u64> {
         let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
         let before = self.0.compare_exchange(UNSENT, GIVEN_UP, done, otherwise);
@@ -40,7 +41,7 @@ impl SentWith {
 mod tests {
     use super::*;
 
-    /// The task that sends confirmed calls, and the caller that gives one up, may meet.
+    /// The task that sends confirmed calls can meet the caller that gives one up.
     #[test]
     fn what_was_given_up_is_not_sent_and_what_was_sent_is_not_told_as_unsent() {
         let sent = SentWith::default();

@@ -1,10 +1,10 @@
-//! Where subscriptions live: each wanted channel is kept joined at the server that serves its slot.
+//! Keeps each wanted channel joined at the server that serves its slot.
 //!
-//! - [`Subscriptions`] takes the wishes, and says where they are fulfilled.
-//! - [`keeper`] is the one task that knows which channel is joined where, and which is to be joined
-//!   next. What the links report to it has a file of its own ([`reports`]).
-//! - [`link`] is a task for each server: one connection that carries subscriptions alone.
-//!   [`joins`] says how many it subscribes at once.
+//! - [`Subscriptions`] takes the requests, and says where a channel is joined.
+//! - [`keeper`] is the one task that knows where each channel is joined and which one to join next.
+//!   [`reports`] handles the events of its links.
+//! - [`link`] is a task for each server, with one connection that carries subscriptions alone.
+//!   [`joins`] limits how many joins are under way at once.
 
 mod joins;
 mod keeper;
@@ -28,7 +28,7 @@ use crate::router::topology::Topology;
 use crate::slot::Slot;
 use keeper::{Keeper, KeeperCommand};
 
-/// What happens on subscriptions.
+/// An event of the subscriptions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Message {
@@ -37,18 +37,18 @@ pub(crate) enum Event {
         payload: Bytes,
         received: Moment,
     },
-    /// The subscription was made, made again or lost. A message may have been missed: waiters
+    /// The subscription was made, made again, or lost. A message may have been missed: waiters
     /// should poll.
     Poll {
         slot: Slot,
     },
 }
 
-/// Takes the events.
+/// Receives the events.
 pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// The way of events from the links and the keeper to the listener. There is no task in between:
-/// the task that reads the connection hands a pushed grant to the listener.
+/// Passes events from the links and the keeper to the listener. No other task is in between: the
+/// task that reads the connection gives a pushed grant to the listener.
 #[derive(Clone, Default)]
 struct Events(Arc<OnceLock<Listener>>);
 
@@ -66,12 +66,12 @@ impl fmt::Debug for Events {
     }
 }
 
-/// The name of the server where each wanted channel is joined, at the master of its slot: as that
-/// server told it on the very connection that is subscribed, since another connection to the same
-/// address may lead elsewhere.
+/// For each wanted channel that is joined at the master of its slot, the name of that server. The
+/// server reported the name on the subscribed connection itself, because another connection to the
+/// same address may lead to another server.
 type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
-/// The subscriptions of a client, one for each slot that it wants; the keeper knows which.
+/// The subscriptions of a client, one for each slot that it wants. The keeper knows which.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     joined: Joined,
@@ -81,7 +81,7 @@ pub(crate) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Begins with no wishes, in a task of its own.
+    /// Starts the keeper's task, without any wanted channel.
     pub(crate) fn start(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
@@ -103,8 +103,8 @@ impl Subscriptions {
         Subscriptions { joined, commands, events, keeper }
     }
 
-    /// Keeps the channel joined at the master of its slot from now on. Returns at once, and may be
-    /// said again.
+    /// Keeps the channel joined at the master of its slot from now on. Returns at once. Calling it
+    /// again is harmless.
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         self.tell(KeeperCommand::Want { slot, channel });
     }
@@ -114,20 +114,20 @@ impl Subscriptions {
         self.tell(KeeperCommand::Unwant { slot });
     }
 
-    /// Takes note that a call for that slot was sent on with ASK: while it migrates, messages come
-    /// from both servers.
+    /// Notes that a call for that slot was redirected by ASK: while the slot migrates, messages
+    /// come from both servers.
     pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
         self.tell(KeeperCommand::Ask { slot, source: source.clone(), target: target.clone() });
     }
 
-    /// The name of the server where the slot's channel is joined right now, if that is the master
-    /// as far as is known, and it has a name.
+    /// The name of the server where the slot's channel is joined now, if that is the master as far
+    /// as is known, and has a name.
     pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
         read(&self.joined).get(&slot).map(|name| name.to_string())
     }
 
-    /// Has each task that hears of an event tell it to `listener` at once: it must neither wait nor
-    /// take long. The first one to listen is the only one.
+    /// Sets the listener. The task that receives an event calls it at once, so it must neither wait
+    /// nor take long. Only the first listener is used.
     pub(crate) fn listen(&self, listener: Listener) {
         let _ = self.events.0.set(listener);
     }
@@ -138,7 +138,7 @@ impl Subscriptions {
     }
 
     fn tell(&self, command: KeeperCommand) {
-        // The keeper is gone only after `close`.
+        // The keeper ends only after `close`.
         let _ = self.commands.send(command);
     }
 }

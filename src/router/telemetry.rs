@@ -1,4 +1,4 @@
-//! What the router tells of servers and connections.
+//! Events and metrics of servers and connections.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::node::Address;
 use crate::slot::Slot;
 use crate::telemetry::{Gauge, count, count_each, level, measure};
 
-/// What the metrics are, for exporters that tell.
+/// Describes the metrics to exporters that show descriptions.
 pub(crate) fn describe() {
     #[cfg(feature = "metrics")]
     {
@@ -42,7 +42,7 @@ pub(crate) fn describe() {
     }
 }
 
-/// A server sent a call elsewhere.
+/// A server redirected a call.
 pub(crate) fn redirected(slot: Slot, kind: &'static str, node: &Address, to: &Address) {
     debug!(name: "rwlease.redirect", %slot, %node, %to, outcome = kind);
     count!("rwlease_redirects_total", "kind" => kind);
@@ -61,13 +61,13 @@ pub(crate) fn refresh_failed(why: &dyn Display) {
     count!("rwlease_refreshes_total", "outcome" => "failed");
 }
 
-/// A node tells of an older epoch than is known, and too few masters do.
+/// A node reports an older epoch than the known one, and too few masters do.
 pub(crate) fn refresh_outdated(node: &Address) {
     debug!(name: "rwlease.refresh", %node, outcome = "outdated");
     count!("rwlease_refreshes_total", "outcome" => "outdated");
 }
 
-/// Sentinels name another master. Holders of locks go on there.
+/// Sentinels name another master. Holders of locks continue there.
 pub(crate) fn master_changed(from: &Address, to: &Address, epoch: u64) {
     info!(name: "rwlease.master", %from, %to, epoch);
     count!("rwlease_master_changes_total");
@@ -83,7 +83,7 @@ pub(crate) fn sentinel_failed(node: &Address, why: &dyn Display) {
     debug!(name: "rwlease.sentinel", %node, outcome = "failed", %why);
 }
 
-/// A server at a known address is not one of the known servers. It is sent nothing.
+/// A server at a known address is not one of the known servers. No commands are sent to it.
 pub(crate) fn stranger(node: &Address, outcome: &'static str, why: &dyn Display) {
     warn!(name: "rwlease.stranger", %node, outcome, %why);
 }
@@ -100,7 +100,7 @@ pub(crate) enum Carries {
     Subscriptions,
 }
 
-/// A server was dialled, and the connection is open or could not be made.
+/// A dial ended: the connection is open, or could not be made.
 pub(crate) fn dialled(
     node: &Address,
     carries: Carries,
@@ -125,7 +125,7 @@ pub(crate) fn dialled(
     measure!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 
-/// What came of one attempt of a call.
+/// The outcome of one attempt of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempted {
     Answered,
@@ -134,20 +134,20 @@ pub(crate) enum Attempted {
     Moved,
     Ask,
     NoScript,
-    /// The slot cannot be served just now, or the server cannot.
+    /// The slot or the server cannot serve the call at the moment.
     Later,
     Refused,
     Garbled,
     Unconnected,
     /// Given up before it was sent.
     Unsent,
-    /// Sent, and no answer came in time.
+    /// Sent, without an answer in time.
     Silent,
     /// The connection broke.
     Broken,
 }
 
-/// A call was tried at a server.
+/// A call was attempted at a server.
 pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
     let outcome = match attempted {
         Attempted::Answered => "answered",
@@ -180,15 +180,15 @@ pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
     ]);
 }
 
-/// How much a server has to do for this process: its gauges, looked up once so that a call only
-/// adds and subtracts. All that exist for one server share them.
+/// The gauges of this process's load on one server, looked up once so that a call only adds and
+/// subtracts. All instances for one server share them.
 #[derive(Debug)]
 pub(crate) struct Load {
     in_flight: Gauge,
     queued: Gauge,
 }
 
-/// Commands that are counted in a gauge until this is dropped.
+/// Commands that a gauge counts until this is dropped.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Counted<'a> {
@@ -204,12 +204,12 @@ impl Load {
         }
     }
 
-    /// So many commands are sent and waited for.
+    /// Counts commands that are sent and have no answer so far.
     pub(crate) fn in_flight(&self, commands: usize) -> Counted<'_> {
         Counted::add(&self.in_flight, commands)
     }
 
-    /// So many commands wait for their turn to be sent.
+    /// Counts commands that wait for a permit.
     pub(crate) fn queued(&self, commands: usize) -> Counted<'_> {
         Counted::add(&self.queued, commands)
     }
@@ -229,19 +229,19 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The channel of a slot was subscribed to.
+/// The channel of a slot was joined.
 pub(crate) fn joined(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "joined");
     count!("rwlease_subscriptions_total", "outcome" => "joined");
 }
 
-/// This client ended a subscription.
+/// This client left a channel.
 pub(crate) fn left(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "left");
     count!("rwlease_subscriptions_total", "outcome" => "left");
 }
 
-/// The server ended a subscription, or its connection is gone.
+/// The server ended a subscription, or its connection broke.
 pub(crate) fn unsubscribed(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "lost");
     count!("rwlease_subscriptions_total", "outcome" => "lost");

@@ -1,8 +1,8 @@
-//! How long a server is the master: its answers count no longer than that.
+//! How long a server is the master. Its answers count no longer than that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The time from when a server was named as the master to when another one is.
+/// From the time when a server was named as the master until another one is named.
 #[derive(Debug, Default)]
 pub(crate) struct Tenure {
     is_over: AtomicBool,

@@ -1,4 +1,4 @@
-//! The router against servers that answer what they are told to, on a paused clock.
+//! The router, on fake servers and a paused clock.
 #![allow(clippy::disallowed_methods)]
 
 mod batch;
@@ -34,7 +34,7 @@ pub(super) fn script(name: &'static str) -> Script {
 }
 
 const ALL: (u16, u16, &str) = (0, 16383, "a");
-/// The key `k` is of the lower half, `x` of the upper one.
+/// The key `k` is in the lower half, `x` in the upper one.
 const HALVES: [(u16, u16, &str); 2] = [(0, 8191, "a"), (8192, 16383, "b")];
 
 struct Bench {

@@ -1,9 +1,9 @@
-//! Who sends the text of a script to a server that does not know it: one caller, and the others
-//! wait.
+//! Decides which caller sends the text of a script to a server that does not know it. The other
+//! callers wait.
 //!
-//! After a failover every call in flight is answered by NOSCRIPT. A text has some 25 KB, so that
-//! thousands of them would be hundreds of megabytes. Nothing is loaded ahead: most clients use few
-//! of the scripts, and the first call of one costs two round trips either way.
+//! After a failover, every call in flight is answered by NOSCRIPT. A text has about 25 KB, so
+//! thousands of copies would be hundreds of megabytes. Scripts are not loaded in advance: most
+//! clients use few of them, and the first call of each takes two round trips either way.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::router::call::Script;
 use crate::router::in_flight::Attempt;
 use crate::router::lock;
 
-/// What is known of the scripts at the servers.
+/// What is known about the scripts at the servers.
 #[derive(Debug, Default)]
 pub(crate) struct Texts(Mutex<HashMap<(Address, &'static str), Arc<Text>>>);
 
@@ -31,25 +31,26 @@ struct Text {
 #[derive(Debug, Default)]
 struct State {
     is_being_sent: bool,
-    /// When the server last answered to the text: calls sent before that may have come too early.
+    /// When the server last answered to the text. Calls that were sent earlier may have arrived
+    /// before it.
     known_at: Option<Moment>,
 }
 
-/// That a server did not know a script.
+/// A server did not know a script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unknown {
-    /// When the call was sent that was told so.
+    /// When the call that was answered so was sent.
     pub(crate) sent: Moment,
-    /// It had been sent because the server was believed to know it.
+    /// It was sent because the server was believed to know the script.
     pub(crate) again: bool,
 }
 
-/// The turn to send a text. Dropped, the next waiting call gets it.
+/// The turn to send a text. When it is dropped, the next waiting call gets the turn.
 #[derive(Debug)]
 pub(crate) struct Sender(Arc<Text>);
 
 impl Texts {
-    /// Waits for the turn to send the text there. `None`: the server knows it by now.
+    /// Waits for the turn to send the text to that server. `None` if the server knows it by now.
     pub(crate) async fn turn(
         &self,
         address: &Address,
@@ -61,7 +62,7 @@ impl Texts {
             texts.entry((address.clone(), script.name)).or_default().clone()
         };
         loop {
-            // Made before the look, so that no change is missed.
+            // Created before the check, so that no change is missed.
             let changed = text.changed.notified();
             {
                 let mut state = lock(&text.state);
@@ -78,21 +79,22 @@ impl Texts {
         Some(Sender(text))
     }
 
-    /// Forgets servers that the caller does not want to keep.
+    /// Forgets servers that `keep` does not keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
         lock(&self.0).retain(|(address, _), text| keep(address) || Arc::strong_count(text) > 1);
     }
 }
 
 impl Unknown {
-    /// On equal times nobody can tell, and to believe it once costs little.
+    /// With equal times the order is unknown, and to believe that the server knows the script costs
+    /// little.
     fn is_older_than(&self, known_at: Moment) -> bool {
         self.sent < known_at || (self.sent == known_at && !self.again)
     }
 }
 
 impl Sender {
-    /// Takes note of what came of the call that had the text.
+    /// Notes the outcome of the call that had the text.
     pub(crate) fn learn(self, attempt: &Attempt) {
         if let Attempt::Answered(exchange) | Attempt::Confirmed(exchange, _) = attempt
             && answer::has_run(&exchange.value)

@@ -1,24 +1,23 @@
-//! When a server counts as silent: not before what it has said was read.
+//! When a server counts as silent: only after everything that it sent has been read.
 
 use std::time::Duration;
 
 use crate::clock::{Clock, Moment};
 
-/// How often the task that reads the connection may go first.
+/// How often the task that reads the connection gets to run first.
 const TURNS: usize = 4;
 
-/// The longest that is waited on after a runtime stood still: then there can be a great deal to
-/// read.
+/// The longest extra wait after the runtime stood still: there may be much to read then.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Ends when the time is up and whatever came by then has been read.
+/// Resolves when the time is up and what arrived by then has been read.
 ///
-/// A runtime that stands still, by work that blocks it or on a machine that is overloaded or was
-/// suspended, finds its timers and the servers' answers at the same time, and may have a timer's
-/// turn come first: that says nothing about the server. So the readers get a turn, and as much time
-/// again as the timer was late.
+/// A runtime stands still if work blocks it, or if its machine is overloaded or suspended.
+/// Afterwards its timers and the servers' answers are ready at the same time, and the timer may run
+/// first, which says nothing about the server. So the readers get to run, and get as much extra
+/// time as the timer was late.
 ///
-/// To be polled after the work that it limits, each time.
+/// Poll it after the work that it limits, each time.
 pub(super) async fn time_out(clock: &dyn Clock, until: Moment) {
     clock.sleep_until(until).await;
     for _ in 0..TURNS {

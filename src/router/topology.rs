@@ -1,5 +1,5 @@
-//! The slot map of the cluster, and how it is kept fresh: which nodes are queried for it, and when.
-//! What they say is weighed in `belief`.
+//! The slot map, and how it is kept fresh: which nodes are queried for it, and when. `belief`
+//! decides which answer is believed.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -21,36 +21,37 @@ use crate::router::membership::Membership;
 use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
+use crate::router::tried::Tried;
 use crate::router::views::view;
 use crate::router::watchers::Watchers;
 use crate::router::{Slot, lock};
 
-/// From the beginning of one refresh to that of the next: this at first, twice as long after each
-/// one that brought nothing new.
+/// The interval from the start of one refresh to the start of the next. It doubles after each
+/// refresh that brought nothing new.
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
-/// The longest one while a call waits for a server that does not answer.
+/// The longest interval while a call waits for a server that does not answer.
 const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long one node is waited for before the next one is queried as well.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// How many nodes are queried once one has said something new.
+/// How many nodes are queried once one has reported something new.
 const SAMPLE: usize = 5;
 
-/// The place of a seed among the nodes that are queried, at the latest: the names that users give
-/// lead to what is there now.
+/// The latest place of a seed among the nodes that are queried: the configured names lead to the
+/// nodes that exist now.
 const SEED_AT: usize = 2;
 
-/// Which node to query for the slot map.
+/// Which nodes a refresh queries first.
 #[derive(Clone, Debug)]
 pub(crate) enum RefreshFrom {
     Anyone,
-    /// Several, even if the first one says nothing new: it may be the one that is behind.
+    /// Several, even if the first one reports nothing new: it may be behind.
     Several,
-    /// This one knows best: it was just named as an master.
+    /// This one knows best: it was just named as a master.
     First(Address),
-    /// Not this one, unless nobody else answers: it is in trouble.
+    /// Not this one, unless no other node answers: it is in trouble.
     Another(Address),
 }
 
@@ -62,8 +63,8 @@ pub(crate) struct Topology {
     seeds: Vec<Address>,
     membership: Arc<Membership>,
     response_timeout: Duration,
-    /// Told when a slot has changed its master. (It wakes in the order in which tasks came, as a
-    /// `watch` does not: a simulation can be repeated.)
+    /// Notified when a slot changes its master. (Unlike `watch` it wakes tasks in the order of
+    /// their arrival, so a simulation can be repeated.)
     changed: Notify,
     refreshing: Mutex<Refreshing>,
     watchers: Watchers,
@@ -72,11 +73,11 @@ pub(crate) struct Topology {
 #[derive(Debug, Default)]
 struct Refreshing {
     under_way: Option<Shared<BoxFuture<'static, ()>>>,
-    /// When the last one has begun.
+    /// When the last refresh began.
     last: Option<Moment>,
-    /// When the one under way begins.
+    /// When the refresh under way begins.
     begin: Moment,
-    /// Wakes the one under way when it is to begin earlier.
+    /// Wakes the refresh under way when it should begin earlier.
     hurry: Arc<Notify>,
     /// Refreshes in a row that brought nothing new.
     unchanged: u32,
@@ -87,24 +88,25 @@ struct Refreshing {
 pub(crate) enum Unfound {
     /// The seeds are several servers without a cluster.
     Several(String),
-    /// Sentinels do not name a master.
+    /// The sentinels name no master.
     Untold(Untold),
-    Failed(NodeError),
+    /// None of these servers tells it.
+    Failed(Tried, NodeError),
 }
 
-/// A node that was queried, and what it said.
+/// A node that was queried, and its answer.
 type Heard = (Address, Result<View, NodeError>);
 
-/// The nodes that are queried for one refresh, and what they have said so far.
+/// The nodes that are queried for one refresh, and their answers so far.
 struct Survey<'a> {
-    /// To be queried yet.
+    /// Nodes that are not queried so far.
     candidates: VecDeque<Address>,
     queries: FuturesUnordered<BoxFuture<'a, Heard>>,
-    queried: usize,
+    queried: Vec<Address>,
     views: Vec<View>,
-    /// The node that is in trouble: only queried if the others cannot settle it.
+    /// The node that is in trouble. It is queried only if the others cannot settle the map.
     spared: Option<Address>,
-    /// Where nobody listens, or a stranger does.
+    /// Addresses where nothing listens, or a server of another cluster does.
     gone: HashSet<Address>,
     last_failure: NodeError,
 }
@@ -147,13 +149,13 @@ impl Topology {
         self.membership.known().map.masters()
     }
 
-    /// Ends when a slot changes its master from now on.
+    /// Resolves when a slot changes its master from now on.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Takes a server's word for the master of a slot. The whole map is fetched aside: slots seldom
-    /// move alone.
+    /// Notes the master of a slot that a server named. Refreshes the whole map in the background,
+    /// because slots seldom move alone.
     pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
         let is_news = self.membership.known_mut().moved(slot, to);
         if is_news {
@@ -163,8 +165,8 @@ impl Topology {
         drop(self.refresh(RefreshFrom::First(to.clone())));
     }
 
-    /// A sentinel tells that the master has changed: all are queried at once. Once more after that,
-    /// for a look that was under way may have begun before.
+    /// Handles a sentinel's report that the master has changed: queries all sentinels at once.
+    /// Queries them again after that, because a query under way may have begun before the report.
     pub(crate) async fn hear_of_change(self: &Arc<Self>) {
         for _ in 0..2 {
             lock(&self.refreshing).unchanged = 0;
@@ -172,12 +174,13 @@ impl Topology {
         }
     }
 
-    /// Begins to fetch the map, unless that is under way. The answer may be awaited or dropped.
+    /// Starts a refresh of the map, unless one is under way. The returned future may be awaited or
+    /// dropped.
     pub(crate) fn refresh(self: &Arc<Self>, from: RefreshFrom) -> Shared<BoxFuture<'static, ()>> {
         self.refresh_within(from, LONGEST_INTERVAL)
     }
 
-    /// As `refresh`, at most this long after the last one has begun.
+    /// As `refresh`, at most `longest` after the last one began.
     fn refresh_within(
         self: &Arc<Self>,
         from: RefreshFrom,
@@ -195,7 +198,7 @@ impl Topology {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             this.wait_to_begin().await;
-            // A failure is logged there, and every call that it matters to refreshes again.
+            // A failure is logged there, and every call that needs the map refreshes again.
             let changed = this.fetch(&from).await.unwrap_or(false);
             let mut refreshing = lock(&this.refreshing);
             refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
@@ -208,7 +211,7 @@ impl Topology {
         under_way
     }
 
-    /// Waits until the refresh under way is to begin, which can come to be earlier meanwhile.
+    /// Waits until the refresh under way should begin. That time can become earlier meanwhile.
     async fn wait_to_begin(&self) {
         loop {
             let (begin, hurry) = {
@@ -227,9 +230,9 @@ impl Topology {
         }
     }
 
-    /// Ends when the map no longer has the slot at that address. Other nodes are queried for it now
-    /// and then, but not at once: a server that is well answers before that. All calls that wait
-    /// for the same server have them queried together.
+    /// Resolves when the map no longer has the slot at that address. Other nodes are queried for it
+    /// at intervals, but not at once: a healthy server answers before that. All calls that wait for
+    /// the same server share these queries.
     pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
         let _watcher = self.watchers.join(address, || self.clone().look_beside(address.clone()));
@@ -242,7 +245,7 @@ impl Topology {
         }
     }
 
-    /// Goes on querying the other nodes.
+    /// Queries the other nodes again and again.
     async fn look_beside(self: Arc<Self>, troubled: Address) {
         loop {
             self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL).await;
@@ -255,9 +258,9 @@ impl Topology {
         self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
-    /// Fetches the map. One node that says nothing new is enough; else a few are queried, and one
-    /// of their views is chosen. A slow node delays this little: soon the next one is queried too.
-    /// True if a slot has another master now.
+    /// Fetches the map. One node that reports nothing new is enough; otherwise a few are queried,
+    /// and one of their views is chosen. A slow node causes little delay, because the next one is
+    /// soon queried too. Returns true if a slot has another master now.
     pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
         if let Some(sentinels) = self.membership.sentinels() {
             return self.fetch_from_sentinels(sentinels).await;
@@ -266,7 +269,7 @@ impl Topology {
         let mut survey = Survey {
             candidates: self.candidates(from).into(),
             queries: FuturesUnordered::new(),
-            queried: 0,
+            queried: Vec::new(),
             views: Vec::new(),
             spared: None,
             gone: HashSet::new(),
@@ -276,7 +279,7 @@ impl Topology {
             self.query_next(&mut survey);
             if survey.queries.is_empty() {
                 telemetry::refresh_failed(&survey.last_failure);
-                return Err(Unfound::Failed(survey.last_failure));
+                return Err(Unfound::Failed(Tried(survey.queried), survey.last_failure));
             }
             let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
@@ -286,7 +289,7 @@ impl Topology {
                         if survey.views.is_empty() {
                             continue;
                         }
-                        // One that is gone has no say in what the others tell.
+                        // A node that is gone does not count in the choice.
                         match self.choose(&mut survey)? {
                             Some(view) => return Ok(self.install(view, since)),
                             None => continue,
@@ -308,8 +311,8 @@ impl Topology {
         }
     }
 
-    /// The master that sentinels name serves all slots. Nothing goes to the one before it any more,
-    /// also while there is no way to the new one.
+    /// The master that sentinels name serves all slots. Nothing is sent to the one before it any
+    /// more, even while the new one cannot be reached.
     async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> Result<bool, Unfound> {
         let since = self.membership.known().lesson();
         let master = match sentinels.query().await {
@@ -328,7 +331,8 @@ impl Topology {
             return Ok(false);
         }
         if begins {
-            self.connections.connect(&master).await.map_err(Unfound::Failed)?;
+            let failed = |failure| Unfound::Failed(Tried(vec![master.clone()]), failure);
+            self.connections.connect(&master).await.map_err(failed)?;
         }
         Ok(self.install(View { node: master, told: Told::Alone(None) }, since))
     }
@@ -336,12 +340,12 @@ impl Topology {
     /// Queries the next node, if there is one.
     fn query_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
-            survey.queried += 1;
+            survey.queried.push(node.clone());
             survey.queries.push(self.query(node).boxed());
         }
     }
 
-    /// What a node has said, if it counts.
+    /// A node's view, if it counts.
     fn admit(&self, survey: &mut Survey<'_>, (node, outcome): Heard) -> Option<View> {
         let view = match outcome {
             Ok(view) => view,
@@ -365,9 +369,9 @@ impl Topology {
         None
     }
 
-    /// One node has said something new: queries a few at once, and waits a little for them. A
-    /// single server counts only after all seeds have answered, however long they take: two of them
-    /// are no cluster.
+    /// Queries a few nodes at once after one has reported something new, and waits a short time for
+    /// them. A single server is accepted only after all seeds have answered, however long they
+    /// take: two single servers are no cluster.
     async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
         let is_alone = matches!(view.told, Told::Alone(_));
         let begins = self.membership.known().kind == Kind::Nothing;
@@ -384,7 +388,7 @@ impl Topology {
             survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
         }
         let most = if is_alone && begins { usize::MAX } else { SAMPLE };
-        while survey.queried < most && !survey.candidates.is_empty() {
+        while survey.queried.len() < most && !survey.candidates.is_empty() {
             self.query_next(survey);
         }
         let until = self.clock.now().after(STAGGER);
@@ -407,7 +411,7 @@ impl Topology {
         }
     }
 
-    /// The view to install, if there is one yet.
+    /// The view to install, once there is one.
     fn choose(&self, survey: &mut Survey<'_>) -> Result<Option<View>, Unfound> {
         let known = self.membership.known();
         if known.kind == Kind::Nothing {
@@ -437,14 +441,14 @@ impl Topology {
         self.connections.retain(|address| known.map.has(address) || self.seeds.contains(address));
     }
 
-    /// Nobody is queried for where the master is any more.
+    /// Stops all queries for the master.
     pub(crate) fn close(&self) {
         if let Some(sentinels) = self.membership.sentinels() {
             sentinels.close();
         }
     }
 
-    /// Whether this is a node of the cluster.
+    /// Returns true if this is a node of the cluster.
     pub(crate) fn knows(&self, address: &Address) -> bool {
         self.membership.known().map.has(address)
     }
@@ -452,14 +456,14 @@ impl Topology {
     fn install(&self, view: View, since: u64) -> bool {
         let node = view.node.clone();
         let changed = self.membership.known_mut().install(view, since);
-        // Some may have been opened before anything was known. (Where both are needed, what is
-        // known is locked first.)
+        // Some may have been opened before anything was known. (Lock order: what is known before
+        // the connections.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
             connection.is_over()
                 || match known.admission(address, connection.identity(), connection.process()) {
                     Admission::Welcome => false,
-                    // The new map may be that of a node that lags behind.
+                    // The new map may come from a node that lags behind.
                     Admission::QueryItsMap => !connection.has_shown_map(),
                     Admission::FindTheFirst | Admission::Refused(_) => true,
                 }
@@ -472,13 +476,13 @@ impl Topology {
         changed
     }
 
-    /// The nodes to query, in this order: those that are connected, other known ones, seeds. One of
-    /// the seeds is among the first three.
+    /// The nodes to query, in order: connected ones, other known ones, seeds. One of the seeds is
+    /// among the first three.
     fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
         match known.kind {
-            // All clients of a fleet have the same seeds: the first one is not to meet them all.
+            // All clients of a fleet have the same seeds: they should not all query the first one.
             Kind::Nothing => {
                 let mut seeds = self.seeds.clone();
                 fastrand::shuffle(&mut seeds);
@@ -528,7 +532,7 @@ impl Topology {
     }
 }
 
-/// Whether a connection was refused for who is there.
+/// Returns true if a connection was refused because of the server's identity.
 fn is_of_stranger(failure: &NodeError) -> bool {
     failure.source.as_ref().is_some_and(|source| source.is::<Stranger>())
 }
@@ -542,11 +546,11 @@ impl Refreshing {
         }
         let interval =
             Backoff::new(FIRST_INTERVAL, longest).pause(self.unchanged.saturating_sub(1));
-        // Never before the shortest one, so that many callers make no storm.
+        // Never sooner than the shortest interval, so that many callers cause no storm.
         last.after(interval.max(FIRST_INTERVAL)).max(now)
     }
 
-    /// Lets the refresh under way begin by then, if it has not begun.
+    /// Moves the start of the refresh under way up to `by`, if it has not begun.
     fn hasten(&mut self, by: Moment) {
         if by < self.begin {
             self.begin = by;
@@ -560,12 +564,17 @@ impl Unfound {
         let (reason, last) = match self {
             Unfound::Several(why) => (Reason::Invalid(why), None),
             Unfound::Untold(Untold::NoSuchMaster(why)) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::Unheard(failure)) => match failure.permanent {
-                true => (Reason::Permanent, Some(failure)),
-                false => (Reason::NoSentinel, Some(failure)),
-            },
-            Unfound::Failed(failure) if failure.permanent => (Reason::Permanent, Some(failure)),
-            Unfound::Failed(failure) => (Reason::Unreachable, Some(failure)),
+            Unfound::Untold(Untold::Unheard(_, failure)) | Unfound::Failed(_, failure)
+                if failure.permanent =>
+            {
+                (Reason::Permanent, Some(failure))
+            }
+            Unfound::Untold(Untold::Unheard(tried, failure)) => {
+                (Reason::NoSentinel(tried, failure.to_string()), Some(failure))
+            }
+            Unfound::Failed(tried, failure) => {
+                (Reason::Unreachable(tried, failure.to_string()), Some(failure))
+            }
         };
         CallError { reason, in_doubt: None, last }
     }

@@ -1,4 +1,4 @@
-//! How the names that servers have for one another become addresses to dial.
+//! Turns the names by which servers announce each other into addresses to dial.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ pub(crate) type AddressTranslation = Arc<dyn Fn(&str, u16) -> (String, u16) + Se
 pub(crate) struct Translation(pub(crate) Option<AddressTranslation>);
 
 impl Translation {
-    /// The address to dial for a node that was announced by the server at `asked`.
+    /// The address to dial for a node that the server at `asked` announced.
     ///
-    /// A server that does not know a node's host leaves it empty or says `?`: it means the host
-    /// that it was itself reached at. That one is no announced name, so it is not translated.
+    /// A server that does not know a node's host leaves it empty or sends `?`: it means the host at
+    /// which the server itself was reached. That host was not announced, so it is not translated.
     pub(crate) fn address(&self, host: &str, port: u16, asked: &Address) -> Address {
         if host.is_empty() || host == "?" {
             return Address { host: asked.host.clone(), port };

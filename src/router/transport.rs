@@ -1,5 +1,5 @@
-//! The way that a client's calls go: by this library's own router, or by a cluster connection of
-//! the application's.
+//! How a client's calls reach the servers: by this library's own router, or by a cluster connection
+//! of the application.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Transport {
         }
     }
 
-    // Without subscriptions nobody hears of anything, and waiters poll.
+    // Without subscriptions there are no events, and waiters poll.
 
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         match self {
@@ -122,8 +122,8 @@ impl Transport {
         }
     }
 
-    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). There is nothing to hear
-    /// on the application's connection.
+    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). The application's
+    /// connection brings no events.
     pub(crate) fn listen(&self, listener: Listener) {
         match self {
             Transport::Own(router) => router.subscriptions().listen(listener),

@@ -1,4 +1,4 @@
-//! Queries a node for what it says of the cluster.
+//! Queries a node for its view of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::router::connection::{Connection, Failure};
 use crate::router::map::SlotMap;
 use crate::router::translation::Translation;
 
-/// The slots of the cluster as the node at `node` has them, its epoch, and whether it serves.
+/// The view of the node at `node`: the slot map, the epoch, and whether it serves.
 pub(crate) async fn view(
     connection: &Arc<Connection>,
     node: &Address,
@@ -60,8 +60,8 @@ pub(crate) async fn view(
 }
 
 impl Identity {
-    /// What the answer to `CLUSTER MYID` tells. A server that starts, or is busy, may be anyone: it
-    /// is queried again.
+    /// The identity in the answer to `CLUSTER MYID`. A server that is starting or busy does not
+    /// show its identity, so it is queried again.
     pub(crate) fn told(reply: Option<Reply>) -> Result<Identity, NodeError> {
         Ok(match reply {
             Some(Reply::Text(id)) if !id.is_empty() => {
@@ -83,13 +83,13 @@ impl Identity {
 
 const DISABLED: &str = "cluster support disabled";
 
-/// A server that is no cluster node: it serves all slots.
+/// Returns true if the server is no cluster node: it serves all slots.
 fn is_alone(error: &ServerError) -> bool {
     error.code == "ERR"
         && (error.detail.contains(DISABLED) || error.detail.starts_with("unknown command"))
 }
 
-/// Epoch and state in the answer to `CLUSTER INFO`, as far as the server tells them.
+/// Epoch and state in the answer to `CLUSTER INFO`, as far as the server reports them.
 fn standing(reply: Option<Reply>) -> (Option<u64>, Option<bool>) {
     let Some(Reply::Text(info)) = reply else {
         return (None, None);

@@ -1,4 +1,4 @@
-//! Looking for another master of a server's slots while calls wait for that server: one task for
+//! Looks for another master of a server's slots while calls wait for that server, with one task for
 //! each server, however many calls wait.
 
 use std::collections::HashMap;
@@ -9,16 +9,16 @@ use tokio::task::AbortHandle;
 use crate::node::Address;
 use crate::router::lock;
 
-/// By the server that is waited for.
+/// The watchers, by the server that calls wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers(Mutex<HashMap<Address, Weak<Watcher>>>);
 
-/// Looks until the last call that waits has dropped it.
+/// A task that looks until the last waiting call has dropped its watcher.
 #[derive(Debug)]
 pub(crate) struct Watcher(AbortHandle);
 
 impl Watchers {
-    /// The watcher that looks already, or a new one that does `look`.
+    /// The running watcher for this server, or a new one that runs `look`.
     pub(crate) fn join<F>(&self, address: &Address, look: impl FnOnce() -> F) -> Arc<Watcher>
     where
         F: Future<Output = ()> + Send + 'static,

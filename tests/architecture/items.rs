@@ -111,8 +111,8 @@ impl Items {
         }
     }
 
-    /// Brings members home. A block may stand in another module than its type: of types with one
-    /// name, it is that of the nearest.
+    /// Resolves members to their types. A block may be in another module than its type: of several
+    /// types with one name, the nearest is meant.
     fn settled(mut self) -> Items {
         for (module, of, name) in std::mem::take(&mut self.members) {
             let homes = self.homes.get(&of).into_iter().flatten();

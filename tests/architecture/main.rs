@@ -1,4 +1,4 @@
-//! Imports in `src` run one way: each folder, and each file at the root, imports only what stands
+//! Imports in `src` run one way: each folder, and each file at the root, imports only what is
 //! before it in this list.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ mod items;
 mod page;
 mod results;
 
-/// From the bottom to the top. Where nothing may be imported both ways, no circle can be.
+/// From the bottom to the top. An order of imports excludes circles.
 const LAYERS: [&str; 14] = [
     "slot",
     "backoff",
@@ -91,7 +91,7 @@ fn rank(layer: &str) -> Option<usize> {
     LAYERS.iter().position(|known| *known == layer)
 }
 
-/// All source files below this folder but those of tests alone.
+/// All source files below this folder, except those for tests alone.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -118,7 +118,7 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// What the code of a module imports of other folders of the crate.
+/// What a module imports from other folders of the crate.
 fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
     let mut found = Imports { module: module.to_vec(), of_the_crate: BTreeSet::new() };
     found.visit_file(&syn::parse_file(text).unwrap());
@@ -126,14 +126,14 @@ fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
 }
 
 struct Imports {
-    /// Where the visit is.
+    /// The current module of the visit.
     module: Vec<String>,
-    /// First words of paths from the root of the crate.
+    /// The first words of paths from the root of the crate.
     of_the_crate: BTreeSet<String>,
 }
 
 impl Imports {
-    /// Notes a path, if it begins at the crate, here or above.
+    /// Notes a path that begins at the crate, here or above.
     fn note(&mut self, path: &[String]) {
         let mut from = self.module.clone();
         let mut rest = path.iter();
@@ -198,7 +198,7 @@ impl<'a> Visit<'a> for Imports {
         visit::visit_path(self, path);
     }
 
-    /// Macros are not parsed: their words are read as they come, `crate :: lock`.
+    /// Macros are not parsed: their tokens are read as text, `crate :: lock`.
     fn visit_macro(&mut self, call: &'a syn::Macro) {
         let text = call.tokens.to_string();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -211,7 +211,7 @@ impl<'a> Visit<'a> for Imports {
     }
 }
 
-/// Whether the item is there in tests alone.
+/// Returns true if the item exists in tests alone.
 fn is_of_tests(item: &syn::Item) -> bool {
     let attributes = match item {
         syn::Item::Fn(item) => &item.attrs,

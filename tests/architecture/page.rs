@@ -1,4 +1,4 @@
-//! `docs/architecture.md` walks through the source by name: each name that it gives must be there.
+//! `docs/architecture.md` walks through the source by name: each name on the page must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::items::Items;
 
-/// So many at least, or they are not read as they are written.
+/// With fewer, the names are not read as they are written.
 const FEWEST: usize = 60;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The pages and the charts show what is under `docs/results`, and nothing else: `scripts/publish`
-//! and `scripts/pictures` make them.
+//! The pages and the charts match the files under `docs/results`, from which `scripts/publish` and
+//! `scripts/pictures` make them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn errors(said: &Output) -> String {
     String::from_utf8_lossy(&said.stderr).into()
 }
 
-/// A tree with results of benches, which goes with this.
+/// A tree with results of benches, which is deleted when this is dropped.
 struct Tree(PathBuf);
 
 impl Tree {

@@ -1,5 +1,5 @@
-//! Judges a history by itself: it knows nothing of the library but the events that the workers
-//! noted.
+//! Judges a history independently: it knows nothing about the library except the events that the
+//! workers logged.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,14 +1,14 @@
-//! What the workers did, as their logs say: one line an event, and each hold put together from its
+//! What the workers did, from their logs: one line an event, and each hold assembled from its
 //! lines.
 //!
 //! `<ns> R <id> <name> r|w`: requested; for permits of a semaphore `<permits>/<limit>` instead of
-//! the mode. `G <id> <token> <deadline> own|cached`: granted, and believed until then (if not from
-//! the start: the guard had come too late); by a cached handle, which may not have asked the
-//! server. `D <id> <deadline>`: renewed. `K <id> <permits>`: keeps so many, and is about to give
-//! the others back. `L <id>`: the loss was noticed. `W <id> <sequence>`, `V <id>`: a write was
+//! the mode. `G <id> <token> <deadline> own|cached`: granted, and believed until the deadline
+//! (never, if the guard came too late); `cached` by a cached handle, which may not have called the
+//! server. `D <id> <deadline>`: renewed. `K <id> <permits>`: keeps that many, and is about to
+//! release the others. `L <id>`: the loss was noticed. `W <id> <sequence>`, `V <id>`: a write was
 //! accepted by the store, or refused. `E <id> held|lost`: the release is about to be called. `X
-//! <id> <outcome>`: what it came to. `N <id>`: a try was told that the lock cannot be had. `F <id>
-//! <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for so long until now.
+//! <id> <outcome>`: its result. `N <id>`: a try was told that the lock is not available. `F <id>
+//! <kind> <text>`: nothing was granted. `Z <ms>`: the runtime was blocked for that long until now.
 //! Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 
 use std::fmt::Display;

@@ -1,5 +1,5 @@
-//! Histories with known faults, which the checker must find, and without, in which it must find
-//! nothing.
+//! Histories with known faults, which the checker must find, and correct histories, in which it
+//! must find nothing.
 
 use std::collections::BTreeMap;
 use std::process::Command;

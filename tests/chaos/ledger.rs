@@ -1,5 +1,5 @@
-//! What the servers say of themselves, and what changed there that no nemesis ordered: a run in
-//! which something else happened than was ordered shows nothing, and is void.
+//! What the servers report about themselves, and which changes no nemesis ordered. A run in which
+//! something else happened shows nothing, and is void.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,13 +1,13 @@
 //! The scorecard: `make chaos`, or `cargo test --test chaos -- --run [ROW [N]]`. Without `--run` it
 //! does nothing, so that `cargo test` does not take hours.
 //!
-//! `--variant V` takes one variant of a row, `--seed S` makes the same choices again, `--keep`
-//! keeps the logs of runs without a fault too. A row gets as many faults as its kept results of
-//! this version lack; with `--again`, or with a seed, all of them.
+//! `--variant V` runs one variant of a row, `--seed S` repeats the same choices, and `--keep` also
+//! keeps the logs of runs without a fault. A row gets as many faults as its stored results of this
+//! version lack; with `--again`, or with a seed, it gets all of them.
 //!
-//! Its exit status is 0 if all promises were kept, 1 if one was broken or a row could not be run,
-//! and 3 if no promise was broken but something happened to the servers that no row ordered, so
-//! that a run shows nothing.
+//! Its exit status is 0 if all promises were kept. It is 1 if one was broken or a row could not
+//! run, and 3 if no promise was broken but something happened to the servers that no row ordered,
+//! so that a run shows nothing.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, unreachable_pub)]

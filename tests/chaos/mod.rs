@@ -1,5 +1,5 @@
-//! Locks under load while servers and clients are struck: workers in processes of their own,
-//! nemeses, and a checker that judges the workers' logs.
+//! Locks under load while servers and clients fail: workers in separate processes, nemeses, and a
+//! checker that judges the workers' logs.
 
 // A program that judges and prints; each that has it as a module needs a part of it. The ban on
 // direct clocks is for the library.

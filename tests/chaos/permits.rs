@@ -1,6 +1,6 @@
-//! Judges the history of one semaphore by its tokens, beside their order and that each is given
-//! once, which are judged as those of readers: no grant goes beyond the limit, nobody is passed,
-//! and no try is refused that could have been granted.
+//! Judges the history of one semaphore by its tokens: no grant exceeds the limit, no waiter is
+//! passed, and no try is refused that could have been granted. The order and the uniqueness of the
+//! tokens are judged as those of readers.
 
 use super::history::Nanos;
 

@@ -1,4 +1,4 @@
-//! What the system says of a process.
+//! What the system reports about a process.
 
 /// `R`, `S`, ..., `T` for one that is stopped; nothing if it is gone.
 pub fn state(id: u32) -> Option<char> {

@@ -1,5 +1,4 @@
-//! The rows of the scorecard: what is done, under which load, how often at least, and what must
-//! hold.
+//! The rows of the scorecard: the fault, the load, the least number of faults, and the promises.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Runs a row, from its start to its verdict, and tells how it goes on.
+//! Runs a row, from its start to its verdict, and reports its progress.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Samples of the machine's clocks beside a run: a step of the one that servers live by, or a
-//! standstill of the machine, is a suspect when something is amiss.
+//! Samples the machine's clocks during a run. A step of the clock that servers use, or a standstill
+//! of the machine, is a suspect when something is wrong.
 
 use std::fs::File;
 use std::io::Write;

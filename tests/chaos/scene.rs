@@ -1,4 +1,4 @@
-//! One run: a cluster, the store, the workers, what they did and what was done to them.
+//! One run: a cluster, the store, the workers, what they did, and the faults.
 
 use std::path::PathBuf;
 use std::time::Duration;

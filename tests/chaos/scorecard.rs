@@ -1,4 +1,4 @@
-//! The results of runs, one JSON object a line. `scripts/publish` makes the scorecard of them.
+//! The results of runs, one JSON object a line. `scripts/publish` makes the scorecard from them.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

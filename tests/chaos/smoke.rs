@@ -1,5 +1,5 @@
-//! Rows in small: enough to show that each nemesis strikes, that the checker reads what comes of
-//! it, and that the promises hold.
+//! Small rows: enough to show that each nemesis strikes, that the checker reads the result, and
+//! that the promises hold.
 
 use std::path::Path;
 

@@ -1,9 +1,8 @@
-//! What the locks protect: a counter for each name that compares fencing tokens, on a server of its
-//! own that no fault strikes.
+//! What the locks protect: a counter for each name that compares fencing tokens, on a separate
+//! server that no fault affects.
 //!
 //! A writer enters with its token, which shuts out all older ones, reads the counter, and writes it
-//! back one higher: so an update that was lost shows as a counter that is behind the number of
-//! writes.
+//! back plus one. So a lost update shows as a counter below the number of writes.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd};

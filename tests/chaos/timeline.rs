@@ -1,5 +1,5 @@
-//! A picture of a run: each lock a line, with its holders, its waiters, losses, and the
-//! faults behind them.
+//! A picture of a run: one line for each lock, with its holders, waiters and losses, and the faults
+//! behind them.
 
 use std::fmt::Write;
 

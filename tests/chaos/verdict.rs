@@ -1,4 +1,4 @@
-//! What a run came to: the counts, and every promise that was broken.
+//! The result of a run: the counts, and every broken promise.
 
 use std::collections::HashMap;
 

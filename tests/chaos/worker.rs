@@ -1,5 +1,5 @@
-//! A process that takes locks: this same program, started again with orders. What it does stands in
-//! its log; it ends when its standard input does.
+//! A process that takes locks: this program, started again with orders. It logs what it does, and
+//! ends when its standard input does.
 
 use std::collections::HashMap;
 use std::io::BufRead;

@@ -1,8 +1,8 @@
-//! The conformance suite over a cluster connection of the application's, as far as that can do it.
+//! The conformance suite over an application's cluster connection, as far as that supports it.
 //!
-//! Left out is what `docs/backends.md` says that it cannot promise: hand-offs without polling, and
-//! leaving a frozen master. Connections that are cut under load are left out too: with some
-//! versions of tokio they stop that connection forever.
+//! It leaves out what `docs/backends.md` says that the connection cannot promise: hand-offs without
+//! polling, and leaving a frozen master. It also leaves out connections that are cut under load:
+//! with some versions of tokio these stop that connection forever.
 
 use std::time::Duration;
 

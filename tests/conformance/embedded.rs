@@ -29,7 +29,7 @@ async fn two_clients() -> (Locks, Locks, Engine) {
 struct Embedded {
     engine: Engine,
     faults: Faults,
-    /// How often each was sent a script's text.
+    /// How often each was sent the text of a script.
     texts: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -49,7 +49,7 @@ async fn start(masters: u16, replicas: u16) -> Result<Embedded> {
 }
 
 impl Embedded {
-    /// What others notice only after a while.
+    /// Other servers notice this only later.
     fn replace(&self, master: usize) {
         let faults = self.faults.clone();
         tokio::spawn(async move {
@@ -96,7 +96,7 @@ impl Servers for Embedded {
         Ok(())
     }
 
-    /// Its source redirects calls for what it no longer has.
+    /// The source redirects calls for keys that it no longer has.
     async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
         let said = self.say(step.from, &["EXISTS", key]).await?;
         Ok(said[0].starts_with("-ASK "))
@@ -173,7 +173,7 @@ async fn what_only_urls_go_with_is_refused() {
     }
 }
 
-/// Changed scripts run in this process only: elsewhere nothing is sent.
+/// Changed scripts run in this process only: no other connection sends them.
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn changed_scripts_are_refused_elsewhere() {

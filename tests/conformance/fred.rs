@@ -20,7 +20,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
     (connect(0).await, connect(1).await, cluster)
 }
 
-/// Above all, a client that is set to verify certificates must not connect without.
+/// Above all, a client with certificates must not connect without checking them.
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn what_only_urls_go_with_is_refused() {

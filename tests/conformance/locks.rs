@@ -1,4 +1,4 @@
-//! What needs two clients and nothing else.
+//! Tests that need only two clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +47,7 @@ pub async fn locks_of_many_slots_are_held_at_once(one: &Locks, other: &Locks) {
     assert!(taken.await.iter().all(Option::is_some));
 }
 
-/// Granted in memory where that can be, by requests of their own elsewhere: with the same
-/// exclusion.
+/// Granted in memory where possible, and by requests elsewhere, with the same exclusion.
 pub async fn cached_locks_exclude_and_give_way(one: &Locks, other: &Locks) {
     let lock = one.rwlock("cached").unwrap().cached().unwrap();
     let theirs = other.rwlock("cached").unwrap();
@@ -76,8 +75,8 @@ pub async fn cached_locks_exclude_and_give_way(one: &Locks, other: &Locks) {
     assert!(timeout(LONG, theirs.write().into_future()).await.unwrap().is_ok());
 }
 
-/// Writers in the order in which they came; the readers that wait meanwhile all together, after one
-/// writer.
+/// Writers are granted in the order in which they came; readers that wait meanwhile are granted
+/// together, after one writer.
 pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
     let held = one.rwlock("turn").unwrap().write().await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -118,7 +117,7 @@ pub async fn one_who_waits_in_vain_is_told(one: &Locks, other: &Locks) {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert_eq!(error.lock(), Some("vain"));
     assert_eq!(error.slot(), Some(lock.slot()));
-    // It waits no more, so it is in no reader's way.
+    // It has left the queue, so it does not block readers.
     let reading = timeout(LONG, lock.read()).await.unwrap().unwrap();
     drop((held, reading));
 }
@@ -225,8 +224,8 @@ pub async fn a_held_lock_is_handed_on(one: &Locks, other: &Locks) {
     }
 }
 
-/// Not beyond the limit; first in, first out, as soon as enough of them come back; and only to who
-/// knows the limit.
+/// Never beyond the limit; first in, first out, as soon as enough permits are released; and only to
+/// callers that know the limit.
 pub async fn permits_are_shared_up_to_the_limit(one: &Locks, other: &Locks) {
     let mine = one.semaphore("permits", 5).unwrap();
     let theirs = other.semaphore("permits", 5).unwrap();
@@ -266,7 +265,7 @@ pub async fn permits_are_shared_up_to_the_limit(one: &Locks, other: &Locks) {
     assert_eq!(all.release().await.unwrap(), Released::Released);
 }
 
-/// Waits until so many requests wait for permits.
+/// Waits until that many requests wait for permits.
 async fn until_requests(semaphore: &Semaphore, count: u64) {
     let until = tokio::time::Instant::now() + LONG;
     while semaphore.status().await.unwrap().waiters != count {

@@ -1,7 +1,7 @@
-//! What locks must do over any backend: one body of tests, run over each backend by a module of
+//! What locks must do over any backend: one set of tests, run over each backend by a module of
 //! `main.rs`.
 //!
-//! - [`locks`] needs two clients and nothing else.
+//! - [`locks`] needs only two clients.
 //! - [`servers`] needs a cluster, whose slots it moves and whose servers it kills and freezes: real
 //!   servers, or those of the embedded engine.
 
@@ -14,10 +14,10 @@ pub mod site;
 
 use std::time::Duration;
 
-/// Longer than anything takes: for what must happen, not for how fast.
+/// Longer than anything takes: the tests check what happens, not how fast.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Hands the names of the tests of [`locks`] to a macro, behind what is given for it.
+/// Passes the names of the tests of [`locks`] to a macro, after its other arguments.
 macro_rules! with_lock_tests {
     ($macro:ident!($($before:tt)*)) => {
         $macro! { $($before)*
@@ -41,8 +41,8 @@ macro_rules! with_lock_tests {
     };
 }
 
-/// Makes a test of each function: `$start` gives two clients, and a third thing that they need to
-/// live.
+/// Makes a test of each function. `$start` returns two clients, and a value that keeps their
+/// servers alive.
 macro_rules! lock_tests {
     ($start:path) => {
         with_lock_tests! { lock_tests!($start:) }
@@ -58,9 +58,8 @@ macro_rules! lock_tests {
     };
 }
 
-/// Makes a test of each function of [`servers`], of those that start servers of their own over that
-/// backend, of the others on a cluster of so many masters with so many replicas each, which
-/// `$start` starts.
+/// Makes a test of each function of [`servers`]. Some start their own servers over that backend;
+/// the others run on a cluster with that many masters and replicas, which `$start` starts.
 macro_rules! server_tests {
     (in $backend:expr; $($test:ident)*) => {
         $(

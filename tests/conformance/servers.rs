@@ -1,5 +1,4 @@
-//! What needs servers that something can be done to: slots that move, masters that die, keys of
-//! others.
+//! Tests that change the servers: slots that move, masters that die, foreign keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +15,10 @@ use crate::support::{
     until_waiting,
 };
 
-/// What a lock's key begins with.
+/// The beginning of a lock's key.
 const PREFIX: &str = "rwlease:";
 
-/// A client that waits long; also for the one server that it is told of, whose machine may have
-/// better things to do.
+/// A client with long limits, because one server may be its only seed and the machine may be busy.
 async fn patient(servers: &impl Servers) -> Locks {
     let wait_limit = WaitLimit::new("a server to let a client in");
     loop {
@@ -66,7 +64,7 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
         servers.move_slot(lock.slot(), master).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
-            renewed(&writing, 4).await?; // where it is now
+            renewed(&writing, 4).await?; // at its new master
         }
         assert_eq!(writing.release().await?, Released::Released);
     }
@@ -78,8 +76,8 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
     let (stays, master) = lock_in(&locks, servers, "{tag}stays").await?;
     let at_source = stays.write().await?;
     let step = servers.begin_move(stays.slot(), another(servers, master).await?).await?;
-    // A key that is not at the source is served at the target, the one that is there is served
-    // there.
+    // A key that is not at the source is served by the target; a key that is at the source is
+    // served there.
     let (new, _) = lock_in(&locks, servers, "{tag}new").await?;
     let at_target = new.write().await?;
     for name in ["{tag}stays", "{tag}new"] {
@@ -104,7 +102,7 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
     Ok(())
 }
 
-/// Tasks that take locks until they are told to stop, and say how often they did.
+/// Tasks that take locks until they are told to stop, and report how often they did.
 type Load = (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<usize>>>);
 
 fn load(locks: &[&Locks], name: &str) -> Result<Load> {
@@ -149,7 +147,7 @@ pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result 
     let load = load(&[&locks, &other], "moving")?;
     let begun = Instant::now();
     for turn in 0..20 {
-        // With replicas, which hear of a move by gossip alone, each takes seconds.
+        // With replicas, which learn of a move only by gossip, each move takes seconds.
         if turn >= 6 && begun.elapsed() > LONG / 3 {
             break;
         }
@@ -161,7 +159,8 @@ pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result 
     Ok(())
 }
 
-/// Leases in many slots, which are renewed wherever those go, while others want one of the locks.
+/// Leases in many slots, which are renewed wherever the slots move, while others request one of the
+/// locks.
 pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
     let load = load(&[&locks, &other], "{loaded}wanted")?;
@@ -211,7 +210,7 @@ pub async fn one_who_waits_follows_the_slot(servers: &impl Servers) -> Result {
     Ok(())
 }
 
-/// With looks so rare, only a push can tell in time.
+/// Polls are so rare that only a push can notify in time.
 pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     if !servers.push() {
         return Ok(());
@@ -219,7 +218,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     let settings = || Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10).lease(LONG * 10);
     let locks = servers.connect(settings()).await?;
     let other = servers.connect(settings()).await?;
-    // The first one to wait subscribes, and looks once more when it has.
+    // The first waiter subscribes, and polls once more after that.
     let held = locks.rwlock("pushed")?.write().await?;
     let mut waiting = tokio::spawn({
         let lock = other.rwlock("pushed")?;
@@ -235,7 +234,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     Ok(())
 }
 
-/// Only a recall by push can tell so soon: polls and contacts are rare.
+/// Only a pushed recall can notify so soon: polls and contacts are rare.
 pub async fn what_is_cached_is_called_back_without_a_poll(servers: &impl Servers) -> Result {
     let locks = servers.connect(Locks::builder()).await?;
     let lock = locks.rwlock("recalled")?.cached()?;

@@ -1,4 +1,4 @@
-//! The servers that the tests of [`servers`](super::servers) do something to.
+//! The servers that the tests of [`servers`](super::servers) change.
 
 use std::borrow::Borrow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub trait Servers {
     async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move>;
     async fn move_keys(&self, step: Move) -> Result;
     async fn finish_move(&self, step: Move) -> Result;
-    /// Whether a key is at the target already.
+    /// Whether a key is already at the target.
     async fn has_moved(&self, step: Move, key: &str) -> Result<bool>;
     async fn move_slot(&self, slot: Slot, to: usize) -> Result {
         if self.master_of(slot).await? == to {
@@ -30,24 +30,24 @@ pub trait Servers {
         self.finish_move(step).await
     }
 
-    /// Lets a replica take a master's place, with all its writes.
+    /// Lets a replica replace a master, with all its writes.
     async fn fail_over(&self, master: usize) -> Result;
-    /// Kills a master, whose replica takes its place by and by.
+    /// Kills a master. Its replica replaces it some time later.
     async fn kill(&self, master: usize) -> Result;
-    /// Holds a master up, whose replica takes its place by and by.
+    /// Freezes a master. Its replica replaces it some time later.
     async fn freeze(&self, master: usize) -> Result;
     async fn thaw(&self, server: usize) -> Result;
-    /// Ends all connections of clients, again and again.
+    /// Closes all connections of clients, repeatedly.
     async fn storm(&self, rounds: usize, pause: Duration) -> Result;
 
     async fn flush_scripts(&self) -> Result;
-    /// How often each master was sent a script's text since that.
+    /// How often each master was sent the text of a script since the reset.
     async fn texts_since(&self) -> Result<Vec<u64>>;
-    /// What a server answers, as words.
+    /// A server's answer, as words.
     async fn say(&self, server: usize, words: &[&str]) -> Result<Vec<String>>;
 }
 
-/// Starts real ones, for that backend.
+/// Starts real servers, for that backend.
 pub fn real(backend: Backend) -> impl AsyncFn(usize, usize) -> Result<(Backend, Cluster)> {
     async move |masters, replicas| {
         Ok((backend, Cluster::start_with(Shape::of(masters, replicas)).await?))

@@ -1,5 +1,5 @@
-//! The support code itself: clusters form, slots move, masters die and are replaced, and nothing is
-//! left running.
+//! The test support itself: clusters form, slots move, masters die and are replaced, and no process
+//! is left running.
 
 use std::path::Path;
 use std::time::Duration;

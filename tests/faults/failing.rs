@@ -1,5 +1,5 @@
-//! Masters that die or are stopped under load: what was acknowledged and is not there any more,
-//! with replicas that confirmed and without.
+//! Masters that die or are stopped under load: which acknowledged writes are lost, with replicas
+//! that confirmed and without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

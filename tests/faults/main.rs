@@ -1,8 +1,8 @@
-//! What is slow by nature: masters that die, slots that move, clients that are killed, TLS. One
-//! program, with a module for each subject.
+//! Slow tests: masters that die, slots that move, clients that are killed, TLS. One program, with a
+//! module for each subject.
 //!
-//! `cargo test --test faults -- redirects::` runs one of them. What locks promise beside that is in
-//! `tests/it`.
+//! `cargo test --test faults -- redirects::` runs one of them. The other promises of locks are
+//! tested in `tests/it`.
 
 // The bans on direct clocks, unwrapping and printing are for the library.
 #![allow(

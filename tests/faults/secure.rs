@@ -1,4 +1,4 @@
-//! TLS, and a user that has the rights it needs and no others.
+//! TLS, and a user that has only the rights that it needs.
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A server that sentinels watch: how it is found, and what holds when its master changes.
+//! A server that sentinels watch: how a client finds it, and what holds when its master changes.
 
 use std::time::Duration;
 

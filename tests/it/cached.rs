@@ -1,4 +1,4 @@
-//! Cached locks on servers in this process, in time that flies.
+//! Cached locks on embedded servers, in simulated time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Every duration that can be given, at its extremes: it is refused or it works, and nothing
-//! panics. On servers in this process and in time that flies.
+//! The extreme values of every duration option: each is refused or works, and nothing panics. On
+//! embedded servers and in simulated time.
 
 use std::future::IntoFuture;
 use std::panic;

@@ -1,8 +1,7 @@
-//! The five faults of the published single-hash lock, each shown on it and then absent here, on a
-//! real server.
+//! The five faults of the published single-hash lock, shown on a real server, and absent here.
 //!
-//! Every test has two halves with the same story. In the first one the published lock does the
-//! wrong thing; in the second one, this library's lock does not.
+//! Every test has two halves with the same steps. In the first, the published lock fails; in the
+//! second, this library's lock does not.
 
 use std::time::Duration;
 

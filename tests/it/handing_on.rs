@@ -1,4 +1,4 @@
-//! Handing a held lock on to another client, on servers in this process.
+//! Handing a held lock on to another client, on embedded servers.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is left of requests, guards and clients that were given up, on servers in this process and
-//! in time that flies.
+//! What is left of abandoned requests, guards and clients, on embedded servers and in simulated
+//! time.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,7 @@
-//! What locks promise, on real servers and on servers in this process: one program, with a module
-//! for each subject.
+//! What locks promise, on real servers and on embedded ones: one program, with a module for each
+//! subject.
 //!
-//! `cargo test --test it -- holding::` runs one of them. What is slow by nature is in
-//! `tests/faults`.
+//! `cargo test --test it -- holding::` runs one of them. Slow tests are in `tests/faults`.
 
 // The bans on direct clocks, unwrapping and printing are for the library.
 #![allow(

@@ -1,5 +1,4 @@
-//! What happens to a lease while something else of it is under way, on servers in this process and
-//! in time that flies.
+//! Several operations on one lease at the same time, on embedded servers and in simulated time.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! What a waiter believes of a grant that was pushed to it, on servers in this process and in time
-//! that flies.
+//! What a waiter believes about a pushed grant, on embedded servers and in simulated time.
 
 use std::time::Duration;
 

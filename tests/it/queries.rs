@@ -1,5 +1,5 @@
-//! Queries about locks on real servers: who holds, who waits, is it locked, which locks are
-//! there.
+//! Queries about locks on real servers: holders, waiters, whether a lock is locked, and which locks
+//! exist.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;

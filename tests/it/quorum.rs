@@ -1,5 +1,5 @@
 //! A lock on most of five deployments: real servers that die, hang, answer late or lose their
-//! answers, and servers in this process.
+//! answers, and embedded servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! One reentrant that holds the same lock again: a count per reentrant, of read/write locks and of
-//! mutexes.
+//! A reentrant that takes the same lock again: one count for each reentrant, of read/write locks
+//! and of mutexes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `replicas(n)` confirms is at n replicas, on every server: also when an answer was lost and
+//! What `replicas(n)` confirms is at n replicas, on every server, even when an answer was lost and
 //! the call is sent again.
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Slots are what servers say they are: `Slot::of` against `CLUSTER KEYSLOT`, for the odd tags and
-//! for many generated names.
+//! `Slot::of` agrees with the servers' `CLUSTER KEYSLOT`, for odd tags and for many generated
+//! names.
 //!
-//! The seed is printed. `RWLEASE_SEED` replays one.
+//! The seed is printed, and `RWLEASE_SEED` replays it.
 
 use crate::support::{Cluster, Error, Result, Shape};
 use redis::pipe;

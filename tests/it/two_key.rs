@@ -1,5 +1,5 @@
-//! The two-key lock beside the fleet that has always run it: what they agree on, what is added, and
-//! what stays dangerous.
+//! The two-key lock in a fleet that already uses it: where both implementations agree, what this
+//! one adds, and what stays dangerous.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! Judges the history of one lock by its tokens, without a search. Tokens name the order of the
-//! grants, so each pair of them that an order of time contradicts is guilty, and named.
+//! Judges the history of one lock by its tokens, without a search. Tokens give the order of the
+//! grants, so each pair of grants whose times contradict that order is a violation, and is named.
 //!
-//! A grant's place in the order lies between its request and its answer, and its end not before its
-//! holder ceased to rely on it. So of two that exclude each other, the one with the lower token has
+//! A grant takes effect between its request and its answer, and its end not before its holder
+//! ceased to rely on it. So of two grants that exclude each other, the one with the lower token has
 //! ended when the other is granted; and of any two, the one with the lower token was requested when
-//! the other is granted. Where that holds of each pair, the grants have an order that keeps all
-//! promises: take the tokens', each as soon as it may be. Readers of one process that have its
-//! cached lease in common may share a token: they are held against writers alone.
+//! the other is granted. If that holds for each pair, some order of the grants keeps all promises:
+//! the order of the tokens, with each grant as early as it may be. Readers of one process that
+//! share its cached lease may share a token: they are compared with writers only.
 
 pub mod search;
 

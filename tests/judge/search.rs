@@ -1,7 +1,7 @@
-//! The same question as [`History::judge`]'s, answered by a search: is there an order of all grants
-//! and ends in which each is allowed? By Wing and Gong's algorithm with Lowe's cache, of
-//! `todc-utils`. It takes exponential time at worst, so it is for short pieces of a history: what
-//! holds of a history holds of each part of its holds.
+//! Answers the same question as [`History::judge`] by a search: is there an order of all grants and
+//! ends in which each is allowed? It uses Wing and Gong's algorithm with Lowe's cache, of
+//! `todc-utils`. It takes exponential time at worst, so it is for short pieces of a history: if a
+//! history is valid, so is each subset of its holds.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! What the tests of tracing and metrics share: the names in the code and in the words about it,
-//! and a slot that moves.
+//! Shared by the tests of tracing and metrics: the names in the code and in the documentation, and
+//! a slot that moves.
 
-// Each user needs a part of it.
+// Each user needs only a part of it.
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use rwlease::{RwLock, Slot};
 pub const DOCUMENTATION: &str = include_str!("../../docs/observing.md");
 pub const DASHBOARD: &str = include_str!("../../docs/grafana.json");
 
-/// All of the library, without white space, so that it does not matter where lines are broken.
+/// The library's source without white space, so that line breaks do not matter.
 pub fn source() -> String {
     let mut source = String::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut source);
@@ -33,7 +33,7 @@ fn read(folder: &Path, source: &mut String) {
     }
 }
 
-/// Every name that begins with `prefix` right behind one of the `starts`.
+/// Every name with this `prefix` directly after one of the `starts`.
 pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
     let after = starts.iter().flat_map(|start| text.split(*start).skip(1));
     let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter == '.';
@@ -43,8 +43,8 @@ pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Waits until a waiter of the lock has told the server where it is subscribed: then it is pushed
-/// to.
+/// Waits until a waiter of the lock has told the server where it is subscribed, so that it gets
+/// pushes.
 pub async fn until_subscribed(engine: &Engine, lock: &RwLock) {
     let key = format!("rwlease:{}", lock.name());
     let subscribed = async {
@@ -62,7 +62,7 @@ pub async fn until_subscribed(engine: &Engine, lock: &RwLock) {
     waited.unwrap_or_else(|_| panic!("no waiter of `{}` is subscribed", lock.name()));
 }
 
-/// Moves a slot to another master; nobody is told.
+/// Moves a slot to another master, without any notice.
 pub fn move_away(engine: &Engine, slot: Slot) {
     let faults = engine.faults();
     let other = 1 - faults.master_of(slot);

@@ -1,5 +1,5 @@
-//! Holders that have a lock cached: who calls them back, what a try is told meanwhile, and whose
-//! the tokens are.
+//! Holders with a cached lock: which requests recall them, what a try is told meanwhile, and who
+//! owns the tokens.
 
 use super::lab::{Answer, BLOCK, Expect, HERE, Lab, Listener, PASS, TAG, channel, id, start};
 use super::request::Request;

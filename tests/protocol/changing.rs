@@ -1,5 +1,5 @@
-//! Changing a lease: downgrade, upgrade, revoke, force_release. None of them may undo another that
-//! came later.
+//! Changing a lease: downgrade, upgrade, revoke, `force_release`. None of them may undo a later
+//! one.
 
 use super::lab::{Expect, GRACE, HERE, Lab, id};
 use super::request::Request;

@@ -1,4 +1,4 @@
-//! What only a cluster, or a user with few rights, can show.
+//! What can be tested only on a cluster, or with a user that has few rights.
 
 use redis::cmd;
 use rwlease::Slot;

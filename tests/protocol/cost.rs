@@ -1,5 +1,5 @@
-//! What the usual calls cost: the commands of each, as the heads of the scripts say. By the
-//! machinery it would be more.
+//! The cost of the usual calls: the commands of each, as the heads of the scripts list them. The
+//! machinery would need more.
 
 use redis::cmd;
 

@@ -1,4 +1,4 @@
-//! What a forced release tells those that it ends.
+//! What a forced release tells the clients whose leases it ends.
 
 use redis::cmd;
 

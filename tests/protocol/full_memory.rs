@@ -1,4 +1,5 @@
-//! A server whose memory is full: what takes is refused, what frees and what keeps alive is not.
+//! A server whose memory is full: calls that acquire are refused, calls that release or renew are
+//! not.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The short cut of the commonest hand-off does what the machinery does: one and the same release
-//! is carried out by both, over random queues.
+//! The short path of the most common hand-off does the same as the machinery: both carry out the
+//! same release, over random queues.
 
 use std::collections::BTreeMap;
 

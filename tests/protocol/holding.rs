@@ -1,4 +1,4 @@
-//! Holding: who is let in, until when, with which token, and how long the key lives.
+//! Holding: which requests are granted, until when, with which token, and how long the key lives.
 
 use super::lab::{Answer, Expect, GRACE, HERE, KEEP, Lab, SLACK, TAG, id, start};
 use super::request::Request;

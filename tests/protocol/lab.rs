@@ -1,6 +1,6 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own. In front of them stands a clock that reads a key. Every call is
+//! The scripts are the crate's own, with a clock in front of them that reads a key. Every call is
 //! followed by a check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;

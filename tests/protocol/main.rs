@@ -1,4 +1,4 @@
-//! The scripts on a real server: what each of them answers, and what it leaves in the hash.
+//! The scripts on a real server: the answer of each, and what it leaves in the hash.
 
 // Helpers fail as tests do. The ban on direct clocks is for the library.
 #![allow(

@@ -1,4 +1,4 @@
-//! The plain mutex, and what a quorum needs of a lock.
+//! The plain mutex, and what a quorum needs from a lock.
 
 use redis::cmd;
 

@@ -1,6 +1,6 @@
-//! Grants are told to clients that have subscribed, one message a client. A server without sharded
-//! channels refuses the commands for them and tells nobody: there the grant stands for its claim
-//! window, and the poll finds it.
+//! Grants are pushed to subscribed clients, one message a client. A server without sharded channels
+//! refuses the commands for them and pushes nothing: there the grant lasts for its claim window,
+//! and the poll finds it.
 
 use super::lab::{Expect, HERE, Lab, channel, id, start};
 use super::request::Request;

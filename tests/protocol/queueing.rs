@@ -1,4 +1,4 @@
-//! The queue: whose turn it is.
+//! The queue: the order of grants.
 
 use super::lab::{Expect, HERE, Lab, Reply, id};
 use super::request::Request;

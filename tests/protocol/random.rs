@@ -1,9 +1,9 @@
-//! Random calls of many acquisitions against a simple model of what each of them was told.
+//! Random calls of many acquisitions, compared with a simple model of what each of them was told.
 //!
-//! After every call the whole hash is checked (see `state.rs`), and further: what a caller was told
-//! to hold stands in the hash at least as long; what callers were told to hold does not exclude one
-//! another; tokens rise, and none belongs to two, nor to the block of another's write; after the
-//! pump nobody waits for a lock that is free to it.
+//! After every call the whole hash is checked (see `state.rs`), and more: what a caller was told
+//! that it holds is in the hash for at least as long; such holds do not exclude each other; tokens
+//! rise, and none belongs to two acquisitions or to the block of another's write; after the pump no
+//! acquisition waits for a lock that it could have.
 
 use std::collections::BTreeMap;
 

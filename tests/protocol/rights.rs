@@ -1,5 +1,5 @@
-//! A user who has lost the right to a command: whatever would need it is refused, and the lock
-//! stays as it was; and no line tells of a life that its key does not have.
+//! A user who has lost the right to a command: everything that needs it is refused, and the lock
+//! stays as it was; and no record claims an expiry that its key does not have.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A lock's hash, read as the documentation of the protocol has it, and what must be true of it
+//! Reads a lock's hash as the documentation of the protocol describes it, and checks what must hold
 //! after every call.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Handing a held lock on: take_up. The new acquisition holds what the old one did, in its place.
+//! Handing on a held lock: `take_up`. The new acquisition replaces the old one and holds what it
+//! held.
 
 use super::lab::{Answer, Expect, HERE, Lab, TAG, id};
 use super::request::Request;

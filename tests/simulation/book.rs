@@ -1,4 +1,4 @@
-//! Who believes to hold what, and the stores that the locks protect.
+//! Tracks what each client believes that it holds, and the stores that the locks protect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use crate::chronicle::Chronicle;
 use crate::court::Court;
 use crate::plan::{Plan, SEMAPHORE};
 
-/// How long after an assumption was broken a grant may still come of what was before.
+/// How long after an assumption was broken a grant may still result from the state before.
 pub const AFTERMATH: Duration = Duration::from_secs(3);
 
 /// How much longer a lease lasts by its server's clock than its holder believes.
 const AT_MOST_OFF: Duration = Duration::from_millis(500);
 
-/// How long after a contact a client grants by itself.
+/// How long after a contact a client may grant a cached lock by itself.
 const FRESH: Duration = Duration::from_secs(3);
 
 /// A clone is the same book.
@@ -36,23 +36,23 @@ pub struct Book {
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
-    /// Of each lock, until when no grant is trusted, and until when only those are that a replica
-    /// has.
+    /// For each lock, until when no grant is trusted, and until when only grants that a replica has
+    /// are.
     doubtful_until: BTreeMap<usize, Doubt>,
     /// The greatest token of a write in each store.
     stores: BTreeMap<usize, u64>,
-    /// Locks whose tokens a clock that was set back has spoilt.
+    /// Locks whose tokens are useless because a clock was set back.
     spoilt: BTreeSet<usize>,
-    /// The greatest token that a server said it has given out, of each lock.
+    /// The greatest token of each lock that a server has reported as given.
     fences: BTreeMap<usize, u64>,
-    /// When a server said last that this client holds the lock.
+    /// When a server last reported that this client holds the lock.
     contacts: BTreeMap<(usize, String), Duration>,
     chronicle: Chronicle,
     /// Requests under way: the locks, and since when. Those of a client that crashes stay.
     asking: BTreeMap<u64, (Vec<usize>, Duration)>,
-    /// Acquisitions that their holders have left to the end of their leases.
+    /// Acquisitions that their holders leave to the end of their leases.
     kept: BTreeSet<String>,
-    /// Locks that were handed on, on their way to whoever takes them up.
+    /// Tickets of locks that were handed on and not taken up.
     tickets: Vec<(usize, Ticket)>,
 }
 
@@ -62,7 +62,7 @@ struct Doubt {
     unreplicated: Duration,
 }
 
-/// What somebody believes to hold.
+/// Something that a user believes that it holds.
 pub trait Held: std::fmt::Debug + Send + 'static {
     fn is_held(&self) -> bool;
     fn remaining(&self) -> Duration;
@@ -112,7 +112,7 @@ impl Held for Arc<QuorumGuard> {
     }
 }
 
-/// Which lock is held, and how.
+/// Which lock is held, and in which mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub lock: usize,
@@ -152,7 +152,7 @@ impl Book {
         Book { pages: Arc::new(Mutex::new(pages)), court, census, is_strict, most_permits }
     }
 
-    /// A user begins to believe that it holds. The number that it gets is for `leave`.
+    /// A user begins to believe that it holds. Returns the number for `leave`.
     pub fn enter(&self, claim: Claim, held: impl Held) -> u64 {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -187,7 +187,7 @@ impl Book {
         self.pages.lock().unwrap().tickets.push((lock, ticket));
     }
 
-    /// The ticket that was posted first, if there is one; it may be left there.
+    /// The oldest ticket, if there is one. With `leaves`, the ticket stays.
     pub fn ticket(&self, leaves: bool) -> Option<(usize, Ticket)> {
         let mut pages = self.pages.lock().unwrap();
         let first = pages.tickets.first().cloned();
@@ -202,7 +202,7 @@ impl Book {
         self.court.now()
     }
 
-    /// A request begins; its number is for `has_asked`.
+    /// A request begins. Returns the number for `has_asked`.
     pub fn asks(&self, locks: &[usize]) -> u64 {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -212,24 +212,24 @@ impl Book {
         number
     }
 
-    /// It has ended.
+    /// A request has ended.
     pub fn has_asked(&self, number: u64) {
         self.pages.lock().unwrap().asking.remove(&number);
     }
 
-    /// A request came to nothing, as far as its caller knows.
+    /// A request failed, as far as its caller knows.
     pub fn attempted(&self, lock: usize, since: Duration) {
         let now = self.court.now();
         self.pages.lock().unwrap().chronicle.attempted(lock, since, now);
     }
 
-    /// A try was told that it cannot have the lock; it `may_wait` for who has it only cached.
+    /// A try was told that the lock is not available; it `may_wait` for holders that only cache it.
     pub fn refused(&self, lock: usize, mode: Mode, since: Duration, may_wait: bool) {
         let now = self.court.now();
         self.pages.lock().unwrap().chronicle.refused((lock, mode), since, now, may_wait);
     }
 
-    /// The server has said that this acquisition is released.
+    /// The server has reported that this acquisition is released.
     pub fn given_back(&self, id: &str) {
         let now = self.court.now();
         self.pages.lock().unwrap().chronicle.given_back(id, now);
@@ -248,14 +248,14 @@ impl Book {
         pages.chronicle.judge(&pages.spoilt, &self.court, &self.census);
     }
 
-    /// A server has given out the tokens of this lock up to this one.
+    /// A server has reported the tokens of this lock up to this one as given.
     pub fn saw_fence(&self, lock: usize, fence: u64) {
         let mut pages = self.pages.lock().unwrap();
         let greatest = pages.fences.entry(lock).or_default();
         *greatest = fence.max(*greatest);
     }
 
-    /// A client has given out this token by itself.
+    /// Checks a token that a client has given by itself.
     pub fn check_token(&self, claim: &Claim) {
         let fence = self.pages.lock().unwrap().fences.get(&claim.lock).copied().unwrap_or(0);
         if claim.token > fence {
@@ -271,7 +271,7 @@ impl Book {
         self.pages.lock().unwrap().contacts.insert((lock, client.to_owned()), now);
     }
 
-    /// A client grants a lock by itself, at once, only if it has heard from the server of late.
+    /// A client may grant a lock by itself only if it has heard from the server recently.
     pub fn check_contact(&self, lock: usize, since: Duration, client: &str) {
         let now = self.court.now();
         let last = self.pages.lock().unwrap().contacts.get(&(lock, client.to_owned())).copied();
@@ -314,7 +314,7 @@ impl Book {
         pages.beliefs.values().any(|Belief { claim, .. }| (claim.lock, claim.host) == (lock, host))
     }
 
-    /// A user relies on so many of its permits and no more.
+    /// A user now relies on that many of its permits.
     pub fn shrink(&self, number: u64, permits: u32) {
         if let Some(belief) = self.pages.lock().unwrap().beliefs.get_mut(&number) {
             belief.claim.permits = permits;
@@ -333,7 +333,7 @@ impl Book {
         }
     }
 
-    /// The users of a host are no more.
+    /// The users of a host are gone.
     pub fn forget_host(&self, host: usize) {
         let mut pages = self.pages.lock().unwrap();
         let all = std::mem::take(&mut pages.beliefs);
@@ -382,8 +382,8 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among the users that believe to hold; and who
-    /// has ceased to believe does so for good.
+    /// At most one writer and no reader beside it, among the users that believe that they hold. A
+    /// user that has ceased to believe never believes again.
     pub fn judge(&self) {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -439,7 +439,7 @@ impl Book {
         let greatest = pages.stores.entry(belief.claim.lock).or_default();
         if belief.claim.token < *greatest {
             self.census.count("the store refused a stale token");
-            // A holder is overtaken by nobody.
+            // No other holder may come before a holder.
             if belief.held.is_held()
                 && !pages.spoilt.contains(&belief.claim.lock)
                 && (self.is_strict || !belief.is_doubtful)

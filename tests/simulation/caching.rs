@@ -16,7 +16,7 @@ impl Users {
         (0..self.plan.locks).map(cached).collect()
     }
 
-    /// A few uses of one lock, with little between them: so that it is cached.
+    /// Uses one lock a few times with short pauses, so that it is cached.
     pub async fn use_cached(&self, rng: &mut Rng, handle: &CachedRwLock, lock: usize) {
         for _ in 0..rng.u8(1..12) {
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..6) == 0;

@@ -1,4 +1,4 @@
-//! Counts: what went wrong, and which rare states were reached.
+//! Counts the faults, and the rare states that were reached.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

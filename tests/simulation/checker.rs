@@ -1,4 +1,4 @@
-//! What is looked at whenever a server has run a script.
+//! The checks after each script that a server has run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,18 +33,18 @@ pub struct Rules {
     scripts: BTreeMap<Vec<u8>, &'static str>,
     clients: BTreeMap<String, Locks>,
     locks: BTreeMap<Vec<u8>, usize>,
-    /// Each lock as it was last seen at a server.
+    /// The last seen state of each lock at a server.
     seen: BTreeMap<(usize, usize), Hash>,
     /// The greatest token of each lock.
     tokens: BTreeMap<usize, u64>,
     /// Every lease that there was: lock, acquisition, token.
     granted: BTreeSet<(usize, String, u64)>,
-    /// Locks whose next token may be lower: their history was cut off in a way that the tokens do
-    /// not survive.
+    /// Locks whose next token may be lower: their history was lost in a way that tokens do not
+    /// survive.
     forgiven: BTreeSet<usize>,
-    /// Locks that two masters serve: each of them has tokens of its own.
+    /// Locks that two masters serve: each of them has its own tokens.
     split: BTreeSet<usize>,
-    /// Locks where something may be that no client knows of.
+    /// Locks that may have records unknown to any client.
     in_doubt: BTreeSet<usize>,
     /// Servers whose memory is full.
     full: BTreeSet<usize>,
@@ -52,8 +52,8 @@ pub struct Rules {
     lagging: BTreeSet<usize>,
     /// Nothing has gone wrong yet.
     is_undisturbed: bool,
-    /// Clients of which a release has found nothing: it may have overtaken what was to be released,
-    /// on another connection.
+    /// Clients whose release has found nothing: it may have overtaken the call that it releases, on
+    /// another connection.
     absent: BTreeSet<String>,
     trusts_clocks: bool,
     queues: Queues,
@@ -62,16 +62,16 @@ pub struct Rules {
     pub most_calls: u32,
 }
 
-/// One run of a script, as the rules look at it.
+/// One run of a script, as the rules see it.
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
     pub server: usize,
     /// The server's time in ms.
     pub now: u64,
-    /// Until when it may be carried out, in the server's ms; 0: forever.
+    /// Until when it may run, in the server's ms; 0: forever.
     pub not_after: u64,
-    /// What comes after the envelope.
+    /// The arguments after the envelope.
     pub args: Vec<&'a str>,
     pub reply: Vec<String>,
     /// The lock before, if it was seen at this server.
@@ -82,12 +82,12 @@ pub struct Step<'a> {
     pub memory_is_full: bool,
     /// Its replica gets nothing.
     pub replica_lags: bool,
-    /// The servers' clocks are close to each other, and nobody sets them.
+    /// The servers' clocks are close to each other and are not set.
     pub trusts_clocks: bool,
 }
 
 impl Step<'_> {
-    /// Whether the reply says this token and deadline.
+    /// Whether the reply has this token and deadline.
     pub fn says(&self, record: Option<Record>) -> bool {
         record.is_some_and(|record| {
             self.number(3) == Some(record.token) && self.number(4) == Some(record.deadline)
@@ -112,13 +112,14 @@ impl Step<'_> {
         self.script == "take_up" && self.id() == id
     }
 
-    /// The acquisition that has this one's lease after it: another one took it up, or none did.
+    /// The acquisition that has this one's lease afterwards: another one that took it up, or
+    /// itself.
     pub fn heir_of<'b>(&'b self, id: &'b str) -> &'b str {
         let hands_on = self.script == "take_up" && self.status() == "granted";
         if hands_on && self.args.get(3) == Some(&id) { self.id() } else { id }
     }
 
-    /// The ticket that an acquire comes back with.
+    /// The ticket of a repeated acquire.
     pub fn ticket(&self) -> Option<u64> {
         self.args.get(6).filter(|_| self.script.starts_with("acquire"))?.parse().ok()
     }
@@ -180,22 +181,22 @@ impl Checker {
         self.0.lock().unwrap().clients.remove(id);
     }
 
-    /// What was seen of a lock says nothing about it any more.
+    /// Forgets what was seen of a lock.
     pub fn forget(&self, lock: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.retain(|(other, _), _| *other != lock);
         rules.queues.forget(lock);
     }
 
-    /// What a server had of a lock before it becomes its acquisition is of no use.
+    /// Forgets a lock at a server that is about to get it.
     pub fn forget_at(&self, lock: usize, server: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.remove(&(lock, server));
         rules.queues.forget_at(lock, server);
     }
 
-    /// A lock has moved, with all that was seen of it, unless it has been seen at its new place
-    /// since. (By a clock that is far ahead, its key may have ended on the way.)
+    /// Notes that a lock has moved, with what was seen of it, unless it was seen at its new place
+    /// since. (By a clock that is far ahead, its key may have expired on the way.)
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
@@ -204,7 +205,7 @@ impl Checker {
         }
     }
 
-    /// A server's clock has been set: keys may have ended by it, and are gone though it is set
+    /// Notes that a server's clock was set: keys may have expired by it, and stay gone if it is set
     /// back.
     pub fn clock_was(&self, server: usize, ms: u64) {
         let mut rules = self.0.lock().unwrap();
@@ -237,8 +238,7 @@ impl Checker {
         }
     }
 
-    /// A request of this lock that came too late may have been carried out, or what was released
-    /// may have come back.
+    /// A late request for this lock may have run, or a released lease may have come back.
     pub fn expect_in_doubt(&self, lock: usize) {
         self.0.lock().unwrap().in_doubt.insert(lock);
     }
@@ -266,7 +266,7 @@ impl Checker {
         self.0.lock().unwrap().is_undisturbed = false;
     }
 
-    /// How many commands were served, and the most calls that a script made.
+    /// The number of served commands, and the most calls of a script.
     pub fn effort(&self) -> (u64, u32) {
         let rules = self.0.lock().unwrap();
         (rules.served, rules.most_calls)
@@ -317,7 +317,7 @@ impl Rules {
         self.most_calls = self.most_calls.max(served.calls());
         let now = served.now() / 1000;
         let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
-        // By a clock that was set, a key may end before what it says.
+        // If a clock was set, a key may expire before its time.
         let has_ended = |before: &Hash| {
             !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now)
         };
@@ -377,7 +377,7 @@ impl Rules {
         self.seen.insert((lock, served.server()), after);
     }
 
-    /// Only these are expected.
+    /// Only these errors are expected.
     fn check_error(&self, script: &str, error: &str) {
         let expected = [
             "-MOVED",
@@ -387,8 +387,8 @@ impl Rules {
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",
-            // To an attempt to take the lock that comes after its acquisition has turned a write
-            // into a read, or a read into a write, or has begun to wait for that.
+            // The answer to a late attempt to acquire, after its acquisition has changed its mode
+            // or has begun to wait for that.
             "-LOCKARGS id holds in the other mode",
             "-LOCKARGS id waits in the other mode",
         ];
@@ -404,8 +404,8 @@ impl Rules {
     }
 
     fn check_tokens(&mut self, step: &Step<'_>) {
-        // `set_limit` makes a semaphore whose life is over anew, without a token: the next one is
-        // of the clock, and greater.
+        // `set_limit` recreates an expired semaphore without a token: the next token is from the
+        // clock, and greater.
         let lives = |before: &&Hash| before.expires.is_none_or(|expires| expires > step.now);
         if let Some(before) = step.before.filter(lives)
             && step.after.exists
@@ -441,15 +441,15 @@ impl Rules {
         }
     }
 
-    /// A call that its release has overtaken is answered by nobody.
+    /// No client waits for the answer to a call that its release has overtaken.
     fn note_overtaken(&mut self, step: &Step<'_>) {
         if step.script == "release" && step.status() == "absent" {
             self.absent.insert(step.id().get(..CLIENT).unwrap_or("").to_owned());
         }
     }
 
-    /// Whoever says that it hears does hear, as long as nothing has gone wrong: so nobody is passed
-    /// over.
+    /// A client that claims to be subscribed is subscribed, unless something has gone wrong: so no
+    /// waiter is skipped.
     fn check_hearing(&self, step: &Step<'_>) {
         let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
             return;
@@ -468,7 +468,7 @@ impl Rules {
         }
     }
 
-    /// Nothing is at a server that its client does not know of.
+    /// No server has a record that its client does not know.
     fn check_owners(&self, step: &Step<'_>) {
         if self.in_doubt.contains(&step.lock) {
             return;

@@ -1,4 +1,4 @@
-//! What was requested, granted and refused in a run, for the judge of whole histories.
+//! Records what was requested, granted and refused in a run, to judge whole histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::court::Court;
 use crate::judge::search::disagreement;
 use crate::judge::{Attempt, Guilt, History, Hold, Nanos, Refusal, Rule};
 
-/// How long a server may count somebody as there who is gone: a lease or the time to live of a
-/// waiter, and what a call takes to arrive.
+/// How long a server may count a client that is gone: a lease or the time to live of a waiter, and
+/// the delay of a call.
 const GONE: Duration = Duration::from_secs(20);
 
-/// The same where no call is lost or late: what is dropped is released at once.
+/// The same if no call is lost or late: what is dropped is released at once.
 const GONE_IN_PEACE: Duration = Duration::from_secs(1);
 
 /// How many pieces of each lock's history are searched as well.
@@ -24,11 +24,11 @@ const PIECES: usize = 8;
 #[derive(Debug, Default)]
 pub struct Chronicle {
     locks: BTreeMap<usize, History>,
-    /// Where each acquisition's holds are: the lock, and their places.
+    /// The holds of each acquisition: the lock, and their indexes.
     places: BTreeMap<String, Vec<(usize, usize)>>,
     /// No call is lost or late.
     is_peaceful: bool,
-    /// In words, by their numbers.
+    /// The holds in words, by their numbers.
     told: Vec<String>,
 }
 
@@ -37,8 +37,8 @@ impl Chronicle {
         Chronicle { is_peaceful, ..Chronicle::default() }
     }
 
-    /// Somebody held until then, by a lease of this acquisition, if it was one lease. It `stays`
-    /// for so much longer, if nobody gives it back.
+    /// Records a hold until then, by a lease of this acquisition, if it was one lease. Without a
+    /// release it `stays` for so much longer.
     pub fn held(
         &mut self,
         acquisition: Option<String>,
@@ -56,7 +56,7 @@ impl Chronicle {
             id,
             mode: claim.mode,
             token: claim.token,
-            // A downgrade keeps the token, and so do the readers that are cached with it.
+            // A downgrade keeps the token, and so do the readers that share its cached lease.
             shares: claim.is_shared.then_some(claim.host),
             requested: nanos(claim.since),
             granted: nanos(granted),
@@ -65,8 +65,8 @@ impl Chronicle {
         });
     }
 
-    /// The server has said that an acquisition is released. Where calls can be late, another one
-    /// may be carried out after that.
+    /// The server has reported that an acquisition is released. If calls can be late, another one
+    /// may run after that.
     pub fn given_back(&mut self, acquisition: &str, now: Duration) {
         let places = self.places.get(acquisition).filter(|_| self.is_peaceful);
         for (lock, place) in places.into_iter().flatten() {
@@ -76,15 +76,14 @@ impl Chronicle {
         }
     }
 
-    /// A request came to nothing, as far as its caller knows, or to nothing that counts.
+    /// A request that failed as far as its caller knows, or whose result does not count.
     pub fn attempted(&mut self, lock: usize, since: Duration, until: Duration) {
         let id = self.told.len();
         let gone = self.gone(until);
         self.of(lock).attempts.push(Attempt { id, requested: nanos(since), gone });
     }
 
-    /// A try was told that the lock cannot be had; it `may_wait` for those that have it only
-    /// cached.
+    /// A try was told that the lock is not available; it `may_wait` for holders that only cache it.
     pub fn refused(
         &mut self,
         (lock, mode): (usize, Mode),
@@ -98,7 +97,7 @@ impl Chronicle {
         self.of(lock).refusals.push(Refusal { id, mode, requested, answered, waited });
     }
 
-    /// Brings what is wrong before the court. The tokens of some locks mean nothing.
+    /// Reports what is wrong. The tokens of some locks are ignored.
     pub fn judge(&mut self, spoilt: &BTreeSet<usize>, court: &Court, census: &Census) {
         for (lock, history) in &mut self.locks {
             if spoilt.contains(lock) {
@@ -121,7 +120,7 @@ impl Chronicle {
         }
     }
 
-    /// When nobody can count it as there any more.
+    /// When no server can count it any more.
     fn gone(&self, end: Duration) -> Nanos {
         nanos(end + if self.is_peaceful { GONE_IN_PEACE } else { GONE })
     }

@@ -1,4 +1,4 @@
-//! The clients: how they come, go, and come again.
+//! The clients: how they start, end and restart.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ pub struct Clients {
 
 struct Client {
     host: Host,
-    /// There once it is connected; of a quorum, all members.
+    /// Set once the client is connected; for a quorum, all members.
     locks: Arc<Mutex<Vec<Locks>>>,
     users: JoinHandle<()>,
 }
@@ -58,7 +58,7 @@ impl Clients {
         clients
     }
 
-    /// One of those that run.
+    /// One of the running clients.
     pub fn pick(&self, rng: &mut Rng) -> Option<&Host> {
         let running: Vec<&Host> = self
             .hosts
@@ -88,7 +88,7 @@ impl Clients {
         std::mem::forget(client.users);
     }
 
-    /// Another one comes for one that crashed.
+    /// Starts another client in place of one that crashed.
     pub fn replace(&mut self, _crashed: usize) {
         self.add();
     }
@@ -114,13 +114,13 @@ impl Clients {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Whether each of them has found the servers.
+    /// Returns true if each client has found the servers.
     pub fn are_connected(&self) -> bool {
         let wanted = if self.plan.is_quorum { MEMBERS.len() } else { 1 };
         self.hosts.values().all(|client| client.locks.lock().unwrap().len() == wanted)
     }
 
-    /// Whether all users have come to their end.
+    /// Returns true if all users have finished.
     pub fn are_idle(&self) -> bool {
         self.hosts.values().all(|client| client.users.is_finished())
     }
@@ -151,7 +151,7 @@ impl Clients {
     }
 }
 
-/// Connects, and lets the users live.
+/// Connects, and runs the users.
 async fn run(
     plan: Arc<Plan>,
     checker: Checker,

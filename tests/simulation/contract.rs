@@ -1,4 +1,4 @@
-//! What one run of a script must do, and must not.
+//! The rules for one run of a script.
 
 use crate::checker::Step;
 use crate::court::Court;
@@ -6,8 +6,7 @@ use crate::hash::{CLIENT, Hash, Record, Waiter};
 use crate::permits;
 use crate::plan::SEMAPHORE;
 
-/// How much longer than all that it says a key must live: the grace of 10 s, less what small skews
-/// take from it.
+/// How much longer than its records a key must live: the grace of 10 s, minus small skews.
 pub const GRACE_MS: u64 = 9_000;
 
 /// The most grants in a call, and one forced release.
@@ -16,7 +15,7 @@ const MOST_MINTED: u64 = 17;
 /// The most tokens that a cached write takes at once.
 const BLOCK: u64 = 1_024;
 
-/// The scripts that let in whoever can go.
+/// The scripts that grant locks to waiters.
 const PUMPS: [&str; 9] = [
     "acquire_read",
     "acquire_write",
@@ -48,7 +47,7 @@ pub fn check(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// A request for a lock says until when it is good, be it the first or the second of two.
+/// A request for a lock says until when it is valid, even if it is the second of two.
 fn check_lateness(court: &Court, step: &Step<'_>) {
     let requests =
         step.script.starts_with("acquire") || matches!(step.script, "upgrade" | "take_up");
@@ -97,7 +96,7 @@ fn check_shape(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// What the hash says must not overlap either.
+/// The records of the hash must not overlap either.
 fn check_exclusion(court: &Court, step: &Step<'_>) {
     let (writers, readers): (Vec<_>, Vec<_>) =
         step.after.leases(step.now).partition(|(_, writes, _)| *writes);
@@ -108,7 +107,7 @@ fn check_exclusion(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// A key outlives what it says, and no key lives forever.
+/// A key outlives its records, and no key lives forever.
 fn check_life(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     if !hash.exists || !step.trusts_clocks {
@@ -124,7 +123,7 @@ fn check_life(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// Whatever frees, frees the next.
+/// Whatever frees a lock also grants it to the next waiter.
 fn check_pump(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     let says_more = step.reply.get(2).is_some_and(|more| more == "1");
@@ -158,7 +157,7 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// Nobody but its acquisition ends or shortens a lease, and what is over stays over.
+/// Only its acquisition ends or shortens a lease, and an ended lease stays ended.
 fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     let lock = step.lock;
     for (id, writes, record) in before.leases(step.now) {
@@ -193,7 +192,7 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// A cached holder is called back, and used, but never cached again.
+/// A cached holder can be recalled, and used, but never becomes cached again.
 fn check_marks(court: &Court, step: &Step<'_>, before: &Hash) {
     let rank = |state| "hbck".find(state);
     for (id, writes, had) in before.leases(step.now).filter(|(_, _, had)| had.is_claimed) {
@@ -210,8 +209,8 @@ fn check_marks(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// The last token keeps to the clock, but for a block of a cached write: so it is not ahead of it
-/// for long.
+/// The last token follows the clock, except for a block of a cached write, so it is not ahead of
+/// the clock for long.
 fn check_fence(court: &Court, step: &Step<'_>, before: &Hash) {
     let clock = (step.now + 1) * 1000;
     let allowed = (before.fence + MOST_MINTED).max(clock + BLOCK);
@@ -223,7 +222,7 @@ fn check_fence(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// A grant that nobody has claimed lasts for its waiter's window.
+/// An unclaimed grant lasts for its waiter's window.
 fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
     for (id, _, record) in step.after.leases(step.now).filter(|(_, _, record)| !record.is_claimed) {
         let waited = before.waiters.get(id).filter(|waiter| waiter.mode != 'u');
@@ -240,7 +239,7 @@ fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// Who waits leaves the queue by a grant, by its own will, or dead.
+/// A waiter leaves the queue by a grant, by itself, or dead.
 fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     for (id, waiter) in &before.waiters {
         let is_gone =
@@ -274,7 +273,7 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// The queue has its limit, and a full memory takes nobody new.
+/// The queue has its limit, and full memory accepts no new waiter.
 fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
     let id = step.id();
     let is_new = before.lease(id, step.now).is_none() && !before.waiters.contains_key(id);
@@ -293,7 +292,7 @@ fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// What a script says is so.
+/// The reply of a script must be true.
 fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let (id, lock, status) = (step.id(), step.lock, step.status());
     let had = before.lease(id, step.now);

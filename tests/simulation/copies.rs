@@ -1,5 +1,5 @@
-//! Copies of the source and of the scripts, below `target/mutants`, what is built of them, and the
-//! commands that are run there.
+//! Copies of the source and of the scripts below `target/mutants`, their builds, and the commands
+//! that run there.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

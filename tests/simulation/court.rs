@@ -1,4 +1,4 @@
-//! Where a violation is brought to, and the history that goes with it.
+//! Reports a violation, with the history that led to it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::plan::Plan;
 
-/// A promise that was not kept.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub rule: &'static str,
@@ -15,7 +15,7 @@ pub struct Violation {
     pub at: Duration,
 }
 
-/// The court of one run. A clone is the same court.
+/// Collects the violations of one run. A clone is the same court.
 #[derive(Clone, Debug, Default)]
 pub struct Court(Arc<Mutex<Records>>);
 
@@ -25,7 +25,7 @@ struct Records {
     now: Duration,
     violation: Option<Violation>,
     tells_all: bool,
-    /// Only the rules whose names begin so count.
+    /// Only the rules whose names begin with this count.
     only: &'static str,
     history: Vec<String>,
     digest: DefaultHasher,
@@ -47,7 +47,7 @@ impl Court {
         self.0.lock().unwrap().now = now;
     }
 
-    /// The first one counts: what follows may follow from it.
+    /// Only the first violation counts, because later ones may follow from it.
     pub fn accuse(&self, rule: &'static str, what: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         if records.violation.is_none() && rule.starts_with(records.only) {
@@ -68,7 +68,7 @@ impl Court {
         self.0.lock().unwrap().violation.is_some()
     }
 
-    /// Enters something into the history. The line is made only if it is kept.
+    /// Adds a line to the history. The line is made only if the history is kept.
     pub fn note(&self, digest: impl Hash, line: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         let now = records.now - records.started;

@@ -1,5 +1,5 @@
-//! What a cached holder sends before it hears of a recall, and what it does not hear of: rare
-//! states that no change of the hash shows.
+//! What a cached holder sends before it receives a recall, and which recalls it misses: rare states
+//! that no change of the hash shows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The deterministic simulation: the real client and the real scripts, on one thread, under one
-//! virtual clock, with all that can go wrong, and every promise checked at every step.
+//! virtual clock, with faults of all kinds, and every promise checked at every step.
 //!
-//! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer,
-//! `SEED=17 make sim` replays one run, and `make mutants` shows that it notices when something is
-//! broken. `docs/guarantees.md` says which check holds which promise.
+//! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer, `SEED=17
+//! make sim` replays one run, and `make mutants` shows that it notices planted faults.
+//! `docs/guarantees.md` lists the check for each promise.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]

@@ -1,9 +1,9 @@
 //! Deliberate faults in the scripts and in the client, one at a time. A fault in the scripts must
-//! be found by the simulation or, if it is not in time, by the suites of the scripts. A fault in
-//! the client must be found by a suite that needs no server, which is built in seconds, or else by
-//! the simulation.
+//! be found by the simulation or, if that does not find it in time, by the suites of the scripts. A
+//! fault in the client must be found by a suite that needs no server, which builds in seconds, or
+//! else by the simulation.
 //!
-//! A file of mutants is a list of blocks, parted by empty lines:
+//! A file of mutants is a list of blocks, separated by empty lines:
 //!
 //! ```text
 //! # what is wrong with it
@@ -24,30 +24,31 @@ use crate::runs::{Until, runs};
 use crate::sample::{self, DOES_NOT_BUILD, Fault, Results, SURVIVED, Sampled};
 use crate::{source, watchdog};
 
-/// How long suites may take until a mutant is caught. What is built meanwhile does not count.
+/// How long suites may take until a mutant is caught, without the time to build.
 const BUDGET: Duration = Duration::from_secs(120);
 
-/// How long the simulation may: of a mutant of the scripts, this counts as a part of the above.
+/// How long the simulation may take. For a mutant of the scripts, this is a part of the budget
+/// above.
 pub const HUNT: Duration = Duration::from_secs(40);
 
-/// How many runs look for a sampled fault: those of a minute of two processors. They are counted,
-/// for others may use the machine meanwhile.
+/// How many runs look for a sampled fault: about a minute on two processors. Runs are counted,
+/// because others may use the machine meanwhile.
 const RUNS_OF_SAMPLES: u64 = 2_000;
 
-/// What the simulation may take beyond that to come to its end.
+/// What the simulation may take beyond that to finish.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// Where a fault in the scripts is looked for: before the simulation, and after it.
+/// The suites that look for a fault in the scripts, before the simulation and after it.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] =
     [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] }];
 
-/// The same of a sampled one, which needs no other program than the worlds.
+/// The same for a sampled fault, which needs only the worlds' program.
 const QUICK_TWIN: Target = Target { arguments: CHECK.arguments, ..SUITES_OF_THE_SCRIPTS[1] };
 
 const PROTOCOL: Target =
     Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] };
 
-/// The tests among them that find most and take least.
+/// The tests that find most and take least.
 const PROTOCOL_FIRST: Target = Target {
     name: "protocol, first",
     tests: &[
@@ -72,13 +73,13 @@ const CHECK: Target = Target {
     tests: &["--include-ignored", "checker::score::the_scripts_as_they_are"],
 };
 
-/// What a sampled fault of the source goes through besides.
+/// Further suites for a sampled fault of the source.
 const SUITES_OF_SAMPLES: [Target; 2] = [PROTOCOL, CHECK];
 
-/// How long a suite may take with a sampled fault: others may use the machine meanwhile.
+/// How long a suite may take with a sampled fault, since others may use the machine meanwhile.
 const BUDGET_OF_SAMPLES: Duration = Duration::from_secs(600);
 
-/// Where a fault in the client is.
+/// The suites that look for a fault in the client.
 const SUITES_OF_THE_CLIENT: &[Target] = &[
     Target {
         name: "lib",
@@ -113,23 +114,23 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
 struct Target {
     name: &'static str,
     arguments: &'static [&'static str],
-    /// Those of its tests that are run; all, if none is named.
+    /// The tests to run; all, if none is named.
     tests: &'static [&'static str],
 }
 
-/// A target that was built.
+/// A target that has been built.
 #[derive(Clone, Debug)]
 struct Suite {
     target: Target,
     program: PathBuf,
-    /// Other scripts than those that were built in.
+    /// Scripts in place of the built-in ones.
     scripts: Option<PathBuf>,
 }
 
-/// The random tests among them find the same each time.
+/// Makes the random tests among them repeatable.
 const SEED_OF_THE_SUITES: &str = "1";
 
-/// How many numbered invariants the scripts have.
+/// The number of numbered invariants of the scripts.
 const INVARIANTS: u32 = 12;
 
 #[derive(Debug)]
@@ -141,19 +142,19 @@ struct Mutant {
     new: String,
 }
 
-/// A copy of the scripts that carry requests out however late they come.
+/// A copy of the scripts that run requests however late they come.
 pub fn without_not_after() -> PathBuf {
     scripts_with(
         "without_not_after",
         &[
-            ("lib/usual.lua", "not_after >= now", "not_after >= 0"),
+            ("lib/usual.lua", "not_after >= moment", "not_after >= '0'"),
             ("lib/acquire.lua", "now > demand.not_after", "0 > demand.not_after"),
             ("upgrade.lua", "now > demand.not_after", "0 > demand.not_after"),
         ],
     )
 }
 
-/// A file, what is in it, and what takes its place.
+/// A file, the old text, and the new text.
 pub type Change = (&'static str, &'static str, &'static str);
 
 /// A copy of the scripts with these faults.
@@ -176,15 +177,14 @@ pub fn files() -> Vec<PathBuf> {
     files
 }
 
-/// How many mutants there are in these files, and which of them no longer fit what they are to
-/// change.
+/// The number of mutants in these files, and those that no longer fit the code.
 pub fn misplaced(files: &[PathBuf]) -> (usize, Vec<String>) {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     let misplaced = mutants.iter().filter_map(|mutant| mutant.changed(&root()).err());
     (mutants.len(), misplaced.collect())
 }
 
-/// The numbers of the invariants of all scripts that no mutant in these files breaks.
+/// The numbered invariants of the scripts that no mutant in these files breaks.
 pub fn without_mutant(files: &[PathBuf]) -> Vec<u32> {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     let breaks = |number: &u32| {
@@ -194,7 +194,7 @@ pub fn without_mutant(files: &[PathBuf]) -> Vec<u32> {
     (1..=INVARIANTS).filter(|number| !breaks(number)).collect()
 }
 
-/// Tries all mutants in these files. Gives the number of those that nobody noticed.
+/// Tries all mutants in these files, and returns how many were not noticed.
 pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
@@ -230,18 +230,18 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     survivors
 }
 
-/// What of a sample is tried.
+/// Which part of a sample is tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     pub count: usize,
     pub seed: u64,
-    /// By the suites alone that find most in seconds.
+    /// Only with the suites that find most in seconds.
     pub is_quick: bool,
-    /// And those that have survived so far once more.
+    /// Also those that have survived so far.
     pub again: bool,
 }
 
-/// Tries a sample of faults in the scripts, and notes what finds each. It goes on where it ended.
+/// Tries a sample of faults in the scripts, and records what finds each. Continues where it ended.
 pub fn try_sample(sampling: Sampling) {
     let targets = [PROTOCOL_FIRST, PROTOCOL, QUICK_TWIN, CHECK];
     let targets = if sampling.is_quick { &targets[..1] } else { &targets };
@@ -249,7 +249,7 @@ pub fn try_sample(sampling: Sampling) {
     try_faults(&sample::scripts(), sampling, &sample::sample(sampling.seed), &unchanged);
 }
 
-/// The same of the source of the client, the router and the protocol.
+/// The same for the source of the client, the router and the protocol.
 pub fn try_sample_of_source(sampling: Sampling) {
     let targets = [SUITES_OF_THE_CLIENT, &SUITES_OF_SAMPLES].concat();
     let unchanged = Unchanged::new().with(&targets, &copy_of_the_source());
@@ -309,12 +309,12 @@ impl Mutant {
         self.file.starts_with("lua")
     }
 
-    /// Puts the fault into the file below that folder.
+    /// Writes the fault into the file below that folder.
     fn apply(&self, folder: &Path) {
         fs::write(folder.join(&self.file), self.changed(folder).unwrap()).unwrap();
     }
 
-    /// The text of the file below that folder with the fault, which has one place there.
+    /// The file's text with the fault, which must fit in exactly one place.
     fn changed(&self, folder: &Path) -> Result<String, String> {
         let text = fs::read_to_string(folder.join(&self.file)).unwrap();
         match text.matches(&self.old).count() {
@@ -324,10 +324,10 @@ impl Mutant {
     }
 }
 
-/// The suites as they are without a fault: who fails there too has noticed nothing.
+/// The suites without a fault: a test that also fails there has found nothing.
 #[derive(Debug)]
 struct Unchanged {
-    /// This program: a copy, for it may be built anew meanwhile.
+    /// A copy of this program, which may be rebuilt meanwhile.
     simulation: PathBuf,
     /// The folder of the suites' programs.
     kept: PathBuf,
@@ -341,11 +341,11 @@ impl Unchanged {
         Unchanged { simulation, kept: scratch("unchanged"), suites: Vec::new() }
     }
 
-    /// With those of the source in that folder.
+    /// Adds the targets of the source in that folder.
     fn with(mut self, targets: &[Target], folder: &Path) -> Unchanged {
         for target in targets {
             let mut suite = target.build(folder);
-            let program = self.kept.join(target.name); // the next build takes the place of this one
+            let program = self.kept.join(target.name); // the next build replaces this one
             fs::copy(&suite.program, &program).unwrap();
             suite.program = program;
             self.suites.push(suite);
@@ -353,7 +353,7 @@ impl Unchanged {
         self
     }
 
-    /// Else they would catch everything.
+    /// Otherwise they would catch everything.
     fn must_pass(&self) {
         let mut attempt = Attempt::new(self);
         assert_eq!(attempt.hunt(&self.simulation, None), None);
@@ -363,7 +363,7 @@ impl Unchanged {
         }
     }
 
-    /// Whether that test passes.
+    /// Returns true if that test passes.
     fn passes(&self, target: Target, test: &str) -> bool {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
@@ -372,11 +372,11 @@ impl Unchanged {
     }
 }
 
-/// How long the simulation looks.
+/// How long the simulation searches.
 #[derive(Clone, Copy, Debug)]
 pub enum Hunt {
     For(Duration),
-    /// Through so many runs.
+    /// This many runs.
     Through(u64),
 }
 
@@ -384,11 +384,11 @@ pub enum Hunt {
 #[derive(Debug)]
 struct Attempt<'a> {
     unchanged: &'a Unchanged,
-    /// How long it has taken so far, without what was built.
+    /// How long it has taken so far, without builds.
     used: Duration,
-    /// What is odd, and catches nothing.
+    /// Oddities that catch nothing.
     notes: Vec<String>,
-    /// What the simulation may take, and how long all of it.
+    /// The limit of the simulation, and of the whole attempt.
     hunt: Hunt,
     budget: Duration,
 }
@@ -419,7 +419,7 @@ impl Attempt<'_> {
             .or_else(|| self.examine_with(SUITES_OF_THE_SCRIPTS[1], scripts))
     }
 
-    /// In a copy of the scripts, by what takes least first.
+    /// In a copy of the scripts, with the quickest suites first.
     fn on_sampled_scripts(&mut self, fault: &Fault, is_quick: bool) -> Option<String> {
         let scripts = scratch("scripts").join("lua");
         copy(&root().join("lua"), &scripts);
@@ -441,7 +441,7 @@ impl Attempt<'_> {
         self.examine(&Suite { scripts: Some(scripts.into()), ..suite.clone() })
     }
 
-    /// In a copy of the source, which is built anew.
+    /// In a copy of the source, which is rebuilt.
     fn on_source(&mut self, mutant: &Mutant) -> Option<String> {
         let folder = copy_of_the_source();
         mutant.apply(&folder);
@@ -479,8 +479,8 @@ impl Attempt<'_> {
         self.hunt(&simulation.expect("its other suites are built"), None)
     }
 
-    /// The rule that the first violation broke. The search is a process of its own, which can be
-    /// ended when a run does not end.
+    /// The rule that the first violation broke. The search is a separate process, so that it can be
+    /// killed if a run does not end.
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
         hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
@@ -512,8 +512,9 @@ impl Attempt<'_> {
         None
     }
 
-    /// A test of the suite that fails, and does not fail without the fault; also if others do not
-    /// end with it. The first that fails ends the suite, unless it fails without the fault as well.
+    /// A test of the suite that fails with the fault and not without it, even if other tests do not
+    /// end with it. The first failure ends the suite, unless that test also fails without the
+    /// fault.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name.split(',').next().unwrap_or_default();
         let failed = |text: &str| {
@@ -538,7 +539,7 @@ impl Attempt<'_> {
         match is_well {
             None if caught.is_some() => {}
             None => self.notes.push(format!("LATE: {name} did not end in time")),
-            // No test says so where one ends them all, as an overflow of the stack does.
+            // No test reports a failure that ends all of them, such as a stack overflow.
             Some(false) if caught.is_none() && innocent.is_empty() => {
                 return Some(format!("{name}: the suite ended"));
             }
@@ -585,7 +586,7 @@ impl Suite {
     }
 }
 
-/// Looks for a violation, and says what it has found, for `Attempt::hunt`.
+/// Searches for a violation, and prints the result for `Attempt::hunt`.
 pub fn hunt(hunt: Hunt) {
     let until = match hunt {
         Hunt::For(time) => {

@@ -1,4 +1,4 @@
-//! What goes wrong with servers and clients.
+//! Faults of servers and clients.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::plan::{Fault, Plan};
 use crate::strangers::Strangers;
 use crate::users::key;
 
-/// How long a client may go by what it knew of a clock that was set.
+/// How long a client may rely on what it knew about a clock that was set.
 const OLD_BOUNDS: Duration = Duration::from_secs(13);
 
 const MASTERS: usize = 3;
@@ -33,20 +33,20 @@ pub struct Nemesis {
     checker: Checker,
     court: Court,
     census: Census,
-    /// Who is a master now.
+    /// The current masters.
     masters: [usize; MASTERS],
     offsets: [i64; SERVERS],
     strangers: Strangers,
     /// When the last of them is gone.
     strange_until: Duration,
-    /// Masters that something is being done to.
+    /// Masters with a fault under way.
     busy: BTreeMap<usize, ()>,
     moving: BTreeMap<usize, (Slot, usize, usize)>,
     later: BTreeMap<(Duration, u64), Repair>,
     repairs: u64,
 }
 
-/// What ends a fault, or is its next part.
+/// The end of a fault, or its next part.
 #[derive(Clone, Copy, Debug)]
 enum Repair {
     Resume(usize),
@@ -57,10 +57,10 @@ enum Repair {
         lose: usize,
         died: bool,
     },
-    /// A replica that lags gets what it lacks, and lags on.
+    /// A lagging replica gets what it lacks, and continues to lag.
     Refresh(usize),
     CatchUp(usize),
-    /// A master dies, and then its replica, which lags, takes its place.
+    /// A master dies, and then its lagging replica replaces it.
     Die(usize),
     PromoteLagging(usize),
     Rejoin {
@@ -115,12 +115,12 @@ impl Nemesis {
         }
     }
 
-    /// When something is due next.
+    /// When the next repair is due.
     pub fn next_due(&self) -> Option<Duration> {
         self.later.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Does what is due.
+    /// Does the repairs that are due.
     pub fn repair(&mut self, now: Duration, clients: &mut Clients) {
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
             let repair = entry.remove();
@@ -133,8 +133,8 @@ impl Nemesis {
         self.strange_until = now;
         while let Some((_, repair)) = self.later.pop_first() {
             let repair = match repair {
-                // So soon after its death that the replica's clock may be behind its tokens: it
-                // comes back itself.
+                // So soon after its death that the replica's clock may be behind its tokens: the
+                // master itself returns.
                 Repair::Promote { master, died: true, .. } | Repair::PromoteLagging(master) => {
                     Repair::Start(master)
                 }
@@ -146,7 +146,7 @@ impl Nemesis {
         }
     }
 
-    /// Strikes once, by one of the faults of the plan.
+    /// Causes one fault of the plan.
     pub fn strike(&mut self, now: Duration, clients: &mut Clients) {
         let kinds: Vec<Fault> =
             self.plan.faults.iter().copied().filter(|fault| self.is_mine(*fault)).collect();
@@ -159,7 +159,7 @@ impl Nemesis {
             false => kinds[self.rng.usize(0..kinds.len())],
         };
         if self.cause(fault, now, clients) {
-            // Whether it loses writes is seen only when a replica takes the master's place.
+            // Whether it loses writes is known only when a replica replaces the master.
             if !matches!(fault, Fault::LossyFailover | Fault::LaggingFailover) {
                 self.census.count(fault.name());
             }
@@ -240,7 +240,7 @@ impl Nemesis {
                 let pause = this.ms(20..2_000);
                 this.then(now + pause, Repair::Start(master));
             }),
-            // A client that knows no server yet could not tell them apart.
+            // A client that knows no server so far could not tell them apart.
             Fault::Stranger => {
                 clients.are_connected()
                     && self.with_master(|this, master| {
@@ -283,7 +283,7 @@ impl Nemesis {
         }
     }
 
-    /// Has a master's replica get nothing, or again all.
+    /// Makes a master's replica lag, or catch up.
     fn set_lagging(&self, master: usize, lags: bool) {
         for replica in self.faults.replicas(master) {
             match lags {
@@ -330,7 +330,7 @@ impl Nemesis {
             }
             Repair::Die(master) => {
                 self.faults.stop(master);
-                // No sooner than the replica's clock is past the last token, and often before the
+                // Not before the replica's clock is past the last token, and often before the
                 // leases have ended.
                 let longest = [300, 600, 2_000][self.rng.usize(0..3)];
                 let pause = self.ms(250..longest);
@@ -376,7 +376,7 @@ impl Nemesis {
         }
     }
 
-    /// Lets a replica take the place of a master that died, and starts that one as a replica.
+    /// Lets a replica replace a dead master, which is started again as a replica.
     fn replace_the_dead(&mut self, master: usize, lose: usize, now: Duration, fault: Fault) {
         let locks = self.locks_of(master);
         let before = self.contents(&locks, master);
@@ -397,7 +397,7 @@ impl Nemesis {
         self.busy.remove(&master);
     }
 
-    /// Lets a replica take a master's place.
+    /// Lets a replica replace a master.
     fn promote(&mut self, master: usize, lose: usize, now: Duration) -> Option<usize> {
         let locks = self.locks_of(master);
         let new = self.faults.promote(master, lose)?;
@@ -473,8 +473,8 @@ impl Nemesis {
     fn note_moved(&self, slot: Slot, from: usize, to: usize, now: Duration) {
         let behind = self.offsets[from] - self.offsets[to];
         for lock in self.locks_in(slot) {
-            // A key moves with what is left of its life: it may end by that much too early, and
-            // long after.
+            // A key moves with the rest of its life, so it may expire too early by that difference,
+            // and long after.
             if behind >= GRACE_MS as i64 {
                 self.book.doubt(lock, Duration::MAX, false);
             }
@@ -487,8 +487,8 @@ impl Nemesis {
         }
     }
 
-    /// A lock may begin anew, and with lower tokens: its key has ended by the other server's clock,
-    /// or its last writes are gone.
+    /// A lock may start anew with lower tokens: its key has expired by the other server's clock, or
+    /// its last writes are lost.
     fn lose_history(&self, lock: usize) {
         self.checker.forgive(lock);
         self.book.spoil(lock);
@@ -516,13 +516,12 @@ impl Nemesis {
         self.tell_time(server);
     }
 
-    /// Keys may have ended by a clock that is about to be set, or has been.
+    /// Keys may have expired by a clock that is about to be set, or has been.
     fn tell_time(&self, server: usize) {
         self.checker.clock_was(server, server_ms(&self.engine, server));
     }
 
-    /// Now and then one that serves nobody: a replica keeps what was done to it when it becomes a
-    /// master.
+    /// Sometimes a server without slots: a replica keeps the fault when it becomes a master.
     fn any_server(&mut self) -> usize {
         match self.rng.u8(0..6) {
             0 => self.rng.usize(0..SERVERS),
@@ -535,14 +534,14 @@ impl Nemesis {
         self.with(master, act)
     }
 
-    /// One that has something to lose.
+    /// A master with a lock, which has something to lose.
     fn with_master_of_a_lock(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
         let lock = self.rng.usize(0..self.plan.locks);
         let master = self.faults.master_of(Slot::of(key(lock).as_bytes()));
         self.with(master, act)
     }
 
-    /// Does something to a master to which nothing is being done.
+    /// Does something to a master without a fault under way.
     fn with(&mut self, master: usize, act: impl FnOnce(&mut Self, usize)) -> bool {
         if self.busy.contains_key(&master) {
             return false;
@@ -557,7 +556,7 @@ impl Nemesis {
         self.plan.all().filter(|lock| master(*lock) == server).collect()
     }
 
-    /// What the hashes of these locks say at a server, if it answers.
+    /// The hashes of these locks at a server, if it answers.
     fn contents(&self, locks: &[usize], server: usize) -> Option<Vec<Vec<String>>> {
         let said = |lock: &usize| self.engine.say(server, &[b"HGETALL", key(*lock).as_bytes()]);
         let all: Vec<_> = locks.iter().map(said).collect();
@@ -594,7 +593,7 @@ fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
     leases.collect()
 }
 
-/// What a server's clock says.
+/// The reading of a server's clock.
 pub fn server_ms(engine: &Engine, server: usize) -> u64 {
     let time = engine.say(server, &[b"TIME"]);
     let part = |at: usize| time.get(at).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);

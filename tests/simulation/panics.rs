@@ -1,15 +1,15 @@
-//! Panics of tasks, which the runtime keeps to itself.
+//! Collects panics of tasks, which the runtime catches.
 
 use std::cell::RefCell;
 use std::panic;
 use std::sync::Once;
 
 thread_local! {
-    /// The first one on this thread that nobody has taken yet. A run has its thread to itself.
+    /// The first panic on this thread that was not taken. A run has its own thread.
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on, panics of this thread are kept for `take`.
+/// From now on, keeps panics of this thread for `take`.
 pub fn watch() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {

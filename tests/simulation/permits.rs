@@ -1,4 +1,4 @@
-//! What one run of a semaphore's script must do, and must not, beside what those of locks must.
+//! The rules for one run of a semaphore's script, beside those of locks.
 
 use crate::checker::Step;
 use crate::court::Court;
@@ -11,7 +11,7 @@ pub fn check(court: &Court, step: &Step<'_>, before: &Hash) {
     check_reply(court, step, before);
 }
 
-/// Whether as many are left as the living waiter wants that wants the most.
+/// Whether there are enough free permits for the largest request of a living waiter.
 pub fn is_enough_for_any(hash: &Hash, now: u64) -> bool {
     let used: u64 = hash.leases(now).map(|(_, _, record)| record.permits).sum();
     let wanted = hash.waiters.values().filter(|waiter| waiter.seen + waiter.ttl > now);
@@ -19,7 +19,7 @@ pub fn is_enough_for_any(hash: &Hash, now: u64) -> bool {
     hash.limit.is_some_and(|limit| used + most <= limit)
 }
 
-/// No grant goes beyond the limit. More can be in use only where it was lowered; then none is
+/// No grant exceeds the limit. More can be in use only after the limit was lowered; then none is
 /// granted.
 fn check_limit(court: &Court, step: &Step<'_>, before: &Hash) {
     let hash = step.after;
@@ -48,7 +48,7 @@ fn check_limit(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// Nobody is granted permits while somebody waits who was there before.
+/// No request is granted while an earlier one waits.
 fn check_order(court: &Court, step: &Step<'_>, before: &Hash) {
     let granted = step.after.leases(step.now).map(|(id, _, _)| id);
     for id in granted.filter(|id| before.lease(id, step.now).is_none()) {
@@ -67,7 +67,7 @@ fn check_order(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// Whatever frees permits, or changes the limit, grants the next waiter its own.
+/// Whatever frees permits or changes the limit also grants the next waiter.
 fn check_pump(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     let says_more = step.reply.get(2).is_some_and(|more| more == "1");
@@ -87,12 +87,12 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// What a script says is so.
+/// The reply of a script must be true.
 fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let (had, has) = (before.lease(step.id(), step.now), step.after.lease(step.id(), step.now));
     let number = |at: usize| step.args.get(at).and_then(|word| word.parse::<u64>().ok());
     let is_true = match (step.script, step.status()) {
-        // A doubled request comes back after a part was given back.
+        // A duplicated request arrives after some of its permits were released.
         ("acquire", "granted") => {
             let wanted = |has: Record| match had {
                 Some(had) => has.permits == had.permits,

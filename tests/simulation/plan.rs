@@ -1,4 +1,4 @@
-//! What one run is made of. All of it comes from the seed, and a plan can be made smaller.
+//! The parameters of one run. All of them come from the seed, and a plan can be made smaller.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Fault {
     LoseRequest,
     /// A request is carried out, but its reply is lost, and the connection with it.
     LoseReply,
-    /// A message takes longer than its sender waits, at times longer than a lease.
+    /// A message takes longer than its sender waits, sometimes longer than a lease.
     Delay,
     /// A request is carried out twice.
     Double,
@@ -26,7 +26,7 @@ pub enum Fault {
     Pause,
     /// A client stops forever.
     Crash,
-    /// A caller loses interest in its request.
+    /// A caller drops its request.
     Cancel,
     /// A guard is dropped and not released.
     Drop,
@@ -44,21 +44,21 @@ pub enum Fault {
     Freeze,
     /// A server is killed, and started again with its data.
     Restart,
-    /// A replica takes a master's place and has all its writes.
+    /// A replica replaces a master, with all its writes.
     Failover,
-    /// A master dies, and the replica that takes its place lacks the last writes.
+    /// A master dies, and the replica that replaces it lacks the last writes.
     LossyFailover,
-    /// A replica takes the place of a master that serves on without knowing it.
+    /// A replica replaces a master that continues to serve without knowing it.
     TwoMasters,
-    /// A master's replica gets nothing for a while.
+    /// A master's replica receives nothing for a while.
     Lag,
-    /// A master dies whose replica has got nothing for a while, and that one takes its place.
+    /// A master dies whose replica has received nothing for a while, and that replica replaces it.
     LaggingFailover,
     /// A server's clock is set forward or back, by up to a minute.
     ClockStep,
     /// The servers' clocks differ by seconds.
     Skew,
-    /// A server dies, and somebody else gets its address for a while.
+    /// A server dies, and a server of another cluster gets its address for a while.
     Stranger,
 }
 
@@ -91,8 +91,8 @@ impl Fault {
         Fault::Stranger,
     ];
 
-    /// Whether it breaks an assumption that exclusion rests on. What happens around it is judged by
-    /// the tokens alone.
+    /// Whether it breaks an assumption of exclusion. What happens around it is judged by the tokens
+    /// alone.
     pub fn is_outside_assumptions(self) -> bool {
         matches!(
             self,
@@ -104,7 +104,7 @@ impl Fault {
         )
     }
 
-    /// Whether each call is carried out at once, and answered, in spite of it.
+    /// Whether each call still runs at once and is answered.
     pub fn is_peaceful(self) -> bool {
         matches!(self, Fault::LosePush | Fault::Cancel | Fault::Drop | Fault::FlushScripts)
     }
@@ -157,32 +157,32 @@ pub struct Plan {
     pub drift_ppm: i32,
     /// What the clients take off each lease.
     pub margin: Duration,
-    /// How long a grant that was told of waits for its claim.
+    /// How long a pushed grant waits for its claim.
     pub window: Duration,
-    /// A client's own lease: that of what is requested without one.
+    /// The client's default lease.
     pub lease: Duration,
-    /// How often who waits asks the server, and how long one that does not stays in the queue.
+    /// How often a waiter polls, and how long one that does not stays in the queue.
     pub poll_interval: Duration,
     pub waiter_ttl: Duration,
     /// The limit of a queue.
     pub max_waiters: u64,
     /// Its masters die often while their replicas lag.
     pub is_about_replicas: bool,
-    /// Of so many requests the users have a replica confirm the lease.
+    /// The share of requests for which a replica must confirm the lease.
     pub replicated: f64,
-    /// So many of the users cache locks.
+    /// The share of users that cache locks.
     pub caching: f64,
-    /// What the servers' `WAIT` is about.
+    /// Which writes the servers' `WAIT` covers.
     pub wait_covers: WaitCovers,
     /// Judge as if no assumption had been broken.
     pub is_strict: bool,
     /// Its users take locks on most of three members, and are judged by that alone.
     pub is_quorum: bool,
-    /// Other scripts than those that were built in.
+    /// Scripts in place of the built-in ones.
     pub scripts: Option<PathBuf>,
     /// Keep the whole history.
     pub tells_all: bool,
-    /// Judge by the rules whose names begin so, and by no others.
+    /// Only the rules whose names begin with this are judged.
     pub only: &'static str,
 }
 
@@ -196,14 +196,14 @@ pub const SEMAPHORE: usize = 1_000;
 const SMALL_SKEWS_MS: std::ops::RangeInclusive<i64> = 0..=100;
 const LARGE_SKEW_MS: i64 = 4000;
 
-/// What a margin must have beside the difference of two clocks: the client's drift in the longest
+/// The least spare margin beyond the difference of two clocks: the client's drift in the longest
 /// lease.
 const LEAST_SPARE_MS: i64 = 1;
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed);
-        // A few kinds of faults at a time find more than all at once; now and then, all of them.
+        // A few kinds of faults at a time find more than all at once; sometimes all of them.
         let density = [0.2, 0.4, 0.7, 1.0][rng.usize(0..4)];
         let may_leave_assumptions = rng.u8(0..3) == 0;
         let faults: BTreeSet<Fault> = Fault::ALL
@@ -275,14 +275,14 @@ impl Plan {
         (0..self.locks).chain([SEMAPHORE])
     }
 
-    /// The lower and the upper limit of the semaphore: in most runs it is always the same, so that
-    /// one permit too many is seen.
+    /// The lower and the upper limit of the semaphore. In most runs they are the same, so that one
+    /// permit too many is noticed.
     pub fn limits(&self) -> [u32; 2] {
         if self.seed.is_multiple_of(3) { [3, 4] } else { [3, 3] }
     }
 
-    /// Whether no call is lost, late or in doubt, nobody stands still, and nothing written is lost:
-    /// what is given back is gone.
+    /// Whether no call is lost, late or in doubt, nothing pauses, and no write is lost: what is
+    /// released is gone.
     pub fn is_peaceful(&self) -> bool {
         self.faults.iter().all(|fault| fault.is_peaceful())
     }

@@ -15,15 +15,15 @@ const SCRIPTS: [&str; 4] = [
 const KEY: &[u8] = b"lock";
 const TIMEOUTS_MS: [u64; 3] = [10_000, 1_000, 3_000]; // of the key, of a reader, of a writer
 
-/// One user, whose clock is off by a little.
+/// One user, whose clock is slightly off.
 #[derive(Debug)]
 struct User {
     ahead_ms: u64,
-    /// What it holds: whether it writes, and when it took it by its own clock.
+    /// Its hold: whether it writes, and when it took it by its own clock.
     held: Option<(bool, u64)>,
 }
 
-/// How many steps it takes until two hold that must not.
+/// How many steps it takes until two users hold that exclude each other.
 pub fn steps_until_broken(seed: u64, users: usize, most_ahead_ms: u64) -> Option<u64> {
     let mut rng = Rng::with_seed(seed);
     let engine = Engine::builder().standalone().manual_time().build();
@@ -70,7 +70,7 @@ impl User {
         }
     }
 
-    /// It believes so until its own timeout, less what the clocks may differ by.
+    /// It believes that it holds until its own timeout, minus the difference of the clocks.
     fn holds(&self, now: u64, writes: bool) -> bool {
         let timeout = TIMEOUTS_MS[if writes { 2 } else { 1 }];
         self.held

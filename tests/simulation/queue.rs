@@ -1,26 +1,26 @@
-//! The rules of the queue: who may go before which other.
+//! The rules of the queue: which waiter may go before which other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::Step;
 use crate::court::Court;
 
-/// How many of a list the scripts look through for the place of one that comes back: sixteen from
-/// either end. In a longer list it may stand behind its place.
+/// How many entries of a list the scripts search for the place of a returning waiter: sixteen from
+/// either end. In a longer list it may end up behind its place.
 const SEARCHED: usize = 32;
 
 pub struct Queues {
     court: Court,
-    /// By lock, server and acquisition, for as long as one waits: two masters that serve one lock
-    /// have a queue each.
+    /// By lock, server and acquisition, while it waits: two masters that serve one lock have a
+    /// queue each.
     waits: BTreeMap<(usize, usize), BTreeMap<String, Wait>>,
 }
 
-/// What one has seen pass by since it began to wait.
+/// What a waiter has seen pass since it began to wait.
 #[derive(Debug, Default)]
 struct Wait {
     writes: u32,
-    /// Those of them that were upgrades, which go before all.
+    /// Those of them that were upgrades, which go first.
     upgrades: u32,
     read_phases: BTreeSet<u64>,
     writers_before: u32,
@@ -63,7 +63,7 @@ impl Queues {
         self.count_passing(step, &granted);
     }
 
-    /// Whose turn it was not.
+    /// Checks whose turn it was.
     fn check_turn(&self, step: &Step<'_>, id: &str, writes: bool) {
         let Some(before) = step.before else { return };
         let asked_with = (step.id() == id).then(|| step.ticket()).flatten();
@@ -117,7 +117,8 @@ impl Queues {
         }
     }
 
-    /// Who comes back finds its place, if the scripts look that far; and never one before it.
+    /// A returning waiter finds its place, if the scripts search that far, and never an earlier
+    /// one.
     fn check_places(&self, step: &Step<'_>) {
         let Some(before) = step.before else { return };
         let came = step.after.waiters.iter().filter(|(id, _)| !before.waiters.contains_key(*id));
@@ -139,7 +140,7 @@ impl Queues {
         }
     }
 
-    /// How much has passed by the waiters.
+    /// Counts the grants that passed the waiters.
     fn count_passing(&mut self, step: &Step<'_>, granted: &[(&str, bool)]) {
         let lock = step.lock;
         let waits = self.waits.entry((lock, step.server)).or_default();

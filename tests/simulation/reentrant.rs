@@ -1,4 +1,4 @@
-//! Users that hold the same lock again.
+//! Users that take the same lock again.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use crate::plan::{Fault, LEASES_MS};
 use crate::users::{Held, Users, name};
 
 impl Users {
-    /// An actor of two levels, each of which acquires the same lock. Its guards go in any order.
+    /// An actor of two levels, each of which acquires the same lock. Its guards are dropped in any
+    /// order.
     pub async fn reenter(&self, rng: &mut Rng, lock: usize) {
         let actor = self.locks.reentrant();
         let held = Held { lock, is_replicated: false, was_writer: false, since: self.book.now() };
@@ -61,7 +62,7 @@ impl Users {
             self.count(inner.release().await);
             return self.count(outer.release().await);
         }
-        // The last write goes, and a read stays.
+        // The last write is dropped, and a read stays.
         let held = Held { was_writer: true, since: self.book.now(), ..held };
         let released = outer.release().await;
         let lease: &Lease = &inner;

@@ -1,4 +1,4 @@
-//! Many runs, on all processors, and what came of them together.
+//! Many runs, on all processors, and their combined result.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::plan::{Fault, Plan};
 use crate::world::{self, Outcome};
 
-/// What many runs came to.
+/// The combined result of many runs.
 #[derive(Debug, Default)]
 pub struct Total {
     pub runs: u64,
@@ -26,15 +26,15 @@ pub struct Total {
 pub enum Until {
     /// All seeds up to this one were run.
     Seed(u64),
-    /// So much time has passed.
+    /// This much time has passed.
     Time(Duration),
-    /// A violation was found, or so much time has passed.
+    /// A violation was found, or this much time has passed.
     Violation(Duration),
     /// A violation was found, or all seeds up to this one were run.
     ViolationOrSeed(u64),
 }
 
-/// Runs the plans of all seeds from `first` on. `heard` is told of the total so far now and then.
+/// Runs the plans of all seeds from `first` on. Calls `heard` with the total so far at intervals.
 pub fn runs(
     first: u64,
     until: Until,
@@ -90,7 +90,7 @@ impl Total {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// What was not reached as often as it must be.
+    /// The states that were not reached as often as they must be.
     pub fn missing(&self) -> Vec<String> {
         let faults = Fault::ALL.iter().map(|fault| (fault.name(), 1));
         let rare = if self.runs < MANY_RUNS { &[] } else { RARE };
@@ -103,7 +103,7 @@ impl Total {
     }
 }
 
-/// States that even a short simulation must reach, and how often at least.
+/// States that even a short simulation must reach, with the least counts.
 const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a dead waiter was skipped", 10),
     ("a waiter that hears nothing was passed over", 5),

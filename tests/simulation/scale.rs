@@ -1,5 +1,5 @@
-//! A small fleet of the bench `scale`: what its clients send is bounded by the model of
-//! `docs/scale.md`, also in an ordered failover and while slots move.
+//! A small fleet of the bench `scale`: the model of `docs/scale.md` bounds what its clients send,
+//! even in an ordered failover and while slots move.
 
 #[path = "../../benches/scale/simulation/mod.rs"]
 mod simulation;

@@ -1,8 +1,8 @@
-//! The faults of one place that a seeded sample is drawn from, in the source of the client, the
+//! The single-place faults from which a seeded sample is drawn, in the source of the client, the
 //! router and the protocol: the operators of `cargo mutants`, and numbers that are off by one.
 //!
-//! `make mutation-sample SOURCE=150` appends a line a fault to mutation-source.tsv in
-//! `docs/results`, and goes on after the last line that is there.
+//! `make mutation-sample SOURCE=150` appends a line for each fault to mutation-source.tsv in
+//! `docs/results`, and continues after the last line.
 
 use std::fs;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub fn sample(seed: u64) -> Vec<Fault> {
     files().faults(seed, faults_of)
 }
 
-/// The source in a folder. What is there for tests or tells of the work is no behaviour.
+/// The source in a folder, without tests and telemetry, which are no behaviour.
 fn files_in(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -186,7 +186,7 @@ fn others(operator: &BinOp) -> &'static [&'static str] {
     }
 }
 
-/// What a function can say without having done anything.
+/// What a function can return without having done anything.
 fn values(output: &ReturnType) -> &'static [&'static str] {
     let ReturnType::Type(_, output) = output else { return &[""] };
     let Type::Path(path) = &**output else { return &[] };

@@ -1,4 +1,4 @@
-//! Servers that nobody knows, at the addresses of those that are known.
+//! Servers of another cluster at the addresses of known ones.
 
 use rwlease::embedded::{Engine, Network, Served};
 

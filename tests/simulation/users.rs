@@ -1,5 +1,4 @@
-//! What the users of a client do: request, wait, lose interest, hold, write, renew, release,
-//! forget.
+//! The actions of a client's users: request, wait, give up, hold, write, renew, release, forget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use crate::plan::{Fault, LEASES_MS, Plan, SEMAPHORE};
 pub struct Users {
     pub plan: Arc<Plan>,
     pub locks: Locks,
-    /// Over three members, if this is what the run is about.
+    /// A quorum of three members, if the run is about that.
     pub quorum: Option<Quorum>,
     pub host: Host,
     pub book: Book,
@@ -29,7 +28,7 @@ pub struct Users {
     pub stops: Arc<AtomicBool>,
 }
 
-/// What a user has got.
+/// What a user holds.
 #[derive(Clone, Copy)]
 pub struct Held {
     pub lock: usize,
@@ -184,8 +183,8 @@ impl Users {
         }
     }
 
-    /// Several locks, named in any order; some wait for them for as long as it takes. Two that do
-    /// so must not wait for each other.
+    /// Several locks, named in any order; some requests wait without a limit. Two such requests
+    /// must not wait for each other.
     async fn several(&self, rng: &mut Rng) {
         let mut locks: Vec<usize> = (0..self.plan.locks).collect();
         rng.shuffle(&mut locks);
@@ -204,7 +203,7 @@ impl Users {
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
         let since = self.book.now();
         let guard = self.asked(&locks, wait_limit, request.into_future()).await;
-        // Some may have been held meanwhile, and given back again.
+        // Some may have been held meanwhile, and released again.
         locks.iter().for_each(|lock| self.book.attempted(*lock, since));
         let Some(guard) = guard else {
             return;
@@ -221,7 +220,7 @@ impl Users {
         }
     }
 
-    /// Many readers at once, whose leases end by themselves.
+    /// Many readers at once, whose leases end without a release.
     async fn crowd(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
@@ -241,7 +240,7 @@ impl Users {
         numbers.into_iter().for_each(|number| self.book.leave(number));
     }
 
-    /// The guard of a request that waits for these locks, if it got one.
+    /// The guard of a request that waits for these locks, if it was granted.
     pub async fn asked<T>(
         &self,
         locks: &[usize],
@@ -257,7 +256,7 @@ impl Users {
         granted
     }
 
-    /// The guard of a try, if it got one.
+    /// The guard of a try, if it was granted.
     pub async fn tried<T>(
         &self,
         lock: usize,
@@ -273,7 +272,7 @@ impl Users {
         granted
     }
 
-    /// The outcome of a request, unless its caller loses interest first.
+    /// The outcome of a request, unless its caller drops it first.
     pub async fn within<T>(
         &self,
         wait_limit: Option<Duration>,
@@ -328,8 +327,8 @@ impl Users {
         }
     }
 
-    /// Goes on as a writer, if it can. While it waits for that it still reads, and so does one that
-    /// was refused.
+    /// Upgrades to a writer, if possible. While the upgrade waits, or after it was refused, the
+    /// user still reads.
     async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
         for _ in 0..rng.u8(1..4) {
             let since = self.book.now();
@@ -363,7 +362,7 @@ impl Users {
         }
     }
 
-    /// Nothing if it lost interest, and its guard with it.
+    /// `None` if the user gave up, with its guard.
     async fn become_writer(
         &self,
         rng: &mut Rng,
@@ -428,7 +427,7 @@ impl Users {
         }
     }
 
-    /// Reads and writes in turn, so that what comes late finds another token.
+    /// Reads and writes in turn, so that late calls find another token.
     async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
         for _ in 0..rng.u8(4..24) {
             let Ok(reading) = guard.downgrade().await else {

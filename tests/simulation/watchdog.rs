@@ -1,5 +1,5 @@
-//! A run that does not end would keep its seed to itself: nothing stops a script, or a task that
-//! never waits.
+//! Prints the seed of a run that does not end: nothing else stops a script, or a task that never
+//! waits.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// What is said of a run that does not end; its seed comes after it.
+/// The message for a run that does not end, before its seed.
 pub const STUCK: &str = "this run does not end: seed ";
 
-/// How long a run may take, in ms. They take less than a second.
+/// How long a run may take, in ms. Usually it takes less than a second.
 static PATIENCE: AtomicU64 = AtomicU64::new(60_000);
 
 /// The runs under way, and since when.
@@ -49,7 +49,7 @@ fn look_after_all() {
         if let Some((seed, _)) =
             running.values().find(|(_, started)| started.elapsed() > wait_limit)
         {
-            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past what keeps the output of tests
+            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past the capture of the tests' output
             process::abort();
         }
     }

@@ -1,4 +1,4 @@
-//! What happens to each message.
+//! The fate of each message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

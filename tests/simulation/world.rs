@@ -1,4 +1,4 @@
-//! One run: everything that there is in it, and the loop that moves time.
+//! One run: its parts, and the loop that moves time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,37 +23,37 @@ use crate::users::key;
 use crate::watchdog;
 use crate::weather::Storm;
 
-/// How long after the last fault everything must be as if there had been none.
+/// How long after the last fault everything must be normal again.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// A lock can be free, and a living waiter without it, until that polls, which is a third of its
-/// time to live; and so much longer, for the look.
+/// A lock can be free while a living waiter waits, until that waiter polls: a third of its time to
+/// live, plus this for the check.
 const LOOK: Duration = Duration::from_millis(130);
 
-/// The longest time that a client keeps what none of its users relies on: a contact that finds it
-/// used, the next one, which does not, and the release.
+/// How long a client may keep a lease that none of its users needs: a contact that finds it used,
+/// the next one, which does not, and the release.
 const UNUSED: Duration = Duration::from_millis(2_000);
 
-/// The same of what was called back.
+/// The same for a lease that was recalled.
 const CALLED_BACK: Duration = Duration::from_millis(1_200);
 
-/// How long users may take to come to their end when nothing goes wrong any more.
+/// How long users may take to finish when nothing goes wrong any more.
 const LAST_WAITS: Duration = Duration::from_secs(120);
 
-/// How long a client may take to give everything back.
+/// How long a client may take to release everything.
 const LAST_LEASES: Duration = Duration::from_secs(60);
 
-/// The longest life of what nobody needs any more: what is left of the last lease, then 20 s.
+/// The longest life of an unused lock: the rest of the last lease, then 20 s.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
 
-/// Added to the last three where clocks are set: what ends may end by a clock that was ahead, by
-/// some steps of a minute.
+/// Added to the last three if clocks are set: a key may expire by a clock that was ahead by some
+/// steps of a minute.
 const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 
-/// The most steps in one millisecond: more have no end.
+/// The most steps in one millisecond: more would never end.
 const MOST_STEPS: u32 = 20_000;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub plan: Plan,
@@ -93,14 +93,14 @@ struct World {
     rng: Rng,
     started: Duration,
     steps: u64,
-    /// The millisecond that it is, and the steps in it.
+    /// The current millisecond, and the number of steps in it.
     pace: (u128, u32),
     is_storm: bool,
     quiet_since: Duration,
     /// Since when a lock is free and a living waiter waits for it.
     idle_since: BTreeMap<usize, Duration>,
-    /// Since when a client has a lock cached that none of its users relies on; and since when it is
-    /// called back.
+    /// Since when a client caches a lock that none of its users needs; and since when it is
+    /// recalled.
     unused_since: BTreeMap<(usize, String, bool), Duration>,
 }
 
@@ -164,7 +164,7 @@ impl World {
             self.go_until(self.engine.now() + calm).await;
         }
         self.come_to_rest().await;
-        self.engine.watch(|_: &Served<'_>| {}); // else the engine and what watches it would keep each other forever
+        self.engine.watch(|_: &Served<'_>| {}); // breaks a reference cycle
         let (scripts, most_calls) = self.checker.effort();
         Outcome {
             violation: self.court.violation(),
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Everybody comes to an end, and nothing is left behind.
+    /// Lets all users finish, and checks that nothing is left behind.
     async fn come_to_rest(&mut self) {
         self.clients.stop();
         let clocks = match self.plan.has(Fault::ClockStep) {
@@ -193,7 +193,7 @@ impl World {
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
-        // Whether an attempt can still be carried out is seen by the servers' clocks.
+        // The servers' clocks decide whether an attempt can still run.
         let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
         let (wait_limit, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
         for locks in self.clients.all() {
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Lets happen what happens until then.
+    /// Lets events happen until then.
     async fn go_until(&mut self, until: Duration) {
         let mut strike_at = self.next_strike();
         loop {
@@ -276,7 +276,8 @@ impl World {
         self.engine.now() + Duration::from_millis(self.rng.u64(1..longest))
     }
 
-    /// No lock is free for long while somebody waits for it, when nothing has gone wrong lately.
+    /// No lock stays free for long while a client waits for it, unless something has gone wrong
+    /// lately.
     fn check_idle(&mut self, now: Duration) {
         if self.is_storm || now < self.quiet_since + RECOVERY {
             self.idle_since.clear();
@@ -292,8 +293,7 @@ impl World {
             let for_write = hash.waiters.values().any(|waiter| waiter.mode != 'r');
             let cached = hash.leases(ms).filter(|(_, _, it)| it.is_cached());
             self.check_unused(now, lock, for_write, cached);
-            // An upgrader of a lock that nobody holds has lost its read, and there is nothing to
-            // give it.
+            // An upgrader of a lock without a holder has lost its read, and cannot get a grant.
             let waits = hash.waiters.iter().any(|(id, waiter)| {
                 waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.want(id)
             });
@@ -324,8 +324,8 @@ impl World {
         for_write: bool,
         cached: impl Iterator<Item = (&'a str, bool, Record)>,
     ) {
-        // A failover can bring back what was released, to a server whose clock is behind: nobody
-        // knows of it, and it is long until its lease ends.
+        // A failover can bring back a released lease, at a server whose clock is behind: no client
+        // knows of it, and its lease ends late.
         if self.plan.has(Fault::LossyFailover) && self.plan.has(Fault::ClockStep) {
             return;
         }
@@ -335,8 +335,8 @@ impl World {
             if host.is_some_and(|host| !self.book.is_used(lock, host)) {
                 unused.push((lock, id.to_owned(), false));
             }
-            // What is used is told to be, or becomes a read. What only readers want stays as it is
-            // while there is a local writer.
+            // A lease in use is reported as used, or becomes a read. A recall for readers waits for
+            // a local writer.
             let stays = |host| !for_write && self.book.is_written(lock, host);
             if record.state == 'c' && host.is_some_and(|host| !stays(host)) {
                 unused.push((lock, id.to_owned(), true));
@@ -357,8 +357,8 @@ impl World {
     }
 }
 
-/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses,
-/// moves only then.
+/// Runs every task until none can continue. Tokio's own time, which nothing else uses, moves only
+/// then.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! What the locks under test connect by: the one place where that is chosen.
+//! The backend of the locks under test: the one place where it is chosen.
 
 use rwlease::{Builder, Error, Locks};
 
@@ -6,14 +6,14 @@ use rwlease::{Builder, Error, Locks};
 /// is compiled in.
 const BACKEND: &str = "RWLEASE_BACKEND";
 
-/// What connects to servers.
+/// How locks connect to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// Connections of the library's own.
     Native,
     Redis,
     Fred,
-    /// The cluster connection of the `redis` crate, as an application has it.
+    /// The cluster connection of the `redis` crate, as applications use it.
     ClusterAsync,
 }
 
@@ -22,9 +22,9 @@ pub async fn connect<U: AsRef<str>>(urls: &[U]) -> Result<Locks, Error> {
     Backend::chosen().connect(Locks::builder(), urls).await
 }
 
-/// For settings that are connected by the chosen backend.
+/// Connects settings by the chosen backend.
 pub trait ConnectTo {
-    /// Connects to the deployment that these servers are of.
+    /// Connects to the deployment of these servers.
     fn connect_to<U: AsRef<str> + Sync>(
         self,
         urls: &[U],
@@ -38,7 +38,7 @@ impl ConnectTo for Builder {
 }
 
 impl Backend {
-    /// The backend for suites that run by any.
+    /// The backend for suites that run with any.
     pub fn chosen() -> Backend {
         match std::env::var(BACKEND).as_deref() {
             Ok("native") => Backend::Native,
@@ -76,8 +76,7 @@ impl Backend {
     }
 }
 
-/// The settings that go with URLs, each alone, and what it is called: other ways to connect refuse
-/// them.
+/// Each setting that applies only to URLs, with its name: other ways to connect refuse them.
 #[cfg(any(feature = "native", feature = "redis"))]
 pub fn settings_beside_urls() -> [(&'static str, Builder); 6] {
     let settings = Locks::builder;
@@ -91,7 +90,7 @@ pub fn settings_beside_urls() -> [(&'static str, Builder); 6] {
     ]
 }
 
-/// As `docs/backends.md` says that it should be set.
+/// Set up as `docs/backends.md` recommends.
 #[cfg(feature = "cluster-async")]
 pub async fn cluster_connection<U: AsRef<str>>(
     urls: &[U],
@@ -105,7 +104,7 @@ pub async fn cluster_connection<U: AsRef<str>>(
     connection.expect("a cluster")
 }
 
-/// What the URLs say, in the terms of `fred`: credentials are the first one's.
+/// Converts URLs for `fred`, with the credentials of the first one.
 #[cfg(feature = "fred")]
 pub fn fred_config<U: AsRef<str>>(urls: &[U]) -> fred::types::config::Config {
     use fred::types::config::{Config, ServerConfig};

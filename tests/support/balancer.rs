@@ -1,4 +1,4 @@
-//! One address with several servers behind it: each new connection goes to the next one, as through
+//! One address with several servers behind it: each new connection goes to the next server, as with
 //! a load balancer.
 
 use std::net::SocketAddr;

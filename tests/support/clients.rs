@@ -1,4 +1,4 @@
-//! Connections that the server ends.
+//! Closing connections at the server.
 
 use std::time::Duration;
 
@@ -16,14 +16,15 @@ pub enum Clients {
 }
 
 impl Server {
-    /// Ends the connections of one kind, other than the one that orders it; how many there were.
+    /// Closes the connections of one kind, except the one that sends this, and returns their
+    /// number.
     pub async fn kill_clients(&self, which: Clients) -> Result<u64> {
         self.say(which.command()).await
     }
 }
 
 impl Cluster {
-    /// Ends every client's connections of both kinds at every running node, again and again.
+    /// Closes every client's connections of both kinds at every running node, repeatedly.
     pub async fn storm(&self, rounds: usize, pause: Duration) -> Result<u64> {
         let mut killed = 0;
         for _ in 0..rounds {

@@ -1,4 +1,4 @@
-//! A cluster of local processes, and the moment when all its nodes tell the same story.
+//! A cluster of local processes, and a wait until all its nodes agree.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use super::{Entry, Error, Result, Server, ServerSettings, Version, View, WaitLim
 
 const SLOTS: usize = 16_384;
 
-/// How large a cluster is and how its nodes are set.
+/// The size of a cluster, and the settings of its nodes.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub masters: usize,
@@ -46,13 +46,13 @@ impl Shape {
     }
 }
 
-/// Its nodes have fixed numbers: at first the masters come first, then a replica of each, then a
-/// second one of each.
+/// Nodes have fixed numbers: first the initial masters, then a replica of each, then a second
+/// replica of each.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
     ids: Vec<String>,
-    /// When each node was last made a master by order.
+    /// When each node was last promoted by order.
     elections: Mutex<BTreeMap<usize, Instant>>,
 }
 
@@ -72,7 +72,8 @@ impl Cluster {
         Cluster::join(nodes, shape.masters).await
     }
 
-    /// Joins nodes that run, and waits until they agree: so many masters, then their replicas.
+    /// Joins running nodes, and waits until they agree. The first `masters` of them become masters,
+    /// the rest their replicas.
     pub async fn join(nodes: Vec<Server>, masters: usize) -> Result<Cluster> {
         let cluster = Cluster::of(nodes).await?;
         cluster.form(masters).await?;
@@ -80,13 +81,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Nodes that run already.
+    /// A cluster of running nodes.
     pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
         let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
         Ok(Cluster { nodes, ids, elections: Mutex::default() })
     }
 
-    /// Starts one more node, which nobody knows yet; its number.
+    /// Starts one more node, which is not in the cluster, and returns its number.
     pub async fn add(&mut self, settings: ServerSettings) -> Result<usize> {
         let node = Server::start(&settings).await?;
         self.ids.push(node.say("CLUSTER MYID").await?);
@@ -139,7 +140,7 @@ impl Cluster {
         Ok(self.running().into_iter().filter(is_its).collect())
     }
 
-    /// The number of the node that has the slot, as the nodes say after they agreed.
+    /// The number of the node that has the slot, once the nodes agree.
     pub async fn master_of(&self, slot: u16) -> Result<usize> {
         let view = self.view().await?;
         let id =
@@ -155,13 +156,12 @@ impl Cluster {
         Ok(entry.into_iter().flat_map(|entry| entry.slots.iter().cloned().flatten()).collect())
     }
 
-    /// The slot of a key, by a server's word.
+    /// The slot of a key, as a server computes it.
     pub async fn slot_of(&self, key: impl AsRef<[u8]>) -> Result<u16> {
         self.first()?.run(cmd("CLUSTER").arg("KEYSLOT").arg(key.as_ref())).await
     }
 
-    /// What the first running node says; on a machine with better things to do it may take more
-    /// than one try.
+    /// The view of the first running node. On a busy machine that may take more than one try.
     pub async fn view(&self) -> Result<View> {
         let wait_limit = WaitLimit::new("a node to say what it sees");
         loop {
@@ -172,11 +172,11 @@ impl Cluster {
         }
     }
 
-    /// Waits until every running node gives the same masters at the same epochs, finds nothing
-    /// wrong with another running node, has no slot under way, and serves; and until the replicas
-    /// are in step.
+    /// Waits until every running node reports the same masters at the same epochs, finds nothing
+    /// wrong with another running node, has no moving slot, and serves; and until the replicas are
+    /// in step.
     ///
-    /// Two changes without this wait in between can leave two masters that name each other.
+    /// Two changes without this wait between them can leave two masters that name each other.
     pub async fn agree(&self) -> Result {
         let wait_limit = WaitLimit::new("the nodes to agree");
         loop {
@@ -202,8 +202,8 @@ impl Cluster {
         running.ok_or_else(|| Error::new("no node of the cluster runs"))
     }
 
-    /// Every node gets an epoch of its own, every master its slots; every pair meets; the rest
-    /// become replicas.
+    /// Every node gets its own epoch, and every master its slots; every pair meets; the rest become
+    /// replicas.
     async fn form(&self, masters: usize) -> Result {
         for (number, node) in self.nodes.iter().enumerate() {
             node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
@@ -235,7 +235,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What is not yet as it should be, if anything.
+    /// What is not as it should be, if anything.
     async fn disagreement(&self) -> Result<Option<String>> {
         let running = self.running();
         let mut first: Option<Story> = None;
@@ -278,7 +278,7 @@ impl Cluster {
         None
     }
 
-    /// The part of a view in which all must agree.
+    /// The part of a view in which all nodes must agree.
     fn story(&self, view: &View, running: &[usize]) -> Story {
         let told = |(id, entry): (&String, &Entry)| {
             let number = self.number(id)?;
@@ -288,7 +288,7 @@ impl Cluster {
         view.0.iter().filter_map(told).collect()
     }
 
-    /// The master whose running replicas are not all in step with it, in words.
+    /// A master whose running replicas are not all in step, in words.
     async fn lagging(&self, story: Story) -> Result<Option<String>> {
         for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running())
         {
@@ -313,7 +313,7 @@ impl Cluster {
     }
 }
 
-/// Who is what, by node number.
+/// The role of each node, by number.
 type Story = BTreeMap<usize, Role>;
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-//! Servers in containers: what the engine does to one of them, and the cluster of
-//! `cluster-compose/`.
+//! Servers in containers: faults that the engine causes, and the cluster of `cluster-compose/`.
 
 use std::fmt;
 use std::process::{Command, Stdio};
@@ -12,7 +11,7 @@ const NODES: usize = 6;
 
 /// Below the ports of the servers that are processes; in tens.
 const PORTS: std::ops::Range<u16> = 710..990;
-/// How often a place is chosen anew.
+/// How often another place is chosen.
 const STARTS: usize = 2;
 
 /// A container, by its name.
@@ -29,7 +28,7 @@ impl Container {
         engine(&["start", &self.0])
     }
 
-    /// The engine stops the process: it keeps its connections and answers nothing.
+    /// The engine pauses the process: it keeps its connections and answers nothing.
     pub fn pause(&self) -> Result {
         engine(&["pause", &self.0])
     }
@@ -38,7 +37,7 @@ impl Container {
         engine(&["unpause", &self.0])
     }
 
-    /// Takes its network away: nobody reaches it, and it reaches nobody.
+    /// Disconnects its network: it can neither reach others nor be reached.
     fn disconnect(&self, network: &str) -> Result {
         engine(&["network", "disconnect", network, &self.0])
     }
@@ -63,15 +62,15 @@ pub enum Network {
     Apart,
 }
 
-/// The six nodes of `cluster-compose/`, under a name and at ports of their own. They are removed
-/// when this is dropped.
+/// The six nodes of `cluster-compose/`, with a name and ports of their own. They are removed when
+/// this is dropped.
 #[derive(Debug)]
 pub struct Compose {
     cluster: Cluster,
     script: Script,
 }
 
-/// What calls the script in `cluster-compose/`.
+/// Calls the script in `cluster-compose/`.
 #[derive(Debug)]
 struct Script {
     project: String,
@@ -81,7 +80,7 @@ struct Script {
 }
 
 impl Compose {
-    /// Starts them and waits until they agree.
+    /// Starts the nodes, and waits until they agree.
     pub async fn up(network: Network) -> Result<Compose> {
         let script = Script::up(network)?;
         let cluster = script.cluster().await?;
@@ -89,8 +88,7 @@ impl Compose {
         Ok(Compose { cluster, script })
     }
 
-    /// The same nodes once more, for somebody who wants a cluster of its own. They stay when it is
-    /// dropped.
+    /// The same nodes as a `Cluster`. They stay when it is dropped.
     pub async fn again(&self) -> Result<Cluster> {
         self.script.cluster().await
     }
@@ -100,7 +98,7 @@ impl Compose {
         self.container_of(node)?.disconnect(&self.script.network_name())
     }
 
-    /// Gives it its network and its address back.
+    /// Gives a node its network and its address back.
     pub fn reconnect(&self, node: usize) -> Result {
         let (address, _) = self.script.address(node);
         self.container_of(node)?.connect(&self.script.network_name(), &address)
@@ -122,13 +120,13 @@ impl std::ops::Deref for Compose {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // Nothing to be done about a failure here: `docker ps` shows what is left.
+        // A failure cannot be handled here: `docker ps` shows what is left.
         let _ = self.run("down");
     }
 }
 
 impl Script {
-    /// Others may be at the place that was chosen.
+    /// Other containers may be at the chosen place.
     fn up(network: Network) -> Result<Script> {
         let mut tries = 0..STARTS;
         loop {
@@ -183,7 +181,7 @@ impl Script {
         }
     }
 
-    /// Composers do not agree how a container is called.
+    /// Composers name containers differently.
     fn container(&self, node: usize) -> Result<String> {
         let mut command = Command::new("docker");
         command.args(["ps", "--all", "--format", "{{.Names}}"]);
@@ -202,7 +200,7 @@ impl Script {
     }
 }
 
-/// Whether a container engine answers, and if not, why.
+/// Returns an error with the reason if no container engine answers.
 pub fn engine_answers() -> Result {
     engine(&["version"])
 }

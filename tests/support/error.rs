@@ -1,4 +1,4 @@
-//! One error for everything that can go wrong around a test: a sentence, and where it arose.
+//! One error type for everything that can go wrong around a test: a sentence, and its location.
 
 use std::fmt;
 use std::panic::Location;

@@ -1,4 +1,4 @@
-//! Masters that change: by order, or after a death.
+//! Failovers: ordered ones, and those after a death.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ pub enum Failover {
     Takeover,
 }
 
-/// A server gives a manual failover up after five seconds.
+/// A server gives up a manual failover after five seconds.
 const ORDER_AGAIN: Duration = Duration::from_secs(6);
 
-/// An election counts for so long at least, however short the node timeout.
+/// The least time for which an election counts, however short the node timeout.
 const SHORTEST: Duration = Duration::from_secs(4);
-/// How exactly servers know when it began.
+/// How precisely servers know when it began.
 const FORGOTTEN: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// Makes a replica the master of its shard, and waits until all agree; before it, until its
+    /// Promotes a replica, and waits until all nodes agree. Before that, waits until the replica's
     /// last election is forgotten.
     pub async fn fail_over(&self, replica: usize, how: Failover) -> Result {
         if how != Failover::Takeover {
@@ -45,13 +45,13 @@ impl Cluster {
         self.agree().await
     }
 
-    /// Waits until a replica that was made a master by order can be again.
+    /// Waits until a replica that was promoted by order can be promoted again.
     ///
-    /// For twice the node timeout after an election Redis counts its votes for the same replica
-    /// again: it calls itself master without anybody's vote, at an old epoch, and takes
-    /// writes that are lost when it hears of the newer one
-    /// (<https://github.com/redis/redis/pull/8753>). For as long again it begins no new election,
-    /// while its master stands paused (<https://github.com/valkey-io/valkey/pull/1274>).
+    /// For twice the node timeout after an election, Redis counts its votes for the same replica
+    /// again: the replica becomes a master without a vote, at an old epoch, and accepts writes that
+    /// are lost when it learns of the newer epoch (<https://github.com/redis/redis/pull/8753>). For
+    /// as long again it starts no new election while its master is paused
+    /// (<https://github.com/valkey-io/valkey/pull/1274>).
     pub async fn forget_election(&self, replica: usize) -> Result {
         if let Some(last) = self.last_election(replica) {
             let (_, node_timeout): (String, u64) =
@@ -62,13 +62,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// When it was last made a master by order.
+    /// When it was last promoted by order.
     pub fn last_election(&self, replica: usize) -> Option<Instant> {
         self.elections().get(&replica).copied()
     }
 
-    /// Waits until another node than `old`, which was killed or frozen, has the slot and all that
-    /// run agree; its number.
+    /// Waits until another node than `old`, which was killed or frozen, has the slot and all
+    /// running nodes agree. Returns its number.
     pub async fn new_master(&self, slot: u16, old: usize) -> Result<usize> {
         let wait_limit = WaitLimit::new(format!("a new master of slot {slot}"));
         loop {
@@ -82,7 +82,7 @@ impl Cluster {
         self.master_of(slot).await
     }
 
-    /// Whether the node says of itself that it is a master.
+    /// Whether the node reports that it is a master.
     pub async fn is_master(&self, number: usize) -> Result<bool> {
         let view = View::of(self.node(number)).await?;
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))

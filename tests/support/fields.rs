@@ -1,4 +1,4 @@
-//! A lock's hash as a server has it, read past the library.
+//! A lock's hash, read from a server without the library.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,12 @@ use super::{Error, Result, Server};
 
 pub type Fields = BTreeMap<String, String>;
 
-/// The fields of the lock with this key, as if each thing that its line tells of had a field of its
-/// own.
+/// The fields of the lock with this key, as if each part of its line had its own field.
 pub async fn fields(server: &Server, key: &str) -> Result<Fields> {
     as_fields(&server.run(cmd("HGETALL").arg(key)).await?)
 }
 
-/// The same of fields that were read.
+/// The same for fields that were read before.
 pub fn as_fields(read: &Fields) -> Result<Fields> {
     opened(read).map_err(Error::new)
 }

@@ -1,4 +1,4 @@
-//! What a server counts: commands and memory.
+//! The server's counters of commands and memory.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct CommandStat {
     pub failed: u64,
 }
 
-/// How many scripts were run to their ends.
+/// How many scripts ran to their ends.
 pub fn scripts_run(stats: &BTreeMap<String, CommandStat>) -> u64 {
     let of = |name| stats.get(name).map_or(0, |stat: &CommandStat| stat.calls - stat.failed);
     of("eval") + of("evalsha")
@@ -49,7 +49,7 @@ impl Server {
         Ok(self.command_stats().await?.get(command).map_or(0, |stat| stat.calls))
     }
 
-    /// Waits until the command was run so many times more.
+    /// Waits until the command ran `times` more times.
     pub async fn until_called(&self, command: &str, times: u64) -> Result {
         let wait_limit = WaitLimit::new(format!("{times} calls of {command}"));
         let before = self.calls(command).await?;

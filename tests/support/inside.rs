@@ -1,9 +1,9 @@
-//! Whether locks exclude: a writer that is not alone is noticed.
+//! Checks exclusion: it notices a writer that is not alone.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Notes who is inside, and panics when a writer is not alone.
+/// Tracks who is inside, and panics if a writer is not alone.
 #[derive(Debug, Default)]
 pub struct Inside(AtomicI32);
 

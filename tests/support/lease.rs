@@ -1,4 +1,4 @@
-//! Leases that the library renews by itself.
+//! Leases that the library renews automatically.
 
 use rwlease::Lease;
 

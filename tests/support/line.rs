@@ -1,4 +1,4 @@
-//! A lock's state line, taken apart into the fields that it tells of, as `docs/protocol.md` says.
+//! A lock's state line, parsed into its fields as `docs/protocol.md` describes them.
 
 // It is a part of several programs.
 #![allow(dead_code, unreachable_pub)]

@@ -2,11 +2,11 @@
 //! loopback ports that end with the process that started them.
 //!
 //! Used as `mod support;` in `tests/`, and as `#[path = "../tests/support/mod.rs"] mod support;`
-//! elsewhere, by other packages too. It knows nothing of the crate's inside, so that it can judge
-//! it from outside.
+//! elsewhere, by other packages too. It uses only the crate's public interface, so that it can test
+//! the crate from outside.
 
-// Every user compiles this as a module of its own and needs only a part of it; the ban on direct
-// clocks is for the library.
+// Every user compiles this as its own module and needs only a part of it. The ban on direct clocks
+// is for the library.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 

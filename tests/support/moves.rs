@@ -1,11 +1,11 @@
-//! Slots that change their master: key by key, in steps that a test can act between, or at once
-//! where the server can.
+//! Slots that change their master: key by key, in steps between which a test can act, or at once
+//! where the server supports that.
 
 use redis::{Cmd, cmd};
 
 use super::{Cluster, Error, Result, WaitLimit};
 
-/// A slot on its way from one node to another, by their numbers.
+/// A slot that is moving from one node to another, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     pub slot: u16,
@@ -14,8 +14,8 @@ pub struct Move {
 }
 
 impl Cluster {
-    /// Moves a slot with its keys to another master, and waits until all agree. Nothing happens if
-    /// it is there already.
+    /// Moves a slot with its keys to another master, and waits until all nodes agree. Does nothing
+    /// if the slot is already there.
     pub async fn move_slot(&self, slot: u16, to: usize) -> Result {
         if self.master_of(slot).await? == to {
             return Ok(());
@@ -37,7 +37,7 @@ impl Cluster {
         Ok(Move { slot, from, to })
     }
 
-    /// Moves all keys that the source still has; how many there were.
+    /// Moves all keys that the source still has, and returns their number.
     pub async fn move_keys(&self, step: Move) -> Result<usize> {
         let mut moved = 0;
         loop {
@@ -56,11 +56,11 @@ impl Cluster {
         self.migrate(step, &[key.as_ref().to_vec()]).await
     }
 
-    /// Gives the slot to the target and waits until all agree. Keys left behind at the source would
-    /// make it refuse.
+    /// Gives the slot to the target, and waits until all nodes agree. The source refuses if it
+    /// still has keys.
     pub async fn finish_move(&self, step: Move) -> Result {
-        // The target first: were the source told first and the target lost, nobody would have the
-        // slot.
+        // The target first: if the source were told first and the target lost, no node would have
+        // the slot.
         let mut tell = vec![step.to, step.from];
         tell.extend(
             self.masters()
@@ -74,7 +74,7 @@ impl Cluster {
         self.agree().await
     }
 
-    /// Moves a range of slots in one piece, where the server can
+    /// Moves a range of slots in one piece, where the server supports that
     /// ([`has_atomic_moves`](super::Version::has_atomic_moves)).
     pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {
         let source = self.node(self.master_of(first).await?);
@@ -113,7 +113,7 @@ impl Cluster {
     }
 }
 
-/// What the source says of its moves; an answer that is only ever shown.
+/// What the source reports about its moves. The answer is only printed.
 async fn move_states(source: &super::Server) -> Result<redis::Value> {
     source.say("CLUSTER GETSLOTMIGRATIONS").await
 }

@@ -1,5 +1,5 @@
-//! A network of its own for some processes, with one cable to this one that can be pulled. It needs
-//! the right to make it (root, on Linux).
+//! A separate network for some processes, with one link to this one that can be cut. It needs the
+//! right to make it (root, on Linux).
 
 use std::process::{Command, Stdio};
 
@@ -7,18 +7,18 @@ use super::{Error, Result};
 
 const NOT_ALLOWED: [&str; 3] = ["not permitted", "ermission denied", "No such file"];
 
-/// Gone, with its cable, when this is dropped.
+/// Removed, with its link, when this is dropped.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    /// This end of the cable.
+    /// This end of the link.
     cable: String,
     /// The first three bytes of both addresses.
     net: String,
 }
 
 impl Namespace {
-    /// Nothing where this process may not, or there is no `ip`.
+    /// `None` if this process lacks the right, or if there is no `ip`.
     pub fn create_if_allowed() -> Result<Option<Namespace>> {
         match Namespace::create() {
             Ok(space) => Ok(Some(space)),
@@ -51,7 +51,7 @@ impl Namespace {
         Ok(space)
     }
 
-    /// What goes before a command that is to run in there.
+    /// The words before a command that is to run in the namespace.
     pub fn before(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
     }
@@ -66,7 +66,7 @@ impl Namespace {
         format!("{}.2", self.net)
     }
 
-    /// Nothing gets from one side to the other, and nobody is told.
+    /// Cuts the link. Neither side is notified.
     pub fn cut(&self) -> Result {
         ip(&format!("link set {} down", self.cable))
     }
@@ -75,7 +75,7 @@ impl Namespace {
         ip(&format!("link set {} up", self.cable))
     }
 
-    /// What the system says of the cable: `up`, `down`.
+    /// The state of the link as the system reports it: `up`, `down`.
     pub fn state(&self) -> Result<String> {
         let state = std::fs::read_to_string(format!("/sys/class/net/{}/operstate", self.cable))?;
         Ok(state.trim().to_owned())
@@ -84,7 +84,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // The cable goes with it. Nothing to be done about a failure here: `ip netns` shows what is
+        // This removes the link, too. A failure cannot be handled here: `ip netns` shows what is
         // left.
         let _ = ip(&format!("netns delete {}", self.name));
         let _ = ip(&format!("link delete {}", self.cable));

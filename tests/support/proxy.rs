@@ -1,8 +1,8 @@
 //! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at
 //! one chosen command.
 //!
-//! Clients of a cluster follow the addresses that the nodes announce, so for a cluster there is a
-//! proxy for each node and a translation of addresses for the client to use.
+//! Clients of a cluster follow the addresses that the nodes announce. So for a cluster there is a
+//! proxy for each node, and a translation of addresses for the client.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,11 +23,11 @@ use super::{Cluster, Result, Server};
 pub enum Flow {
     #[default]
     Open,
-    /// Each piece is this much late.
+    /// Each piece is delayed by this much.
     Slow(Duration),
-    /// Kept back until the flow changes.
+    /// Held back until the flow changes.
     Held,
-    /// Thrown away. The end of a connection is not passed on either, so that it is half-open.
+    /// Dropped. The end of a connection is not passed on either, so that it is half-open.
     Lost,
 }
 
@@ -92,44 +92,44 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What happens to what clients send from now on.
+    /// Sets the flow of what clients send from now on.
     pub fn requests(&self, flow: Flow) {
         self.shared.rules.send_modify(|rules| rules.requests = flow);
     }
 
-    /// What happens to what the server sends from now on.
+    /// Sets the flow of what the server sends from now on.
     pub fn replies(&self, flow: Flow) {
         self.shared.rules.send_modify(|rules| rules.replies = flow);
     }
 
-    /// Everything as it should be, also for new connections.
+    /// Makes both flows normal, for new connections too.
     pub fn heal(&self) {
         self.shared
             .rules
             .send_modify(|rules| *rules = Rules { era: rules.era, ..Rules::default() });
     }
 
-    /// Both directions are lost: connections stand, new ones are accepted, and nothing is ever
-    /// heard.
+    /// Drops both directions: connections stay open, new ones are accepted, and nothing ever
+    /// arrives.
     pub fn go_silent(&self) {
         self.requests(Flow::Lost);
         self.replies(Flow::Lost);
     }
 
-    /// Ends all connections; new ones are welcome.
+    /// Ends all connections. New ones can be made.
     pub fn cut(&self) {
         self.shared.rules.send_modify(|rules| rules.era += 1);
     }
 
-    /// Ends all connections, and new ones at once, until [`heal`](Self::heal).
+    /// Ends all connections, and ends new ones at once, until [`heal`](Self::heal).
     pub fn close(&self) {
         self.shared.rules.send_modify(|rules| rules.is_closed = true);
         self.cut();
     }
 
     /// Cuts the connection on which the next request with this word (in any case) is sent. The
-    /// receiver fires when that has happened. Requests in flight on the same connection share its
-    /// fate.
+    /// receiver fires when that has happened. Other requests in flight on the connection are cut
+    /// off too.
     pub fn trap(&self, word: &str, cut: Cut) -> oneshot::Receiver<()> {
         let (sprung, receiver) = oneshot::channel();
         *locked(&self.shared.trap) =

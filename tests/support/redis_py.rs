@@ -1,4 +1,4 @@
-//! A lock of redis-py, in a process of its own: what everybody else's mutex does.
+//! A lock of redis-py in a separate process, as an example of other libraries' mutexes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -20,7 +20,7 @@ pub struct RedisPy {
 }
 
 impl RedisPy {
-    /// Fails, and says what to do, if there is no redis-py.
+    /// Fails if redis-py is missing, and says what to do.
     pub fn lock(server: &Server, name: &str, lease: Duration) -> Result<RedisPy> {
         let script = find(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
         let mut process = Command::new("python3")
@@ -43,18 +43,18 @@ impl RedisPy {
         }
     }
 
-    /// Has it do this, and waits for what comes of it.
+    /// Sends a command, and waits for its result.
     pub fn say(&mut self, word: &str) -> Result<String> {
         self.begin(word)?;
         self.answer()
     }
 
-    /// Has it do this.
+    /// Sends a command.
     pub fn begin(&mut self, word: &str) -> Result {
         Ok(writeln!(self.commands, "{word}")?)
     }
 
-    /// What came of it.
+    /// The result of a command.
     pub fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -67,7 +67,7 @@ impl RedisPy {
 
 impl Drop for RedisPy {
     fn drop(&mut self) {
-        // It ends by itself when its input does; this is for one that is busy.
+        // It ends when its input does; this is for a busy process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

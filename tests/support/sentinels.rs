@@ -9,15 +9,15 @@ use tokio::time::sleep;
 use super::turn::turn;
 use super::{Error, Result, Server, ServerSettings, WaitLimit};
 
-/// The name that the sentinels know the master by.
+/// The name by which the sentinels know the master.
 const NAME: &str = "mymaster";
 
-/// How many there are, and how they are set.
+/// The number of servers and sentinels, and their settings.
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub replicas: usize,
     pub sentinels: usize,
-    /// After how long a silence a sentinel takes a server for dead.
+    /// After how much silence a sentinel considers a server dead.
     pub down_after: Duration,
     pub servers: ServerSettings,
     pub of_sentinels: ServerSettings,
@@ -28,7 +28,7 @@ impl Default for Watch {
         Watch {
             replicas: 1,
             sentinels: 3,
-            // A machine that is busy must not be taken for dead.
+            // A busy machine must not be considered dead.
             down_after: Duration::from_secs(4),
             servers: ServerSettings::default(),
             of_sentinels: ServerSettings::default(),
@@ -49,7 +49,7 @@ impl Sentinels {
         Self::start_with(Watch::default()).await
     }
 
-    /// Starts them, and waits until all know each other.
+    /// Starts them, and waits until they all know each other.
     pub async fn start_with(watch: Watch) -> Result<Sentinels> {
         turn(1 + watch.replicas + watch.sentinels).await;
         let settings = ServerSettings { cluster: false, ..watch.servers.clone() };
@@ -83,12 +83,12 @@ impl Sentinels {
         &self.sentinels[number]
     }
 
-    /// That of all sentinels.
+    /// The URL of all sentinels.
     pub fn url(&self) -> String {
         self.url_of(&self.sentinels, NAME)
     }
 
-    /// That of some of them, for a master of this name.
+    /// The URL of some of them, for a master of this name.
     pub fn url_of(&self, sentinels: &[Server], name: &str) -> String {
         let user = self.servers[0].password().map(|password| format!(":{password}@"));
         let user = user.unwrap_or_default();
@@ -102,7 +102,7 @@ impl Sentinels {
         }
     }
 
-    /// The number of the master, as all sentinels that run say, once they do.
+    /// The number of the master, once all running sentinels report the same.
     pub async fn master(&self) -> Result<usize> {
         let wait_limit = WaitLimit::new("the sentinels to name one master");
         loop {
@@ -113,12 +113,13 @@ impl Sentinels {
         }
     }
 
-    /// Makes a replica the master by order of a sentinel, and waits until all agree; its number.
+    /// Orders a sentinel to promote a replica, waits until all agree, and returns the new master's
+    /// number.
     pub async fn fail_over(&self) -> Result<usize> {
         let old = self.master().await?;
         let wait_limit = WaitLimit::new("a failover by order to begin");
         let order = format!("SENTINEL FAILOVER {NAME}");
-        // It knows no good replica as long as it has not heard of one for a while.
+        // A sentinel knows no good replica until it has heard from one.
         while let Err(error) = self.running()[0].say::<()>(&order).await {
             wait_limit.pause(error).await?;
         }
@@ -127,7 +128,7 @@ impl Sentinels {
         Ok(new)
     }
 
-    /// Waits until all sentinels that run name another master than `old`; its number.
+    /// Waits until all running sentinels name another master than `old`, and returns its number.
     pub async fn new_master(&self, old: usize) -> Result<usize> {
         let wait_limit = WaitLimit::new(format!("another master than server {old}"));
         loop {
@@ -139,7 +140,7 @@ impl Sentinels {
         }
     }
 
-    /// Ends every client's connections at the master, again and again, but not the sentinels' own.
+    /// Closes every client's connections at the master, repeatedly, but not those of the sentinels.
     pub async fn storm(&self, rounds: usize, pause: Duration) -> Result<u64> {
         let master = self.server(self.master().await?);
         let mut killed = 0;
@@ -158,7 +159,8 @@ impl Sentinels {
         Ok(killed)
     }
 
-    /// Waits until all that run know each other, the master, and its replicas, which are in step.
+    /// Waits until all running processes know each other, the master, and its replicas, which are
+    /// in step.
     pub async fn agree(&self) -> Result {
         let wait_limit = WaitLimit::new("servers and sentinels to agree");
         while let Err(error) = self.check().await {
@@ -227,7 +229,7 @@ impl Watch {
         let lines = [
             format!("sentinel monitor {NAME} {host} {port} {quorum}"),
             format!("sentinel down-after-milliseconds {NAME} {down_after}"),
-            // Twice this is waited after an attempt that failed.
+            // A sentinel waits for twice this after a failed attempt.
             format!("sentinel failover-timeout {NAME} {down_after}"),
         ];
         settings.lines.extend(lines);
@@ -238,7 +240,7 @@ impl Watch {
     }
 }
 
-/// The port that others know the server by.
+/// The port by which others know the server.
 fn watched_port(server: &Server) -> u16 {
     server.tls_port().unwrap_or(server.port())
 }

@@ -1,5 +1,5 @@
 //! One server, a process or a container: found, started on a free port, killed, frozen, restarted,
-//! and gone when it is dropped.
+//! and ended when it is dropped.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -35,32 +35,32 @@ const LOOPBACK: &str = "127.0.0.1";
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// The port of the cluster bus lies this far above the port for clients.
 const BUS: u16 = 10_000;
-/// And the port for TLS, where there is one.
+/// How far the port for TLS is above it, if there is one.
 const TLS: u16 = 20_000;
-/// A test listens here as long as it has the server, also while that is down: so no other test
+/// A test listens here as long as it has the server, even while that is down, so that no other test
 /// takes its ports.
 const TAKEN: u16 = 40_000;
-/// Another process can take a port between the look and the start.
+/// Another process can take a port between the check and the start.
 const STARTS: usize = 10;
 
-/// What a server is started with.
+/// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerSettings {
     /// A binary other than the one that is found.
     pub binary: Option<PathBuf>,
-    /// Lines of the configuration file, after (and so instead of) the ones given here.
+    /// Lines of the configuration file. They come after the default ones, and so override them.
     pub lines: Vec<String>,
-    /// What clients and replicas have to show.
+    /// The password that clients and replicas need.
     pub password: Option<String>,
-    /// A second port for clients, with TLS; between the nodes of a cluster all is TLS then.
+    /// A second port for clients, with TLS. The nodes of a cluster then use TLS alone.
     pub tls: Option<Certificates>,
     /// Whether it is a node of a cluster.
     pub cluster: bool,
-    /// Whether it is no server but a sentinel.
+    /// Whether it is a sentinel.
     pub sentinel: bool,
     /// An address of this machine other than 127.0.0.1.
     pub host: Option<String>,
-    /// What goes before the command: to start it in another network, with another clock.
+    /// Words before the command, to start it in another network or with another clock.
     pub before: Vec<String>,
 }
 
@@ -84,9 +84,9 @@ impl ServerSettings {
 /// What a server with TLS needs, in PEM.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Of the authority that all trust.
+    /// The authority that all trust.
     pub authority: String,
-    /// The server's own, which must be good for 127.0.0.1, and its key.
+    /// The server's certificate, which must be valid for 127.0.0.1, and its key.
     pub certificate: String,
     pub key: String,
 }
@@ -207,7 +207,7 @@ impl Server {
         &self.folder
     }
 
-    /// A plain connection of the caller's own. It dies with the server and does not come back.
+    /// A plain connection for the caller. It dies with the server, and is not made again.
     pub async fn connect(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(Duration::from_secs(10)))
@@ -215,8 +215,8 @@ impl Server {
         Ok(Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await?)
     }
 
-    /// Runs one command on a connection of its own: servers are shared by tests whose runtimes come
-    /// and go, and are killed.
+    /// Runs one command on a new connection: servers are shared by tests whose runtimes come and
+    /// go, and are killed.
     pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let answer =
             async { Ok::<T, Error>(command.query_async(&mut self.connect().await?).await?) };
@@ -280,7 +280,7 @@ impl Server {
         Ok(())
     }
 
-    /// SIGCONT: it goes on as if no time had passed.
+    /// SIGCONT: it continues as if no time had passed.
     pub fn thaw(&self) -> Result {
         let mut process = self.process();
         *process = match std::mem::replace(&mut *process, Process::Dead) {
@@ -293,8 +293,8 @@ impl Server {
         Ok(())
     }
 
-    /// Starts it (again) on its port and in its folder, and waits until it answers. Its data in
-    /// memory is gone.
+    /// Starts it (again) on its port and in its folder, and waits until it answers. Its in-memory
+    /// data are gone.
     pub async fn restart(&self) -> Result {
         self.kill()?;
         self.spawn()?;
@@ -330,8 +330,8 @@ impl Server {
         (port, taken): (u16, TcpListener),
         settings: &ServerSettings,
     ) -> Result<Server> {
-        // By a number of its own too: another server of this process may have chosen this port, and
-        // one of them will go.
+        // The number distinguishes servers of this process that chose the same port; one of them
+        // will fail.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = watchdog()?.folder().join(format!("{port}-{number}"));
@@ -383,8 +383,8 @@ impl Server {
         Ok(())
     }
 
-    /// Whether its process has ended, by order or by itself. It is not reaped here: the watchdog
-    /// has its id until then.
+    /// Whether its process has ended, for any reason. It is not reaped here: the watchdog has its
+    /// id until then.
     pub fn has_ended(&self) -> io::Result<bool> {
         match &*self.process() {
             Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
@@ -397,8 +397,7 @@ impl Server {
         }
     }
 
-    /// A port that was free a moment ago may have gone to a server of another test, which would
-    /// answer as well.
+    /// A free port may have been taken by a server of another test, which would answer as well.
     fn is_me(&self, info: &str) -> bool {
         if self.container.is_some() {
             return true;
@@ -415,9 +414,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if self.container.is_some() {
-            return; // whoever started it ends it
+            return; // its owner ends it
         }
-        // Nothing to be done about a failure here: the watchdog still has the process on its list.
+        // A failure cannot be handled here: the watchdog still has the process on its list.
         let _ = self.kill();
         if !keeps_folders() {
             let _ = fs::remove_dir_all(&self.folder);
@@ -505,13 +504,13 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     lines.join("\n") + "\n"
 }
 
-/// Nothing on disk, replicas in step at once.
+/// Nothing on disk, and replicas in step at once.
 fn data_lines() -> [String; 4] {
     ["save \"\"", "appendonly no", "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
         .map(String::from)
 }
 
-/// A port that is free now, and those that belong to it; it is taken until the listener is dropped.
+/// A free port, with those that belong to it. It is taken until the listener is dropped.
 fn free_port() -> Result<(u16, TcpListener)> {
     let listen = |port| TcpListener::bind((LOOPBACK, port));
     let is_free = |port| listen(port).is_ok();
@@ -523,16 +522,15 @@ fn free_port() -> Result<(u16, TcpListener)> {
         .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
 }
 
-/// The server to test against. There is no test without one: this is an error, never a reason to
-/// skip.
+/// The server to test against. Without a server this is an error, never a reason to skip.
 pub fn find_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY) {
         let named = PathBuf::from(named);
-        // A package in a folder of the project has its tests run there.
+        // The tests of a package in a subfolder run there.
         let found =
             [Some(named.clone()), find(&named)].into_iter().flatten().find(|file| file.is_file());
         return match found {
-            Some(file) => Ok(std::path::absolute(file)?), // servers are started in folders of their own
+            Some(file) => Ok(std::path::absolute(file)?), // servers start in their own folders
             None => Err(Error::new(format!("{BINARY}={} is no file", named.display()))),
         };
     }
@@ -557,7 +555,7 @@ fn words(command: &Cmd) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Which server it is.
+/// The name and the version of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// `Redis` or `Valkey`.
@@ -588,12 +586,12 @@ impl Version {
         self.name == "Valkey" && self.major >= 9
     }
 
-    /// Whether Lua is a module that can be taken out.
+    /// Whether Lua is a module that can be unloaded.
     pub fn has_lua_module(&self) -> bool {
         self.name == "Valkey" && (self.major, self.minor) >= (9, 1)
     }
 
-    /// Of the server that tests start.
+    /// The version of the server that tests start.
     pub fn found() -> Result<Version> {
         Self::of_binary(&find_binary()?)
     }
@@ -608,14 +606,14 @@ impl Version {
         })
     }
 
-    /// Of `Redis server v=7.0.15 sha=...`.
+    /// Parses `Redis server v=7.0.15 sha=...`.
     fn parse(text: &str) -> Option<Version> {
         let name = text.split_whitespace().next()?;
         let number = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
         Self::numbered(name, number)
     }
 
-    /// Of `INFO server`.
+    /// Parses `INFO server`.
     fn of_info(info: &str) -> Option<Version> {
         let field = |name| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         match field("valkey_version:") {

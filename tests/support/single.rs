@@ -2,7 +2,7 @@
 
 use super::{Result, Server, ServerSettings};
 
-/// A server of one's own. It ends when this is dropped.
+/// A server for one test. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Single(Server);
 

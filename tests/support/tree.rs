@@ -1,5 +1,5 @@
 //! Files of the project, by their paths from its root: the package that compiles this may be in a
-//! folder of it.
+//! subfolder.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! A bound for the servers of the tests that run at a time: a program has many tests, and a machine
-//! few processors.
+//! Limits how many servers of the tests run at a time: a program has many tests, and a machine few
+//! processors.
 //!
-//! A test waits for its turn before it starts its first server, and for nothing later: whoever
-//! waits has nothing that another one could wait for.
+//! A test waits for its turn before it starts its first server, and never later, so a test that
+//! waits holds nothing that another one could wait for.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ const NODES: u32 = 18;
 static FREE: Semaphore = Semaphore::const_new(NODES as usize);
 
 thread_local! {
-    /// Each test has a thread of its own, with which its turn ends.
+    /// Each test has its own thread, and its turn ends with the thread.
     static TURN: Arc<OnceCell<Option<SemaphorePermit<'static>>>> = Arc::default();
 }
 
-/// Waits until so many nodes may be started, if this thread has started none yet.
+/// Waits until that many nodes may be started, if this thread has started none so far.
 pub(super) async fn turn(nodes: usize) {
     let turn = TURN.with(Arc::clone);
     let nodes = u32::try_from(nodes).unwrap_or(NODES).min(NODES);

@@ -1,11 +1,11 @@
-//! What one node says of its cluster: `CLUSTER NODES`, parsed.
+//! One node's view of its cluster: `CLUSTER NODES`, parsed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::{Error, Result, Server};
 
-/// The nodes as one of them sees them, by their ids.
+/// The nodes by their ids, as one of them sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View(pub BTreeMap<String, Entry>);
 
@@ -19,7 +19,7 @@ pub struct Entry {
     pub epoch: u64,
     pub is_connected: bool,
     pub slots: Vec<RangeInclusive<u16>>,
-    /// Slots that this node is giving or taking; a node says so only of itself.
+    /// Slots that this node is giving or taking, which a node reports only about itself.
     pub moving: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Entry {
         self.has("master")
     }
 
-    /// Known, reached, and not suspected of anything.
+    /// Known, reached, and not suspected of a failure.
     pub fn is_well(&self) -> bool {
         self.is_connected
             && !["handshake", "noaddr", "fail", "fail?"].into_iter().any(|flag| self.has(flag))

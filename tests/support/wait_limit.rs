@@ -1,5 +1,5 @@
-//! Waiting for something that has no event: look, pause, look again, and fail with a word after a
-//! generous time.
+//! Waiting for something without an event: check, pause, check again, and fail with a message after
+//! a generous time.
 
 use std::fmt::Display;
 use std::time::Duration;

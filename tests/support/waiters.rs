@@ -4,7 +4,7 @@ use rwlease::RwLock;
 
 use super::{Result, WaitLimit};
 
-/// Waits until so many wait for the lock.
+/// Waits until that many wait for the lock.
 pub async fn until_waiting(lock: &RwLock, count: u64) -> Result {
     let wait_limit = WaitLimit::new(format!("{count} waiters of `{}`", lock.name()));
     loop {

@@ -1,9 +1,9 @@
 //! No server outlives the process that started it, however that process ends.
 //!
 //! A destructor does not run when a test is killed, and a parent-death signal needs unsafe code. So
-//! one small shell per process reads the ids of the living servers from a pipe; when the pipe
-//! closes, the process has ended, and what is still listed is killed. An id is struck off before
-//! its process is reaped, so it cannot belong to another by then.
+//! one small shell for each process reads the ids of the running servers from a pipe. When the pipe
+//! closes, the process has ended, and the shell kills the servers that are still listed. An id is
+//! removed before its process is reaped, so it cannot belong to another process by then.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -47,12 +47,12 @@ pub(super) fn watchdog() -> io::Result<&'static Watchdog> {
     Ok(WATCHDOG.get_or_init(|| started))
 }
 
-/// A child of this process, which is to end with it, however that happens.
+/// Registers a child of this process, which must not outlive it.
 pub fn end_with_this(id: u32) -> io::Result<()> {
     watchdog()?.watch(id)
 }
 
-/// It has ended. To be said once.
+/// Notes that the child has ended. To be called once.
 pub fn is_ended(id: u32) -> io::Result<()> {
     watchdog()?.forget(id)
 }
@@ -88,7 +88,7 @@ impl Watchdog {
         self.tell('+', id)
     }
 
-    /// To be called between the end of the process and its reaping.
+    /// To be called after the process has ended and before it is reaped.
     pub(super) fn forget(&self, id: u32) -> io::Result<()> {
         self.tell('-', id)
     }

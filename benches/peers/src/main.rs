@@ -1,7 +1,7 @@
-//! The locks of others, driven line by line by a bench of rwlease: `<peer> hand_offs <count>`,
+//! The locks of others, which a bench of rwlease drives line by line: `<peer> hand_offs <count>`,
 //! `<peer> crowd <tasks> <writes>` and `<peer> pairs <locks> <tasks> <reads of a hundred> <ms>`, or
 //! `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of
-//! microseconds. Each peer has the cluster connection of the client crate that it takes.
+//! microseconds. Each peer uses the cluster connection of its own client crate.
 
 #[path = "../../load/generator.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Whether anybody hears what is published.
+//! Whether a published message reaches any subscriber.
 
 use crate::seen::Seen;
 use crate::support::{Cluster, Result, WaitLimit};

@@ -1,7 +1,7 @@
-//! Shows, on local servers, the faults of the cluster clients of `redis` and `fred` for which
-//! rwlease routes by itself, or that a newer version has mended them: `repros [NAME...]`. One file
-//! a fault, one line of the table each. `docs/upstream/` has a shorter program for most of them,
-//! which needs no more than servers.
+//! Shows, on local servers, the faults of the cluster clients of `redis` and `fred` because of
+//! which rwlease has its own router, or that a newer version has fixed them: `repros [NAME...]`.
+//! Each fault has one file, and one line of the table. `docs/upstream/` has a shorter program for
+//! most of them, which needs only servers.
 
 mod fred_cluster;
 mod hearing;

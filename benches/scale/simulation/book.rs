@@ -1,4 +1,4 @@
-//! Who holds which of the locks that many want, and how long they have waited.
+//! Tracks the holders of contended locks, and how long they waited.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

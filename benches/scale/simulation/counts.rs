@@ -1,4 +1,4 @@
-//! Counts what goes over the wire, and what the servers answer.
+//! Counts the messages on the wire, and the servers' answers.
 
 use std::collections::HashMap;
 use std::ops::{AddAssign, Index, IndexMut};
@@ -13,15 +13,15 @@ pub const LATENCY: Duration = Duration::from_micros(250);
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// A lock of its own is taken.
+    /// An uncontended lock is taken.
     Take,
-    /// It is given back.
+    /// It is released.
     GiveBack,
     /// A lock that is held all the time is taken.
     First,
     /// Its lease is renewed.
     Renew,
-    /// A lock with a crowd is requested: to join the queue, or as a poll.
+    /// A contended lock is requested: to join the queue, or as a poll.
     Wait,
     /// Its holder releases it.
     HandOver,
@@ -39,7 +39,7 @@ pub enum Sent {
     Map,
     /// `SSUBSCRIBE` and `SUNSUBSCRIBE`, and the one query of each connection for subscriptions.
     Subscribe,
-    /// What comes by subscription: confirmations, and pushed messages.
+    /// What comes by subscription: confirmations and pushed messages.
     Notice,
     Moved,
     Ask,

@@ -10,10 +10,10 @@ use super::book::Book;
 use super::counts::PREFIX;
 use super::plan::Plan;
 
-/// How long a lock is held that nobody else wants.
+/// How long an uncontended lock is held.
 const SHORT: Duration = Duration::from_millis(5);
 
-/// After a request that failed.
+/// The pause after a failed request.
 const REST: Duration = Duration::from_millis(100);
 
 pub struct Fleet {
@@ -21,7 +21,7 @@ pub struct Fleet {
     guards: Guards,
 }
 
-/// The locks that are held all the time.
+/// The guards of locks that are held all the time.
 type Guards = Arc<Mutex<Vec<WriteGuard>>>;
 
 /// One client, as its tasks see it.
@@ -45,7 +45,7 @@ impl Fleet {
         Fleet { crowds: plan.crowds, guards }
     }
 
-    /// The slots of the locks that many want.
+    /// The slots of the contended locks.
     pub fn crowds(&self) -> impl Iterator<Item = Slot> {
         (0..self.crowds).map(|crowd| Slot::of(format!("{PREFIX}{}", crowd_name(crowd))))
     }
@@ -55,7 +55,7 @@ impl Fleet {
     }
 }
 
-/// Connects a client at its own moment, and lets it go.
+/// Connects a client at its own time, and starts its tasks.
 async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: Guards) {
     host.sleep(plan.renewal().mul_f64(fastrand::f64())).await;
     let lost = book.clone();
@@ -70,7 +70,7 @@ async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: G
     if client.plan.pairs > 0.0 {
         tokio::spawn(client.clone().pairs());
     }
-    // Tasks are dealt out to the clients in turn.
+    // Tasks are assigned to the clients in turn.
     let tasks = client.plan.crowds * client.plan.crowd;
     for task in (number..tasks).step_by(client.plan.clients) {
         tokio::spawn(client.clone().crowded(task / client.plan.crowd));
@@ -78,7 +78,7 @@ async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: G
 }
 
 impl Client {
-    /// Takes one lock after another, and gives it back.
+    /// Takes and releases one lock after another.
     async fn pairs(self) {
         let pause = Duration::from_secs_f64(1.0 / self.plan.pairs);
         for at in 0.. {
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Waits for a lock that many want, has it for a while, and waits again.
+    /// Waits for a contended lock, holds it for a while, and waits again.
     async fn crowded(self, crowd: usize) {
         let lock = self.locks.rwlock(crowd_name(crowd)).unwrap();
         loop {

@@ -1,4 +1,4 @@
-//! A fleet: real clients on the embedded servers, under simulated time, which is moved by hand.
+//! A fleet: real clients on the embedded servers, under simulated time.
 //!
 //! `tests/simulation/scale.rs` runs a small one.
 

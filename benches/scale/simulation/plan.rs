@@ -1,4 +1,4 @@
-//! How large a fleet is, and what its clients do.
+//! The size of a fleet, and the behaviour of its clients.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From what the servers say to what is wrong with it.
+//! Derives findings from the servers' answers.
 
 use std::time::Duration;
 
@@ -9,35 +9,32 @@ use crate::show;
 
 const SLOTS: usize = 16_384;
 
-/// The lease and the margin of a client that sets none.
+/// The default lease and the default margin of a client.
 pub const LEASE: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A failover takes so many times the node timeout, measured; some more in the worst case.
+/// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
 const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
 
-/// The part of its memory that a server may have in use without a word.
+/// The share of its memory that a server may use without a warning.
 const FULL: f64 = 0.9;
 
-/// How long a replica may not have been heard of.
+/// The longest acceptable silence of a replica, in seconds.
 const LAG: u64 = 10;
 
-/// What only the doctor needs ends in this.
+/// Ends the text of a right that only the doctor needs.
 const OF_DOCTOR: &str = "to the user of the doctor";
 
-/// What the user may do without: what it is for, and what is missing.
+/// Commands that the user can do without: what each is for, and which right to give.
 const NEEDED_FOR: [(&str, &str); 9] = [
     (
         "INFO",
-        "the hand-off by push, so waiters poll, and a look at the version, the memory and its policy, and the replicas here: give +info",
+        "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
     ),
-    (
-        "CLUSTER NODES",
-        "a look at slots that move here: give +cluster|nodes to the user of the doctor",
-    ),
+    ("CLUSTER NODES", "a check of moving slots: give +cluster|nodes to the user of the doctor"),
     (
         "SSUBSCRIBE",
-        "pushes, so waiters poll, and cached locks are plain here: give +ssubscribe +sunsubscribe and the channels",
+        "pushes, so waiters poll, and cached locks are plain: give +ssubscribe +sunsubscribe and the channels",
     ),
     (
         "SPUBLISH",
@@ -47,15 +44,15 @@ const NEEDED_FOR: [(&str, &str); 9] = [
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
     (
         "CLUSTER MYID",
-        "telling this node from a stranger at its address, and a look at whether the nodes are of one cluster: give +cluster|myid",
+        "recognizing another server at its address, and a check that all nodes are in one cluster: give +cluster|myid",
     ),
     (
         "CLUSTER INFO",
-        "telling a newer slot map from an older one, and a look at the cluster's state here: give +cluster|info",
+        "telling a newer slot map from an older one, and a check of the cluster's state: give +cluster|info",
     ),
     (
         "CONFIG GET cluster-node-timeout",
-        "a look at how long a failover takes: give +config|get to the user of the doctor",
+        "a check of how long a failover takes: give +config|get to the user of the doctor",
     ),
 ];
 
@@ -101,7 +98,7 @@ fn shape(deployment: &Deployment) -> Finding {
     if !deployment.is_cluster {
         return Finding::new(
             Level::Note,
-            "a single server, no cluster: while it is away there are no locks",
+            "a single server, no cluster: while it is down there are no locks",
         );
     }
     let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica).count();
@@ -121,7 +118,7 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
         let missing = SLOTS - served;
         Finding::new(
             Level::Wrong,
-            format!("nobody serves {missing} slots: locks in them cannot be taken; give them to a master"),
+            format!("nobody serves {missing} slots: locks in them cannot be taken; assign them to a master"),
         )
     })
 }
@@ -133,12 +130,12 @@ fn agreement(deployment: &Deployment) -> Option<Finding> {
     (!agree).then(|| {
         Finding::new(
             Level::Warning,
-            "the nodes do not agree on who serves which slot; look again in a few seconds",
+            "the nodes do not agree on who serves which slot; try again in a few seconds",
         )
     })
 }
 
-/// The part of a map in which all must agree: not the order of replicas.
+/// The part of a map in which all nodes must agree: not the order of replicas.
 fn masters_of(map: &[super::probe::Range]) -> Vec<(u16, u16, &str)> {
     map.iter().map(|range| (range.first, range.last, &*range.master)).collect()
 }
@@ -167,7 +164,7 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
         }
     };
     let (one, other, least) = (&one.address, &other.address, show::time(least));
-    let advice = "let the machines keep time by NTP, or take a larger margin";
+    let advice = "synchronize the clocks by NTP, or use a larger margin";
     Some(Finding::new(
         level,
         format!(
@@ -180,11 +177,11 @@ fn unreachable(node: &Node, why: &str) -> Finding {
     match node.role {
         Role::Replica => Finding::new(
             Level::Warning,
-            format!("this replica cannot be queried: {why}; see that it runs"),
+            format!("this replica cannot be queried: {why}; check that it runs"),
         ),
         _ => Finding::new(
             Level::Wrong,
-            format!("cannot be queried: {why}; see that it runs and lets this user in"),
+            format!("cannot be queried: {why}; check that it runs and accepts this user"),
         ),
     }
 }
@@ -196,7 +193,7 @@ fn lua(facts: &Facts) -> Option<Finding> {
             "has no Lua, which every lock needs; with Valkey from 9.1 on it is a module: install and load it"
         }
         Lua::Timeless => {
-            "scripts there do not see the time, which every lease needs: this server is not supported"
+            "scripts cannot read the time, which every lease needs: this server is not supported"
         }
     };
     Some(Finding::new(Level::Wrong, says))
@@ -222,7 +219,7 @@ fn absent(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// Of a missing command: what only the doctor queries is no fault.
+/// The level for a missing command: one that only the doctor needs is no fault.
 fn level_of(what_for: &str) -> Level {
     if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
 }
@@ -262,7 +259,7 @@ fn memory(facts: &Facts) -> Option<Finding> {
             Finding::new(
                 Level::Warning,
                 format!(
-                    "{part:.0} % of the memory is used: when it is full no lock can be taken; give it more"
+                    "{part:.0} % of the memory is used, and no lock can be taken when it is full; give it more"
                 ),
             )
         }
@@ -272,7 +269,7 @@ fn memory(facts: &Facts) -> Option<Finding> {
         }
         policy => Finding::new(
             Level::Warning,
-            format!("the memory policy {policy} would evict locks if there were a limit; {advice}"),
+            format!("the memory policy {policy} would evict locks if maxmemory were set; {advice}"),
         ),
     })
 }
@@ -282,14 +279,14 @@ fn state(facts: &Facts) -> Vec<Finding> {
     if let Some(state) = facts.cluster_info.get("cluster_state").filter(|state| *state != "ok") {
         findings.push(Finding::new(
             Level::Wrong,
-            format!("says that the cluster is in state `{state}`; see CLUSTER INFO there"),
+            format!("reports the cluster in state `{state}`; see CLUSTER INFO there"),
         ));
     }
     if let Some(moving) = facts.moving.filter(|&moving| moving > 0) {
         let slots = show::count(moving as u64, "slot is", "slots are");
         findings.push(Finding::new(
             Level::Note,
-            format!("{slots} on the move; locks go along, but a move that was left half done wants an end"),
+            format!("{slots} moving; locks move along, but an abandoned move should be finished"),
         ));
     }
     findings
@@ -299,10 +296,10 @@ fn failover(facts: &Facts) -> Option<Finding> {
     let takes = facts.node_timeout.filter(|_| !facts.map.is_empty())?.mul_f64(FAILOVER_IN_TIMEOUTS);
     (takes > LEASE).then(|| {
         let (takes, lease) = (show::time(takes), show::time(LEASE));
-        let advice = "set a lower cluster-node-timeout or take longer leases";
+        let advice = "lower cluster-node-timeout or use longer leases";
         Finding::new(
             Level::Warning,
-            format!("a failover takes up to {takes}: shorter leases are lost in it, {lease} unless set; {advice}"),
+            format!("a failover takes up to {takes}, and shorter leases are lost in it (default {lease}); {advice}"),
         )
     })
 }
@@ -318,7 +315,7 @@ fn replicas(facts: &Facts) -> Option<Finding> {
     Some(match (connected, well) {
         (0, _) => Finding::new(
             Level::Warning,
-            "has no replica: when it dies its locks are lost, and nobody serves its slots; give it one",
+            "has no replica: when it dies, its locks are lost and nobody serves its slots; give it one",
         ),
         (_, well) if well < connected => Finding::new(
             Level::Warning,
@@ -337,18 +334,19 @@ fn replicas(facts: &Facts) -> Option<Finding> {
 fn restart(facts: &Facts) -> Option<Finding> {
     let appends = facts.info.get("aof_enabled")? == "1";
     (!appends).then(|| {
-        let advice = "set appendonly yes, or let no supervisor restart it at once";
+        let advice = "set appendonly yes, or prevent an immediate restart";
         Finding::new(
             Level::Warning,
-            format!("keeps no log: restarted before a replica takes over, it has forgotten the last locks; {advice}"),
+            format!("keeps no log: if it is restarted before a replica takes over, its last locks are lost; {advice}"),
         )
     })
 }
 
 fn link(facts: &Facts) -> Option<Finding> {
     let link = facts.info.get("master_link_status")?;
-    (link != "up")
-        .then(|| Finding::new(Level::Warning, "has lost its master; see INFO replication there"))
+    (link != "up").then(|| {
+        Finding::new(Level::Warning, "is not connected to its master; see INFO replication there")
+    })
 }
 
 #[cfg(test)]

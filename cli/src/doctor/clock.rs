@@ -1,8 +1,8 @@
-//! What a node's clock is ahead of this process's, as far as a few round trips tell.
+//! How far a node's clock is ahead of this process's, as far as a few round trips can tell.
 
 use std::time::Duration;
 
-/// Microseconds; the truth is between the two.
+/// Microseconds; the true value is between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     pub least: i64,
@@ -10,12 +10,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// The server read `time` between the two local moments.
+    /// The server's clock read `time` between the two local moments.
     pub fn new(time: i64, sent: i64, received: i64) -> Self {
         Ahead { least: time - received, most: time - sent }
     }
 
-    /// What both of two measurements say.
+    /// The range that both measurements allow.
     pub fn and(self, other: Ahead) -> Ahead {
         Ahead { least: self.least.max(other.least), most: self.most.min(other.most) }
     }

@@ -1,4 +1,4 @@
-//! What the doctor says.
+//! What the doctor prints.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use anstyle::{AnsiColor, Style};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub level: Level,
-    /// The nodes that it is about; none if it is about all.
+    /// The nodes that the finding is about; none if it is about all.
     pub nodes: Vec<String>,
     pub says: String,
 }
 
-/// In the order in which they are told.
+/// In the order in which they are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Fine,
-    /// It is no fault, but good to know.
+    /// No fault, but good to know.
     Note,
-    /// It can break a lock when something else goes wrong.
+    /// Can break a lock when something else goes wrong.
     Warning,
-    /// It breaks locks.
+    /// Breaks locks.
     Wrong,
 }
 
@@ -36,7 +36,7 @@ impl Finding {
     }
 }
 
-/// What is the same at several nodes is said once.
+/// Merges equal findings of several nodes.
 pub fn together(findings: Vec<Finding>) -> Vec<Finding> {
     let mut together: Vec<Finding> = Vec::new();
     for finding in findings {

@@ -1,5 +1,4 @@
-//! Are they all who they should be: one cluster, or one server, and no other behind the same
-//! address or name?
+//! Checks who answers: one cluster or one server, and no other behind the same address or name.
 
 use super::finding::{Finding, Level};
 use super::probe::{Address, Deployment, Facts, Role};
@@ -18,8 +17,8 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-/// All that were queried, each address once: the nodes that the first URL leads to, then the other
-/// URLs.
+/// Everything that was queried, each address once: the nodes that the first URL leads to, then the
+/// other URLs.
 fn everyone(deployment: &Deployment) -> Vec<(&Address, &Who)> {
     let nodes = deployment.nodes.iter();
     let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.who)));
@@ -37,18 +36,19 @@ fn is_node(deployment: &Deployment, address: &Address) -> bool {
     deployment.nodes.iter().any(|node| node.address == *address)
 }
 
-/// Of the URLs alone: what is said of nodes has its own place.
+/// URLs that cannot be queried. Nodes are reported elsewhere.
 fn unreachable(deployment: &Deployment) -> Vec<Finding> {
     let gone = others(deployment).filter_map(|named| {
         let why = named.who.as_ref().err()?;
-        let says =
-            format!("this URL cannot be queried: {why}; see that the server runs, or leave it out");
+        let says = format!(
+            "this URL cannot be queried: {why}; check that the server runs, or leave the URL out"
+        );
         Some(Finding::new(Level::Warning, says).at(named.address.to_string()))
     });
     gone.collect()
 }
 
-/// One address must be one server, unless it is only a way to find the nodes of a cluster.
+/// An address must lead to one server, unless it is only a way to find the nodes of a cluster.
 fn several_behind_one(deployment: &Deployment) -> Vec<Finding> {
     let is_entrance = |address| deployment.is_cluster && !is_node(deployment, address);
     let several = everyone(deployment)
@@ -57,24 +57,24 @@ fn several_behind_one(deployment: &Deployment) -> Vec<Finding> {
     let findings = several.map(|(address, who)| {
         let servers = who.run_ids.len();
         let says = format!(
-            "{servers} servers answer at this address, each with locks of its own: two holders at once; name the server itself \
-             (or was it restarted just now?)"
+            "{servers} servers answer at this address, each with its own locks, so two can hold one lock; name the server itself \
+             (or was it just restarted?)"
         );
         Finding::new(Level::Wrong, says).at(address.to_string())
     });
     findings.collect()
 }
 
-/// A cluster and a server that is in none.
+/// A mix of cluster nodes and servers without a cluster.
 fn strangers(deployment: &Deployment) -> Vec<Finding> {
     let wrong = deployment.named.iter().filter_map(|named| {
         let in_cluster = named.who.as_ref().ok()?.in_cluster?;
         let says = match (deployment.is_cluster, in_cluster) {
             (true, false) => {
-                "is no node of the cluster that other URLs lead to, and has locks of its own; leave it out"
+                "is no node of the cluster that other URLs lead to, and has its own locks; leave it out"
             }
             (false, true) => {
-                "is a node of a cluster, other URLs lead to a server that is in none; name one or the other"
+                "is a node of a cluster, but other URLs lead to a server without a cluster; name one or the other"
             }
             _ => return None,
         };
@@ -98,7 +98,7 @@ fn clusters(deployment: &Deployment) -> Vec<Finding> {
             (true, true) => return None,
             (false, false) => (
                 Level::Wrong,
-                format!("is a node of another cluster than {first}: each has locks of its own; name the nodes of one"),
+                format!("is a node of another cluster than {first}, with its own locks; name the nodes of one"),
             ),
             _ => (
                 Level::Warning,
@@ -112,7 +112,7 @@ fn clusters(deployment: &Deployment) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Servers without a cluster: there may be one, by whatever names.
+/// Servers without a cluster: there may be only one, under any names.
 fn singles(deployment: &Deployment) -> Vec<Finding> {
     let servers = deployment.named.iter().filter_map(|named| {
         let who = named.who.as_ref().ok()?;
@@ -125,14 +125,14 @@ fn singles(deployment: &Deployment) -> Vec<Finding> {
     servers.retain(|(_, id)| *id != first_id);
     let findings = servers.into_iter().map(|(address, _)| {
         let says = format!(
-            "is another server than {first}, and they are no cluster: it has locks of its own, or none if it is a replica; name one"
+            "is another server than {first}, without a cluster: it has its own locks, or none if it is a replica; name one server"
         );
         Finding::new(Level::Wrong, says).at(address.to_string())
     });
     findings.collect()
 }
 
-/// Whether the name of a server without a cluster can lead to another one some day.
+/// Whether the name of a server without a cluster may lead to another server some day.
 fn endpoint(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in deployment.nodes.iter().filter(|node| node.role == Role::Single) {
@@ -153,31 +153,31 @@ fn is_replica(facts: &Facts) -> Option<Finding> {
     is_replica.then(|| {
         let (host, port) = (part("master_host"), part("master_port"));
         let says = format!(
-            "is a replica of {host}:{port}: it grants nothing; name the primary, or an endpoint that follows it"
+            "is a replica of {host}:{port}, and grants no locks; name the primary, or an endpoint that follows it"
         );
         Finding::new(Level::Wrong, says)
     })
 }
 
-/// With replicas, behind a name: somebody moves the name when the primary dies.
+/// A name for a primary with replicas is moved when the primary dies.
 fn moves(facts: &Facts) -> Option<Finding> {
     let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     (replicas > 0).then(|| {
         Finding::new(
             Level::Warning,
             "a primary with replicas behind a name: a failover moves the name to another server, which lacks the last locks, and \
-             until then the old one may still grant; prefer a cluster, use `--replicas` and fencing tokens",
+             until then the old one may still grant locks; prefer a cluster, use `--replicas` and fencing tokens",
         )
     })
 }
 
-/// Of one kind: most servers have one for IPv4 and one for IPv6.
+/// Several addresses of one family; most servers have one for IPv4 and one for IPv6.
 fn several_addresses(named: &Named) -> Option<Finding> {
     let addresses = named.resolved.len();
     let old = named.resolved.iter().filter(|address| address.is_ipv4()).count();
     (old > 1 || addresses - old > 1).then(|| {
         let says = format!(
-            "this name stands for {addresses} addresses: without a cluster all must lead to one server, else there are two holders at once"
+            "this name stands for {addresses} addresses: without a cluster all must lead to one server, or two can hold one lock"
         );
         Finding::new(Level::Warning, says)
     })

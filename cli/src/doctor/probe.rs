@@ -1,5 +1,5 @@
-//! What the servers say of themselves, queried by the `redis` crate: queries that a client of locks
-//! has no use for.
+//! Queries the servers about themselves by the `redis` crate, because a client of locks has no use
+//! for these queries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,16 +30,16 @@ pub struct Deployment {
     /// Not a single server.
     pub is_cluster: bool,
     pub nodes: Vec<Node>,
-    /// The URLs, in their order.
+    /// The URLs, in order.
     pub named: Vec<Named>,
-    /// Who watches the server, if the URL says so.
+    /// The sentinels, if the URL names them.
     pub sentinels: Option<Sentinels>,
 }
 
 pub struct Node {
     pub address: Address,
     pub role: Role,
-    /// Or why it could not be queried.
+    /// An error says why it could not be queried.
     pub facts: Result<Facts, String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Address {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     Single,
-    /// With the ranges of slots that it serves.
+    /// Holds the ranges of slots that it serves.
     Master(Vec<(u16, u16)>),
     Replica,
 }
@@ -61,12 +61,12 @@ pub enum Role {
 pub struct Facts {
     pub info: BTreeMap<String, String>,
     pub cluster_info: BTreeMap<String, String>,
-    /// Who serves what, as this node says.
+    /// The slot map, as this node reports it.
     pub map: Vec<Range>,
-    /// Slots that are on their way from it or to it.
+    /// How many slots are moving from it or to it.
     pub moving: Option<usize>,
     pub clock: Option<Ahead>,
-    /// After which a node that is not heard of is taken for dead.
+    /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
     /// Commands that the user may not use.
     pub refused: Vec<&'static str>,
@@ -76,16 +76,16 @@ pub struct Facts {
     pub who: Who,
 }
 
-/// Whether a server runs scripts as locks need it.
+/// Whether a server runs scripts as locks need them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lua {
     /// The user may not query it.
     #[default]
     Unknown,
     Fine,
-    /// No scripts, for any user.
+    /// The server has no scripts, for any user.
     Missing,
-    /// Scripts see no clock.
+    /// Scripts cannot read the time.
     Timeless,
 }
 
@@ -94,13 +94,13 @@ pub enum Lua {
 pub struct Range {
     pub first: u16,
     pub last: u16,
-    /// The master's id: its name for all, whatever address they know it by.
+    /// The master's id, which is the same in all maps, whatever its address in them.
     pub master: String,
     pub nodes: Vec<Address>,
 }
 
-/// Queries every node that the first server knows, and every replica that the masters know: the
-/// servers' map leaves out those that have nothing yet.
+/// Queries every node that the first server knows, and every replica that the masters know. The
+/// servers' map leaves out replicas that have no data so far.
 pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let sentinels = match servers.sentinels()? {
         Some(url) => Some(Sentinels::look(servers, &url).await?),
@@ -124,7 +124,7 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     Ok(Deployment { is_cluster, nodes, named, sentinels })
 }
 
-/// As the node itself says.
+/// The replicas that the node itself reports.
 fn replicas_of(node: &Node) -> Vec<Address> {
     let info = node.facts.iter().flat_map(|facts| &facts.info);
     let replicas = info.filter(|(name, _)| name.starts_with("slave")).filter_map(|(_, state)| {
@@ -136,11 +136,11 @@ fn replicas_of(node: &Node) -> Vec<Address> {
     replicas.collect()
 }
 
-/// How one gets in.
+/// How to connect.
 pub struct Entrance {
     seeds: Vec<Address>,
     session: RedisConnectionInfo,
-    /// With TLS.
+    /// Set with TLS.
     certificates: Option<Certificates>,
 }
 
@@ -153,7 +153,7 @@ impl Entrance {
             let wrong = |error: RedisError| {
                 Failure::new(
                     USAGE,
-                    format!("not the URL of a server: {error}; give redis://HOST:PORT"),
+                    format!("not the URL of a server: {error}; use redis://HOST:PORT"),
                 )
             };
             let info = url.as_str().into_connection_info().map_err(wrong)?;
@@ -164,7 +164,7 @@ impl Entrance {
                     (host.clone(), *port)
                 }
                 _ => {
-                    return Err(Failure::usage("only TCP is supported; give redis://HOST:PORT"));
+                    return Err(Failure::usage("only TCP is supported; use redis://HOST:PORT"));
                 }
             };
             if seeds.is_empty() {
@@ -185,7 +185,7 @@ impl Entrance {
         Ok(Entrance { seeds, session, certificates })
     }
 
-    /// As another user.
+    /// Connects as another user.
     pub fn with_credentials(mut self, user: Option<String>, password: Option<String>) -> Self {
         self.session = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
         if let Some(user) = user {
@@ -249,14 +249,14 @@ impl Entrance {
         client.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// Every node there is, by the first server that answers.
+    /// All nodes, as the first server that answers reports them.
     async fn nodes(&self) -> Result<(bool, Vec<(Address, Role)>), Failure> {
         let mut last = None;
         for seed in &self.seeds {
             let mut connection = match self.open(seed).await {
                 Ok(connection) => connection,
                 Err(error) => {
-                    last = Some(error);
+                    last = Some((seed, error));
                     continue;
                 }
             };
@@ -264,33 +264,33 @@ impl Entrance {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
                 Err(error) if error.code() == Some("NOPERM") => {
-                    let message = "the user may not read who serves which slot; give it the right +cluster|slots";
+                    let message = "the user may not read the slot map; give it +cluster|slots";
                     Err(Failure::new(REFUSED, message))
                 }
                 Err(error) => Err(Failure::new(
                     UNAVAILABLE,
-                    format!("{seed}: {error}; see that it is a node of the cluster"),
+                    format!("{seed}: {error}; check that it is a node of the cluster"),
                 )),
             };
         }
         Err(match last {
-            Some(error)
+            Some((_, error))
                 if error.kind() == ErrorKind::AuthenticationFailed
                     || error.to_string().contains("WRONGPASS") =>
             {
                 Failure::new(
                     REFUSED,
                     format!(
-                        "the server does not let this client in: {error}; see to the user and its password"
+                        "the server refuses the credentials: {error}; check the user and the password"
                     ),
                 )
             }
-            error => {
-                let why = error.map(|error| error.to_string()).unwrap_or_default();
+            last => {
+                let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
                 Failure::new(
                     UNAVAILABLE,
                     format!(
-                        "no server can be reached: {why}; see that they run and that --redis names them"
+                        "no server can be reached: {why}; check that they run and that --redis names them"
                     ),
                 )
             }
@@ -321,8 +321,8 @@ impl Entrance {
             let nodes: Option<String> = facts.try_query(connection, "CLUSTER NODES").await?;
             facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
         }
-        // As it says itself: one that was demoted just now, or that the wrong URL leads to, is none
-        // of those in the map.
+        // By its own report: a master that was just demoted, or a replica that the wrong URL names,
+        // has no such role in the map.
         let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
         if *role != Role::Replica && !is_replica {
             facts.try_query::<Value>(connection, "SCAN 0 COUNT 1").await?;
@@ -334,7 +334,7 @@ impl Entrance {
 }
 
 impl Facts {
-    /// Nothing if the user may not query that.
+    /// `None` if the user may not send that query, or the server does not serve it.
     async fn try_query<T: FromRedisValue>(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -346,7 +346,7 @@ impl Facts {
                 self.refused.push(words);
                 Ok(None)
             }
-            // Unknown, hidden or switched off: managed servers say so in many words.
+            // Unknown, hidden or switched off: managed servers use various texts.
             Err(error) if error.code() == Some("ERR") => {
                 self.absent.push(words);
                 Ok(None)
@@ -355,7 +355,7 @@ impl Facts {
         }
     }
 
-    /// To a channel such as waiters have, and publishes there.
+    /// Subscribes to a channel like those of waiters, and publishes there.
     async fn try_subscribe(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -367,14 +367,14 @@ impl Facts {
         };
         let Some(slot) = slot else { return Ok(()) };
         let channel = format!("{{{}}}rwlease:doctor", slot.tag());
-        // The subscription ends with the connection; nobody else knows the channel.
+        // The subscription ends with the connection, and no one else knows the channel.
         for (name, words) in [
             ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
             ("SPUBLISH", format!("SPUBLISH {channel} x")),
         ] {
             match query::<Value>(connection, &words).await {
                 Err(error) if error.code() == Some("NOPERM") => self.refused.push(name),
-                _ => {} // a server without it: its version says so
+                _ => {} // a server without it: its version shows that
             }
         }
         Ok(())
@@ -382,13 +382,13 @@ impl Facts {
 }
 
 /// The server has no such command: it is too old, was built without it, or hides it, as managed
-/// ones do.
+/// servers do.
 fn is_unknown(error: &RedisError) -> bool {
     error.to_string().contains("unknown command")
 }
 
-/// What a server that is no node of a cluster says when it is queried about one; the client of
-/// locks reads it alike.
+/// Returns true if the error means that the server is no node of a cluster. The client of locks
+/// reads it the same way.
 pub fn is_alone(error: &RedisError) -> bool {
     is_unknown(error) || error.to_string().contains("cluster support disabled")
 }
@@ -428,8 +428,7 @@ async fn clock(
     Ok(ahead)
 }
 
-/// The answer to `CLUSTER SLOTS`. A node that does not know its own address is the one that was
-/// queried.
+/// Reads the answer to `CLUSTER SLOTS`. A node without a known address is the one that was queried.
 fn map(answer: Value, source: &Address) -> Vec<Range> {
     let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
         return Vec::new();

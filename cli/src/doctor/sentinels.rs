@@ -1,5 +1,4 @@
-//! The sentinels that watch the server: where they say that it is, and whether they could replace
-//! it.
+//! The sentinels that watch the server: which master they name, and whether they could replace it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +12,17 @@ use crate::args::Servers;
 use crate::exit::{Failure, UNAVAILABLE, USAGE};
 use crate::show;
 
-/// With fewer, the death of one can leave none that may replace the master.
+/// With fewer, the death of one can leave too few to replace the master.
 const FEWEST: usize = 3;
 
-/// What an election and the news of it take beside the silence, measured; some more in the worst
-/// case.
+/// What an election and its news take in addition to the silence, as measured; somewhat more in the
+/// worst case.
 const ELECTION: Duration = Duration::from_secs(3);
 
 pub struct Sentinels {
-    /// The user and its password for the servers, as in the URL, with the scheme before it.
+    /// The scheme, with the user and the password for the servers, as in the URL.
     start: String,
-    /// The database, with a slash before it.
+    /// The database, after a slash.
     end: String,
     master: Address,
     all: Vec<Sentinel>,
@@ -31,15 +30,15 @@ pub struct Sentinels {
 
 struct Sentinel {
     address: Address,
-    /// What it says of the master, or why it says nothing.
+    /// What it reports about the master, or why it could not be queried.
     says: Result<BTreeMap<String, String>, String>,
 }
 
 impl Sentinels {
-    /// Asks all of them.
+    /// Queries all of them.
     pub async fn look(servers: &Servers, url: &str) -> Result<Sentinels, Failure> {
         let wrong = || {
-            let message = "not the URL of sentinels; give redis+sentinel://HOST[:PORT]/MASTER";
+            let message = "not the URL of sentinels; use redis+sentinel://HOST[:PORT]/MASTER";
             Failure::new(USAGE, message)
         };
         let (scheme, rest) = url.split_once("+sentinel://").ok_or_else(wrong)?;
@@ -76,7 +75,7 @@ impl Sentinels {
             return Err(Failure::new(
                 UNAVAILABLE,
                 format!(
-                    "no sentinel names the master `{name}`: {whys}; see that they run and that --redis names them"
+                    "no sentinel names the master `{name}`: {whys}; check that they run and that --redis names them"
                 ),
             ));
         };
@@ -88,7 +87,7 @@ impl Sentinels {
     }
 }
 
-/// The fields that it tells of the master, with the address that it gives to clients.
+/// The fields that a sentinel reports about the master, with the address that it gives to clients.
 async fn say(
     entrance: &Entrance,
     address: &Address,
@@ -137,7 +136,7 @@ fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Finding {
     let finding = match sentinel.says.as_ref().map(master) {
         Err(why) => Finding::new(
             Level::Warning,
-            format!("this sentinel cannot be queried: {why}; see that it runs"),
+            format!("this sentinel cannot be queried: {why}; check that it runs"),
         ),
         Ok(Some(master)) if master == *agreed => {
             Finding::new(Level::Fine, format!("names the master {agreed}"))
@@ -145,7 +144,7 @@ fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Finding {
         Ok(_) => Finding::new(
             Level::Warning,
             format!(
-                "names another master than {agreed}, which a newer failover made one; look again in a few seconds"
+                "names another master than {agreed}, which a later failover promoted; try again in a few seconds"
             ),
         ),
     };
@@ -158,10 +157,12 @@ fn number_of(sentinels: &Sentinels) -> Option<Finding> {
     let count = others.max()? as usize + 1;
     (count < FEWEST).then(|| {
         let counted = show::count(count as u64, "sentinel watches", "sentinels watch");
-        let advice = "have three at least, on machines of their own";
+        let advice = "run at least three, on separate machines";
         Finding::new(
             Level::Warning,
-            format!("{counted} the server: without one of them it may not be replaced; {advice}"),
+            format!(
+                "{counted} the server: if one of them fails, a failover may be impossible; {advice}"
+            ),
         )
     })
 }
@@ -172,24 +173,24 @@ fn failover(sentinels: &Sentinels) -> Option<Finding> {
     let takes = Duration::from_millis(silence) + ELECTION;
     (takes > LEASE).then(|| {
         let (takes, lease) = (show::time(takes), show::time(LEASE));
-        let advice = "set lower down-after-milliseconds or take longer leases";
+        let advice = "lower down-after-milliseconds or use longer leases";
         Finding::new(
             Level::Warning,
-            format!("a failover takes up to {takes}: shorter leases are lost in it, {lease} unless set; {advice}"),
+            format!("a failover takes up to {takes}, and shorter leases are lost in it (default {lease}); {advice}"),
         )
     })
 }
 
-/// Redis tells how many good replicas there are only where it needs some.
+/// Redis reports the number of good replicas only if the setting requires some.
 fn cut_off(deployment: &Deployment) -> Option<Finding> {
     let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
     let is_told = facts.info.contains_key("connected_slaves");
     let is_set = facts.info.contains_key("min_slaves_good_slaves");
     (is_told && !is_set).then(|| {
-        let advice = "set min-replicas-to-write 1, or take locks that a replica confirms";
+        let advice = "set min-replicas-to-write 1, or use locks that a replica confirms";
         Finding::new(
             Level::Warning,
-            format!("a master that is cut off from its replicas goes on granting while another takes over; {advice}"),
+            format!("a master that is cut off from its replicas still grants locks while another takes over; {advice}"),
         )
     })
 }

@@ -1,5 +1,5 @@
-//! A lock on each master, for a moment: taken, made longer, handed over, given back. What a user
-//! may do is best seen by doing it.
+//! Takes a lock on each master for a moment: acquires, renews, hands over and releases it. The best
+//! check of a user's rights is to use them.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -47,17 +47,14 @@ async fn one(locks: &Locks, slot: Slot) -> Finding {
     };
     match tried {
         Ok(took) => {
-            let swift = if took < Duration::from_millis(100) { "" } else { ", slowly" };
-            Finding::new(
-                Level::Fine,
-                format!("a lock was taken, handed over{swift} and given back"),
-            )
+            let swift = if took < Duration::from_millis(100) { "" } else { " slowly" };
+            Finding::new(Level::Fine, format!("a lock was taken, handed over{swift} and released"))
         }
         Err(error) => Finding::new(Level::Wrong, with_reasons(&error)),
     }
 }
 
-/// From a writer to a reader that waits; how long that took.
+/// From a writer to a waiting reader. Returns how long that took.
 async fn hand_over(lock: &RwLock) -> rwlease::Result<Duration> {
     let writing = lock.write().timeout(TIMEOUT).await?;
     writing.renew().await?;

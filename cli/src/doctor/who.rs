@@ -1,5 +1,5 @@
-//! Who answers at an address: by more than one connection, since not every one of them need end at
-//! the same server.
+//! Finds out which servers answer at an address, over several connections, because they may lead to
+//! different servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,18 +11,18 @@ use tokio::net::lookup_host;
 
 use super::probe::{Address, Entrance, fields, is_alone, query};
 
-/// So many connections are made to an address by its name: a load balancer with two servers behind
-/// it hardly gives them all to one.
+/// How many connections are made to an address by its name. A load balancer with two servers hardly
+/// sends them all to one.
 const CONNECTIONS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
 pub struct Who {
-    /// Of all servers that answered; none if they do not tell.
+    /// The run ids of all servers that answered; none if they do not report them.
     pub run_ids: BTreeSet<String>,
-    /// A node of a cluster, as far as that is known.
+    /// Whether it is a node of a cluster, if that is known.
     pub in_cluster: Option<bool>,
-    /// The node's id in its cluster, and those of all the nodes that it knows; nothing if it does
-    /// not tell.
+    /// The node's id in its cluster, and the ids of all nodes that it knows; nothing if it does not
+    /// report them.
     pub id: Option<String>,
     pub knows: BTreeSet<String>,
 }
@@ -31,9 +31,9 @@ pub struct Who {
 #[derive(Clone, Debug)]
 pub struct Named {
     pub address: Address,
-    /// What its name stands for at the moment; nothing if it is no name, or not known.
+    /// The addresses to which its name resolves now; none if it is no name, or cannot be resolved.
     pub resolved: BTreeSet<IpAddr>,
-    /// Or why it could not be queried.
+    /// An error says why it could not be queried.
     pub who: Result<Who, String>,
 }
 
@@ -43,7 +43,7 @@ impl Entrance {
         let mut who = self.cluster_identity(connection).await?;
         who.run_ids.extend(run_id(connection).await);
         let mut others = vec![address.clone(); CONNECTIONS - 1];
-        // A certificate is good for the name, and hardly for what it stands for.
+        // A certificate is valid for the name, and hardly for its addresses.
         if !self.has_tls() {
             let addresses = resolve(address).await.into_iter();
             others.extend(
@@ -87,7 +87,7 @@ async fn run_id(connection: &mut MultiplexedConnection) -> Option<String> {
     fields(&info).remove("run_id")
 }
 
-/// Nothing for an address, or a name that stands for none.
+/// Nothing for an address, or for a name that cannot be resolved.
 pub async fn resolve(address: &Address) -> BTreeSet<IpAddr> {
     if address.host.parse::<IpAddr>().is_ok() {
         return BTreeSet::new();

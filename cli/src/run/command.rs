@@ -1,5 +1,4 @@
-//! The command: a process group of its own, so that it and what it starts can be signalled
-//! together.
+//! The command, in its own process group, so that signals reach it and everything that it starts.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,32 +17,32 @@ use super::hand_on::TICKET;
 use super::terminal::Terminal;
 use crate::signals;
 
-/// The longest time to wait for the last of a group that was killed.
+/// The longest wait for the last process of a killed group.
 const DYING: Duration = Duration::from_millis(500);
 
-/// How soon a process that is stopped where nobody can see it is let go on. Its parent hangs until
-/// it runs another program, so it is not told of the stop.
+/// When to resume a process that was stopped where no one sees it. Its parent is blocked until it
+/// runs another program, and is not notified of the stop.
 const UNSEEN_STOP: Duration = Duration::from_millis(500);
 
 pub struct Command {
     child: Child,
     group: Pid,
     terminal: Option<Terminal>,
-    /// Told when a child stops or ends.
+    /// Notified when a child stops or ends.
     children: unix::Signal,
     told_to_end: Option<Instant>,
-    /// When it was told to stop, if it has not been seen to.
+    /// When it was sent a stop signal, until its stop is seen.
     told_to_stop: Option<Instant>,
 }
 
 pub enum Event {
     Ended(ExitStatus),
-    /// By this signal; it may go on.
+    /// Stopped by this signal; it may continue.
     Stopped(Signal),
 }
 
 impl Command {
-    /// These are put into its environment, and a ticket that this process had is not.
+    /// Starts a command with these variables in its environment, and without this process's ticket.
     pub async fn start(
         words: &[OsString],
         environment: impl IntoIterator<Item = (&'static str, String)>,
@@ -57,7 +56,7 @@ impl Command {
         let child = loop {
             tokio::select! {
                 spawned = &mut spawning => break spawned??,
-                // Ctrl-Z may have stopped it before it was a group of its own.
+                // Ctrl-Z may have stopped it before it had its own group.
                 () = sleep(UNSEEN_STOP) => let_children_go_on(),
             }
         };
@@ -65,7 +64,7 @@ impl Command {
         Ok(Command { child, group, terminal, children, told_to_end: None, told_to_stop: None })
     }
 
-    /// What happens to it next. Can be dropped.
+    /// The next event of the command. Cancel safe.
     pub async fn event(&mut self) -> io::Result<Event> {
         let Command { child, group, children, told_to_stop, .. } = self;
         let stopped = async {
@@ -95,7 +94,7 @@ impl Command {
         }
     }
 
-    /// To all of the group. That it has ended meanwhile is no error.
+    /// Signals the whole group. It is no error if the group has ended.
     pub fn signal(&mut self, signal: Signal) {
         if signal == Signal::SIGTSTP {
             self.told_to_stop = Some(Instant::now());
@@ -105,7 +104,7 @@ impl Command {
 
     pub fn terminate(&mut self) {
         self.signal(Signal::SIGTERM);
-        self.signal(Signal::SIGCONT); // one that was stopped must hear it, too
+        self.signal(Signal::SIGCONT); // a stopped process must receive it, too
         self.told_to_end = Some(Instant::now());
     }
 
@@ -114,18 +113,17 @@ impl Command {
         self.told_to_end.map(|told| told.elapsed())
     }
 
-    /// Whether anything of the group is left.
+    /// Returns true if any process of the group is left.
     pub fn has_members(&self) -> bool {
         killpg(self.group, None).is_ok()
     }
 
-    /// Kills all of the group; gives the command's exit status if it had ended before.
+    /// Kills the whole group. Returns the command's exit status if it had ended before.
     pub async fn kill(&mut self) -> io::Result<Option<ExitStatus>> {
         let before = self.child.try_wait()?;
         self.signal(Signal::SIGKILL);
         self.child.wait().await?;
-        // What it has started dies by itself, and a little later; somebody may have to see to the
-        // remains.
+        // Other processes of the group die a little later, and their parents may have to reap them.
         let until = Instant::now() + DYING;
         while self.has_members() && Instant::now() < until {
             sleep(DYING / 250).await;
@@ -134,7 +132,8 @@ impl Command {
         Ok(before)
     }
 
-    /// It wants to use the terminal, and may if this process could. False if not.
+    /// Gives the terminal to the command, which needs it. Returns false if this process does not
+    /// have it.
     pub fn lend_terminal(&mut self) -> bool {
         let lent = self.terminal.as_mut().is_some_and(|terminal| terminal.lend(self.group));
         if lent {
@@ -143,8 +142,8 @@ impl Command {
         lent
     }
 
-    /// Stops this process, and all that its shell knows as the same job, as Ctrl-Z would: the shell
-    /// is to see it. Ends when the shell lets it go on.
+    /// Stops this process and everything in the same shell job, as Ctrl-Z would, so that the shell
+    /// sees it. Returns when the shell resumes it.
     pub fn stop_with_it(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
@@ -152,7 +151,7 @@ impl Command {
         }
     }
 
-    /// Lets it go on. If it wants the terminal, it will say so.
+    /// Resumes the command. If it needs the terminal, it stops again.
     pub fn go_on(&mut self) {
         self.signal(Signal::SIGCONT);
     }
@@ -164,8 +163,8 @@ impl Command {
     }
 }
 
-/// Lets all children of this process go on. The one that is being started is the only one, and has
-/// no name yet.
+/// Resumes all children of this process. The only one is the child that is being started, whose
+/// process id is not known yet.
 fn let_children_go_on() {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children: String = tasks

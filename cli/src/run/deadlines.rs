@@ -1,11 +1,11 @@
-//! When a command whose lease is running out must be told to end, and when it must be killed.
+//! When a command whose lease runs out must be told to end, and when it must be killed.
 
 use std::time::Duration;
 
 use crate::exit::Failure;
 use crate::show;
 
-/// The longest sleep between two looks: a sleep stands still while the machine is suspended, a
+/// The longest sleep between two checks: a sleep stands still while the machine is suspended, but a
 /// lease does not.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -13,42 +13,44 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub struct Deadlines {
     /// From SIGTERM to SIGKILL.
     grace: Duration,
-    /// From SIGKILL to the end of the lease here, which is before its end at the server: the time
-    /// for the command to be gone.
+    /// From SIGKILL to the local end of the lease, which is before its end at the server: time for
+    /// the processes to die.
     reserve: Duration,
 }
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, for this long at most.
+    /// Nothing, for at most this long.
     GoOn(Duration),
     Terminate,
     Kill,
 }
 
 impl Deadlines {
-    /// The grace is at most a third of the lease: a renewal is due after a third, and must have
-    /// time to be tried again.
+    /// The grace is at most a third of the lease: a renewal is due after a third, and needs time
+    /// for retries.
     pub fn new(lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
         let grace = grace.unwrap_or((lease / 4).min(Duration::from_secs(10)));
         if grace > lease / 3 {
             let message =
                 format!("--grace {} is more than a third of the lease", show::time(grace));
             return Err(Failure::usage(format!(
-                "{message}; give a longer --lease, or a shorter --grace"
+                "{message}; use a longer --lease or a shorter --grace"
             )));
         }
         let reserve = (lease / 20).min(Duration::from_millis(500));
         Ok(Deadlines { grace, reserve })
     }
 
-    /// Whether so little is left that the command would be told to end soon after it began.
+    /// Returns true if so little is left that the command would be told to end soon after its
+    /// start.
     pub fn are_near(&self, left: Duration) -> bool {
         left < (self.grace + self.reserve) * 2
     }
 
-    /// `left` of the lease, here; `told` is how long ago the command was told to end.
+    /// The step for what is `left` of the lease locally. `told` is how long ago the command was
+    /// told to end.
     pub fn step(&self, left: Duration, told: Option<Duration>) -> Step {
         let Deadlines { grace, reserve } = *self;
         let until_kill = left.saturating_sub(reserve);

@@ -1,4 +1,4 @@
-//! Handing the held lock on to the command, and taking up one that was handed on.
+//! Hands the held lock on to the command, and takes up one that was handed on.
 
 use rwlease::{Locks, Ticket};
 
@@ -9,23 +9,23 @@ use crate::args::Run;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 
-/// What the command finds the ticket by. Other users see the arguments of a process, and not its
+/// Passes the ticket to the command. Other users can see the arguments of a process, but not its
 /// environment.
 pub const TICKET: &str = "RWLEASE_TICKET";
 
-/// The ticket in the environment, which must be one of this lock.
+/// The ticket in the environment, which must be for this lock.
 pub fn ticket_of(name: &str) -> Result<Ticket, Failure> {
     let text = std::env::var(TICKET).map_err(|_| {
         Failure::usage(format!("no ticket in {TICKET}; `rwlease run --hand-on` puts one there"))
     })?;
     let ticket: Ticket = text.parse().map_err(|_| {
-        Failure::usage(format!("what is in {TICKET} is no ticket; take it over as it is"))
+        Failure::usage(format!("{TICKET} does not hold a valid ticket; pass it on unchanged"))
     })?;
     match ticket.name() == name {
         true => Ok(ticket),
         false => {
             let of = ticket.name();
-            let message = format!("the ticket in {TICKET} is of the lock `{of}`; name that one");
+            let message = format!("the ticket in {TICKET} is for the lock `{of}`; use that name");
             Err(Failure::usage(message))
         }
     }
@@ -53,7 +53,7 @@ pub async fn take_up(
     outcome
 }
 
-/// Runs the command, which has the lock from here on.
+/// Runs the command, which owns the lock from here on.
 pub async fn run(
     locks: &Locks,
     held: Held,

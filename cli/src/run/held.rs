@@ -1,4 +1,4 @@
-//! A lock that is acquired in either mode, or permits of a semaphore.
+//! A held lock in either mode, or held permits of a semaphore.
 
 use rwlease::{
     Acquire, Error, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore,
@@ -8,7 +8,7 @@ use rwlease::{
 use crate::args::{Permits, Run};
 use crate::exit::{Failure, TRY_LATER, USAGE};
 
-/// What is to be held.
+/// What to acquire.
 pub enum Wanted {
     Lock(RwLock),
     Permits(Semaphore, u32),
@@ -32,7 +32,7 @@ impl Wanted {
 }
 
 impl Held {
-    /// Waits without a limit, unless there shall be no waiting at all.
+    /// Waits without a limit, or only tries if the timeout is 0.
     pub async fn ask(wanted: &Wanted, args: &Run) -> Result<Held, Failure> {
         if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
             let tried = Held::attempt(wanted, args).await?;
@@ -74,7 +74,7 @@ impl Held {
         Ok(match self {
             Held::Read(guard) => guard.into_ticket().await?,
             Held::Write(guard) => guard.into_ticket().await?,
-            Held::Permits(_) => return Err(Failure::new(USAGE, "permits are not handed on")),
+            Held::Permits(_) => return Err(Failure::new(USAGE, "permits cannot be handed on")),
         })
     }
 

@@ -1,9 +1,8 @@
-//! The terminal: only one process group may read from it, and it is this process that the shell
-//! gave it to.
+//! The terminal. Only one process group may read from it, and the shell gave it to this process.
 //!
-//! The command is a group of its own, so it is stopped by the system when it reaches for the
-//! terminal. Then the terminal is lent to it, as a shell does. A command that never does leaves it
-//! where it is, so that the other parts of a pipeline can use it.
+//! The command has its own group, so the system stops it when it uses the terminal. Then the
+//! terminal is lent to it, as a shell does. A command that never uses the terminal leaves it to the
+//! other parts of a pipeline.
 
 use std::fs::{File, OpenOptions};
 
@@ -16,13 +15,13 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Nothing if there is none.
+    /// `None` if there is no terminal.
     pub fn of_this_process() -> Option<Terminal> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         Some(Terminal { device, lent: false })
     }
 
-    /// False if it is not this process's to lend.
+    /// Returns false if this process does not have the terminal.
     pub fn lend(&mut self, group: Pid) -> bool {
         let is_ours = tcgetpgrp(&self.device) == Ok(getpgrp());
         self.lent = is_ours && self.give(group);
@@ -35,7 +34,7 @@ impl Terminal {
         }
     }
 
-    /// SIGTTOU stops a process that does this from the background, unless it blocks that signal.
+    /// SIGTTOU stops a background process that does this, unless the process blocks that signal.
     fn give(&self, group: Pid) -> bool {
         let blocked = SigSet::from(Signal::SIGTTOU);
         let before = SigSet::thread_get_mask();

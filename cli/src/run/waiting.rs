@@ -1,4 +1,4 @@
-//! What people see while they wait: who holds the lock, and how many wait before them.
+//! The line that is shown during a wait: who holds the lock, and how many wait before this client.
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, stderr};
@@ -11,13 +11,13 @@ use tokio::time::sleep;
 use super::held::Wanted;
 use crate::show;
 
-/// Who gets the lock within this time sees nothing.
+/// Nothing is shown if the lock is granted within this time.
 const AT_ONCE: Duration = Duration::from_millis(300);
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_millis(100);
 
-/// The request's output; until then there is a spinner, on a terminal only. `client` begins the ids
-/// of this client's acquisitions.
+/// Returns the request's output. Until then it shows a spinner, on a terminal only. The ids of this
+/// client's acquisitions begin with `client`.
 pub async fn shown<T>(
     client: String,
     wanted: &Wanted,
@@ -62,9 +62,11 @@ async fn tell(client: &str, wanted: &Wanted, spinner: &ProgressBar) -> Infallibl
 fn in_words(name: &str, client: &str, status: &Status) -> String {
     let holder = match (&status.writer, &status.reading[..]) {
         (None, []) => "nobody holds it".to_owned(),
-        (Some(writer), _) => format!("{} writes for {}", writer.id, show::time(writer.age)),
-        (None, [reader]) => format!("{} reads for {}", reader.id, show::time(reader.age)),
-        (None, [first, ..]) => format!("{} and {} more read", first.id, status.reading.len() - 1),
+        (Some(writer), _) => format!("{} has written for {}", writer.id, show::time(writer.age)),
+        (None, [reader]) => format!("{} has read for {}", reader.id, show::time(reader.age)),
+        (None, [first, ..]) => {
+            format!("{} and {} more are reading", first.id, status.reading.len() - 1)
+        }
     };
     let before = match place(client, status) {
         Some(before) => format!("{before} before you"),
@@ -86,7 +88,7 @@ fn permits_in_words(name: &str, client: &str, status: &SemaphoreStatus) -> Strin
     format!("waiting for {}: {in_use} of {limit} permits are in use, {before}", show::plain(name))
 }
 
-/// How many of the waiters shown came before this client.
+/// How many of the listed waiters are before this client.
 fn place(client: &str, status: &Status) -> Option<usize> {
     status.waiting.iter().position(|waiter| waiter.id.starts_with(client))
 }

@@ -9,9 +9,9 @@ use super::seconds;
 use crate::exit::Failure;
 use crate::show;
 
-/// All pages as one.
+/// Merges all pages.
 pub async fn whole(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus> {
-    let semaphore = locks.semaphore(name, 1)?; // a query names no limit
+    let semaphore = locks.semaphore(name, 1)?; // a query ignores the limit
     let mut whole = semaphore.status().await?;
     let mut last = whole.clone();
     while !last.is_last() {
@@ -22,7 +22,7 @@ pub async fn whole(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus
     Ok(whole)
 }
 
-/// `named` has its name and slot.
+/// `named` has the semaphore's name and slot.
 pub fn show(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     if json {

@@ -1,4 +1,4 @@
-//! A request under way: when it calls, what it makes of the answer, and when it wakes.
+//! A request under way: when it calls, how it handles the answer, and when it wakes.
 
 use std::time::Duration;
 
@@ -15,81 +15,82 @@ use crate::node::Address;
 use crate::protocol::{Acquire, Acquired, Envelope, Goal, Grant, Mode, Wait};
 use crate::router::{CallError, Reason};
 
-/// How often a try is repeated because dead readers were in its way and are not all swept yet.
+/// The maximum repetitions of a try that dead readers block, until all of them are swept.
 const SWEEPS_OF_A_TRY: u32 = 10_000;
 
 const LATEST: Moment = Moment::from_origin(Duration::MAX);
 
-/// Calls are being made, or a place in the queue is held.
+/// A request that makes calls or has a place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Acquiring {
     pub(super) goal: Goal,
     pub(super) options: LeaseOptions,
     pub(super) policy: WaitPolicy,
-    /// The end of the longest hold, which an upgrade has in common with the read.
+    /// The end of the longest hold. An upgrade takes it from the read.
     pub(super) hold_ends: Option<Moment>,
-    /// The place in the queue, 0 if there is none.
+    /// The ticket of the place in the queue, or 0.
     ticket: u64,
     ahead: u64,
-    /// It had to wait.
+    /// Whether it had to wait.
     pub(super) queued: bool,
-    /// It is a try, and waits for cached holders.
+    /// Whether it is a try that waits for cached holders.
     tries: bool,
-    /// Some call was answered.
+    /// Whether a call was answered.
     answered: bool,
     sweeps: u32,
-    /// When the first call was sent since the last answer.
+    /// When the first call since the last answer was sent.
     pub(super) silent_since: Option<Moment>,
-    /// A call is under way, which is of use until then.
+    /// The deadline of the call under way, if there is one.
     pub(super) call_until: Option<Moment>,
-    /// Until when attempts of earlier calls can still be carried out.
+    /// Attempts of earlier calls that may still be carried out.
     pub(super) in_doubt: Option<InDoubt>,
-    /// A wait that was given up before this began has not been ended at the server.
+    /// Whether an earlier wait was given up and has not been ended at the server.
     lingers: bool,
-    /// A grant that came by push.
+    /// A grant that was pushed.
     pub(super) pushed: Option<Claimable>,
     /// When to poll.
     pub(super) poll_at: Moment,
-    /// A message may have been lost.
+    /// Whether a message may have been lost.
     missed: bool,
-    /// A forced release has ended a lease of this acquisition with this token, as a message says.
+    /// The token of a lease of this acquisition that a forced release has ended, according to a
+    /// message.
     pub(super) ended: Option<u64>,
 }
 
-/// A grant that came by push, judged.
+/// A grant that was pushed, with its local end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Claimable {
     pub(super) grant: Grant,
-    /// When its window ends here, if that can be told.
+    /// The local end of its claim window, if known.
     pub(super) ends: Option<Moment>,
-    /// What must be left of the window to hold by it.
+    /// How much of the window must be left to hold the lock by it.
     least: Duration,
     from: Address,
 }
 
-/// What a request comes to.
+/// The outcome of an event for a request.
 #[derive(Debug)]
 pub(super) enum Turn {
     Next(Next),
     Granted(Granted),
-    /// It ends, and the server has nothing of it.
+    /// It ends, and has nothing at the server.
     Nothing(Next),
-    /// It ends, and the server may have something of it.
+    /// It ends, and may have something at the server.
     GivenUp(Next),
     /// The lease that it was to change is lost.
     Lost(Next),
 }
 
-/// A lease, as far as it is known.
+/// A granted lease, as far as it is known.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) grant: Grant,
     pub(super) ends: Moment,
-    /// A grant that came by push is to be claimed at once.
+    /// When to renew it; for a pushed grant, when to claim it: at once.
     pub(super) claim_or_renew_at: Moment,
     pub(super) by: By,
     pub(super) node: Address,
-    /// When the call was sent that was answered, or the message received.
+    /// When the answered call was sent, or the message was received.
     pub(super) sent: Moment,
 }
 
@@ -122,7 +123,7 @@ impl Acquiring {
         }
     }
 
-    /// An upgrade. What an earlier one left may still be at the server.
+    /// Makes it an upgrade. An earlier upgrade may still have something at the server.
     pub(super) fn following(
         mut self,
         hold_ends: Option<Moment>,
@@ -141,17 +142,17 @@ impl Acquiring {
         }
     }
 
-    /// Until when any attempt without an answer can still be carried out.
+    /// Attempts without an answer that may still be carried out.
     pub(super) fn in_doubt(&self) -> Option<InDoubt> {
         in_doubt::both(self.in_doubt, self.call_until.map(InDoubt::uncounted))
     }
 
-    /// Whether the server may have something of it though it said no.
+    /// Whether it may have something at the server although the server refused.
     pub(super) fn may_be_there(&self) -> bool {
         self.in_doubt().is_some() || self.lingers
     }
 
-    /// When whatever the server has of it has ended by itself.
+    /// When everything it has at the server will have ended by itself.
     pub(super) fn over(&self, at: &Context<'_>) -> Moment {
         let place = at.now.after(at.settings.poll.waiter_ttl + at.settings.call_timeout);
         let doubt = self.in_doubt().map(|in_doubt| in_doubt.until.after(self.options.lease));
@@ -190,8 +191,8 @@ impl Acquiring {
         }
     }
 
-    /// The lease to request now. That of an upgrade does not reach past the longest hold, which
-    /// began with the read.
+    /// The lease to request now. An upgrade's does not exceed the longest hold, which began with
+    /// the read.
     fn lease(&self, now: Moment) -> Duration {
         let lease = self.options.lease;
         self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
@@ -201,7 +202,7 @@ impl Acquiring {
         let poll = &at.settings.poll;
         let window = poll.window(hears, self.ahead);
         Wait {
-            // A grant is to be claimed within the longest hold, too.
+            // A grant must be claimed within the longest hold as well.
             window: match self.goal {
                 Goal::Take(..) | Goal::TakeUp { .. } | Goal::Permits(_) => window,
                 Goal::Upgrade { .. } => window.min(lease),
@@ -214,7 +215,7 @@ impl Acquiring {
         }
     }
 
-    /// Takes in what a call came to.
+    /// Handles the outcome of a call.
     fn took(&mut self, outcome: Outcome<Acquired>, at: &Context<'_>, fx: &mut Effects) -> Turn {
         let in_doubt = match &outcome {
             Ok(told) => told.in_doubt,
@@ -257,7 +258,7 @@ impl Acquiring {
             }
             Acquired::Refused | Acquired::Cached => Turn::Nothing(Next::Refused),
             Acquired::Queued { ticket, ahead } => {
-                // The one upgrader goes before all: what is said of it is how many read.
+                // The one upgrader goes before all; for it, `ahead` counts the readers.
                 (self.ticket, self.ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
                 if let WaitPolicy::Try { until, for_cached } = self.policy {
                     self.tries = true;
@@ -278,7 +279,7 @@ impl Acquiring {
                 refuse(ErrorKind::TooManyWaiters, &message)
             }
             Acquired::Limit(limit) => Turn::Nothing(Next::Failed(self.off_limit(limit))),
-            Acquired::Stale => Turn::Next(Next::Again), // it came too late
+            Acquired::Stale => Turn::Next(Next::Again), // the call arrived too late
             Acquired::Conflict => refuse(
                 ErrorKind::Conflict,
                 "another reader waits to be upgraded: one of the two must release",
@@ -302,7 +303,7 @@ impl Acquiring {
     ) -> Turn {
         let ends = deadline::ends(grant, envelope.now, sent, self.margin(at));
         if ends <= received {
-            // The answer took longer than the lease is good for: it is as if it had never been had.
+            // The answer took longer than the lease: it counts as no grant.
             fx.note = Some(Note::GrantedLate { mode: self.mode(), node });
             let message = "the answer came when the lease was over";
             return Turn::GivenUp(Next::Failed(Error::new(ErrorKind::Unavailable, message)));
@@ -314,19 +315,19 @@ impl Acquiring {
     fn no_answer(&mut self, error: CallError, at: &Context<'_>) -> Turn {
         match &error.reason {
             _ if self.is_passing(&error, at.now) => match error.reason {
-                // Masters that name each other will agree. Until then there is no use in calling
-                // them all the time.
+                // Masters that redirect to each other will agree. Until then, frequent calls are
+                // useless.
                 Reason::TooManyRedirects(_) => {
                     Turn::Next(Next::Pause(at.now.after(at.settings.poll.interval)))
                 }
                 _ => Turn::Next(Next::Again),
             },
-            // The place in the queue had run out, and there is no room for a new one now.
+            // The place in the queue had expired, and there is no memory for a new one now.
             Reason::Refused(said) if self.ticket > 0 && said.code == "OOM" => self.rest(at),
             Reason::TimedOut(None) if self.was_cut_short(at.now) => {
                 Turn::GivenUp(self.out_of_time())
             }
-            // No server has heard of it, so none need be told that it is over.
+            // No server has received it, so there is nothing to release.
             Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_) if !self.answered => {
                 Turn::Nothing(Next::Failed(error.into()))
             }
@@ -334,28 +335,26 @@ impl Acquiring {
         }
     }
 
-    /// Whether to call again: a slot that cannot be served now may be served before the time is up.
+    /// Whether to call again: a slot that cannot be served now may be served in time.
     fn is_passing(&self, error: &CallError, now: Moment) -> bool {
         let least = match error.reason {
             Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
-            // A wait that has a limit ends with this error, which says more than that the time is
-            // up.
+            // With a time limit, the wait ends with this error, which says more than a timeout.
             Reason::TooManyRedirects(_) if self.policy.until().is_none() => Duration::ZERO,
-            // Near the end of the time the call would not be sent either.
+            // So near the deadline the call would not be sent either.
             Reason::Overloaded => BRIEF,
             _ => return false,
         };
         now.after(least) < self.policy.until().unwrap_or(LATEST)
     }
 
-    /// Whether the time was up just after a poll had been sent, which says nothing against the
-    /// server.
+    /// Whether the deadline passed just after a poll was sent, so that the server is not to blame.
     fn was_cut_short(&self, now: Moment) -> bool {
         let silence = self.silent_since.map_or(Duration::ZERO, |since| now.since(since));
         self.ticket > 0 && silence < BRIEF
     }
 
-    /// The semaphore has a limit that this request cannot go by.
+    /// The error if the semaphore's limit does not allow this request.
     fn off_limit(&self, limit: u32) -> Error {
         let expected = match self.goal {
             Goal::Permits(permits) => permits.limit.to_string(),
@@ -382,8 +381,8 @@ impl Acquiring {
             return self.claim(pushed, at.now);
         }
         if std::mem::take(&mut self.missed) {
-            // So have all others who wait: in the order of their places, they do not come to the
-            // server at once.
+            // All other waiters were told as well. They poll in the order of their places, not all
+            // at once.
             let turn = at.settings.poll.told_poll(self.ahead, at.random);
             self.poll_at = self.poll_at.min(at.now.after(turn));
         }
@@ -396,7 +395,7 @@ impl Acquiring {
         }
     }
 
-    /// The time to wait is up.
+    /// The outcome when the time is up.
     fn out_of_time(&self) -> Next {
         if self.tries { Next::Refused } else { Next::Failed(out_of_time()) }
     }
@@ -405,10 +404,10 @@ impl Acquiring {
         self.missed = true;
     }
 
-    /// Takes note of a grant that came by push.
+    /// Records a grant that was pushed.
     pub(super) fn pushed(&mut self, pushed: Pushed, at: &Context<'_>) {
         let Pushed { grant, now, received, from, bound } = pushed;
-        // Messages from two servers, while a slot moves, need not come in their order.
+        // While a slot moves, messages from two servers can arrive out of order.
         if self.pushed.as_ref().is_some_and(|known| known.grant.token >= grant.token) {
             return;
         }
@@ -417,19 +416,19 @@ impl Acquiring {
         self.pushed = Some(Claimable {
             grant,
             ends: deadline::pushed_ends(grant, now, received, bound.as_ref(), margin),
-            // Half of what it can be at best, and a quarter of the window, must be left for the
-            // claim to come in time. The margin can be longer than the window.
+            // For the claim to arrive in time, half of the maximum and a quarter of the window must
+            // be left. The margin can exceed the window.
             least: (window.saturating_sub(margin) / 2).max(window / 4),
             from,
         });
     }
 
-    /// Holds by a pushed grant, whose claim goes out at once. Not if its end cannot be told or is
-    /// near, nor if replicas have to confirm it: then the poll that follows claims it and says.
+    /// Takes the lease by a pushed grant, and claims it at once. If its end is unknown or near, or
+    /// replicas must confirm it, the next poll claims it instead.
     fn claim(&self, pushed: Claimable, now: Moment) -> Turn {
         let Claimable { grant, ends, least, from } = pushed;
-        // An upgrade has its acquisition in common with the read, and with upgrades before it:
-        // their messages can come late.
+        // An upgrade shares its acquisition with the read and with earlier upgrades, whose messages
+        // can arrive late.
         let is_old = matches!(self.goal, Goal::Upgrade { token } if grant.token <= token);
         match ends {
             Some(ends) if !is_old && ends.since(now) > least && self.options.replicas == 0 => {
@@ -451,7 +450,7 @@ impl Acquiring {
     }
 }
 
-/// A ticket that the server does not know.
+/// The error for a ticket that the server does not know.
 fn no_ticket() -> Error {
     let message =
         "the ticket stands for no lease: that has ended, or another client has taken it up";

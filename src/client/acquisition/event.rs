@@ -1,4 +1,4 @@
-//! What happens to an acquisition, and what is to be done about it.
+//! The events of an acquisition, and their effects.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::protocol::{
 };
 use crate::router::ClockBound;
 
-/// What a transition knows besides the state and the event.
+/// What a transition uses besides the state and the event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) now: Moment,
-    /// From 0 to 1: what spreads timers.
+    /// From 0 to 1, to spread timers.
     pub(crate) random: f64,
     pub(crate) settings: &'a Settings,
 }
@@ -26,41 +26,41 @@ pub(crate) struct Context<'a> {
 #[derive(Debug)]
 pub(crate) enum Event {
     // Of a request, which is for a new lease or for an upgrade.
-    /// It is time to call. The client hears of grants in the lock's slot, or does not.
+    /// It is time to call. `hears` says whether the client receives grants in the lock's slot.
     Call {
         hears: bool,
     },
-    /// The call has come to an end.
+    /// The call has ended.
     Acquired(Outcome<Acquired>),
     /// Something may have changed, or the time to wake has come.
     Wake,
     /// A message may have been lost.
     Missed,
-    /// A grant came by push.
+    /// A grant was pushed.
     Pushed(Box<Pushed>),
-    /// The request is over or was dropped: what it does not hold is given up.
+    /// The request has ended or was dropped: what it does not hold is released.
     Leave,
 
     // Of a holder.
-    /// The read is to become a write.
+    /// Turn the read into a write.
     Upgrade(WaitPolicy),
-    /// The write is to become a read.
+    /// Turn the write into a read.
     Downgrade,
-    /// Of its permits it keeps so many.
+    /// Keep this many of the permits.
     Shrink {
         keep: u32,
     },
-    /// The write is to remain one: a downgrade that was not sent yet is called off.
+    /// Keep the write: cancel a downgrade that was not sent yet.
     StayWriter,
-    /// The holder releases it by a call of its own.
+    /// The holder sends its own release.
     Release,
-    /// That call was answered. If it is not, a [`Drop`](Event::Drop) follows.
+    /// That release was answered. Without an answer, a [`Drop`](Event::Drop) follows.
     GivenBack(Told<Ended>),
-    /// It is left to its lease.
+    /// Leave it to its lease.
     Keep,
-    /// It is left to whoever has its ticket.
+    /// Leave it to the holder of its ticket.
     HandOn,
-    /// It is given up, whatever it has.
+    /// Give it up in any state.
     Drop,
 
     /// A message says that a forced release has ended the lease with this token.
@@ -69,13 +69,13 @@ pub(crate) enum Event {
     },
 
     // Of the worker.
-    /// The time to look at it has come.
+    /// It is time to look at it.
     Look,
-    /// The token by which the server says that it holds, if it does.
+    /// The server's answer: the token by which it holds the lock, if it does.
     Asked(Outcome<Option<u64>>),
     Renewed(Outcome<Renewed>),
     Downgraded(Outcome<Renewed>),
-    /// The lease by which the server says that it holds so many permits, if it does.
+    /// The server's answer: the lease by which it holds this many permits, if it does.
     Shrunk {
         keep: u32,
         outcome: Outcome<Option<Grant>>,
@@ -87,7 +87,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether it is an answer that says that work is left over at the server.
+    /// Whether it is an answer that reports work left at the server.
     pub(super) fn has_more(&self) -> bool {
         match self {
             Event::Acquired(Ok(Told { envelope, .. }))
@@ -102,7 +102,7 @@ impl Event {
     }
 }
 
-/// A grant as it came by push.
+/// A grant as it was pushed.
 #[derive(Debug)]
 pub(crate) struct Pushed {
     pub(crate) grant: Grant,
@@ -110,33 +110,32 @@ pub(crate) struct Pushed {
     pub(crate) now: u64,
     pub(crate) received: Moment,
     pub(crate) from: Address,
-    /// Of that server's clock.
+    /// The bound of that server's clock.
     pub(crate) bound: Option<ClockBound>,
 }
 
-/// What is to be done after a transition, when the state is not locked any more.
+/// What to do after a transition, once the state is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// The worker is to look at it by then.
+    /// When the worker must look at it.
     pub(crate) look: Option<Moment>,
-    /// The callers that wait for a change are to look.
+    /// Wake the callers that wait for a change.
     pub(crate) changed: bool,
-    /// The lease has ended, or the request has: callers are told, and what depends on the lease is
-    /// cancelled.
+    /// The lease or the request has ended: notify callers, and cancel what depends on the lease.
     pub(crate) ended: bool,
-    /// Nothing more can come of it: it is forgotten.
+    /// It has ended: remove it from the registry.
     pub(crate) over: bool,
-    /// The server has work left over: go on with `pump`.
+    /// The server has work left: continue it by `pump`.
     pub(crate) pump: bool,
     /// The lease was lost.
     pub(crate) lost: Option<Lost>,
-    /// What else is to be told.
+    /// An event to emit.
     pub(crate) note: Option<Note>,
-    /// The hold has ended in this way, after so long.
+    /// The hold has ended: its mode, the way it ended, and how long it lasted.
     pub(crate) held: Option<(Mode, &'static str, Duration)>,
-    /// What the worker is to send: at most a renewal or a question, and a change or a release.
+    /// What the worker sends: at most a renewal or a question, and a change or a release.
     pub(crate) sends: [Option<Sending>; 2],
-    /// How the request goes on.
+    /// How the request continues.
     pub(crate) next: Option<Next>,
 }
 
@@ -152,9 +151,9 @@ pub(crate) struct Lost {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
     pub(crate) held: Duration,
-    /// It ended before its time.
+    /// Whether it ended before its deadline.
     pub(crate) taken: bool,
-    /// Its guards are counted by its cache, which tells of the loss.
+    /// Whether it is cached: then the cache counts its guards and reports the loss.
     pub(crate) cached: bool,
 }
 
@@ -169,7 +168,7 @@ impl Lost {
     }
 }
 
-/// For logs and metrics.
+/// An event for logs and metrics.
 #[derive(Debug)]
 pub(crate) enum Note {
     Queued { mode: Mode, node: Address, ahead: u64 },
@@ -184,13 +183,13 @@ pub(crate) enum Note {
 /// What the worker sends for an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sending {
-    /// So many replicas must confirm it; it is of use until the lease ends.
+    /// It needs this many replicas' confirmation, and is useless after the end of the lease.
     Renew {
         renew: Renew,
         replicas: u32,
         ends: Moment,
     },
-    /// Whether it holds; it is of use until the lease ends.
+    /// Ask whether it holds the lock. It is useless after the end of the lease.
     Ask {
         ends: Moment,
     },
@@ -199,14 +198,14 @@ pub(crate) enum Sending {
     Release(Release),
 }
 
-/// How a request goes on.
+/// How a request continues.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// [`Call`](Event::Call) again, now.
+    /// [`Call`](Event::Call) again at once.
     Again,
-    /// The same, at this moment.
+    /// [`Call`](Event::Call) again at this moment.
     Pause(Moment),
-    /// Send this; it is of use until then.
+    /// Send this call, which is useless after `until`.
     Send {
         acquire: Acquire,
         replicas: u32,
@@ -219,12 +218,12 @@ pub(crate) enum Next {
         by: By,
         node: Address,
     },
-    /// It was a try, and others hold.
+    /// It was a try, and others hold the lock.
     Refused,
     Failed(Error),
 }
 
-/// How a grant came.
+/// How a grant arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Answer,

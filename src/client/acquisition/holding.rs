@@ -1,4 +1,4 @@
-//! A lease: how long it is good, its renewals, and its end.
+//! A lease: its deadline, its renewals, and its end.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -20,51 +20,51 @@ use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renew, Renewed, Shrin
 pub(crate) struct Holding {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
-    /// Since when the token is known: what was sent before may be answered with the one before it.
+    /// Since when the token is known. Earlier calls may be answered with the token before it.
     pub(super) token_since: Moment,
-    /// When it ends here: the margin is off already.
+    /// The local end; the margin is subtracted already.
     pub(crate) ends: Moment,
-    /// What was requested: what a renewal requests, and what replicas must confirm.
+    /// The requested options, for renewals and the replicas that must confirm them.
     pub(super) options: LeaseOptions,
     pub(crate) margin: Duration,
-    /// When it was taken.
+    /// When it was granted.
     pub(super) since: Moment,
     standing: Standing,
     pub(super) renewals: Renewals,
     pub(super) renewal: NextRenewal,
     question: Question,
-    /// Of calls that are over.
+    /// Of calls that have ended.
     pub(super) in_doubt: Option<InDoubt>,
-    /// An upgrade is under way.
+    /// The upgrade under way.
     pub(super) upgrade: Option<Box<Acquiring>>,
-    /// What the worker has to change about it.
+    /// The change that the worker must make.
     pub(super) pending: Option<Box<Pending>>,
-    /// Of one that may be called back: what the server said last.
+    /// For a lease that can be recalled: the server's last answer.
     pub(crate) contact: Option<Box<Contact>>,
 }
 
-/// What the last contact with the server said about a cached lease.
+/// The server's last answer about a cached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Contact {
     /// When it was sent.
     pub(crate) sent: Moment,
-    /// The server has it as claimed.
+    /// Whether the server has recorded the claim.
     pub(crate) claimed: bool,
-    /// The last token of the lock: a write owns all from its own up to this one.
+    /// The last token of the lock. A write owns all tokens from its own to this one.
     pub(crate) fence: u64,
-    /// What calls it back.
+    /// The mode whose request recalls it.
     pub(crate) recall: Option<Mode>,
 }
 
-/// How a lease stands.
+/// The condition of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Standing {
     Good,
     /// The last renewal failed.
     Failing,
-    /// It ends at its deadline, and is not renewed.
+    /// It is not renewed, and ends at its deadline.
     Revoked,
-    /// Its holder is giving it back: it is not renewed, and its end is no loss.
+    /// Its holder is releasing it: it is not renewed, and its end is not a loss.
     Releasing,
     Lost {
         /// The server may have another lease of the same acquisition: a late duplicate of a call
@@ -73,16 +73,16 @@ pub(crate) enum Standing {
     },
 }
 
-/// The renewal that follows.
+/// The next renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NextRenewal {
     Never,
     Due(Moment),
-    /// On its way, and was due then.
+    /// It is under way, and was due at this moment.
     Sent(Moment),
 }
 
-/// Whether the server is to be asked if it still holds.
+/// Whether to ask the server if it still has the lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Question {
     is_due: bool,
@@ -140,12 +140,12 @@ impl Holding {
         matches!(self.standing, Standing::Lost { .. })
     }
 
-    /// The server may have another lease in its place.
+    /// Whether the server may have another lease in its place.
     pub(crate) fn is_replaced(&self) -> bool {
         self.standing == Standing::Lost { replaced: true }
     }
 
-    /// Whether it is not made longer: renewals fail or are late, it was revoked, or it is being
+    /// Whether it is not being extended: renewals fail or are late, it was revoked, or it is being
     /// released.
     pub(crate) fn is_shaky(&self, now: Moment) -> bool {
         let overdue = match self.renewal {
@@ -159,17 +159,17 @@ impl Holding {
         self.standing == Standing::Revoked
     }
 
-    /// From here on it is in use, and not to be called back.
+    /// From here on it counts as in use, and is not recalled.
     pub(crate) fn uncache(&mut self) {
         self.options.cached = false;
     }
 
-    /// The change of it that is owed.
+    /// The change that the worker must make.
     pub(crate) fn pending(&self) -> Option<Transition> {
         self.pending.as_ref().map(|pending| pending.transition)
     }
 
-    /// The permits that it holds, none where it is of another lock.
+    /// The permits that it holds, or 0 for another kind of lock.
     pub(crate) fn permits(&self) -> u32 {
         self.options.permits.map_or(0, |permits| permits.count)
     }
@@ -178,13 +178,13 @@ impl Holding {
         self.options.replicas
     }
 
-    /// A renewal that is sent now.
+    /// A renewal to send now.
     pub(crate) fn renew(&self, now: Moment) -> Renew {
         let lease = self.renewals.lease(now, self.options.lease);
         Renew { lease, cached: self.options.cached }
     }
 
-    /// Until when any attempt without an answer can still be carried out.
+    /// Attempts without an answer that may still be carried out.
     pub(crate) fn in_doubt(&self) -> Option<InDoubt> {
         let upgrade = self.upgrade.as_ref().and_then(|acquiring| acquiring.in_doubt());
         let pending = self.pending.as_ref().and_then(|pending| pending.in_doubt());
@@ -203,20 +203,21 @@ impl Holding {
         renewal.into_iter().chain(pending).fold(self.ends, Moment::min)
     }
 
-    /// When whatever the server has of it has ended by itself, if nothing more is sent for it.
+    /// When everything it has at the server will have ended by itself, if nothing more is sent for
+    /// it.
     pub(super) fn over(&self, now: Moment) -> Moment {
-        // A renewal without an answer may have made it longer than is known here.
+        // A renewal without an answer may have extended it.
         let lease = self.options.lease;
         let ends = self.ends.max(now.after(lease)).after(self.margin);
         self.in_doubt().map_or(ends, |in_doubt| ends.max(in_doubt.until.after(lease)))
     }
 
-    /// Takes note of a later end, which no longest hold allows to be later than its own.
+    /// Moves the end to a later moment, at most to the end of the longest hold.
     fn prolong(&mut self, ends: Moment) {
         self.ends = self.ends.max(self.renewals.within_hold(ends));
     }
 
-    /// Has it renewed at that moment, if its renewals go on by `then`.
+    /// Schedules its renewal, if its renewals go on by `then`.
     fn renew_at(&mut self, due: Moment, then: Moment) {
         self.renewal = match self.renewals.go_on(then) {
             true => NextRenewal::Due(due),
@@ -235,7 +236,7 @@ impl Holding {
             }
             _ if !self.is_held(at.now) => self.lose(false, at, fx),
             _ => {
-                // The answer to a renewal answers the question as well.
+                // The answer to a renewal also answers the question.
                 let renewal = self.due_renewal(horizon, at.now);
                 self.question.is_due &= renewal.is_none();
                 let asks = renewal.or_else(|| self.due_question());
@@ -245,7 +246,7 @@ impl Holding {
         }
     }
 
-    /// The renewal that is to be sent by then, if one is; it counts as sent from here on.
+    /// The renewal to send by then, if there is one. It counts as sent from here on.
     fn due_renewal(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
         let NextRenewal::Due(due) = self.renewal else {
             return None;
@@ -281,7 +282,7 @@ impl Holding {
 
     // Renewals.
 
-    /// Takes in what a renewal came to.
+    /// Handles the outcome of a renewal.
     pub(super) fn renewed(
         &mut self,
         outcome: Outcome<Renewed>,
@@ -301,7 +302,7 @@ impl Holding {
             return;
         }
         if !self.is_held(at.now) {
-            // Somebody may have seen that it was lost by now: so it stays, whatever the server
+            // Somebody may have seen by now that it was lost, so it stays lost whatever the server
             // says.
             return self.lose(false, at, fx);
         }
@@ -357,7 +358,7 @@ impl Holding {
         }
     }
 
-    /// Takes note of what the server said of a cached lease. Answers can come out of their order.
+    /// Records the server's answer about a cached lease. Answers can arrive out of order.
     fn note_contact(&mut self, grant: Grant, sent: Moment, fx: &mut Effects) {
         if let Some(contact) = &mut self.contact {
             let Grant { fence, recall, .. } = grant;
@@ -379,12 +380,11 @@ impl Holding {
         fx.changed = true;
     }
 
-    /// Whether a lease with this token is this one, as the answer says to a call that was sent at
-    /// `sent`.
+    /// Whether the token in an answer means this lease. The call was sent at `sent`.
     ///
-    /// A newer token is that of an upgrade which was granted and not heard of yet; if none can have
-    /// been, it is another lease. An older one is what the server knew before the upgrade; if it is
-    /// still all that it knows, the upgrade is gone.
+    /// A newer token is that of an upgrade whose grant has not been received. If there was no
+    /// upgrade, it is another lease. An older token is what the server had before the upgrade. If
+    /// the server still has that one, the upgrade is gone.
     fn is_named_by(&self, token: u64, sent: Moment) -> bool {
         match token.cmp(&self.token) {
             Ordering::Equal => true,
@@ -393,15 +393,15 @@ impl Holding {
         }
     }
 
-    /// An upgrade is under way, or was given up and may be granted all the same.
+    /// Whether an upgrade is under way, or was given up and may still be granted.
     fn may_be_upgraded(&self) -> bool {
         self.upgrade.is_some() || self.pending() == Some(Transition::EndWait)
     }
 
     // Its end.
 
-    /// A message says that it was ended by force. Whoever may publish can say so, and a failover
-    /// may have lost that end since: the server is asked.
+    /// A message says that a forced release has ended it. Anybody may be able to publish that, and
+    /// a failover may have undone it since, so the server is asked.
     pub(super) fn doubt(&mut self, token: u64, at: &Context<'_>, fx: &mut Effects) {
         if token >= self.token && self.standing != Standing::Releasing && self.is_held(at.now) {
             self.question.is_due = true;
@@ -409,8 +409,8 @@ impl Holding {
         }
     }
 
-    /// Takes in what the server says: only an answer that it does not hold, or by another token,
-    /// counts. Else the next renewal tells.
+    /// Handles the server's answer. Only an answer that it does not hold the lock, or holds it by
+    /// another token, counts. Otherwise the next renewal decides.
     pub(super) fn asked(
         &mut self,
         outcome: Outcome<Option<u64>>,
@@ -432,14 +432,14 @@ impl Holding {
         }
     }
 
-    /// Its end may have passed.
+    /// Checks whether its end has passed.
     pub(super) fn expire(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if self.standing != Standing::Releasing && !self.is_held(at.now) {
             self.lose(false, at, fx);
         }
     }
 
-    /// The server says that it has no lease with this token: if it has another one of this
+    /// The server says that it has no lease with this token. If it has another lease of this
     /// acquisition, that is released.
     pub(super) fn taken(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if self.standing != Standing::Releasing {
@@ -447,7 +447,7 @@ impl Holding {
         }
     }
 
-    /// It is lost for good; what may have taken its place is released.
+    /// Loses it for good. What may have taken its place is released.
     fn lose(&mut self, replaced: bool, at: &Context<'_>, fx: &mut Effects) {
         if self.is_lost() {
             return;
@@ -473,14 +473,14 @@ impl Holding {
         }
     }
 
-    /// Has its length told, if its end was not told yet.
+    /// Reports how long it lasted, unless its end was reported before.
     pub(super) fn note_end(&self, how: &'static str, now: Moment, fx: &mut Effects) {
         if !self.is_lost() && self.standing != Standing::Releasing {
             fx.held = Some((self.mode, how, now.since(self.since)));
         }
     }
 
-    /// Its holder releases it by a call of its own: nothing else is to be sent for it.
+    /// The holder sends its own release, so nothing else is sent for it.
     pub(super) fn begin_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         self.expire(at, fx);
         self.note_end("released", at.now, fx);
@@ -491,7 +491,7 @@ impl Holding {
         }
     }
 
-    /// It is left alone, unless there may be another lease of this acquisition.
+    /// Stops tracking it, unless there may be another lease of this acquisition.
     pub(super) fn leave_alone(&mut self, how: &'static str, at: &Context<'_>, fx: &mut Effects) {
         self.expire(at, fx);
         self.note_end(how, at.now, fx);
@@ -504,13 +504,13 @@ impl Holding {
         self.upgrade.as_deref_mut()
     }
 
-    /// An upgrade begins when no change that is pending can be carried out any more.
+    /// Begins an upgrade once no pending change can be carried out any more.
     pub(super) fn begin_upgrade(&mut self, policy: WaitPolicy, at: &Context<'_>) -> Next {
         if !self.is_held(at.now) {
             return Next::Failed(lost());
         }
-        // A downgrade that may still arrive has the token of the write that it ends: there must be
-        // a new one first.
+        // A downgrade that may still arrive names the token of the write it ends. There must be a
+        // new token first.
         if self.pending.as_ref().is_some_and(|pending| pending.may_be_under_way()) {
             return match policy.until() {
                 Some(until) if at.now >= until => Next::Failed(out_of_time()),
@@ -529,7 +529,7 @@ impl Holding {
         Next::Again
     }
 
-    /// The upgrade was granted. Nothing if the lease has ended meanwhile.
+    /// The upgrade was granted. `None` if the lease has ended meanwhile.
     pub(super) fn become_writer(
         &mut self,
         granted: Granted,
@@ -554,7 +554,7 @@ impl Holding {
         Some(Next::Held { token: grant.token, by, node })
     }
 
-    /// The server has nothing of the upgrade, or its wait is still to be ended.
+    /// The upgrade has nothing at the server, or its wait must still be ended.
     pub(super) fn settle_upgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match &self.upgrade {
             Some(upgrade) if upgrade.may_be_there() => self.end_wait(at, fx),
@@ -562,7 +562,7 @@ impl Holding {
         }
     }
 
-    /// Leaves the end of a wait for an upgrade to the worker. The read stays.
+    /// Leaves ending the wait for an upgrade to the worker. The read stays.
     pub(super) fn end_wait(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if let Some(upgrade) = self.upgrade.take() {
             self.owe(Pending::new(Transition::EndWait, at.now, upgrade.in_doubt()));
@@ -577,7 +577,7 @@ impl Holding {
         fx.look_by(at.now);
     }
 
-    /// Of its permits it keeps so many. What is on its way names more, and is followed by another.
+    /// Keeps this many permits. A call under way names more, and another one follows it.
     pub(super) fn begin_shrink(&mut self, keep: u32, at: &Context<'_>, fx: &mut Effects) {
         if let Some(permits) = &mut self.options.permits {
             permits.count = permits.count.min(keep);
@@ -588,7 +588,7 @@ impl Holding {
         fx.look_by(at.now);
     }
 
-    /// Takes in what giving back a part of the permits came to.
+    /// Handles the outcome of giving back some of the permits.
     pub(super) fn shrunk(
         &mut self,
         keep: u32,
@@ -628,14 +628,14 @@ impl Holding {
         self.pending = Some(Box::new(pending));
     }
 
-    /// The pending transition of this kind. The lease may have been lost meanwhile, and owe
-    /// something else.
+    /// The pending change, if it is of this kind. If the lease was lost meanwhile, another change
+    /// may be pending.
     fn owed(&mut self, transition: Transition) -> Option<&mut Pending> {
         let pending = self.pending.as_deref_mut();
         pending.filter(|pending| pending.transition == transition)
     }
 
-    /// Takes in what a downgrade came to.
+    /// Handles the outcome of a downgrade.
     pub(super) fn downgraded(
         &mut self,
         outcome: Outcome<Renewed>,
@@ -653,8 +653,8 @@ impl Holding {
                 ..
             }) => {
                 (self.mode, self.pending) = (Mode::Read, None);
-                // Where replicas have to confirm a lease, the next renewal makes it longer, and is
-                // the next contact.
+                // If replicas must confirm a lease, the next renewal extends it and is the next
+                // contact.
                 if self.options.replicas == 0 {
                     self.note_contact(grant, sent, fx);
                     if self.is_held(at.now) {
@@ -673,8 +673,8 @@ impl Holding {
         fx.look_by(self.next_due());
     }
 
-    /// Takes in what the worker's release of a part of it came to: of a wait for an upgrade, or of
-    /// what took its place.
+    /// Handles the outcome of the worker's partial release: of a wait for an upgrade, or of a lease
+    /// that took this one's place.
     pub(super) fn released(
         &mut self,
         only_wait: bool,
@@ -703,7 +703,7 @@ impl Holding {
         fx.look_by(self.next_due());
     }
 
-    /// Takes in the answer to the holder's own release. If anything may still arrive, the release
+    /// Handles the answer to the holder's own release. If anything may still arrive, the release
     /// goes on when the guard is dropped.
     pub(super) fn given_back(&self, told: Told<Ended>, at: &Context<'_>, fx: &mut Effects) {
         let Told { sent, what, node, .. } = told;

@@ -1,8 +1,7 @@
-//! One acquisition: an id from the first call made for it until the last thing that could come of
-//! it is over.
+//! One acquisition: an id, from its first call until nothing can come of it any more.
 //!
-//! Its [`State`] is a pure function of events ([`State::on`]). Here is the shell around it: callers
-//! and the worker share it, and listen to it.
+//! Its [`State`] is a pure function of events ([`State::on`]). This module is the shell around it,
+//! which callers and the worker share and wait on.
 
 mod acquiring;
 mod event;
@@ -30,25 +29,25 @@ pub(crate) use state::{State, lost};
 
 use crate::protocol::{AcquisitionId, LockKey, Mode};
 
-/// Shared by its caller (a request, then a guard), the registry, and the worker.
+/// Shared by the caller (a request, then a guard), the registry and the worker.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     pub(crate) id: AcquisitionId,
-    /// The number in the acquisition id, its place in the registry.
+    /// The number in the id, which is the key in the registry.
     pub(crate) count: u64,
     pub(crate) lock: LockKey,
     state: Mutex<State>,
-    /// Told of a push, of a poll that is due, of a change of the lease, and of its end. Many may
-    /// listen, so all are told.
+    /// Notified of a push, of a poll that is due, of a change of the lease, and of its end. There
+    /// can be several listeners; all are notified.
     pub(crate) changed: Notify,
-    /// Cancelled when the lease ends; made for the first caller that wants it.
+    /// Cancelled when the lease ends. Made for the first caller that asks for it.
     cancellation: OnceLock<CancellationToken>,
-    /// Whether it was called back, by the mode of who wants it, whether a message may have been
-    /// lost, and whether the lease was. It is remembered in every state.
+    /// Whether it was recalled, and by which modes; whether a message may have been lost; and
+    /// whether the lease was lost. These are kept in every state.
     marks: AtomicU8,
 }
 
-/// In `marks`.
+/// Bits of `marks`.
 const BY_READER: u8 = 1;
 const BY_WRITER: u8 = 2;
 const LOOK: u8 = 4;
@@ -67,20 +66,20 @@ impl Acquisition {
         }
     }
 
-    /// Somebody else wants what it holds cached, to read or to write.
+    /// Another client wants the lock that it has cached, to read or to write.
     pub(crate) fn recall(&self, mode: Mode) {
         let mark = if mode == Mode::Read { BY_READER } else { BY_WRITER };
         self.marks.fetch_or(mark, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 
-    /// A recall may have been lost: its cache is to ask the server.
+    /// A recall may have been lost, so the cache must ask the server.
     pub(crate) fn look_for_recalls(&self) {
         self.marks.fetch_or(LOOK, Ordering::AcqRel);
         self.changed.notify_waiters();
     }
 
-    /// The strongest recall that came.
+    /// The strongest recall that arrived.
     pub(crate) fn recalled(&self) -> Option<Mode> {
         match self.marks.load(Ordering::Acquire) {
             marks if marks & BY_WRITER != 0 => Some(Mode::Write),
@@ -89,14 +88,14 @@ impl Acquisition {
         }
     }
 
-    /// What it holds is in use, and not to be called back any more.
+    /// Its lease is in use, and is not recalled any more.
     pub(crate) fn uncache(&self) {
         if let State::Held(holding) = &mut *self.state() {
             holding.uncache();
         }
     }
 
-    /// Whether one may have been lost since this was called last.
+    /// Whether a recall may have been lost since the last call.
     pub(crate) fn take_look(&self) -> bool {
         self.marks.fetch_and(!LOOK, Ordering::AcqRel) & LOOK != 0
     }
@@ -105,12 +104,12 @@ impl Acquisition {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing can happen to it any more.
+    /// Whether it has ended for good.
     pub(crate) fn is_over(&self) -> bool {
         matches!(&*self.state(), State::Ended)
     }
 
-    /// The lease, if there is one, whether it is lost or not.
+    /// The lease, if there is one, valid or lost.
     pub(crate) fn holding<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
         match &*self.state() {
             State::Held(holding) => Some(look(holding)),
@@ -127,13 +126,13 @@ impl Acquisition {
         self.marks.fetch_or(LOST, Ordering::AcqRel);
     }
 
-    /// Whether the lease was lost, also if the guard is gone since.
+    /// Whether the lease was lost, even if the guard is gone since.
     #[cfg(feature = "blocking")]
     pub(crate) fn was_lost(&self) -> bool {
         self.marks.load(Ordering::Acquire) & LOST != 0
     }
 
-    /// Tells all callers that listen that the lease, or the request, has ended.
+    /// Notifies all listeners that the lease, or the request, has ended.
     pub(crate) fn tell_end(&self) {
         self.changed.notify_waiters();
         if let Some(token) = self.cancellation.get() {

@@ -1,4 +1,4 @@
-//! Changes of a lease that the worker owes. There is one at a time.
+//! Changes of a lease that the worker must make. There is one at a time.
 
 use crate::client::acquisition::event::{Effects, Note, Sending};
 use crate::client::acquisition::releasing::{AGAIN, Doubt};
@@ -9,27 +9,26 @@ use crate::protocol::{Downgrade, Release, Shrink};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Transition {
-    /// An upgrade was given up: end its wait. If it has been granted meanwhile, a downgrade
-    /// follows.
+    /// An upgrade was given up: end its wait. If it was granted meanwhile, a downgrade follows.
     EndWait,
     /// From write to read.
     Downgrade,
-    /// A part of the permits is given back.
+    /// Give back some of the permits.
     Shrink,
-    /// The lease was lost, and another one of its acquisition stands in its place: release that.
+    /// The lease was lost, and the server has another one of its acquisition: release that.
     GiveBack,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pending {
     pub(super) transition: Transition,
-    /// When to send it, again; `None` while it is on its way.
+    /// When to send it (again). `None` while it is under way.
     pub(super) due: Option<Moment>,
-    /// It may have been carried out.
+    /// Whether it may have been carried out.
     tried: bool,
     pub(super) doubt: Doubt,
-    /// What it is to end has ended by itself by then, and it need not be tried again. `None` where
-    /// the end of the lease ends it.
+    /// When what it would end has ended by itself, so that it need not be tried again. `None` if
+    /// that is the end of the lease.
     pub(super) give_up: Option<Moment>,
 }
 
@@ -39,7 +38,7 @@ impl Pending {
         Pending { transition, due: Some(due), tried: false, doubt, give_up: None }
     }
 
-    /// It is given up then.
+    /// Sets when to give it up.
     pub(super) fn until(self, give_up: Moment) -> Pending {
         Pending { give_up: Some(give_up), ..self }
     }
@@ -52,7 +51,7 @@ impl Pending {
         self.doubt.in_doubt
     }
 
-    /// Whether it is on its way, or is a downgrade that can still arrive.
+    /// Whether it is under way, or is a downgrade that may still arrive.
     pub(super) fn may_be_under_way(&self) -> bool {
         self.due.is_none() || (self.transition == Transition::Downgrade && self.tried)
     }
@@ -61,7 +60,7 @@ impl Pending {
         self.give_up.is_some_and(|give_up| now >= give_up)
     }
 
-    /// What is to be sent by then, if anything is; it counts as sent from here on.
+    /// What to send by then, if anything. It counts as sent from here on.
     pub(super) fn send(
         &mut self,
         horizon: Moment,
@@ -78,14 +77,14 @@ impl Pending {
         })
     }
 
-    /// It was answered. True if it must be sent once more, for an attempt without an answer that
-    /// can still be carried out.
+    /// It was answered. True if it must be sent once more, because an attempt without an answer may
+    /// still be carried out.
     pub(super) fn goes_on(&mut self, server_now: u64, sent: Moment, now: Moment) -> bool {
         self.due = self.doubt.ends(server_now, sent, now);
         self.due.is_some()
     }
 
-    /// It came to nothing, and is tried again.
+    /// It failed, and is tried again.
     pub(super) fn failed(&mut self, failure: Failure, now: Moment, fx: &mut Effects) {
         if !failure.is_passing() {
             fx.note = Some(Note::ChangeRefused(failure.into()));

@@ -1,4 +1,4 @@
-//! A release that the worker owes.
+//! A release that the worker must make.
 
 use std::time::Duration;
 
@@ -10,36 +10,36 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Ended, Release};
 
-/// What is due within this time goes out together.
+/// Calls that are due within this time are sent together.
 pub(crate) const HORIZON: Duration = Duration::from_millis(20);
 
-/// How long after a lease or a place in the queue has surely ended a release is still tried.
+/// How long after a lease or a place in the queue has certainly ended a release is still tried.
 pub(super) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
-/// How soon what had no answer is sent again.
+/// How soon a call without an answer is sent again.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
-/// A release that fails again and again. Nothing of it is random: what failed together goes out
-/// again in one batch.
+/// The pauses of a release that keeps failing. They are not random, so that calls that failed
+/// together are sent again in one batch.
 const PAUSES: Backoff = Backoff::new(AGAIN, Duration::from_secs(16));
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Releasing {
     pub(super) doubt: Doubt,
-    /// When whatever is left there has ended by itself.
+    /// When everything that is left at the server will have ended by itself.
     pub(super) give_up: Moment,
-    /// When to send it, again; `None` while it is on its way.
+    /// When to send it (again). `None` while it is under way.
     pub(super) due: Option<Moment>,
     /// How often it has failed.
     failures: u32,
 }
 
-/// The attempts without an answer that a release must outlive.
+/// The attempts without an answer that a release must outlast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Doubt {
     pub(super) in_doubt: Option<InDoubt>,
-    /// Server ms past which none of them can be carried out any more; a release answered later is
-    /// the last. Known from the first answer on.
+    /// The server's time in ms after which none of them can be carried out. A release that is
+    /// answered later is the last one. Known from the first answer on.
     pub(super) until: Option<u64>,
 }
 
@@ -48,9 +48,9 @@ impl Doubt {
         Doubt { in_doubt, until: None }
     }
 
-    /// An attempt that had no answer may still be under way: then what ends it must be sent once
-    /// more, at this moment. `None` if nothing can come any more. An answer that does not tell the
-    /// server's time (0) ended something; the next one finds nothing, and tells it.
+    /// When to send the release once more, because an attempt without an answer may still be
+    /// carried out. `None` if none can. An answer without the server's time (0) ended something;
+    /// the next answer finds nothing, and has the time.
     pub(super) fn ends(&mut self, server_now: u64, sent: Moment, now: Moment) -> Option<Moment> {
         if server_now == 0 {
             return self.in_doubt.map(|_| now);
@@ -60,15 +60,14 @@ impl Doubt {
             None => self.in_doubt?.server_ms(server_now, sent),
         };
         self.until = Some(until);
-        // What is due goes out earlier by up to the horizon, which would be too early for the last
-        // one.
+        // A call may be sent earlier than due, by up to the horizon. The last one must not be.
         (server_now <= until)
             .then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
     }
 }
 
 impl Releasing {
-    /// What is there is `over` by itself at that moment.
+    /// A release of what will have ended by itself at `over`.
     pub(super) fn new(in_doubt: Option<InDoubt>, over: Moment, now: Moment) -> Releasing {
         Releasing {
             doubt: Doubt::new(in_doubt),
@@ -95,7 +94,7 @@ impl Releasing {
         }
     }
 
-    /// Takes in the answer.
+    /// Handles the answer.
     pub(super) fn released(&mut self, outcome: Outcome<Ended>, at: &Context<'_>, fx: &mut Effects) {
         let due = match outcome {
             Ok(Told { envelope, sent, what, node, .. }) => {
@@ -112,7 +111,7 @@ impl Releasing {
                 if !failure.is_passing() {
                     let error = Error::from(failure);
                     if matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Incompatible) {
-                        fx.over = true; // no lock is left there that it could be released from
+                        fx.over = true; // there is no lock left to release
                         return;
                     }
                     fx.note = Some(Note::ReleaseFailed(error));

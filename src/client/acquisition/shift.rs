@@ -1,5 +1,5 @@
-//! All times and tokens of a state, for the checker: it tells states apart by how far these lie
-//! from each other, and not by what they are.
+//! Visits all times and tokens of a state. The checker compares states by the distances between
+//! these, not by their values.
 
 use crate::client::acquisition::State;
 use crate::client::acquisition::acquiring::Acquiring;
@@ -11,16 +11,15 @@ use crate::client::request::WaitPolicy;
 use crate::clock::Moment;
 use crate::protocol::Goal;
 
-/// What visits them, each by how it is used.
+/// A visitor, with a method for each way in which a value is used.
 pub(crate) trait Visitor {
-    /// It is only asked whether this has come.
+    /// A moment that is only compared with the current time.
     fn due(&mut self, moment: &mut Moment);
-    /// It is compared with when calls were sent.
+    /// A moment that is compared with the times when calls were sent.
     fn learned(&mut self, moment: &mut Moment);
-    /// It is only told to callers and in logs.
+    /// A moment that is only reported to callers and in logs.
     fn told(&mut self, moment: &mut Moment);
-    /// A moment of the server's clock; it is only asked whether this had passed when the server
-    /// answered.
+    /// A time of the server's clock, which is only compared with the server's time in answers.
     fn server_ms(&mut self, ms: &mut u64);
     fn token(&mut self, token: &mut u64);
 }
@@ -112,7 +111,7 @@ fn visit_in_doubt(in_doubt: &mut Option<InDoubt>, visitor: &mut dyn Visitor) {
             visitor.due(&mut in_doubt.until);
             visitor.server_ms(ms);
         }
-        // What the server's clock reads then is guessed from how long it was after a call was sent.
+        // The server's time is then estimated from the time since a call was sent.
         None => visitor.learned(&mut in_doubt.until),
     }
 }

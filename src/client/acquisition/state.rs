@@ -1,4 +1,4 @@
-//! The state of an acquisition, and how events change it: a pure function.
+//! The state of an acquisition, and its transitions: a pure function.
 
 use crate::client::acquisition::acquiring::{Acquiring, Turn};
 use crate::client::acquisition::event::{Context, Effects, Event, Next};
@@ -13,9 +13,9 @@ use crate::protocol::Goal;
 pub(crate) enum State {
     /// A request is under way, or has a place in the queue.
     Acquiring(Acquiring),
-    /// A lease, whether it is good or lost.
+    /// A lease, valid or lost.
     Held(Holding),
-    /// Given up here, and not yet known to be gone from the server.
+    /// Given up here, but not yet known to be gone from the server.
     Releasing(Releasing),
     /// Over.
     Ended,
@@ -31,8 +31,8 @@ impl State {
         State::Acquiring(Acquiring::new(goal, options, policy, now))
     }
 
-    /// The transition: the state becomes the next one, and the effects are the caller's to carry
-    /// out. An event that means nothing to the state changes nothing.
+    /// The transition. It changes the state, and returns the effects for the caller to carry out.
+    /// An event that does not apply to the state changes nothing.
     #[must_use]
     pub(crate) fn on(&mut self, event: Event, at: &Context<'_>) -> Effects {
         let mut effects = Effects { pump: event.has_more(), ..Effects::default() };
@@ -70,7 +70,7 @@ impl State {
             (Event::Keep, State::Held(holding)) => holding.leave_alone("kept", at, fx),
             (Event::HandOn, State::Held(holding)) => holding.leave_alone("handed_on", at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
-            // The answer that grants what has ended comes on another connection.
+            // The answer that grants the ended lease arrives on another connection.
             (Event::Ended { token }, State::Acquiring(acquiring)) => {
                 acquiring.ended = acquiring.ended.max(Some(token));
             }
@@ -97,7 +97,7 @@ impl State {
         effects
     }
 
-    /// Whether the lock is still asked for, or held.
+    /// Whether the lock is still wanted or held.
     #[cfg(feature = "embedded")]
     pub(crate) fn is_wanted(&self) -> bool {
         matches!(self, State::Acquiring(_) | State::Held(_))
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// The request goes on.
+    /// Continues the request.
     fn go_on(&mut self, event: Event, at: &Context<'_>, fx: &mut Effects) {
         let Some(acquiring) = self.acquiring() else {
             fx.next = Some(Next::Failed(self.over()));
@@ -156,8 +156,8 @@ impl State {
         });
     }
 
-    /// Nothing of the request is at the server: nothing need be sent, unless an attempt without an
-    /// answer is under way, or an earlier wait must be ended.
+    /// The request has nothing at the server, so nothing is sent, unless an attempt without an
+    /// answer is under way or an earlier wait must be ended.
     fn settle(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self {
             State::Acquiring(acquiring) if !acquiring.may_be_there() => fx.over = true,
@@ -166,7 +166,7 @@ impl State {
         }
     }
 
-    /// What the request may have at the server is given back.
+    /// Releases what the request may have at the server.
     fn leave(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self {
             State::Acquiring(_) => self.give_up(at, fx),
@@ -191,7 +191,7 @@ impl State {
         fx.look_by(at.now);
     }
 
-    /// Why a request is no longer wanted.
+    /// The error of a request that is no longer wanted.
     fn over(&self) -> Error {
         match self {
             State::Held(_) => lost(),

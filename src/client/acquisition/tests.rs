@@ -23,7 +23,7 @@ fn node() -> Address {
     Address { host: "a".into(), port: 1 }
 }
 
-/// A state, and what has happened to it so far. The server's clock is 1,000 s ahead.
+/// A state and its history. The server's clock is 1,000 s ahead.
 struct Bench {
     state: State,
     settings: Settings,
@@ -43,7 +43,7 @@ impl Bench {
         Bench::new(mode, |_| {}, WaitPolicy::Queue { until: None })
     }
 
-    /// One that holds since now, with that token.
+    /// A lease granted now, with this token.
     fn holding(mode: Mode, token: u64, change: impl FnOnce(&mut LeaseOptions)) -> Bench {
         let mut bench = Bench::new(mode, change, WaitPolicy::Queue { until: None });
         bench.call();
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     fn grant(&self, token: u64, left: Duration) -> Grant {
-        // A server's millisecond may be almost over.
+        // The server's clock may be up to a millisecond further.
         Grant::new(token, self.server_now() + left.as_millis() as u64 + 1)
     }
 
@@ -474,14 +474,14 @@ fn a_release_is_tried_until_what_may_be_there_has_ended_by_itself() {
     doubtful.call();
     let mut waiting = Bench::waiting(Mode::Write);
     waiting.call();
-    // A lease; a call that may come in its last moment, and a lease; a place, and a call.
+    // A lease; a call that may arrive at its deadline, and a lease; a place, and a call.
     for (mut bench, over) in [(held, 9_000), (doubtful, 11_000), (waiting, 20_000)] {
         let _ = bench.on(Event::Drop);
         bench.after(over + 4_999);
         assert!(!bench.on(Event::Look).over);
         assert!(bench.after(1).on(Event::Look).over, "{over}");
     }
-    // An answer that says that one must follow makes it last for that one.
+    // An answer that requires one more release extends the time to give up.
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();
     let _ = bench.on(Event::Leave);
@@ -542,7 +542,7 @@ fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
         let mut bench = Bench::holding(Mode::Read, 5, |_| {});
         bench.after(1_000);
         assert!(renew(&mut bench, token, at(1_000)), "{token}");
-        // What took its place is released.
+        // The lease in its place is released.
         assert_eq!(bench.on(Event::Look).sends, [None, Some(RELEASE)]);
     }
     let mut upgrading = Bench::upgrading(5);
@@ -743,7 +743,7 @@ fn a_wait_that_is_over_is_ended_until_no_attempt_of_it_can_arrive() {
     assert_eq!(bench.on(Event::Look).sends, [None, Some(END_WAIT)]);
     let _ = bench.after(100).released(true, Ended::Absent);
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
-    // What follows takes the doubt over.
+    // The next request takes over what is in doubt.
     let _ = bench.on(Event::Upgrade(WaitPolicy::strict_try(at(5_000))));
     bench.call();
     assert!(matches!(bench.acquired(Acquired::Refused), Next::Refused));
@@ -774,7 +774,7 @@ fn a_downgrade_makes_a_lease_longer_unless_replicas_must_confirm_it() {
     }
 }
 
-/// What only one server knows keeps no gate open.
+/// A contact that no replica has confirmed does not keep the gate open.
 #[test]
 fn a_downgrade_of_a_cached_write_is_a_contact_unless_replicas_must_confirm_it() {
     for (replicas, sent) in [(0, 1_000), (1, 0)] {
@@ -848,7 +848,7 @@ fn what_is_said_to_be_ended_is_lost_by_the_answer_of_the_server_alone() {
     assert!(asks(&bench.on(Event::Look)));
     assert!(!asks(&bench.on(Event::Look)), "it is on its way");
     let ends = bench.ends();
-    // A failover has brought it back, or somebody else has said so.
+    // A failover has brought the lease back, or the message was forged.
     assert!(bench.asked(Some(5)).lost.is_none());
     assert_eq!((bench.is_lost(), bench.ends()), (false, ends));
     bench.on(Event::Ended { token: 5 });
@@ -862,7 +862,7 @@ fn what_is_said_to_be_ended_is_lost_by_the_answer_of_the_server_alone() {
     assert!(bench.is_lost());
 }
 
-/// A message that comes while the server is asked may be of what has happened since.
+/// A message that arrives while the server is asked may be about something later.
 #[test]
 fn the_server_is_asked_once_more_of_what_is_heard_meanwhile() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
@@ -878,7 +878,7 @@ fn the_server_is_asked_once_more_of_what_is_heard_meanwhile() {
     assert!(!asks(&bench.on(Event::Look)));
 }
 
-/// The user renews it, or nobody does: it is asked about without being made longer.
+/// The user renews it, or nobody does: the question does not extend it.
 #[test]
 fn a_lease_that_nobody_renews_is_asked_about_and_not_made_longer() {
     let mut bench = Bench::holding(Mode::Read, 5, |options| options.renewal = Renewal::Manual);
@@ -903,7 +903,7 @@ fn what_is_said_of_another_lease_asks_nothing() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     bench.on(Event::Ended { token: 4 });
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
-    // One that gives it back, or whose request is under way.
+    // A lease that is being released, or a request under way.
     bench.on(Event::Release);
     bench.on(Event::Ended { token: 5 });
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
@@ -913,7 +913,7 @@ fn what_is_said_of_another_lease_asks_nothing() {
     assert!(matches!(bench.state, State::Acquiring(_)));
 }
 
-/// The message and the answer that grants come on two connections.
+/// The message and the answer that grants arrive on two connections.
 #[test]
 fn an_end_that_is_heard_of_before_the_grant_is_asked_about_after_it() {
     for (ended, is_asked) in [(4, false), (5, true), (6, true)] {
@@ -928,7 +928,7 @@ fn an_end_that_is_heard_of_before_the_grant_is_asked_about_after_it() {
         assert_eq!(held.look == Some(bench.now), is_asked, "{ended}");
         assert_eq!(asks(&bench.on(Event::Look)), is_asked, "{ended}");
     }
-    // The claim of a grant that was pushed is the question.
+    // The claim of a pushed grant serves as the question.
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();
     bench.acquired(QUEUED);
@@ -939,7 +939,7 @@ fn an_end_that_is_heard_of_before_the_grant_is_asked_about_after_it() {
     assert!(bench.is_lost());
 }
 
-/// The upgrade may have been granted, and ended by force, and nothing of it heard yet.
+/// The upgrade may have been granted and then ended by force before its answer arrived.
 #[test]
 fn an_upgrade_that_was_ended_by_force_is_asked_about() {
     let mut bench = Bench::upgrading(5);
@@ -947,7 +947,7 @@ fn an_upgrade_that_was_ended_by_force_is_asked_about() {
     assert!(asks(&bench.on(Event::Look)));
     bench.asked(Some(6));
     assert!(!bench.is_lost(), "it was granted");
-    // Another lease of this acquisition stands in its place: it is released.
+    // Another lease of this acquisition has taken its place, and is released.
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     bench.on(Event::Ended { token: 5 });
     bench.on(Event::Look);

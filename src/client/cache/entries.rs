@@ -9,13 +9,13 @@ use crate::client::cache::Entry;
 use crate::protocol::LockKey;
 use crate::slot::Slot;
 
-/// Those whose handles are gone are forgotten when there are twice as many as after the last time.
+/// Entries without handles are removed when there are twice as many as after the last removal.
 const FEWEST: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     all: BTreeMap<(Slot, Bytes), Weak<Entry>>,
-    /// How many were left when the dead were forgotten last.
+    /// How many were left after the last removal.
     left: usize,
 }
 
@@ -43,7 +43,7 @@ impl Entries {
         self.all.len()
     }
 
-    /// It takes no longer because of other slots: after a failover all slots are gone through.
+    /// It costs nothing for other slots: after a failover it runs for every slot.
     pub(crate) fn of_slot(&self, slot: Slot) -> Vec<Arc<Entry>> {
         let from = self.all.range((slot, Bytes::new())..);
         let those = from.take_while(|((of, _), _)| *of == slot);

@@ -23,22 +23,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{LockKey, Mode};
 use crate::slot::Slot;
 
-/// One for each lock that this client caches; it is found once, when a handle is made.
+/// One for each lock that this client caches. Each handle looks it up once, when it is made.
 pub(crate) struct Entry {
     pub(super) client: Arc<Client>,
     pub(super) lock: LockKey,
-    /// The hold whose gate is open, or opens soon.
+    /// The hold whose gate is open or about to open.
     current: RwLock<Option<Arc<Hold>>>,
     local: Mutex<Local>,
     /// Wakes the keeper.
     wake: Notify,
-    /// Requests that are at the server by themselves.
+    /// The number of requests that are at the server by themselves.
     plain: AtomicUsize,
-    /// Handles of users. Without any, an idle hold is given back at once.
+    /// The number of users' handles. Without any, an idle hold is released at once.
     handles: AtomicUsize,
 }
 
-/// Without its hold, which has the entry in turn.
+/// Without its hold, which refers to the entry.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("lock", &self.lock).finish_non_exhaustive()
@@ -49,15 +49,15 @@ impl fmt::Debug for Entry {
 struct Local {
     queue: Queue,
     policy: Policy,
-    /// The keeper runs.
+    /// Whether the keeper runs.
     kept: bool,
-    /// Closed holds with guards.
+    /// Closed holds that still have guards.
     draining: Vec<Arc<Hold>>,
-    /// While the client subscribes in the lock's slot, so that a hold can be called back there.
+    /// Set while the client subscribes in the lock's slot, so that a hold can be recalled.
     subscribed: Option<WaitingIn>,
 }
 
-/// What a request got.
+/// What a request was granted.
 #[derive(Debug)]
 pub(crate) enum Granted {
     Local(Share),
@@ -65,7 +65,7 @@ pub(crate) enum Granted {
     Plain(Arc<Acquisition>),
 }
 
-/// How a lock stands in this client.
+/// The state of a lock in this client.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) readers: u64,
@@ -125,7 +125,7 @@ impl Entry {
         self.lock.slot
     }
 
-    /// What is said in an error about this lock.
+    /// Adds the lock's name and slot to an error.
     pub(crate) fn about(&self, error: Error) -> Error {
         self.lock.with_lock(error)
     }
@@ -149,22 +149,22 @@ impl Entry {
 
     // Requests.
 
-    /// The fast way: out of the hold, without a message, an allocation or a wait.
+    /// The fast path: a share of the hold, without a message, an allocation or a wait.
     pub(crate) fn enter(&self, mode: Mode, now: Moment) -> Option<Share> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.as_ref()?.enter(mode, now)
     }
 
-    /// Takes the lock by a request of its own.
+    /// Acquires the lock by a request to the server.
     ///
-    /// Cancel safe: dropped at any point, what it was granted is given back.
+    /// Cancel safe: dropping the future releases what it was granted.
     pub(crate) async fn take(&self, mode: Mode, until: Option<Moment>) -> Result<Granted> {
         let taken = self.take_plain(mode, WaitPolicy::Queue { until }).await?;
         let taken = taken.ok_or_else(|| Error::invalid("a queue does not refuse"))?;
         Ok(Granted::Plain(taken))
     }
 
-    /// Takes the lock if nobody is in the way but clients that have it cached.
+    /// Acquires the lock if nobody is in the way, apart from clients that have it cached.
     pub(crate) async fn try_take(
         self: &Arc<Entry>,
         mode: Mode,
@@ -200,14 +200,14 @@ impl Entry {
         }
     }
 
-    /// A plain lease that was taken here is given back.
+    /// A plain lease that was acquired here was released.
     pub(crate) fn plain_released(&self) {
         let now = self.client.clock.now();
         self.local().policy.used_plainly(now);
     }
 
-    /// Whether somebody here is in the way of a try. Readers are in no reader's way: the server
-    /// may grant what a closed gate does not.
+    /// Whether a local guard or request is in the way of a try. Readers never are in the way of a
+    /// reader: the server may grant what a closed gate does not.
     fn excludes(&self, mode: Mode) -> bool {
         let excludes = |hold: &Arc<Hold>| match mode {
             Mode::Read => hold.look().has_writer(),
@@ -217,7 +217,7 @@ impl Entry {
         local.draining.iter().chain(&current).any(excludes) || local.queue.excludes(mode)
     }
 
-    /// Begins a request that the fast way did not serve.
+    /// Begins a request that the fast path did not serve.
     pub(crate) fn begin(self: &Arc<Entry>, mode: Mode, now: Moment) -> Result<Begun<'_>> {
         let mut local = self.local();
         let head = local.queue.head();
@@ -236,15 +236,14 @@ impl Entry {
         }
         let (sender, receiver) = oneshot::channel();
         let ticket = local.queue.push(mode, sender);
-        // Behind others, it is served when they are.
+        // A request behind others is served when they are.
         if local.queue.head() != head {
             self.new_head(local, mode, now);
         }
         Ok(Begun::Waits(Place { entry: self, mode, ticket, turn: Some(receiver) }))
     }
 
-    /// Somebody waits where nobody did, or where another mode was next: the hold serves it, or the
-    /// keeper hears of it.
+    /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is woken.
     fn new_head(self: &Arc<Entry>, mut local: MutexGuard<'_, Local>, mode: Mode, now: Moment) {
         let mut grants = Vec::new();
         let hold = self.current();
@@ -262,8 +261,8 @@ impl Entry {
         }
     }
 
-    /// Why a request is to go to the server by itself, if it is. A lock that is worth it is
-    /// subscribed for.
+    /// Why a request must go to the server by itself, if it must. Subscribes for a lock that is
+    /// worth caching.
     fn refusal(&self, local: &mut Local, now: Moment) -> Option<PlainBecause> {
         if local.kept {
             return local.policy.is_in_penalty(now).then_some(PlainBecause::CalledBack);
@@ -276,7 +275,7 @@ impl Entry {
         why
     }
 
-    /// Why no hold is acquired: it is not worth it, or could not be called back.
+    /// Why no hold is acquired: the lock is not worth it, or could not be recalled.
     fn plain_because(&self, local: &Local, now: Moment) -> Option<PlainBecause> {
         let times = Times::of(self.options(true).lease);
         if local.policy.is_in_penalty(now) {
@@ -298,7 +297,7 @@ impl Entry {
 
     // Turns.
 
-    /// Grants those whose turn it is.
+    /// Grants to the requests whose turn it is.
     fn advance(
         &self,
         local: &mut Local,
@@ -318,7 +317,7 @@ impl Entry {
         hold.word.set_queued(!local.queue.is_empty());
     }
 
-    /// Lets those in whose turn it is.
+    /// Admits the requests whose turn it is.
     pub(super) fn go_on(&self, hold: &Arc<Hold>) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
@@ -326,7 +325,7 @@ impl Entry {
         grant(grants);
     }
 
-    /// The last guard has left, and somebody wants to know.
+    /// The last guard has left, and was to notify.
     pub(super) fn left(&self, hold: &Arc<Hold>, mode: Mode) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
@@ -357,8 +356,8 @@ impl Entry {
         self.wake.notified().await;
     }
 
-    /// The mode of the local request whose turn it is. `None` ends the keeper. Where the lock is
-    /// not to be cached any more, all local requests go on by themselves.
+    /// The mode of the next local request. `None` ends the keeper. If the lock is no longer to be
+    /// cached, all local requests continue by themselves.
     pub(super) fn wanted(&self) -> Option<Mode> {
         let now = self.client.clock.now();
         let mut local = self.local();
@@ -393,8 +392,8 @@ impl Entry {
         self.local().queue.head()
     }
 
-    /// The hold is there, its gate still closed: the head's share comes out of it. False if it
-    /// serves nobody.
+    /// The hold was acquired, and its gate is still closed: gives the head of the queue its share.
+    /// False if the hold serves nobody.
     pub(super) fn begin_hold(&self, hold: &Arc<Hold>) -> bool {
         let mut local = self.local();
         let mode = match local.queue.head() {
@@ -414,7 +413,7 @@ impl Entry {
         true
     }
 
-    /// No new guards by this hold. True if no guard is out.
+    /// Stops new guards of this hold. True if it has no guards.
     pub(super) fn close(&self, hold: &Arc<Hold>) -> bool {
         let mut local = self.local();
         let mut current = self.place();
@@ -429,7 +428,7 @@ impl Entry {
         is_unused
     }
 
-    /// A closed hold has no guards any more.
+    /// A closed hold has no guards left.
     pub(super) fn drained(&self, hold: &Arc<Hold>) {
         self.local().draining.retain(|other| !Arc::ptr_eq(other, hold));
     }
@@ -442,8 +441,8 @@ impl Entry {
     pub(super) fn called_back(&self, served: u32, took: Duration) {
         let now = self.client.clock.now();
         let mut local = self.local();
-        // Requests of this client that went to the server before there was a hold are served by
-        // the next one when they come again.
+        // Requests of this client that went to the server before there was a hold are served by the
+        // next hold when they return.
         if self.plain.load(Ordering::Relaxed) > 0 {
             return;
         }
@@ -455,7 +454,7 @@ impl Entry {
         }
     }
 
-    /// All local requests go on by themselves.
+    /// Makes all local requests continue by themselves.
     pub(super) fn turn_loose(&self, kept: bool, why: Option<PlainBecause>) {
         let mut local = self.local();
         let all = local.queue.take_all();
@@ -477,7 +476,7 @@ impl Entry {
     }
 }
 
-/// Tells them, with nothing locked. Who is gone gives its share back.
+/// Delivers the grants, with nothing locked. A request that is gone releases its share.
 fn grant(grants: Vec<(Sender, Share)>) {
     for (sender, share) in grants {
         drop(sender.send(Turn::Share(share)));
@@ -506,7 +505,7 @@ impl Drop for Plain<'_> {
     }
 }
 
-/// A place in the local queue, which ends with its turn; dropped, it is given up.
+/// A place in the local queue, which completes with its turn. Dropping it gives the place up.
 pub(crate) struct Place<'a> {
     entry: &'a Entry,
     mode: Mode,

@@ -1,4 +1,4 @@
-//! A hold: one acquisition out of which the lock is granted locally, and the shares of it.
+//! A hold: one acquisition from which the lock is granted locally, and its shares.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,24 +15,24 @@ use crate::protocol::{BLOCK, Mode};
 pub(crate) struct Hold {
     pub(super) word: Word,
     tokens: Tokens,
-    /// No local grant is given later; 0 once it is lost.
+    /// The end of local grants; 0 once the hold is lost.
     grant_until: AtomicU64,
     pub(super) acquisition: Arc<Acquisition>,
-    /// How it was granted.
+    /// The mode in which it was granted.
     pub(super) mode: Mode,
     entry: Arc<Entry>,
     /// When it was granted.
     pub(super) since: Moment,
-    /// Told when the last guard has left a hold that is not to be used on.
+    /// Notified when the last guard has left a hold that is no longer to be used.
     pub(super) left: Notify,
 }
 
-/// The fencing tokens of a hold. A write owns those from its own up to `last`; a token belongs to a
-/// local phase: one writer, or one run of readers.
+/// The fencing tokens of a hold. A write owns those from its own up to `last`. Each local phase,
+/// that is one writer or one run of readers, has one token.
 #[derive(Debug)]
 struct Tokens {
     phase: AtomicU64,
-    /// Somebody asked for the token of this phase.
+    /// Whether somebody has read the token of this phase.
     used: AtomicBool,
     last: AtomicU64,
 }
@@ -61,7 +61,7 @@ impl Hold {
         }
     }
 
-    /// A share by the fast way: if the gate is open and nobody waits.
+    /// A share by the fast path: if the gate is open and nobody waits.
     pub(super) fn enter(self: &Arc<Hold>, mode: Mode, now: Moment) -> Option<Share> {
         if !self.is_fresh(now) {
             return None;
@@ -73,8 +73,8 @@ impl Hold {
         if entered { self.begun(mode) } else { None }
     }
 
-    /// The share of one that is in by the fast way. Without a token it leaves again, and tells: a
-    /// request that found it inside counts on it to let the next ones in.
+    /// The share of a guard that has entered by the fast path. Without a token it leaves again and
+    /// notifies: a request that found it inside relies on it to admit the next ones.
     pub(super) fn begun(self: &Arc<Hold>, mode: Mode) -> Option<Share> {
         match self.begin(mode) {
             Ok(()) => Some(self.share(mode)),
@@ -97,11 +97,11 @@ impl Hold {
             Mode::Read => self.word.read_in_turn(),
             Mode::Write => self.word.write_in_turn(),
         };
-        // Whoever lets the queue in looks after what stays in it.
+        // Whoever admits the queue handles what stays in it.
         (entered && self.begin(mode).is_ok()).then(|| self.share(mode))
     }
 
-    /// Whether those that are in it let a request of this mode in when they leave: then the keeper
+    /// Whether the current guards admit a request of this mode when they leave, so that the keeper
     /// has nothing to do for it.
     pub(super) fn goes_on_to_serve(&self, mode: Mode, now: Moment) -> bool {
         let look = self.look();
@@ -121,13 +121,13 @@ impl Hold {
 
     // Tokens.
 
-    /// A guard begins. What readers have used is not the token of the writer after them. Without a
-    /// token it leaves again; it waits in the queue, and the keeper gets more. The error says
-    /// whether somebody wants to know that it has left.
+    /// A guard begins. A token that readers have read is not reused for the next writer. Without a
+    /// token the guard leaves again: its request waits in the queue, and the keeper gets more
+    /// tokens. The error says whether leaving must be notified.
     fn begin(&self, mode: Mode) -> Result<(), bool> {
         match mode {
             Mode::Read if self.has_token_to_read() => Ok(()),
-            // The gate was opened when a writer had just used the last token.
+            // The gate opened just after a writer had used the last token.
             Mode::Read => Err(self.word.leave_read()),
             Mode::Write if self.is_used_up() => Err(self.word.leave_write(false)),
             Mode::Write => {
@@ -143,7 +143,7 @@ impl Hold {
         }
     }
 
-    /// The greatest token that somebody may have, and one more that a phase may need.
+    /// The next token: the greatest that somebody may have, or one more if that was read.
     fn next_token(&self) -> u64 {
         let used = self.tokens.used.load(Ordering::Acquire);
         self.tokens.phase.load(Ordering::Acquire) + u64::from(used)
@@ -154,7 +154,7 @@ impl Hold {
         self.tokens.phase.load(Ordering::Acquire)
     }
 
-    /// The last token that it owns.
+    /// The last token that the hold owns.
     pub(super) fn end_of_block(&self) -> u64 {
         self.tokens.last.load(Ordering::Acquire)
     }
@@ -164,8 +164,8 @@ impl Hold {
         self.next_token() > self.tokens.last.load(Ordering::Acquire)
     }
 
-    /// Whether the phase's token is one of its own: readers share it, and take no other. The last
-    /// writer of a block leaves none.
+    /// Whether the hold owns the phase's token. Readers share that token, and take no other. The
+    /// last writer of a block leaves none.
     pub(super) fn has_token_to_read(&self) -> bool {
         self.last_token() <= self.end_of_block()
     }
@@ -176,14 +176,14 @@ impl Hold {
         self.word.look().may_write() && self.next_token() > first
     }
 
-    /// The server says that this is the last token of the lock. False if a later one was given out
-    /// here: then this history of the lock knows nothing of it.
+    /// The server reports the last token of the lock. False if a later one was given out here: then
+    /// this history of the lock does not include it.
     pub(super) fn owns_up_to(&self, fence: u64) -> bool {
         self.tokens.last.fetch_max(fence, Ordering::AcqRel);
         fence + 1 >= self.next_token()
     }
 
-    /// This phase has the last token.
+    /// Makes this phase use the last token.
     #[cfg(all(test, feature = "embedded"))]
     pub(super) fn use_up_tokens(&self) {
         self.tokens.used.store(true, Ordering::Release);
@@ -196,7 +196,7 @@ impl Hold {
         Moment::from_nanos(self.grant_until.load(Ordering::Acquire))
     }
 
-    /// Whether the server has said of late that it has the lease.
+    /// Whether the server has recently confirmed the lease.
     fn is_fresh(&self, now: Moment) -> bool {
         now < self.grant_until()
     }
@@ -205,7 +205,7 @@ impl Hold {
         self.grant_until.store(until.as_nanos(), Ordering::Release);
     }
 
-    /// It is lost: nobody holds by it any more.
+    /// Loses the hold: no guard holds the lock by it any more.
     pub(super) fn lose(&self) {
         self.grant_until.store(0, Ordering::Release);
         self.word.close();
@@ -216,7 +216,7 @@ impl Hold {
     }
 }
 
-/// A share of a hold: what a local guard has. Dropped, it leaves.
+/// A local guard's share of a hold. Dropping it leaves the hold.
 #[derive(Debug)]
 pub(crate) struct Share {
     hold: Arc<Hold>,
@@ -237,7 +237,7 @@ impl Share {
         &self.hold.acquisition
     }
 
-    /// The write becomes a read, with its token, in one step.
+    /// Turns the write into a read with the same token, in one step.
     pub(crate) fn downgrade(&mut self) {
         if self.mode == Mode::Write {
             self.mode = Mode::Read;

@@ -1,5 +1,5 @@
-//! The keeper of an entry: one task that acquires what local requests need, keeps the hold in
-//! contact with the server, and gives it back when it is called back or not used.
+//! The keeper of an entry: a task that acquires the holds that local requests need, keeps a hold in
+//! contact with the server, and releases it when it is recalled or unused.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::client::{Client, Room, acquire, renewal};
 use crate::clock::Moment;
 use crate::protocol::{Mode, Release};
 
-/// How long guards may go on after the gate was closed before the server is told that the hold is
-/// in use, and is not to be called back.
+/// How long guards may stay after the gate was closed before the server is told that the hold is in
+/// use, and should not be recalled.
 const DRAIN: Duration = Duration::from_millis(20);
 
-/// A block of tokens is as long, on the server's clock.
+/// About the length of a block of tokens, on the server's clock.
 const MORE_TOKENS: Duration = Duration::from_millis(1);
 
-/// Starts the keeper, on the runtime of the client: that of the caller may end before the client,
-/// or run only now and then.
+/// Starts the keeper on the runtime of the client. The caller's runtime may end before the client,
+/// or not always run.
 pub(super) fn start(entry: &Arc<Entry>) {
     entry.client.spawn(keep(Service { entry: entry.clone(), is_done: false }));
 }
 
-/// Runs until no local request waits, and no hold is left.
+/// Runs until no local request waits and no hold is left.
 async fn keep(mut service: Service) {
     while let Some(mode) = service.entry.wanted() {
         let Some(room) = service.entry.client.room_to_cache() else {
@@ -47,7 +47,7 @@ async fn keep(mut service: Service) {
     service.is_done = true;
 }
 
-/// The task can be dropped at any point, with its runtime: then nobody is to wait for it.
+/// The task can be dropped at any point, with its runtime. Then nobody must wait for it.
 struct Service {
     entry: Arc<Entry>,
     is_done: bool,
@@ -61,8 +61,8 @@ impl Drop for Service {
     }
 }
 
-/// A hold that a task looks after. Dropped with the task, no guard comes out of it any more, and
-/// the server gets it back.
+/// A hold that a task looks after. If the task is dropped, the hold grants nothing more and is
+/// released.
 struct Kept {
     entry: Arc<Entry>,
     hold: Arc<Hold>,
@@ -76,13 +76,13 @@ impl Kept {
         Kept { entry, hold, is_done: false, _room: room }
     }
 
-    /// Releases it: it has no guards, and its gate is closed.
+    /// Releases the hold, which has no guards and a closed gate.
     fn end(mut self) {
         self.is_done = true;
         self.entry.released();
         let client = &self.entry.client;
         let mut releasing = Box::pin(release(client.clone(), self.hold.acquisition.clone()));
-        // It is sent here and now: what the entry asks for next comes behind it.
+        // The release is sent at once, so the entry's next request arrives after it.
         if (&mut releasing).now_or_never().is_none() {
             client.spawn(releasing);
         }
@@ -101,7 +101,7 @@ impl Drop for Kept {
     }
 }
 
-/// Acquires a hold of this mode, as long as somebody waits for it.
+/// Acquires a hold of this mode, as long as a request waits for it.
 async fn begin(entry: &Arc<Entry>, mode: Mode, room: Room) -> Option<Kept> {
     let options = entry.options(true);
     let policy = WaitPolicy::Queue { until: None };
@@ -113,7 +113,7 @@ async fn begin(entry: &Arc<Entry>, mode: Mode, room: Room) -> Option<Kept> {
     });
     let acquisition = match select(taking, unwanted).await {
         Either::Left((Ok(Some(acquisition)), _)) => acquisition,
-        // Each finds out by itself what is wrong.
+        // Each request finds out by itself what is wrong.
         Either::Left(_) => {
             entry.turn_loose(true, None);
             return None;
@@ -124,7 +124,7 @@ async fn begin(entry: &Arc<Entry>, mode: Mode, room: Room) -> Option<Kept> {
     let since = entry.client.clock.now();
     let hold = Arc::new(Hold::new(entry.clone(), acquisition, mode, token, since));
     let mut keeper = Keeper::new(Kept::new(entry.clone(), hold.clone(), room));
-    // Its times must stand before anybody sees it.
+    // Its times must be set before anybody sees it.
     let begins = keeper.refresh(since).is_some() && entry.begin_hold(&hold);
     begins.then_some(keeper.kept)
 }
@@ -134,22 +134,22 @@ fn give_back(client: &Client, acquisition: &Acquisition) {
     client.on(acquisition, Event::Drop);
 }
 
-/// What is to be done about a hold.
+/// What to do about a hold.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing before this moment.
+    /// Nothing until this moment.
     Sleep(Moment),
-    /// A contact with the server.
+    /// Contact the server.
     Contact,
-    /// Local writes are over: it becomes a read.
+    /// There are no more local writes: turn it into a read.
     Downgrade,
-    /// The gate is to be closed.
+    /// Close the gate.
     Close,
     /// It is lost.
     Lost,
 }
 
-/// What the acquisition has come to.
+/// The current state of the acquisition.
 struct Seen {
     mode: Mode,
     contact: Contact,
@@ -163,25 +163,27 @@ struct Keeper {
     entry: Arc<Entry>,
     hold: Arc<Hold>,
     times: Times,
-    /// How many guards had come out of it at the last contact. The grant was one, for the first.
+    /// The number of guards that it had granted at the last contact. The grant itself served the
+    /// first.
     served: u32,
-    /// How many of them have been told of, which the first need not be.
+    /// The number of them that were reported. The first need not be.
     told: u32,
-    /// A contact under way.
+    /// The contact under way.
     contact: Option<BoxFuture<'static, ()>>,
     contact_due: Moment,
-    /// One that failed is not repeated before.
+    /// A failed contact is not repeated before this moment.
     again_at: Moment,
-    /// More tokens are not asked for before: the server has no more of them than its clock says.
+    /// More tokens are not requested before this moment: the server has only as many as its clock
+    /// has passed.
     tokens_due: Moment,
-    /// When more tokens were asked for last, and the last one by then; until that is answered.
+    /// When more tokens were requested, and the last token by then. Set until that is answered.
     asked: Option<(Moment, u64)>,
-    /// There were no more: the server's clock is behind its last token. Then an acquisition gets
-    /// one token, and no more.
+    /// There were no more tokens: the server's clock is behind its last token. Then an acquisition
+    /// gets one token only.
     barren: bool,
-    /// Since when it is known that others want it.
+    /// Since when it is known that others want the lock.
     called_back: Option<Moment>,
-    /// The write is to become a read, or has.
+    /// The write is becoming a read, or has become one.
     downgrades: bool,
 }
 
@@ -243,7 +245,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in what the acquisition has come to. `None`: it is lost.
+    /// Reads the state of the acquisition. `None` if it is lost.
     fn refresh(&mut self, now: Moment) -> Option<Seen> {
         let look = |holding: &Holding| {
             let contact = holding.contact.as_deref().copied()?;
@@ -269,8 +271,7 @@ impl Keeper {
         Some(seen)
     }
 
-    /// Who else wants it: told by push or by a contact. What readers want is given to them by a
-    /// read.
+    /// Which mode others want, according to a push or a contact. Readers are satisfied by a read.
     fn recall(&self, contact: &Contact, mode: Mode) -> Option<Mode> {
         let pushed = self.hold.acquisition.recalled();
         let recall = match (pushed, contact.recall) {
@@ -290,7 +291,7 @@ impl Keeper {
             hold.word.only_reads(); // the server has made it a read
         }
         if !hold.has_token_to_read() && !hold.look().may_write() {
-            return Step::Close; // a read gets no more of them
+            return Step::Close; // a read gets no more tokens
         }
         if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
             hold.word.open();
@@ -321,7 +322,7 @@ impl Keeper {
                     hold.word.call_back();
                     let (pushed, waits) = (hold.acquisition.recalled().is_some(), now < over);
                     telemetry::recalled(&entry.lock, recall, pushed, waits && !is_idle);
-                    // The last guard may have left before it knew that it was to tell.
+                    // The last guard may have left before it knew that it must notify.
                     return self.step(now);
                 }
                 if is_idle {
@@ -337,7 +338,7 @@ impl Keeper {
                 }
             }
             None if head == Some(Mode::Write) && !look.may_write() => {
-                return Step::Close; // there is no upgrade: it asks for a write
+                return Step::Close; // a hold is not upgraded: acquire a write
             }
             None => {
                 if let Some(since) = self.called_back.take() {
@@ -348,8 +349,7 @@ impl Keeper {
         self.contact(now, look, is_idle, waits_for_token && head.is_some(), until)
     }
 
-    /// Whether it is time for a contact, or to give back a hold that nobody has used since the last
-    /// one.
+    /// Whether it is time for a contact, or to release a hold that was not used since the last one.
     fn contact(
         &mut self,
         now: Moment,
@@ -405,7 +405,7 @@ impl Keeper {
         self.contact = Some(contact(self.entry.client.clone(), self.hold.acquisition.clone()));
     }
 
-    /// Closes the gate. A hold with guards drains by itself.
+    /// Closes the gate. A hold with guards drains in a task of its own.
     fn close(mut self, now: Moment) {
         let is_unused = self.entry.close(&self.hold);
         let look = self.hold.look();
@@ -432,11 +432,11 @@ async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
         client.on(&acquisition, Event::GivenBack(told));
     }
     if !acquisition.is_over() {
-        give_back(&client, &acquisition); // what may still arrive, the worker sees to
+        give_back(&client, &acquisition); // the worker handles what may still arrive
     }
 }
 
-/// A renewal. What comes of it stands in the acquisition.
+/// A renewal. Its outcome is stored in the acquisition.
 fn contact(client: Arc<Client>, acquisition: Arc<Acquisition>) -> BoxFuture<'static, ()> {
     async move { drop(renewal::renew(&client, &acquisition).await) }.boxed()
 }
@@ -462,7 +462,7 @@ async fn drain(kept: Kept, closed: Moment) {
         if now >= due && renewing.is_none() {
             due = now.after(times.contact);
             if look.may_write() && !look.has_writer() {
-                // Readers that are left of a write do not keep others from reading.
+                // The remaining readers of a write do not exclude other readers.
                 hold.word.only_reads();
                 client.on(&acquisition, Event::Downgrade);
             } else {

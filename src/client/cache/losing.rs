@@ -8,16 +8,16 @@ use crate::client::lost::Loss;
 use crate::client::telemetry::lost;
 use crate::clock::Moment;
 
-/// Nobody holds by it any more. Told once for all guards, and not to users if there are none.
+/// Loses a hold for all its guards. It is reported once, and to users only if there are guards.
 pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
     hold.lose();
     let look = hold.look();
     let guards = look.readers() + u64::from(look.has_writer());
     let held = hold.acquisition.holding(|holding| (holding.mode, holding.ends));
-    // Where another history of the lock is served by now, the lease stands there all the same.
+    // If another history of the lock is served by now, the lease may still be there.
     entry.client.on_at(now, &hold.acquisition, Event::Drop);
     let Some((mode, ends)) = held else {
-        return; // by the end of the client
+        return; // the client has ended
     };
     telemetry::lost(&entry.lock, guards > 0);
     if guards > 0 {

@@ -1,9 +1,9 @@
-//! Cached locks: a lease that stays with the client after the last local guard is gone, and out of
-//! which the client grants the lock in memory until another client wants it.
+//! Cached locks: a lease stays with the client after the last local guard is gone, and the client
+//! grants the lock from it in memory until another client wants the lock.
 //!
-//! An [`Entry`] is one lock of this client; it has at most one [`Hold`] whose gate is open, and a
+//! An [`Entry`] is one lock of this client. It has at most one [`Hold`] with an open gate, and a
 //! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with
-//! the server, and gives them back.
+//! the server, and releases them.
 
 mod entries;
 mod entry;
@@ -26,32 +26,33 @@ pub(crate) use entry::{Begun, Entry, Granted, Place};
 pub(crate) use hold::Share;
 pub(crate) use queue::Turn;
 
-/// How long a hold goes without a contact, at the most: what bounds a lost recall.
+/// The longest time between contacts, which limits the effect of a lost recall.
 const CONTACT: Duration = Duration::from_secs(1);
 
-/// How long after a contact was sent the lock is still granted here: less than a usual promotion
+/// How long after a contact was sent the lock is still granted locally: less than a usual promotion
 /// takes.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// The shortest lease of a cached lock. Below, a contact is too near to a round trip.
+/// The shortest lease of a cached lock. With a shorter one, contacts would be too frequent for a
+/// round trip.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// Why a lock is not cached at the moment: each request for it goes to the server by itself.
+/// Why a lock is not cached at the moment. Each request for it then goes to the server by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlainBecause {
     /// It was not used in the last second.
     Unused,
-    /// Others called it back too soon, and it is not cached again for a while.
+    /// Others recalled it too soon, and it is not cached again for a while.
     CalledBack,
-    /// The client has no subscription by which it could be called back.
+    /// The client has no subscription by which the lock could be recalled.
     Unsubscribed,
-    /// As many locks are cached as may be.
+    /// The maximum number of locks is cached.
     Limit,
 }
 
 impl PlainBecause {
-    /// As metrics name it.
+    /// Its name in metrics.
     fn word(self) -> &'static str {
         match self {
             PlainBecause::Unused => "unused",
@@ -75,7 +76,7 @@ impl fmt::Display for PlainBecause {
     }
 }
 
-/// The times of holds with a lease of this length.
+/// The times of a hold, derived from its lease.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     contact: Duration,

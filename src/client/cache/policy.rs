@@ -1,38 +1,39 @@
-//! When a lock is worth caching. A hold that others call back before it has served a few local
+//! Decides when a lock is worth caching. A hold that others recall before it has served a few local
 //! requests costs more than it saves.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// A hold that is called back after fewer local guards was a miss: a recall costs the server about
-/// what three saved pairs cost.
+/// A hold that is recalled after fewer local guards than this was a miss: a recall costs the server
+/// about as much as three saved pairs.
 const FEW: u32 = 4;
 
-/// After so many guards of one hold, earlier misses are forgiven.
+/// After this many guards of one hold, earlier misses are forgiven.
 const MANY: u32 = 16;
 
-/// The penalty for the first miss, in times of a recall, so that recalls cost a tenth at the most.
-/// Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019), have this factor.
+/// The penalty for the first miss, in times of a recall, so that recalls cost at most a tenth. The
+/// factor is that of Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019).
 const PENALTY: u32 = 9;
-/// The same in uses, where they are further apart than that.
+/// The same in uses, for uses that are further apart.
 const PLAIN_USES: u32 = 9;
 const LEAST_RECALL: Duration = Duration::from_micros(500);
 const LONGEST_PENALTY: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
-    /// When this client gave it back last.
+    /// When this client last released the lock.
     released: Option<Moment>,
     misses: u32,
     plain_until: Option<Moment>,
-    /// After that it is plain for so many uses more, if they come before the longest penalty ends.
+    /// After that, the lock is plain for this many more uses, if they come before the longest
+    /// penalty ends.
     plain_uses: u32,
     forgotten: Option<Moment>,
 }
 
 impl Policy {
-    /// A lock that is used once is in nobody's way: it is cached from the second request within
+    /// A lock that is used once need not be cached. It is cached from the second request within
     /// `recent` on.
     pub(super) fn caches(&self, now: Moment, recent: Duration) -> bool {
         self.released.is_some_and(|released| now.since(released) <= recent)
@@ -44,19 +45,19 @@ impl Policy {
             || (self.plain_uses > 0 && self.forgotten.is_some_and(|until| now < until))
     }
 
-    /// A hold was given back.
+    /// A hold was released.
     pub(super) fn released(&mut self, now: Moment) {
         self.released = Some(now);
     }
 
-    /// A plain lease was given back.
+    /// A plain lease was released.
     pub(super) fn used_plainly(&mut self, now: Moment) {
         self.plain_uses = self.plain_uses.saturating_sub(1);
         self.released(now);
     }
 
-    /// A hold was given back that had served so many guards, because others wanted it: they had it
-    /// `took` after that. The time for which the lock is plain, if it was a miss.
+    /// A hold was released because others wanted the lock. It had served so many guards, and the
+    /// others got it `took` later. Returns for how long the lock is plain, if it was a miss.
     pub(super) fn called_back(
         &mut self,
         served: u32,

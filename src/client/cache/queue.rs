@@ -1,6 +1,6 @@
-//! The local requests that wait, in the order of the server's queue: writers first in, first out,
-//! and readers too; a reader that comes while a writer waits, waits; when a write ends, the readers
-//! that wait by then go before the next writer.
+//! The queue of local requests, in the order of the server's queue: writers first in, first out,
+//! and readers too. A reader that arrives while a writer waits, waits. When a write ends, the
+//! readers that wait go before the next writer.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::client::cache::PlainBecause;
 use crate::client::cache::hold::Share;
 use crate::protocol::Mode;
 
-/// What a local request waits for.
+/// The outcome of a local wait.
 #[derive(Debug)]
 pub(crate) enum Turn {
     Share(Share),
-    /// It is to go on by a request of its own: for this reason, or because the lease that it waited
-    /// for could not be acquired.
+    /// Go on by a request to the server: for this reason, or because the lease could not be
+    /// acquired.
     Plain(Option<PlainBecause>),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Queue {
     writers: VecDeque<(u64, Sender)>,
     /// The last ticket given.
     last: u64,
-    /// Readers with a ticket up to this one go before the writers.
+    /// Readers with this ticket or an earlier one go before the writers.
     phase: u64,
 }
 
@@ -40,12 +40,12 @@ impl Queue {
         self.readers.len() + self.writers.len()
     }
 
-    /// Whether one that does not wait would barge past somebody.
+    /// Whether a request that does not wait would pass a waiter.
     pub(super) fn excludes(&self, mode: Mode) -> bool {
         !self.writers.is_empty() || (mode == Mode::Write && !self.readers.is_empty())
     }
 
-    /// Who is next.
+    /// The mode of the next waiter.
     pub(super) fn head(&self) -> Option<Mode> {
         match (self.readers.front(), self.writers.front()) {
             (None, None) => None,
@@ -66,19 +66,19 @@ impl Queue {
         self.of(mode).pop_front().map(|(_, sender)| sender)
     }
 
-    /// What is taken out is to be dropped with nothing locked.
+    /// The caller must drop the sender with nothing locked.
     pub(super) fn remove(&mut self, mode: Mode, ticket: u64) -> Option<Sender> {
         let queue = self.of(mode);
         let at = queue.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
         queue.remove(at).map(|(_, sender)| sender)
     }
 
-    /// A write has ended: the readers that wait by now go before the next writer.
+    /// A write has ended: the readers that wait now go before the next writer.
     pub(super) fn end_write(&mut self) {
         self.phase = self.last;
     }
 
-    /// All of them, in their order.
+    /// Removes all waiters, in their order.
     pub(super) fn take_all(&mut self) -> Vec<Sender> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(mode) = self.head() {

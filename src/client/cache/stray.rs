@@ -1,4 +1,4 @@
-//! A recall of what this client has given back.
+//! Recalls of leases that this client has released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use crate::clock::Moment;
 use crate::protocol::{AcquisitionId, LockKey, Release};
 use crate::slot::Slot;
 
-/// A client answers one such recall in this time: whoever waits repeats it.
+/// The client answers one such recall in this time. Waiters repeat theirs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The most locks of the slot that are tried.
+/// The maximum number of locks in the slot that are tried.
 const MOST: usize = 64;
 
-/// When the next one may be answered.
+/// When the next such recall may be answered.
 #[derive(Debug, Default)]
 pub(crate) struct Pause(AtomicU64);
 
@@ -27,9 +27,9 @@ impl Pause {
     }
 }
 
-/// Releases an acquisition that is over here: a failover has brought it back, for the release was
-/// lost. The recall does not name the lock, so it is released at each that is cached in the slot:
-/// where it holds nothing, that changes nothing.
+/// Releases an acquisition that has ended here. A failover has restored it, because the release was
+/// lost. The recall does not name the lock, so the release is sent to each lock that is cached in
+/// the slot. Where the acquisition holds nothing, it changes nothing.
 pub(crate) fn release(client: &Arc<Client>, slot: Slot, id: AcquisitionId) {
     let now = client.clock.now();
     if !client.stray.take(now) {
@@ -43,7 +43,7 @@ pub(crate) fn release(client: &Arc<Client>, slot: Slot, id: AcquisitionId) {
         let release = Release { only_wait: false };
         let until = client.clock.now().after(client.settings.call_timeout);
         for lock in locks {
-            // Whoever waits asks again.
+            // A waiter sends the recall again.
             let call = release.call(client.scripts, id, &lock);
             drop(client.router.call(&call, until).await);
         }

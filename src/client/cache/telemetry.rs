@@ -1,4 +1,4 @@
-//! What the caches of a client tell.
+//! Events and metrics of a client's caches.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::client::telemetry::word;
 use crate::protocol::{LockKey, Mode};
 use crate::telemetry::{count, count_each, measure};
 
-/// How a cached lease was lost.
+/// Whether a lost lease had guards.
 const IDLE: &str = "idle";
 const USED: &str = "used";
 
-/// What the metrics are, for exporters that tell.
+/// Describes the metrics, for exporters that show descriptions.
 #[cfg(feature = "metrics")]
 pub(crate) fn describe() {
     use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
@@ -41,14 +41,14 @@ pub(crate) fn describe() {
         "For how long a lock is plain that was called back too soon"
     );
     describe_counter!("rwlease_cache_lost_total", "Cached leases that were lost");
-    // A rate sees only what has been there before.
+    // A rate counts only from a series' first sample.
     for outcome in [IDLE, USED] {
         metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
     metrics::counter!("rwlease_cache_min_holds_total").increment(0);
 }
 
-/// So many cached leases more, or less.
+/// Changes the number of cached leases.
 pub(crate) fn leases(change: isize) {
     #[cfg(feature = "metrics")]
     metrics::gauge!("rwlease_cache_leases").increment(change as f64);
@@ -56,7 +56,7 @@ pub(crate) fn leases(change: isize) {
     let _ = change;
 }
 
-/// So many grants out of a lease with this mode.
+/// Counts grants from a cached lease with this mode.
 pub(super) fn granted(mode: Mode, grants: u32) {
     #[cfg(feature = "metrics")]
     metrics::counter!("rwlease_cache_grants_total", "lease" => word(mode)).increment(grants.into());
@@ -64,13 +64,13 @@ pub(super) fn granted(mode: Mode, grants: u32) {
     let _ = (mode, grants);
 }
 
-/// A request goes to the server by itself; for no reason but that the cached lease that it waited
-/// for could not be acquired, if none is given.
+/// A request goes to the server by itself. Without a reason, it had waited for a cached lease that
+/// could not be acquired.
 pub(crate) fn plain(why: Option<PlainBecause>) {
     plain_for(why.map_or("failed", PlainBecause::word));
 }
 
-/// The same, of a try: it acquires no lease that is cached.
+/// The same, for a try, which acquires no cached lease.
 pub(super) fn plain_try() {
     plain_for("try");
 }
@@ -89,9 +89,9 @@ fn plain_for(reason: &'static str) {
 /// Why the server is contacted about a lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
-    /// It is used.
+    /// The lease is in use.
     Due,
-    /// Its block of tokens comes to an end.
+    /// Its block of tokens is nearly used up.
     Tokens,
     /// A recall may have been lost.
     Look,
@@ -106,7 +106,7 @@ pub(super) fn contact(why: Why) {
     count_each!("rwlease_cache_contacts_total", "reason" => reason, ["due", "tokens", "look"]);
 }
 
-/// Others want the lock: to read it, or to write.
+/// Others want the lock, to read or to write.
 pub(super) fn recalled(lock: &LockKey, wanted: Mode, pushed: bool, within_min_hold: bool) {
     let outcome = if pushed { "push" } else { "answer" };
     let mode = word(wanted);
@@ -117,21 +117,21 @@ pub(super) fn recalled(lock: &LockKey, wanted: Mode, pushed: bool, within_min_ho
     }
 }
 
-/// What was called back is given, `took` after the recall was heard.
+/// The recalled lock was released or downgraded, `took` after the recall arrived.
 pub(super) fn given(lock: &LockKey, released: bool, took: Duration) {
     let (outcome, seconds) = (if released { "released" } else { "downgraded" }, took.as_secs_f64());
     debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, outcome, seconds);
     measure!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
 }
 
-/// It was called back before it had served enough: the lock is plain for so long.
+/// It was recalled before it had served enough: the lock is plain for this time.
 pub(super) fn penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
     debug!(name: "rwlease.penalty", lock = %lock.name, slot = %lock.slot, served, seconds);
     measure!("rwlease_cache_penalty_seconds", time);
 }
 
-/// A cached lease was lost, with guards or without.
+/// A cached lease was lost, with or without guards.
 pub(super) fn lost(lock: &LockKey, used: bool) {
     let outcome = if used { USED } else { IDLE };
     if !used {

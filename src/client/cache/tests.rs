@@ -1,4 +1,4 @@
-//! Interleavings that no call of a user can be made to meet.
+//! Interleavings that calls of a user cannot force.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use crate::{CachedRwLock, Locks};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A client that has the lock cached as a write, and nobody uses it.
+/// A client that has the lock cached as a write, without guards.
 async fn cached() -> (Locks, CachedRwLock, Arc<Entry>) {
     let engine = Engine::builder().masters(1).replicas(0).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
@@ -27,7 +27,7 @@ async fn cached() -> (Locks, CachedRwLock, Arc<Entry>) {
     (locks, handle, entry)
 }
 
-/// Lets a writer in, and takes the last token from it.
+/// Admits a writer, and takes the last token from it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     let (_locks, handle, entry) = cached().await;
@@ -57,12 +57,12 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
         entry.enter(Mode::Read, entry.client().clock.now()).is_none(),
         "its token would be past {last}"
     );
-    // Who waits is let in by the next tokens.
+    // The waiting reader is admitted with the next tokens.
     let reader = handle.read().timeout(50 * MS).await.unwrap();
     assert!(reader.token() > last && reader.token() <= hold.end_of_block());
 }
 
-/// The keeper can be late: what it is to do then, the clock does.
+/// The keeper can be late. The clock then stops grants in its place.
 #[tokio::test(start_paused = true)]
 async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     let (_locks, handle, entry) = cached().await;
@@ -82,7 +82,7 @@ async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     drop(guard);
 }
 
-/// After a failover, the entries of each slot are gone through.
+/// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {
     let engine = Engine::builder().masters(1).replicas(0).build();

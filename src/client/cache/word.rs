@@ -1,31 +1,31 @@
-//! The one word that decides who may use a hold: whether its gate is open, its local writer, its
-//! local readers. Closing the gate and counting guards are steps on the same word, so they cannot
-//! race.
+//! The one atomic word that decides who may use a hold. It has the gate, the local writer and the
+//! number of local readers. Closing the gate and counting guards change the same word, so they
+//! cannot race.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 24) - 1;
-/// New local guards may come out.
+/// New local guards are admitted.
 const OPEN: u64 = 1 << 24;
 /// The hold is a write, and local writes are allowed.
 const WRITES: u64 = 1 << 25;
 const WRITER: u64 = 1 << 26;
-/// Local requests wait: nobody barges past them.
+/// Local requests wait, and must not be passed.
 const QUEUED: u64 = 1 << 27;
-/// It was called back, or its gate is closed: the last one to leave tells.
+/// It was recalled, or its gate is closed: the last guard to leave notifies.
 const CALLED: u64 = 1 << 28;
 const SERVED: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(super) struct Word(AtomicU64);
 
-/// The word as it was read.
+/// The word as read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look(u64);
 
 impl Word {
-    /// The gate is closed.
+    /// The gate is closed at first.
     pub(super) fn new(writes: bool) -> Word {
         Word(AtomicU64::new(if writes { WRITES } else { 0 }))
     }
@@ -34,31 +34,31 @@ impl Word {
         Look(self.0.load(Ordering::Acquire))
     }
 
-    /// One local reader more, if nobody waits.
+    /// Adds a local reader, if nobody waits.
     pub(super) fn read(&self) -> bool {
         self.enter(|word| word & (OPEN | WRITER | QUEUED) == OPEN, READER + SERVED)
     }
 
-    /// The local writer, if nobody else is there or waits.
+    /// Sets the local writer, if nobody else holds or waits.
     pub(super) fn write(&self) -> bool {
         let free =
             |word| word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READERS == 0;
         self.enter(free, WRITER + SERVED)
     }
 
-    /// One reader more out of the queue: it does not stand in its own way.
+    /// Adds a reader from the queue, which the queue does not exclude.
     pub(super) fn read_in_turn(&self) -> bool {
         self.enter(|word| word & (OPEN | WRITER) == OPEN, READER + SERVED)
     }
 
-    /// The writer out of the queue.
+    /// Sets the writer from the queue.
     pub(super) fn write_in_turn(&self) -> bool {
         let free = |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READERS == 0;
         self.enter(free, WRITER + SERVED)
     }
 
-    /// The first guard of a hold, whose gate may still be closed: it is what the hold was acquired
-    /// for.
+    /// Adds the first guard of a hold, for which the hold was acquired. The gate may still be
+    /// closed.
     pub(super) fn admit(&self, writes: bool) {
         let what = if writes { WRITER } else { READER };
         self.0.fetch_add(what + SERVED, Ordering::AcqRel);
@@ -78,21 +78,20 @@ impl Word {
         }
     }
 
-    /// A reader goes. True if it was the last one, and somebody wants to know.
+    /// Removes a reader. True if it was the last one and must notify.
     pub(super) fn leave_read(&self) -> bool {
         let word = self.0.fetch_sub(READER, Ordering::AcqRel) - READER;
         Look(word).is_unused() && word & (QUEUED | CALLED) != 0
     }
 
-    /// The writer goes, and closes the gate in the same step if `close`. True if somebody wants to
-    /// know.
+    /// Removes the writer, and closes the gate in the same step if `close`. True if it must notify.
     pub(super) fn leave_write(&self, close: bool) -> bool {
         let gone = if close { WRITER | OPEN } else { WRITER };
         let word = self.0.fetch_and(!gone, Ordering::AcqRel);
         close || word & (QUEUED | CALLED) != 0
     }
 
-    /// The writer becomes a reader.
+    /// Turns the writer into a reader.
     pub(super) fn downgrade(&self) -> bool {
         let word = self.0.fetch_sub(WRITER - READER, Ordering::AcqRel);
         word & (QUEUED | CALLED) != 0
@@ -102,23 +101,23 @@ impl Word {
         self.0.fetch_or(OPEN, Ordering::AcqRel);
     }
 
-    /// The gate is closed until it is opened again.
+    /// Closes the gate until it is opened again.
     pub(super) fn shut(&self) {
         self.0.fetch_and(!OPEN, Ordering::AcqRel);
     }
 
-    /// Nobody else comes in by this hold.
+    /// Closes the gate for good.
     pub(super) fn close(&self) -> Look {
         self.0.fetch_or(CALLED, Ordering::AcqRel);
         Look(self.0.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN)
     }
 
-    /// From here on the last one to leave tells.
+    /// From here on the last guard to leave notifies.
     pub(super) fn call_back(&self) {
         self.0.fetch_or(CALLED, Ordering::AcqRel);
     }
 
-    /// Local writes are over: the hold is to become a read.
+    /// Ends local writes: the hold is to become a read.
     pub(super) fn only_reads(&self) -> Look {
         Look(self.0.fetch_and(!WRITES, Ordering::AcqRel) & !WRITES)
     }
@@ -152,7 +151,7 @@ impl Look {
         self.0 & (READERS | WRITER) == 0
     }
 
-    /// How many guards came out of it, modulo 2^32.
+    /// The number of guards it has granted, modulo 2^32.
     pub(super) fn served(self) -> u32 {
         (self.0 >> 32) as u32
     }

@@ -1,6 +1,7 @@
-//! The one task of a client: renews, ends, changes and releases leases, hears of grants. It never
-//! waits for one server: what it sends is grouped by node and sent by itself, and each answer
-//! counts as it comes.
+//! The worker: the task of a client that renews, changes and releases leases.
+//!
+//! It never waits for one server: calls are grouped by server and sent independently, and each
+//! answer is handled when it arrives.
 
 mod push;
 mod send;
@@ -22,7 +23,7 @@ use crate::protocol::{Envelope, LockKey, pump, pumped};
 pub(crate) use push::listen;
 use send::{Batch, Kind};
 
-/// The most calls in one batch.
+/// The maximum number of calls in one batch.
 const BATCH: usize = 512;
 
 /// How long the worker sleeps when nothing is due.
@@ -81,7 +82,7 @@ fn send_due(
     }
 }
 
-/// Sends `pump` until nothing is left over.
+/// Sends `pump` until no work is left.
 async fn go_on(client: Arc<Client>, lock: LockKey) {
     loop {
         let until = client.clock.now().after(client.settings.call_timeout);
@@ -92,7 +93,7 @@ async fn go_on(client: Arc<Client>, lock: LockKey) {
             .map(|answer| pumped(answer.reply))
         {
             Ok(Ok(Envelope { more: true, .. })) => {}
-            _ => return, // what is still left is found by the head of the queue when it polls
+            _ => return, // the head of the queue finds the rest when it polls
         }
     }
 }
@@ -106,8 +107,8 @@ mod tests {
     use crate::embedded::Engine;
     use crate::{ErrorKind, LeaseState, Locks};
 
-    /// Whoever changes a lease has the worker look at it, also if it was given up at that moment
-    /// and its release is on its way.
+    /// Any change of a lease makes the worker look at it, even if it was given up just then and its
+    /// release is under way.
     #[tokio::test(start_paused = true)]
     async fn a_release_on_its_way_is_not_sent_again() {
         let engine = Engine::builder().masters(1).replicas(0).build();
@@ -130,8 +131,7 @@ mod tests {
         assert_eq!(engine.tally().scripts, 1);
     }
 
-    /// Where replicas have to confirm a lease, a renewal that too few of them confirm makes it no
-    /// longer.
+    /// If replicas must confirm a lease, a renewal that too few of them confirm does not extend it.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_no_replica_confirms_does_not_count() {
         let engine = Engine::builder().masters(1).build();

@@ -1,4 +1,4 @@
-//! What comes by subscription.
+//! Handling of subscription messages.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::client::telemetry;
 use crate::protocol::Message;
 use crate::router;
 
-/// Has the client hear of its grants, in whatever task reads the subscription: no task
-/// stands between a push and the request that waits for it.
+/// Handles pushes in the task that reads the subscription, so that no other task is between a push
+/// and the request that waits for it.
 pub(crate) fn listen(client: &Arc<Client>) {
     let known = Arc::downgrade(client);
     client.router.listen(Box::new(move |event| {
@@ -81,7 +81,7 @@ mod tests {
 
     const WAITERS: usize = 100;
 
-    /// A queue of a hundred does not come to the server at once.
+    /// A queue of a hundred does not poll the server all at once.
     #[tokio::test(start_paused = true)]
     async fn waiters_poll_in_the_order_of_their_places() {
         let engine = Engine::builder().masters(1).replicas(0).build();
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(engine.tally().scripts, WAITERS as u64);
     }
 
-    /// A client that caches the lock, and two of whose tasks wait for it while another client holds
+    /// A client that caches the lock, with two tasks that wait for it while another client holds
     /// it.
     async fn waits_to_cache() -> (Engine, Locks, crate::WriteGuard) {
         let engine = Engine::builder().masters(1).replicas(0).build();
@@ -125,7 +125,7 @@ mod tests {
         (engine, locks, held)
     }
 
-    /// The only waiter hears this of itself.
+    /// Delivers a message that names the only waiter.
     fn hear_of_the_waiter(locks: &Locks, payload: impl FnOnce(&str) -> String) {
         let client = &locks.client.0;
         let slot = locks.rwlock("cached").unwrap().slot();
@@ -142,7 +142,8 @@ mod tests {
         locks.rwlock("cached").unwrap().cached().unwrap().local()
     }
 
-    /// What is called back before its grant is known serves who waits for it, and is given back.
+    /// A recall that arrives before its grant takes effect after it: the lease serves the waiter,
+    /// then is released.
     #[tokio::test(start_paused = true)]
     async fn a_recall_that_comes_before_the_grant_is_obeyed_after_it() {
         let (engine, locks, held) = waits_to_cache().await;
@@ -152,11 +153,11 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let local = cached(&locks);
         assert_eq!((local.hold, local.waiting), (None, 0), "it has served, and is given back");
-        // A release, which grants it to the waiter, the claim, and the waiter's release.
+        // The other client's release, which grants to the waiter; the claim; the waiter's release.
         assert_eq!(engine.tally().scripts, 3);
     }
 
-    /// A recall may have been among what was missed.
+    /// The missed messages may include a recall.
     #[tokio::test(start_paused = true)]
     async fn who_may_have_missed_something_asks_the_server() {
         let engine = Engine::builder().masters(1).replicas(0).build();
@@ -173,8 +174,8 @@ mod tests {
         assert_eq!(engine.tally().scripts, 1);
     }
 
-    /// A push is for the request that waits longest, as for a plain lock. The others share what it
-    /// has got when the server has said that it is cached.
+    /// A push is for the request that has waited longest, as for a plain lock. The others share its
+    /// lease when the server has said that it is cached.
     #[tokio::test(start_paused = true)]
     async fn nobody_shares_a_grant_that_is_not_claimed() {
         let (engine, locks, held) = waits_to_cache().await;
@@ -188,7 +189,7 @@ mod tests {
         engine.faults().resume(0);
     }
 
-    /// A lease of a minute, and a renewal every 20 s.
+    /// A lease of a minute, renewed every 20 s.
     async fn holding(waits: bool) -> (Engine, Locks, crate::WriteGuard) {
         let engine = Engine::builder().masters(1).replicas(0).build();
         let settings = Locks::builder().lease(Duration::from_secs(60));
@@ -215,7 +216,7 @@ mod tests {
         others.rwlock("taken").unwrap().force_release().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Lost);
-        // Those of the operator, and the question.
+        // Two by the operator, and the question.
         assert_eq!(engine.tally().scripts, 3);
         drop((guard, locks));
     }
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(guard.state(), crate::LeaseState::Lost);
     }
 
-    /// Whoever may publish can say so.
+    /// Anybody with the right to publish can send this.
     #[tokio::test(start_paused = true)]
     async fn a_message_alone_ends_nothing() {
         let (engine, _others, guard) = holding(true).await;
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(engine.tally().scripts, 1, "the server was asked");
     }
 
-    /// Cached, in use, and in the hands of one that will release it: all guards are lost.
+    /// Cached, in use, and under a guard that is being released: all guards are lost.
     #[tokio::test(start_paused = true)]
     async fn what_is_cached_is_lost_at_once_too() {
         let engine = Engine::builder().masters(1).replicas(0).build();

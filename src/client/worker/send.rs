@@ -1,4 +1,4 @@
-//! What the worker sends: calls of one kind to one server go out together.
+//! Sends the worker's calls. Calls of one kind to one server are sent together.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// So many replicas must confirm it.
+    /// The number of replicas that must confirm it.
     Renewal(u32),
     Question,
     Downgrade,
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Sends them, and takes in each answer as it comes.
+/// Sends a batch, and handles each answer when it arrives.
 pub(super) async fn all(client: Arc<Client>, kind: Kind, batch: Batch, now: Moment) {
     let calls: Vec<Call> = batch.iter().map(|(one, sending)| call(&client, one, sending)).collect();
     let latest = now.after(client.settings.call_timeout);
@@ -49,7 +49,7 @@ pub(super) async fn all(client: Arc<Client>, kind: Kind, batch: Batch, now: Mome
         client.on(acquisition, answered(sending, result));
     };
     match kind {
-        // The connections for that make groups of what comes together.
+        // The connections for replicated calls group calls that arrive together.
         Kind::Renewal(replicas @ 1..) => {
             join_all(calls.iter().enumerate().map(|(at, call)| async move {
                 take_in(at, router.call_replicated(call, replicas, until).await);
@@ -71,7 +71,7 @@ fn call(client: &Client, acquisition: &Acquisition, sending: &Sending) -> Call {
     }
 }
 
-/// A renewal or an answer that comes late is of no use.
+/// The time after which an answer is useless: for a renewal or a question, the end of the lease.
 fn of_use_until(sending: &Sending, latest: Moment) -> Moment {
     match sending {
         Sending::Renew { ends, .. } | Sending::Ask { ends } => latest.min(*ends),

@@ -1,4 +1,4 @@
-//! Commands on keys of any type, and on when they end.
+//! Commands on keys of any type, and on when they expire.
 
 use crate::embedded::answer::{Answer, Failure, Outcome};
 use crate::embedded::command::{Act, Command, Keys, MANY};
@@ -103,7 +103,7 @@ fn until(entry: Option<&Entry>, measure: impl Fn(u64) -> u64) -> i64 {
     }
 }
 
-/// The moment in ms that a time argument of a command means.
+/// The moment in ms that a time argument of a command stands for.
 pub(super) fn moment(
     command: &str,
     time: &[u8],
@@ -116,7 +116,7 @@ pub(super) fn moment(
     moment.ok_or_else(|| Failure::new(format!("ERR invalid expire time in '{command}' command")))
 }
 
-/// When `EXPIRE` and its kin change anything.
+/// The conditions of `EXPIRE` and its variants.
 #[derive(Default)]
 struct Conditions {
     none_before: bool,
@@ -153,7 +153,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// A key without an end is one that ends after any other.
+    /// A key without an expiry counts as one that expires after any other.
     fn allow(&self, before: Option<u64>, after: u64) -> bool {
         !(self.none_before && before.is_some()
             || self.one_before && before.is_none()
@@ -162,14 +162,15 @@ impl Conditions {
     }
 }
 
-/// Goes through the keys in the order of their places. A cursor is the place to go on from, so that
-/// keys which stay are seen whatever comes and goes between two calls.
+/// Visits the keys in the order of their positions. A cursor is the position to continue from, so
+/// keys that stay are seen whatever else changes between two calls.
 fn scan(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let cursor = str_of(args[0]).and_then(|cursor| cursor.parse::<u64>().ok());
     let cursor = cursor.ok_or(Failure::of("ERR invalid cursor"))?;
     let options = ScanOptions::parse(&args[1..])?;
     let rest: Vec<_> = store.keys().into_iter().skip_while(|(place, _)| *place < cursor).collect();
-    // Keys of one place come together, as no cursor stands between them.
+    // Keys with the same position are returned together, because a cursor cannot point between
+    // them.
     let last = rest.get(options.count - 1).map(|(place, _)| *place);
     let taken = match last {
         Some(last) => rest.partition_point(|(place, _)| *place <= last),

@@ -1,4 +1,4 @@
-//! What the commands do, by what they work on.
+//! The implementations of the commands, by what they work on.
 
 pub(super) mod hash;
 pub(super) mod key;

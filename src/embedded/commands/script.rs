@@ -33,7 +33,7 @@ pub(in crate::embedded) struct Stage<'a> {
     pub(in crate::embedded) host: &'a mut ScriptHost,
     pub(in crate::embedded) world: &'a Mutex<World>,
     pub(in crate::embedded) at: At,
-    /// The command came after `ASKING`.
+    /// The command followed `ASKING`.
     pub(in crate::embedded) asked: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::embedded::world::{At, World};
 use crate::embedded::{glob, number};
 use crate::slot::Slot;
 
-/// The server whose behaviour is followed.
+/// The server version that is imitated.
 const VERSION: &str = "7.0.15";
 
 pub(in crate::embedded) static COMMANDS: &[Command] = &[
@@ -33,7 +33,7 @@ fn time(_: &mut World, at: At, _: &[&[u8]]) -> Outcome {
     Ok(Answer::bulks([seconds.to_string(), micros.to_string()]))
 }
 
-/// Only the section `server`, and of it what a client may read.
+/// Only the section `server`, with the fields that a client may read.
 fn info(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
     let names: [&[u8]; 4] = [b"server", b"default", b"all", b"everything"];
     let is_named = |arg: &&[u8]| names.iter().any(|name| name.eq_ignore_ascii_case(arg));
@@ -65,7 +65,7 @@ fn cluster(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
     }
 }
 
-/// Only what a client looks at.
+/// Only the fields that a client reads.
 fn cluster_info(world: &World, asked: usize) -> Answer {
     let server = &world.servers[asked];
     let state = if server.cluster_down { "fail" } else { "ok" };
@@ -75,7 +75,7 @@ fn cluster_info(world: &World, asked: usize) -> Answer {
     ))
 }
 
-/// As the queried server believes.
+/// The view of the queried server.
 fn cluster_slots(world: &World, asked: usize) -> Answer {
     let node = |index: usize| {
         let server = &world.servers[index];
@@ -99,7 +99,7 @@ fn spublish(world: &mut World, at: At, args: &[&[u8]]) -> Outcome {
     Ok(Answer::count(receivers))
 }
 
-/// Nobody can listen to a channel that has no slot.
+/// Only shard channels can have subscribers.
 fn publish(_: &mut World, _: At, _: &[&[u8]]) -> Outcome {
     Ok(Answer::Int(0))
 }

@@ -110,7 +110,7 @@ impl Expiry<'_> {
     fn moment(&self, now: u64) -> Result<u64, Failure> {
         let start = if self.is_absolute { 0 } else { now };
         let moment = moment("set", self.time, self.is_seconds, start)?;
-        // A relative time must be positive, and so must an absolute one.
+        // Both a relative and an absolute time must be positive.
         match moment > start as i64 {
             true => Ok(moment.unsigned_abs()),
             false => Err(Failure::of("ERR invalid expire time in 'set' command")),

@@ -46,37 +46,37 @@ impl Host {
         }
     }
 
-    /// Its number, as it was given.
+    /// Its number, as it was given to [`Network::host`](super::Network::host).
     pub fn number(&self) -> usize {
         self.shared.number
     }
 
-    /// What its clock reads.
+    /// The reading of its clock.
     pub fn now(&self) -> Duration {
         HostClock(self.clone()).now().since_origin()
     }
 
-    /// Sleeps by its clock, and as long as it stands still.
+    /// Sleeps by the host's clock. While the host is paused, it does not wake.
     pub async fn sleep(&self, duration: Duration) {
         let clock = HostClock(self.clone());
         clock.sleep_until(clock.now().after(duration)).await;
     }
 
-    /// Stops it, as by `SIGSTOP` or a suspended machine: nothing that it waits for happens until it
-    /// goes on. Its clock runs on, and what it has sent arrives.
+    /// Pauses the host, as `SIGSTOP` or a suspended machine does: nothing that it waits for happens
+    /// until it resumes. Its clock continues, and what it has sent arrives.
     pub fn pause(&self) {
         lock(&self.shared.state).is_paused = true;
     }
 
-    /// Lets it go on. False if it was not stopped.
+    /// Resumes the host. Returns false if it was not paused.
     pub fn resume(&self) -> bool {
         let was_paused = std::mem::take(&mut lock(&self.shared.state).is_paused);
         self.shared.resumed.notify_waiters();
         was_paused
     }
 
-    /// Stops it forever. The servers notice that its connections are gone if it falls over
-    /// `cleanly`, and else never.
+    /// Stops the host forever. The servers notice that its connections are gone if it crashes
+    /// `cleanly`, and otherwise never do.
     pub fn crash(&self, cleanly: bool) {
         let lines = {
             let mut state = lock(&self.shared.state);
@@ -88,8 +88,8 @@ impl Host {
         }
     }
 
-    /// Cuts its connections to a server. What it has sent still arrives, or not; it hears of the
-    /// cut after that long, or never.
+    /// Cuts the host's connections to a server. What it has sent still arrives if `delivers` is
+    /// set. It learns of the cut after `heard_after`, or never.
     pub fn cut(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
         let lines = lock(&self.shared.state).lines.clone();
         for line in lines.iter().filter_map(Weak::upgrade) {
@@ -99,7 +99,7 @@ impl Host {
         }
     }
 
-    /// True unless it was stopped for a while or forever.
+    /// True unless the host was paused or stopped.
     pub fn is_running(&self) -> bool {
         let state = lock(&self.shared.state);
         !state.is_paused && !state.is_gone
@@ -121,7 +121,7 @@ impl Host {
         &self.shared.network
     }
 
-    /// Ends when it runs.
+    /// Resolves when the host runs.
     pub(super) async fn awake(&self) {
         loop {
             let mut resumed = std::pin::pin!(self.shared.resumed.notified());
@@ -162,7 +162,7 @@ impl HostClock {
         )
     }
 
-    /// Not later than when the host's clock reads `local`, but for one nanosecond.
+    /// The engine's moment at which the host's clock reads `local`, at most one nanosecond later.
     fn engine(&self, local: Moment) -> Moment {
         let nanos = local.since_origin().saturating_sub(self.0.shared.ahead).as_nanos();
         let nanos = nanos.min(u64::MAX.into()) as i128 * 1_000_000

@@ -1,4 +1,4 @@
-//! One connection: in which order messages arrive, and how it breaks.
+//! One connection: the order in which messages arrive, and how it breaks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,11 +25,11 @@ struct State {
     last_back: Moment,
     /// Nothing that is sent from now on arrives.
     is_cut: bool,
-    /// Nor does what was sent to the server before.
+    /// What was sent to the server before does not arrive either.
     loses_requests: bool,
-    /// The client knows.
+    /// The client knows that the connection is broken.
     is_broken: bool,
-    /// The server knows.
+    /// The server knows that the client is gone.
     is_ended: bool,
 }
 
@@ -51,7 +51,8 @@ impl Line {
         self.host.network().weather.sent(&message)
     }
 
-    /// Waits until a message that is sent now has arrived at the server. False if it never does.
+    /// Waits until a message that is sent now has arrived at the server. Returns false if it never
+    /// does.
     pub(super) async fn travel_there(self: &Arc<Self>, fate: &Fate) -> bool {
         let arrival = {
             let mut state = lock(&self.state);
@@ -69,8 +70,8 @@ impl Line {
         !lock(&self.state).loses_requests
     }
 
-    /// Waits until a message that is sent to the client now has arrived there. False if it never
-    /// does.
+    /// Waits until a message that is sent to the client now has arrived there. Returns false if it
+    /// never does.
     pub(super) async fn travel_back(self: &Arc<Self>, fate: &Fate) -> bool {
         if fate.loses_reply {
             self.cut(true, fate.heard_after);
@@ -86,7 +87,7 @@ impl Line {
         !lock(&self.state).is_cut
     }
 
-    /// Cuts it. What is under way to the server arrives, or not.
+    /// Cuts the connection. What is under way to the server arrives if `delivers` is set.
     pub(super) fn cut(self: &Arc<Self>, delivers: bool, heard_after: Option<Duration>) {
         {
             let mut state = lock(&self.state);
@@ -103,7 +104,7 @@ impl Line {
         }
     }
 
-    /// The client is gone. The server notices, or not.
+    /// The client is gone. The server notices that if `noticed` is set.
     pub(super) fn end(self: &Arc<Self>, noticed: bool) {
         let mut state = lock(&self.state);
         state.is_cut = true;
@@ -112,7 +113,7 @@ impl Line {
         self.broke.notify_waiters();
     }
 
-    /// The client hears that it is broken.
+    /// Tells the client that the connection is broken.
     pub(super) fn break_up(&self) {
         lock(&self.state).is_broken = true;
         self.broke.notify_waiters();
@@ -122,12 +123,12 @@ impl Line {
         lock(&self.state).is_broken
     }
 
-    /// Ends when the client hears that it is broken.
+    /// Resolves when the client learns that the connection is broken.
     pub(super) async fn broken(&self) {
         self.until(|state| state.is_broken).await;
     }
 
-    /// Ends when the server has noticed that the client is gone.
+    /// Resolves when the server has noticed that the client is gone.
     pub(super) async fn ended(&self) {
         self.until(|state| state.is_ended).await;
     }

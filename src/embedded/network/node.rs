@@ -22,7 +22,8 @@ impl RemoteNode {
         RemoteNode { line, node }
     }
 
-    /// Sends, and waits for the answer. Dropped, what was sent stays sent.
+    /// Sends commands and waits for the answers. If the future is dropped, what was sent stays
+    /// sent.
     async fn exchange(&self, commands: Vec<Command>) -> Answers {
         if self.line.is_broken() {
             return Err(broken(false));
@@ -33,7 +34,7 @@ impl RemoteNode {
         match future::select(told, Box::pin(self.line.broken())).await {
             Either::Left((Ok(answers), _)) => answers,
             Either::Left((Err(_), broke)) => {
-                broke.await; // the answer does not come any more
+                broke.await; // the answer will not come
                 Err(broken(true))
             }
             Either::Right(_) => Err(broken(true)),
@@ -64,7 +65,7 @@ async fn carry(
         if answers.is_err() {
             line.break_up();
         }
-        let _ = tell.send(answers); // nobody may wait any more
+        let _ = tell.send(answers); // the caller may have given up
     }
 }
 

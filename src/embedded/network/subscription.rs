@@ -50,7 +50,7 @@ impl Subscription for RemoteSubscription {
             match future::select(told, Box::pin(self.line.broken())).await {
                 Either::Left((Ok(answer), _)) => answer,
                 Either::Left((Err(_), broke)) => {
-                    broke.await; // the answer does not come any more
+                    broke.await; // the answer will not come
                     Err(broken(true))
                 }
                 Either::Right(_) => Err(broken(true)),
@@ -67,7 +67,8 @@ impl Subscription for RemoteSubscription {
     }
 }
 
-/// Carries orders to the server, until one end has hung up and the other one has heard of it.
+/// Carries commands to the server, until one end has closed the connection and the other has
+/// learned of it.
 async fn obey(
     line: Arc<Line>,
     subscription: Arc<dyn Subscription>,
@@ -105,7 +106,7 @@ async fn bring_back(line: Arc<Line>, fate: Fate, answer: Answer, tell: oneshot::
         if answer.is_err() {
             line.break_up();
         }
-        let _ = tell.send(answer); // nobody may wait any more
+        let _ = tell.send(answer); // the caller may have given up
     }
 }
 

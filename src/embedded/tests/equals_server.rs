@@ -1,4 +1,4 @@
-//! The engine answers as a real server does: the same commands and scripts are given to both.
+//! The engine answers as a real server does: both run the same commands and scripts.
 
 use super::judge::Judge;
 use super::real::{RealConnection, RealServer};
@@ -47,7 +47,7 @@ const VALUES: &[&str] = &[
     "false",
 ];
 
-/// Numbers that servers after Redis 7.0 give to commands in another form.
+/// Numbers that servers after Redis 7.0 pass to commands in another form.
 const REFORMED: &[&str] = &[
     "-0.0",
     "3.99",
@@ -62,7 +62,7 @@ const REFORMED: &[&str] = &[
     "1e300",
 ];
 
-/// What is done with each value, written `$`.
+/// What each value, written `$`, is used for.
 const USES: &[&str] = &[
     "return $",
     "return {$}",
@@ -107,7 +107,7 @@ const USES: &[&str] = &[
     "return (ARGV[1] .. $)",
 ];
 
-/// What has no value to vary.
+/// Scripts without a value to vary.
 const SCRIPTS: &[&str] = &[
     "return {KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]}",
     "return {#KEYS, #ARGV}",
@@ -418,7 +418,7 @@ const FULL_MEMORY_COMMANDS: &[&str] = &[
     "EVAL return 0",
 ];
 
-/// Scripts for a server whose memory is full, each on what the one before has left.
+/// Scripts for a server whose memory is full. Each runs on what the one before has left.
 const FULL_MEMORY_SCRIPTS: &[&str] = &[
     "return redis.call('HSET', KEYS[1], 'f', 'v')",
     "return redis.pcall('HSET', KEYS[1], 'f', 'v')",

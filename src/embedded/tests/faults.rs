@@ -1,4 +1,4 @@
-//! What happens to an engine's servers, and what clients see of it.
+//! Faults of an engine's servers, and what clients see of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn code(reply: &Reply) -> &str {
     }
 }
 
-/// An engine of which time stands still, the master of the key, and a connection to it.
+/// An engine whose time stands still, the master of the key, and a connection to it.
 fn engine(replicas: u16) -> (Engine, usize, Arc<dyn Node>) {
     let engine = Engine::builder().replicas(replicas).manual_time().build();
     let master = engine.faults().master_of(Slot::of(KEY));
@@ -153,7 +153,7 @@ fn an_isolated_master_serves_until_it_hears_of_its_successor() {
     engine.faults().rejoin(master);
     assert_eq!(code(&call(&node, &get())), "MOVED");
     assert_eq!(engine.query(new, &get()), text("there"));
-    // It can take over again, and then has what the other one had.
+    // It can take over again, and then has the other master's writes.
     assert_eq!(engine.faults().promote(new, 0), Some(master));
     assert_eq!(call(&node, &get()), text("there"));
 }

@@ -1,4 +1,4 @@
-//! What of a reply must be equal.
+//! Which parts of a reply must be equal.
 
 use super::real::RealConnection;
 use crate::node::{Reply, ServerError};
@@ -6,8 +6,8 @@ use crate::node::{Reply, ServerError};
 pub(super) struct Judge {
     /// Such as `redis 7.0.15`.
     pub(super) server: String,
-    /// The real server is of the version that the engine follows. The texts of errors and the form
-    /// of numbers differ from version to version.
+    /// The real server has the version that the engine imitates. The texts of errors and the form
+    /// of numbers differ between versions.
     pub(super) is_same_version: bool,
 }
 
@@ -30,7 +30,8 @@ impl Judge {
         self.server.starts_with("redis 6.")
     }
 
-    /// A reply without what may differ: the place of an error, and between versions its text.
+    /// A reply without the parts that may differ: the place of an error, and between versions its
+    /// text.
     pub(super) fn essence(&self, reply: Reply) -> Reply {
         match reply {
             Reply::List(items) => {

@@ -21,7 +21,7 @@ fn words<W: AsRef<[u8]>>(words: &[W]) -> Command {
     words.iter().fold(Command::new(), |all, word| all.word(word))
 }
 
-/// What a future gives that is ready.
+/// The output of a future that is ready.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("the engine answers at once")
 }

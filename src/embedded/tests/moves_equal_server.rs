@@ -1,4 +1,4 @@
-//! While a slot moves, the engine answers as a real cluster does: the same steps are taken in both.
+//! While a slot moves, the engine answers as a real cluster does: both take the same steps.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -197,7 +197,8 @@ impl Pair {
         }
     }
 
-    /// What of a reply must be equal, with the servers' numbers for their addresses.
+    /// The part of a reply that must be equal, with the servers' numbers in place of their
+    /// addresses.
     fn essence(&self, reply: Reply) -> Reply {
         let mut error = match self.judge.essence(reply) {
             Reply::Error(error) => error,

@@ -1,4 +1,4 @@
-//! A pure step against the served engine.
+//! Compares a pure step with the served engine.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::embedded::{Engine, lock};
 use crate::node::{Command, Notice};
 use crate::protocol::Scripts;
 
-/// A served call and a pure step from what stood before give the same.
+/// A served call and a pure step from the same state have the same result.
 #[test]
 fn a_pure_step_does_what_a_served_call_does() {
     let scripts = || Scripts::built_in().all().into_iter();

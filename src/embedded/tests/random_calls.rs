@@ -1,5 +1,5 @@
-//! Random calls of the lock scripts: most are what clients send, some come late or twice, and some
-//! are what no client would send.
+//! Random calls of the lock scripts: most are calls that clients make, some come late or twice, and
+//! some are calls that no client would make.
 
 use fastrand::Rng;
 
@@ -30,28 +30,28 @@ pub(super) const LOCKS: [&str; 3] = ["rwlease:a", "rwlease:b", "rwlease:c"];
 const MUTEX: &str = "mutex";
 const LEGACY: [&str; 2] = ["legacy-read", "legacy-write"];
 
-/// All keys that there are.
+/// All keys.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     LOCKS.into_iter().chain([MUTEX]).chain(LEGACY)
 }
 
-/// Clients, by their names in ids. The first three hear what is published to them.
+/// Clients, by their names in ids. The first three are subscribed.
 const CLIENTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// The channels that somebody hears.
+/// The channels with a subscriber.
 pub(super) fn heard_channels() -> impl Iterator<Item = String> {
     CLIENTS[..3].iter().map(|client| format!("{{0}}rwlease:{client:_<11}"))
 }
 
-/// Whether the client of this acquisition hears nothing.
+/// Returns true if the client of this acquisition is not subscribed.
 pub(super) fn is_deaf(id: &str) -> bool {
     !CLIENTS[..3].iter().any(|client| id.starts_with(&format!("{client:_<11}")))
 }
 
-/// The greatest token there can be.
+/// The greatest possible token.
 const MOST_EXACT: u64 = 1 << 53;
 
-/// Command in the place of any other.
+/// Commands that replace any other.
 const ODD: &[&[u8]] = &[
     b"",
     b"0",
@@ -110,7 +110,7 @@ const FIELDS: &[&str] = &[
     "i:1",
 ];
 
-/// Lines that look as some should, with their token still to come.
+/// Lines that look valid, with the token still missing.
 const LINES: &[&str] = &[
     "2F9999999999999T",
     "2Q9999999999999T",
@@ -133,7 +133,7 @@ const MOST_KNOWN: usize = 60;
 /// How many calls are kept to be sent again.
 const MOST_SENT: usize = 40;
 
-/// What a client knows of one of its acquisitions.
+/// What a client knows about one of its acquisitions.
 #[derive(Clone, Debug)]
 struct Known {
     key: &'static str,
@@ -143,38 +143,38 @@ struct Known {
     ticket: u64,
 }
 
-/// What sort of calls there are.
+/// The mix of calls.
 #[derive(Clone, Debug)]
 pub(super) struct Habits {
     /// Whether there are mutexes and two-key locks too.
     pub(super) all_kinds: bool,
-    /// How many locks there are, at most three.
+    /// The number of locks, at most three.
     pub(super) locks: usize,
-    /// Of a hundred calls, how many bring a new acquisition.
+    /// Of a hundred calls, how many start a new acquisition.
     pub(super) newcomers: u32,
     /// Of ten newcomers, how many want to write.
     pub(super) writers: u32,
     /// Of a thousand calls, how many are odd.
     pub(super) odd: u32,
-    /// The longest of what is usual, ms.
+    /// The longest usual lease, in ms.
     pub(super) lease: u64,
     pub(super) window: u64,
     pub(super) waiter_ttl: u64,
-    /// How many waiters they allow.
+    /// The limits of waiters in the calls.
     pub(super) limits: [u64; 3],
-    /// One lease in so many is any that there can be.
+    /// One lease in so many has any possible length.
     pub(super) long_leases: u32,
-    /// How far a token is raised, us; and one in so many farther than it may be.
+    /// How far a token is raised, in us; one raise in so many exceeds the limit.
     pub(super) raised_by: u64,
     pub(super) far_raises: u32,
-    /// One in so many questions whether an acquisition holds is a take-up instead; 0 for none.
+    /// One query in so many is a take-up instead; 0 for none.
     pub(super) take_ups: u32,
-    /// Of ten requests and renewals, so many ask for a cached lock; and of ten first calls, so many
-    /// are tries that wait for cached holders alone.
+    /// Of ten requests and renewals, how many request a cached lock; and of ten first calls, how
+    /// many are tries that wait only for cached holders.
     pub(super) cached: u32,
 }
 
-/// Makes the calls up, and goes by their replies.
+/// Makes up calls, and learns from their replies.
 #[derive(Debug)]
 pub(super) struct Calls {
     rng: Rng,
@@ -229,7 +229,7 @@ impl Calls {
         call
     }
 
-    /// What a field of a lock is set to by somebody who should not.
+    /// A change of a lock's field by somebody who should not change it.
     pub(super) fn tampering(&mut self) -> (&'static str, Vec<u8>) {
         let field = FIELDS[self.rng.usize(..FIELDS.len())];
         let value = match self.rng.u32(..3) {
@@ -265,7 +265,7 @@ impl Calls {
                 (known.writes, known.token) = (true, number)
             }
             (_, b"granted" | b"renewed") => known.token = number,
-            // Some go on asking all the same.
+            // Some continue to call all the same.
             (
                 _,
                 b"released" | b"left" | b"expired" | b"absent" | b"lost" | b"stale" | b"refused"
@@ -303,7 +303,7 @@ impl Calls {
         self.demand(script, known, format!("{fairness}{cached}{tries}"), waits, now)
     }
 
-    /// Something that an acquisition may ask for that is known already.
+    /// A further call of a known acquisition.
     fn again(&mut self, now: u64) -> Call {
         if self.known.is_empty() {
             return self.newcomer(now);
@@ -346,7 +346,7 @@ impl Calls {
         }
     }
 
-    /// By somebody new, who holds in its place if it is granted.
+    /// By a new acquisition, which replaces the holder if the call succeeds.
     fn take_up(&mut self, known: &Known, now: u64) -> Call {
         self.ids += 1;
         let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
@@ -397,7 +397,7 @@ impl Calls {
         call(script, known, &args)
     }
 
-    /// What concerns the lock and no id.
+    /// A call for the lock, without an id.
     fn of_a_lock(&mut self) -> Call {
         let rng = &mut self.rng;
         let script = ["pump", "pump", "pump", "revoke", "force_release", "inspect", "inspect"]
@@ -409,7 +409,7 @@ impl Calls {
             let from = if rng.bool() { 0 } else { rng.u64(..20) };
             args.extend(words(&[&from.to_string(), "-", "-", &rng.u64(1..30).to_string()]));
         } else if script != "pump" {
-            // All that hold, or those up to one of them.
+            // All holders, or those up to one of them.
             let tokens: Vec<u64> = self.known.iter().map(|known| known.token.max(1)).collect();
             let token = rng.choice(tokens).filter(|_| rng.bool()).unwrap_or(MOST_EXACT);
             args.extend(words(&[&token.to_string()]));
@@ -471,7 +471,7 @@ impl Calls {
         ms.to_string()
     }
 
-    /// The same with something in it that does not belong there.
+    /// The same call with something invalid in it.
     fn made_odd(&mut self, mut call: Call) -> Call {
         if call.args.is_empty() {
             return call; // it was made odd often before

@@ -1,4 +1,4 @@
-//! Real servers, to hold the engine against: processes of this test, on free loopback ports.
+//! Real servers to compare the engine with: processes of this test, on free loopback ports.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -16,19 +16,19 @@ use bytes::Bytes;
 use crate::embedded::answer::Failure;
 use crate::node::Reply;
 
-/// A server that ends with this value.
+/// A server that ends when this is dropped.
 pub(super) struct RealServer {
     process: Child,
     pub(super) port: u16,
-    /// Where the other servers of a cluster reach it.
+    /// The port for the other servers of a cluster.
     pub(super) bus: u16,
     directory: PathBuf,
 }
 
 impl RealServer {
     pub(super) fn start(is_cluster: bool) -> Self {
-        // One after the other: until a server listens, its port looks free to the next one, and
-        // both tests would speak to the same server.
+        // One at a time: until a server listens, its port looks free to the next one, and both
+        // tests would use the same server.
         static STARTING: Mutex<()> = Mutex::new(());
         let _one_at_a_time = STARTING.lock();
         let (port, bus) = (free_port(), free_port());
@@ -126,8 +126,8 @@ fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     request
 }
 
-/// The server that the environment names, or the one on the path, or the one that was fetched for
-/// the tests.
+/// The server that the environment names, the one on the path, or the one that was fetched for the
+/// tests.
 pub(super) fn program() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/servers/redis-server");
     let path = env::var_os("PATH").unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::slot::Slot;
 
 const KEY: &str = "key";
 
-/// The shard of the key, in an engine of which time stands still.
+/// The shard of the key, in an engine whose time stands still.
 struct Shard {
     engine: Engine,
     master: usize,
@@ -42,7 +42,7 @@ impl Shard {
         faults.replicas(self.master).into_iter().for_each(|it| faults.catch_up(it));
     }
 
-    /// Promotes a replica; the value that it has.
+    /// Promotes a replica, and returns the value that it has.
     fn promoted_value(&self, lose: usize) -> Reply {
         let new = self.engine.faults().promote(self.master, lose).unwrap();
         self.engine.query(new, &words(&["GET", KEY]))
@@ -162,7 +162,7 @@ fn a_replica_that_lags_takes_over_with_what_it_had() {
     assert_eq!(shard.promoted_value(0), text("2"));
 }
 
-/// It does not hear of the new master, and has nothing of it.
+/// It does not know the new master, and has none of its writes.
 #[test]
 fn a_replica_that_lags_is_not_counted_by_another_master() {
     let mut shard = Shard::new(WaitCovers::WritesAlone, 2);

@@ -1,8 +1,8 @@
-//! The lock scripts answer and write on the engine as on a real server, byte for byte: the same
-//! random calls go to both, with the same time given to both in the place of their clocks.
+//! The lock scripts answer and write on the engine as on a real server, byte for byte: both run the
+//! same random calls, with the same time in place of their clocks.
 //!
-//! `make equality` compares a million calls; `RWLEASE_SEED=n` begins with one round again,
-//! `SERVER_IS` says on which server it must be.
+//! `make equality` compares a million calls. `RWLEASE_SEED=n` starts with that round. `SERVER_IS`
+//! says which server it must be.
 
 // The calls are real, and so is the time they take.
 #![allow(clippy::disallowed_methods)]
@@ -24,7 +24,7 @@ use crate::node::{Notice, Reply, Subscription};
 
 pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
-/// What Redis 6.2 lacks: the end of a key's life, and messages to the subscribers of a slot.
+/// What Redis 6.2 lacks: the expiry of a key, and messages to the subscribers of a slot.
 const ENDS: &str = "\
 local function now()
   local time = redis.call('TIME')
@@ -44,18 +44,18 @@ local redis = (function(server)
 end)(redis)
 ";
 
-/// The calls of one round, which begins with nothing and has a seed of its own.
+/// The number of calls in one round, which starts with no keys and has its own seed.
 const ROUND: u64 = 500;
-/// In so many rounds everything is said that must be.
+/// In this many rounds every required status occurs.
 const ROUNDS: u64 = 24;
 
-/// The server is asked for so many calls at once.
+/// How many calls are sent to the server at once.
 const BATCH: u64 = 50;
 
-/// Twenty years: nothing may end by the servers' own clocks.
+/// Twenty years: nothing may expire by the servers' own clocks.
 const AHEAD_S: u64 = 20 * 365 * 86_400;
 
-/// What the replies must say at least once, so that the comparison means something.
+/// The statuses that must occur at least once, so that the comparison means something.
 const MUST_BE_SAID: &[&str] = &[
     "LOCKARGS",
     "LOCKFOREIGN",
@@ -99,7 +99,7 @@ fn the_lock_scripts_do_as_on_a_server() {
 #[ignore = "takes minutes"]
 fn a_million_calls_do_as_on_a_server() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
-    // Far from those of the short form.
+    // Far from the seeds of the short form.
     let first = number("RWLEASE_SEED").unwrap_or_else(|| fastrand::u64(1_000..1_000_000_000));
     let rounds = number("CALLS").unwrap_or(1_000_000) / ROUND;
     let started = Instant::now();
@@ -117,11 +117,11 @@ fn a_million_calls_do_as_on_a_server() {
         pair.said
     );
     if rounds >= ROUNDS {
-        pair.must_have_said_all(); // fewer need not
+        pair.must_have_said_all(); // with fewer rounds some may be missing
     }
 }
 
-/// An engine and a server, which are told the same.
+/// An engine and a server that run the same commands.
 struct Pair {
     engine: Engine,
     heard: UnboundedReceiver<Notice>,
@@ -132,15 +132,15 @@ struct Pair {
     judge: Judge,
     digests: BTreeMap<&'static str, Vec<u8>>,
     said: BTreeSet<String>,
-    /// What the engine has done, and the server is to do.
+    /// The commands that the engine has run, and the server has not.
     ahead: Vec<Done>,
 }
 
-/// A command that the engine has carried out.
+/// A command that the engine has run.
 #[derive(Debug)]
 struct Done {
     command: Vec<Vec<u8>>,
-    /// What the engine said, if that is to be compared.
+    /// The engine's reply, if it is to be compared.
     reply: Option<Reply>,
 }
 
@@ -193,7 +193,7 @@ impl Pair {
         assert!(missing.is_empty(), "never said: {missing:?}");
     }
 
-    /// Has the engine do something, and the server later.
+    /// Runs a command on the engine now, and on the server later.
     fn tell<W: AsRef<[u8]>>(&mut self, command: &[W], is_compared: bool) -> Reply {
         let reply = self.engine.query(0, &words(command));
         self.ahead.push(Done {
@@ -203,7 +203,7 @@ impl Pair {
         reply
     }
 
-    /// As `tell`, of when a key's life ends.
+    /// As `tell`, for the expiry of a key.
     fn tell_end(&mut self, key: &str) {
         let reply = self.engine.query(0, &words(&["PEXPIRETIME", key]));
         let command: &[&str] =
@@ -219,7 +219,7 @@ impl Pair {
         self.ahead.push(Done { command: command.into(), reply: None });
     }
 
-    /// Lets the server catch up, and gives the first difference.
+    /// Runs the commands on the server, and returns the first difference.
     fn catch_up(&mut self) -> Result<(), String> {
         let ahead = std::mem::take(&mut self.ahead);
         let replies = self.real.ask_all(ahead.iter().map(|done| done.command.as_slice()));
@@ -242,7 +242,7 @@ impl Pair {
         self.compare_pushes()
     }
 
-    /// What was published reaches the subscribers, in the same order.
+    /// Compares the messages of the subscribers, and their order.
     fn compare_pushes(&mut self) -> Result<(), String> {
         let mut engine = Vec::new();
         while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {
@@ -273,7 +273,7 @@ struct Round<'a> {
 impl Round<'_> {
     fn new(pair: &mut Pair, seed: u64) -> Round<'_> {
         let mut rng = Rng::with_seed(seed);
-        // A day is as good as another; now and then, one long ago, when moments had fewer digits.
+        // Any day will do; sometimes one long ago, when times had fewer digits.
         let day = match rng.u32(..20) {
             0 => rng.u64(1..1_000_000_000),
             _ => since_1970().as_secs() / 86_400 * 86_400 + AHEAD_S,
@@ -349,12 +349,12 @@ impl Round<'_> {
         };
         let clock = format!("{} {}", self.us / 1_000_000, self.us % 1_000_000);
         let is_full = self.is_full;
-        self.set_full(false); // else the server would not take it
+        self.set_full(false); // otherwise the server would refuse it
         self.pair.tell(&["SET", "clock", &clock], true);
         self.set_full(is_full);
     }
 
-    /// A key whose life has ended by the given clock is gone.
+    /// Removes a key that has expired by the given clock.
     fn end_if_over(&mut self, key: &str) {
         if let Reply::Int(ends) = self.pair.engine.query(0, &words(&["PEXPIRETIME", key]))
             && (0..=self.us as i64 / 1000).contains(&ends)
@@ -363,8 +363,8 @@ impl Round<'_> {
         }
     }
 
-    /// Somebody else writes to a lock; and ends it, so that not all that follows is about what is
-    /// malformed.
+    /// Somebody else writes to a lock, and removes it later, so that not all further calls meet a
+    /// malformed lock.
     fn tamper(&mut self) {
         let key = LOCKS[self.rng.usize(..LOCKS.len())];
         match self.rng.u32(..400) {

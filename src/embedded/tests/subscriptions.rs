@@ -1,4 +1,4 @@
-//! Shard channels: who hears what, and when a subscription ends.
+//! Shard channels: who receives which message, and when a subscription ends.
 
 use std::sync::Arc;
 

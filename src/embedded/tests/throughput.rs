@@ -1,5 +1,5 @@
-//! How fast scripts run. Nothing is asserted of the speed; run it by
-//! `cargo test --release --features embedded throughput -- --ignored --nocapture`.
+//! How fast scripts run. The speed is not asserted. Run it by `cargo test --release --features
+//! embedded throughput -- --ignored --nocapture`.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -11,13 +11,13 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that does
-    /// nothing here (URLs, credentials, the client's name, certificates);
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if all its servers are stopped.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range or has no effect
+    /// here (URLs, credentials, the client's name, certificates);
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if all servers are stopped.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, no lock was taken yet, and what was opened is closed.
+    /// Cancel safe: if the future is dropped, what was opened is closed.
     pub async fn connect_embedded(mut self, engine: &Engine) -> Result<Locks> {
         refuse(self.given_with_urls(), "connect_embedded")?;
         self.router.seeds = engine.addresses();
@@ -25,8 +25,8 @@ impl Builder {
         Locks::start(engine.connector(), engine.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Connects from a host of a simulated network. The client's id is drawn from the seeded
-    /// randomness that all else is drawn from: two runs that do the same are the same.
+    /// Connects from a host of a simulated network. The client's id comes from the network's seeded
+    /// randomness, so a run can be repeated.
     ///
     /// # Errors, Cancel safety
     ///
@@ -41,8 +41,8 @@ impl Builder {
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Takes the scripts from a folder laid out as `lua/`, for trying changed ones without a build,
-    /// on servers in this process. What is read stays in memory.
+    /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts on servers in
+    /// this process without a build. The text stays in memory.
     #[doc(hidden)]
     pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));

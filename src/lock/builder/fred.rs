@@ -10,25 +10,25 @@ use crate::node::fred::{self, FredConnector};
 use crate::protocol::Scripts;
 
 impl Builder {
-    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of that
-    /// configuration. Any one node of the cluster is enough.
+    /// Connects by the `fred` crate, with the servers, credentials, TLS and tracing of this
+    /// configuration. One node of the cluster is enough.
     ///
-    /// Of `fred` only connections to single servers are used, one for commands and one for
-    /// subscriptions to each: whatever it says of retries, redirects and reconnecting does not
-    /// matter, nor does its protocol version (RESP3 is used). `TlsConfig::hostnames` is heeded with
-    /// the feature `fred-tls`.
+    /// The library uses only connections to single servers, two for each: one for commands and one
+    /// for subscriptions. It ignores the configuration's policies for retries, redirects and
+    /// reconnects, and its protocol version (it uses RESP3). With the feature `fred-tls` it honours
+    /// `TlsConfig::hostnames`.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, one that the
-    /// configuration must say instead (URLs, credentials, the client's name, certificates), or a
-    /// configuration for Sentinel or a socket file; [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if it does not let this
-    /// client in.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, a setting that
+    /// belongs in the configuration (URLs, credentials, the client's name, certificates), or a
+    /// configuration for Sentinel or a Unix socket; [`Unavailable`](crate::ErrorKind::Unavailable)
+    /// if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the
+    /// client.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, no lock was taken yet, and what was opened is closed.
+    /// Cancel safe: if the future is dropped, what was opened is closed.
     pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
         refuse(self.given_with_urls().or(self.given_scripts()), "connect_fred")?;
         self.router.seeds = fred::seeds(&config).map_err(Error::invalid)?;

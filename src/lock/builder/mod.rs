@@ -1,4 +1,4 @@
-//! What a client can be set to, and the ways to connect: the one place that knows every layer.
+//! The settings of a client, and the ways to connect. Only this module knows every layer.
 
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -25,14 +25,14 @@ use crate::router::RouterSettings;
 #[cfg(any(feature = "native", feature = "redis"))]
 use urls::UrlSettings;
 
-/// Settings of a client. No setter fails; [`connect`](Builder::connect) checks them.
+/// The settings of a client. Setters do not fail; [`connect`](Builder::connect) checks the values.
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings do nothing until `connect`"]
 pub struct Builder {
     settings: Settings,
     router: RouterSettings,
-    /// One that was given of how to dial and send, which a connection of the application's does in
-    /// its own way.
+    /// The name of a setting about dialling or sending that was set, and that a connection of the
+    /// application would ignore.
     dialing: Option<&'static str>,
     #[cfg(any(feature = "native", feature = "redis"))]
     urls: UrlSettings,
@@ -41,15 +41,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What goes before a lock's name in its key, with no braces. Default: `rwlease:`. All clients
-    /// of a lock need the same.
+    /// The prefix of a lock's name in its key, without braces. All clients of a lock must use the
+    /// same. Default: `rwlease:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
-    /// What goes before a mutex's name in its key. Default: nothing, so that the key is what others
-    /// call it. All users of a mutex need the same.
+    /// The prefix of a mutex's name in its key. All clients of a mutex must use the same. Default:
+    /// none, so that the key is the one other libraries use.
     pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.mutex_prefix = prefix.into();
         self
@@ -62,100 +62,100 @@ impl Builder {
     }
 
     /// How much earlier a lease ends here than at the server, at most half of the lease. It covers
-    /// the difference in speed of the two clocks and the skew between two servers when the lock
-    /// moves from one to the other: [`Lease`](crate::Lease) says how. Default: a twentieth of the
-    /// lease, at most 500 ms; so servers whose clocks may differ by more than that need a larger
-    /// one.
+    /// the different speeds of the two clocks, and the clock skew between two servers when the lock
+    /// moves from one to the other: see [`Lease`](crate::Lease). Default: a twentieth of the lease,
+    /// at most 500 ms. Set a larger one if your servers' clocks may differ by more.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.settings.margin = Some(margin);
         self
     }
 
-    /// Who goes first when readers and writers wait. Default: phase-fair.
+    /// The policy that orders waiting readers and writers. Default: phase-fair.
     pub fn fairness(mut self, fairness: Fairness) -> Self {
         self.settings.fairness = fairness;
         self
     }
 
-    /// The most waiters that the queue of one lock may have; one more is refused. Default: 10,000.
+    /// The maximum number of waiters in the queue of one lock. Further requests fail with
+    /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters). Default: 10,000.
     pub fn max_waiters(mut self, most: u64) -> Self {
         self.settings.max_waiters = most;
         self
     }
 
-    /// How often the head of a queue polls; each place behind it adds as much. Default: 250 ms.
+    /// How often the head of a queue polls. Each place behind it adds the same time. Default:
+    /// 250 ms.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll.interval = interval;
         self
     }
 
-    /// How long a place in a queue is kept for a waiter that does not poll, at least three poll
-    /// intervals. Default: 10 s.
+    /// How long the server keeps a waiter's place without a poll, at least three poll intervals.
+    /// Default: 10 s.
     pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
         self.settings.poll.waiter_ttl = waiter_ttl;
         self
     }
 
-    /// How long a grant waits to be claimed by the waiter that it was pushed to. A dead waiter that
-    /// nobody knows to be dead costs the queue this long. Until the claim is answered the waiter
-    /// holds for this long less the [margin](Self::margin); where that is less than a quarter of
-    /// it, the waiter does not hold before the answer. Default: 1.5 s, of which the default margin
-    /// of long leases leaves one.
+    /// How long a grant waits for the claim of the waiter that it was pushed to. A dead waiter
+    /// costs the queue this time. Until the claim is answered, the waiter holds the lock for this
+    /// time less the [margin](Self::margin), or not at all if that is less than a quarter of it.
+    /// Default: 1.5 s, of which the default margin of long leases leaves one second.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.poll.window = window;
         self
     }
 
-    /// What to do whenever a lease is lost, whichever guard's: to log it, to count it, to stop
-    /// something. Called on the client's own task, before the server lets the next one in as long
-    /// as the runtime keeps up; so it must be quick, and must not block. Default: nothing.
+    /// Sets a function to call when any lease of the client is lost, for example to log or count it
+    /// or to stop something. The client's own task calls it, before the server grants the lock to
+    /// anybody else as long as the runtime keeps up. It must be quick and must not block. Default:
+    /// none.
     pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
     }
 
-    /// How locks are cached that are made by [`RwLock::cached`](crate::RwLock::cached), and how
-    /// long a try waits for those of other clients.
+    /// How the client caches the locks of [`RwLock::cached`](crate::RwLock::cached), and how long a
+    /// try waits for locks that other clients have cached.
     pub fn cache(mut self, cache: Cache) -> Self {
         self.settings.cache = cache.0;
         self
     }
 
-    /// How long a call goes on trying when the cluster cannot serve it. Default: 10 s.
+    /// How long a call is retried while the cluster cannot serve it. Default: 10 s.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.settings.call_timeout = timeout;
         self
     }
 
-    /// The longest time for one connection to be made, from 1 ms to 1 h. Default: 1 s.
+    /// The longest time to open one connection, 1 ms to 1 h. Default: 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.router.connect_timeout = timeout;
         self.dialing = Some("connect_timeout");
         self
     }
 
-    /// How long a server may be silent while calls wait for its answers, from 1 ms to 1 h; then
-    /// they are repeated, elsewhere if the slot has moved. As long as it answers anything, it is at
-    /// work on what came before, and nothing is sent twice. Default: 500 ms.
+    /// How long a server may be silent while calls wait for its answers, 1 ms to 1 h. Then they are
+    /// repeated, elsewhere if the slot has moved. As long as the server answers anything, it is
+    /// working on earlier calls, and nothing is sent twice. Default: 500 ms.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.router.response_timeout = timeout;
         self
     }
 
-    /// The most calls that each server has to answer for this client at the same time, at least 1.
-    /// More wait here, first come, first served, and are sent as soon as others have been answered.
-    /// A call whose time is nearly up is not sent any more: it fails as
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), and leaves nothing behind at the server.
-    /// Renewals and releases in the background have turns of their own. Default: 256, which a
-    /// server answers in a few milliseconds; more are of use where the round trip is long.
+    /// The maximum number of calls of this client that each server has to answer at the same time,
+    /// at least 1. Further calls wait here, first in, first out. A call whose deadline is near is
+    /// not sent: it fails with [`Unavailable`](crate::ErrorKind::Unavailable) and leaves nothing at
+    /// the server. Background renewals and releases are counted separately. Default: 256, which a
+    /// server answers in a few milliseconds; a longer round trip can use more.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
         self.router.max_in_flight = calls;
         self.dialing = Some("max_in_flight");
         self
     }
 
-    /// Turns the host and port that a server announces into those to connect to: for containers,
-    /// tunnels, forwarded ports.
+    /// Translates the host and port that a server announces into those to connect to, for
+    /// containers, tunnels and forwarded ports.
     pub fn address_translator(
         mut self,
         address_translator: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -189,8 +189,8 @@ impl Builder {
     }
 }
 
-/// What would do nothing is an error: a caller that sets certificates, say, must not be connected
-/// without.
+/// A setting without effect is an error: a caller that sets certificates, for example, must not be
+/// connected without them.
 fn refuse(given: Option<&str>, connector: &str) -> Result<()> {
     match given {
         Some(given) => Err(Error::invalid(format!("`{given}` does nothing with `{connector}`"))),

@@ -1,14 +1,14 @@
-//! A server that sentinels watch, and which of its copies is the master.
+//! A server with replicas behind Sentinel.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::node::dialer::{Channels, Dialer, SentinelUrl, sentinel};
+use crate::node::dialer::{Channels, Dialer, SentinelUrl, Shown, UrlError, sentinel};
 use crate::node::{Address, Credentials, CredentialsProvider};
 
-/// The sentinels that watch a server with replicas, and the name that they know it by:
+/// The sentinels that watch a server with replicas, and its name there, for
 /// [`Builder::sentinel`](crate::Builder::sentinel).
 ///
 /// ```no_run
@@ -28,10 +28,11 @@ use crate::node::{Address, Credentials, CredentialsProvider};
 /// # Ok(()) }
 /// ```
 ///
-/// A URL says the same: `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master`,
-/// with `/database` behind it if need be, and `rediss+sentinel://` for TLS to the sentinels and to
-/// the servers. Its user and password are those of the servers. [`Builder::servers`] takes such a
-/// URL as it is; parsed to this type, credentials for the sentinels can be added.
+/// A URL can say the same:
+/// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
+/// `rediss+sentinel://` for TLS to the sentinels and to the servers. The user and password are
+/// those of the servers. [`Builder::servers`] accepts such a URL. Parse it to this type to add
+/// credentials for the sentinels.
 ///
 /// [`Builder::servers`]: crate::Builder::servers
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub struct Sentinel {
     pub(super) servers: Servers,
 }
 
-/// How the servers are dialled that sentinels name.
+/// How to dial the servers that sentinels name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Servers {
     pub(super) tls: bool,
@@ -53,7 +54,7 @@ pub(super) struct Servers {
 }
 
 impl Sentinel {
-    /// Sentinels that know the server by this name, as in their `sentinel monitor`.
+    /// Sentinels that know the server by this name, the one in their `sentinel monitor`.
     pub fn new(master: impl Into<String>) -> Self {
         Sentinel {
             master: master.into(),
@@ -64,16 +65,16 @@ impl Sentinel {
         }
     }
 
-    /// One of the sentinels: `host` or `host:port`, an IPv6 address in brackets. Default port:
-    /// 26379. One that can be reached is enough, for they tell of each other; name all that you
-    /// can.
+    /// Adds a sentinel: `host` or `host:port`, with an IPv6 address in brackets. Default port:
+    /// 26379. Name all sentinels that you know. One that can be reached is enough, since sentinels
+    /// know each other.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.nodes.push(node.into());
         self
     }
 
-    /// Who this client says it is to the sentinels. Default: it does not say. (To the servers:
-    /// [`Builder::credentials`](crate::Builder::credentials).)
+    /// The credentials for the sentinels. Those for the servers are
+    /// [`Builder::credentials`](crate::Builder::credentials). Default: none.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Arc::new(provider));
         self
@@ -115,17 +116,19 @@ impl Sentinel {
         if self.nodes.is_empty() {
             return Err(Error::invalid("no sentinel was named"));
         }
-        let nodes = self.nodes.iter().map(|node| sentinel(node));
-        nodes.collect::<Result<_, _>>().map_err(|error| {
-            Error::invalid("a sentinel is named that is no `host:port`").with_source(error)
-        })
+        let address = |node: &String| {
+            sentinel(node).map_err(|why| {
+                Error::invalid(format!("{} is not `host:port` of a sentinel: {why}", Shown(node)))
+            })
+        };
+        self.nodes.iter().map(address).collect()
     }
 
     pub(super) fn uses_tls(&self) -> bool {
         self.tls || self.servers.tls
     }
 
-    /// How the sentinels are dialled, by what was said of dialling servers.
+    /// How to dial the sentinels, derived from the settings for the servers.
     pub(super) fn dialer(&self, servers: &Dialer) -> Dialer {
         Dialer {
             tls: self.tls.then(|| servers.tls.clone().unwrap_or_default()),
@@ -136,7 +139,7 @@ impl Sentinel {
         }
     }
 
-    /// Takes over the sentinels that another one names, if they differ in nothing else.
+    /// Adds the sentinels that another one names, if it differs in nothing else.
     pub(super) fn join(&mut self, other: Sentinel) -> Result<()> {
         let own = (&self.master, self.tls, &self.servers);
         if own != (&other.master, other.tls, &other.servers) {
@@ -151,10 +154,10 @@ impl FromStr for Sentinel {
     type Err = Error;
 
     fn from_str(url: &str) -> Result<Sentinel> {
-        let url: SentinelUrl = url
-            .parse()
-            .map_err(|error| Error::invalid("not the URL of sentinels").with_source(error))?;
-        let SentinelUrl { sentinels, master, tls, credentials, database } = url;
+        let SentinelUrl { sentinels, master, tls, credentials, database } =
+            url.parse().map_err(|why: UrlError| {
+                Error::invalid(format!("{} is not the URL of sentinels: {why}", Shown(url)))
+            })?;
         Ok(Sentinel {
             master,
             nodes: sentinels.iter().map(ToString::to_string).collect(),

@@ -1,4 +1,4 @@
-//! Using a cluster connection that the application has already.
+//! Connecting by a cluster connection of the application.
 
 use std::sync::Arc;
 
@@ -10,26 +10,29 @@ use crate::protocol::Scripts;
 use crate::router::{ClusterAdapter, Transport};
 
 impl Builder {
-    /// Uses a cluster connection that the application has already, where no further connections
-    /// may be opened. No round trip.
+    /// Uses a cluster connection of the application, for processes that may not open more
+    /// connections. No round trip.
     ///
-    /// All other ways to connect promise more: `docs/backends.md` says what this one cannot, and
-    /// which versions and settings it needs. In short: waiting requests poll the servers and are
-    /// not told; [`replicas`](crate::Acquire::replicas) is refused; what that connection does in a
-    /// failover or when a connection breaks (stalls of all shards, a timeout that is not heeded)
-    /// happens to the locks as well. Its response timeout must be set, and an overall one that is
-    /// longer, and it must not be in use for subscriptions. One attempt of a call waits for its
-    /// answer at least 2 s, also where [`response_timeout`](Builder::response_timeout) says less:
-    /// that connection repeats commands by itself, and needs the time; its overall timeout must
-    /// leave it too.
+    /// All other ways to connect promise more. `docs/backends.md` lists what this one cannot do,
+    /// and which versions and settings it needs. In short:
+    ///
+    /// - Waiting requests poll; nothing is pushed. [`replicas`](crate::Acquire::replicas) is
+    ///   refused.
+    /// - Faults of that connection in a failover, or when a connection breaks, affect the locks as
+    ///   well: stalls of all shards, and a timeout that is not observed.
+    /// - Set its response timeout and a longer overall timeout, and do not use it for
+    ///   subscriptions.
+    /// - One attempt of a call waits at least 2 s for its answer, even if
+    ///   [`response_timeout`](Builder::response_timeout) is shorter: the connection repeats
+    ///   commands by itself. Its overall timeout must be longer than that.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, or one that is the
-    /// connection's own affair (URLs, credentials, the client's name, certificates,
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range or belongs to the
+    /// connection (URLs, credentials, the client's name, certificates,
     /// [`connect_timeout`](Builder::connect_timeout), [`max_in_flight`](Builder::max_in_flight),
-    /// [`address_translator`](Builder::address_translator)); also where no tokio runtime is, on
-    /// which the client's own task would live.
+    /// [`address_translator`](Builder::address_translator)), and outside of a tokio runtime, which
+    /// the client's own task needs.
     pub fn connect_shared(
         self,
         connection: ::redis::cluster_async::ClusterConnection,

@@ -1,5 +1,4 @@
-//! Connecting to servers that URLs name: by the `redis` crate, or by connections of this library's
-//! own.
+//! Connecting to servers by URL, with the `redis` crate or the library's own connections.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::lock::locks::Locks;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::node::dialer::TlsFiles;
-use crate::node::dialer::{Dialer, SentinelUrl, Server};
+use crate::node::dialer::{Dialer, SentinelUrl, Server, Shown, UrlError};
 #[cfg(feature = "native")]
 use crate::node::native::NativeConnector;
 #[cfg(feature = "redis")]
@@ -20,7 +19,7 @@ use crate::node::{Address, Connector};
 use crate::protocol::Scripts;
 use crate::router::SentinelSettings;
 
-/// What [`Builder::connect`] connects by.
+/// The default connector of [`Builder::connect`].
 #[cfg(not(feature = "redis"))]
 use NativeConnector as Usual;
 #[cfg(feature = "redis")]
@@ -35,7 +34,7 @@ pub(super) struct UrlSettings {
 
 impl fmt::Debug for UrlSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URLs: they may have passwords in them.
+        // Not the URLs, which may contain passwords.
         f.debug_struct("UrlSettings")
             .field("urls", &self.urls.len())
             .field("sentinel", &self.sentinel)
@@ -46,7 +45,8 @@ impl fmt::Debug for UrlSettings {
 
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 impl UrlSettings {
-    /// One that was given: all of them go with URLs, and are said elsewhere where there are none.
+    /// The name of a setting that was set, if any. All of these go with URLs; other ways to connect
+    /// have their own settings for them.
     pub(super) fn given(&self) -> Option<&'static str> {
         let UrlSettings { urls, sentinel, dialer } = self;
         let Dialer {
@@ -73,33 +73,32 @@ impl UrlSettings {
 }
 
 impl Builder {
-    /// The servers to begin with, by URL: any one node of the cluster is enough. Or the sentinels
-    /// of a server, as [`Sentinel`] says.
+    /// The URLs of the servers to connect to first. One node of the cluster is enough. URLs of
+    /// sentinels are allowed too: see [`Sentinel`].
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self
     }
 
-    /// The sentinels that say which server is the master, in place of [`servers`](Self::servers).
+    /// The sentinels to ask for the master, instead of [`servers`](Self::servers).
     ///
-    /// The client asks them for the master each time it connects, and when there is trouble, and
-    /// subscribes to what they tell of changes. `docs/deployments.md` says what holds in a
-    /// failover.
+    /// The client asks them each time it connects and when calls fail, and subscribes to their
+    /// announcements of changes. `docs/deployments.md` describes what holds in a failover.
     pub fn sentinel(mut self, sentinel: Sentinel) -> Self {
         self.urls.sentinel = Some(sentinel);
         self
     }
 
-    /// Who this client says it is, queried at each new connection: so passwords can change while it
-    /// runs. What the URLs say does not count then. A server that does not accept them is
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) and dialled again, unless the provider says
-    /// that they cannot change. Default: what the URLs say, in which they must agree.
+    /// The provider of the servers' credentials, called for each new connection, so passwords can
+    /// change while the client runs. It replaces the credentials of the URLs. A server that rejects
+    /// them is [`Unavailable`](crate::ErrorKind::Unavailable) and is dialled again, unless the
+    /// provider says that they cannot change. Default: those of the URLs, which must agree.
     pub fn credentials(mut self, provider: impl crate::node::CredentialsProvider) -> Self {
         self.urls.dialer.credentials = Some(Arc::new(provider));
         self
     }
 
-    /// The name in the servers' `CLIENT LIST`. Default: none.
+    /// The client's name in the servers' `CLIENT LIST`. Default: none.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.urls.dialer.client_name = Some(name.into());
         self
@@ -119,24 +118,24 @@ impl Builder {
         self
     }
 
-    /// Connects, by the `redis` crate (feature `redis`, which is a default one), or without it by
-    /// connections of this library's own (feature `native`).
+    /// Connects by the `redis` crate (feature `redis`, on by default), or without that feature by
+    /// the library's own connections (feature `native`).
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting out of its range, URLs that are none or
-    /// differ in what they say beside the address, or a master's name that no sentinel knows;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server or no sentinel can be reached;
-    /// [`Refused`](crate::ErrorKind::Refused) if it does not let this client in.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, for URLs that do
+    /// not parse or that differ in more than the address, and for a master's name that no sentinel
+    /// knows; [`Unavailable`](crate::ErrorKind::Unavailable) if no server or no sentinel can be
+    /// reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the client.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, no lock was taken yet, and what was opened is closed.
+    /// Cancel safe: if the future is dropped, what was opened is closed.
     pub async fn connect(self) -> Result<Locks> {
         self.connect_by("connect", |dialer| Arc::new(Usual { dialer }) as _).await
     }
 
-    /// Connects as [`connect`](Builder::connect) does, but by connections of this library's own.
+    /// Connects as [`connect`](Builder::connect) does, but by the library's own connections.
     ///
     /// # Errors, Cancel safety
     ///
@@ -162,7 +161,7 @@ impl Builder {
                     nodes: sentinel.nodes()?,
                     connector: connector(sentinel.dialer(&dialer)),
                 });
-                // Where certificates are for the sentinels alone.
+                // The certificates may be for the sentinels alone.
                 Dialer { tls: dialer.tls.clone().filter(|_| sentinel.servers.tls), ..dialer }
             }
             None => {
@@ -182,7 +181,7 @@ impl Builder {
     }
 }
 
-/// The sentinels that were named, by URL or otherwise.
+/// The sentinels, from URLs or from the setting.
 fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sentinel>> {
     let mut of_sentinels = urls.iter().filter(|url| SentinelUrl::is_one(url)).peekable();
     let Some(first) = of_sentinels.next_if(|_| sentinel.is_none()) else {
@@ -203,15 +202,14 @@ fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sen
     Ok(Some(sentinel))
 }
 
-/// The servers, and how all of them are dialled: as the URLs say, which have to agree in that, and
-/// the settings beside them.
+/// The servers, and how to dial all of them: by the URLs, which must agree, and by the settings.
 fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
-    let mut servers = Vec::new();
+    let mut servers: Vec<Server> = Vec::new();
     for url in urls {
-        let server: Server = url
-            .parse()
-            .map_err(|error| Error::invalid("not the URL of a server").with_source(error))?;
-        servers.push(server);
+        let server = url.parse().map_err(|why: UrlError| {
+            Error::invalid(format!("{} is not the URL of a server: {why}", Shown(url)))
+        });
+        servers.push(server?);
     }
     let Some(first) = servers.first() else {
         return Err(Error::invalid("no server was named"));
@@ -229,7 +227,7 @@ fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
     Ok((servers.into_iter().map(|server| server.address).collect(), dialer))
 }
 
-/// How these servers are dialled, with the settings beside the URLs.
+/// How to dial these servers, by the settings besides the URLs.
 fn dialer_to(servers: &Servers, uses_tls: bool, mut dialer: Dialer) -> Result<Dialer> {
     if uses_tls {
         dialer.tls.get_or_insert_default();
@@ -242,4 +240,42 @@ fn dialer_to(servers: &Servers, uses_tls: bool, mut dialer: Dialer) -> Result<Di
             servers.credentials.clone().map(|credentials| Arc::new(credentials) as _);
     }
     Ok(dialer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn errors_show_the_url_and_no_password() {
+        for (url, shown) in [
+            ("redis://locker:SECRET@h:port", "`redis://locker:***@h:port`"),
+            ("redis://:SECRET@h/x", "`redis://:***@h/x`"),
+            ("redis://locker:SECRET", "`redis://locker:***`"),
+            ("locker:SECRET@h", "`locker:***@h`"),
+            ("redis+sentinel://locker:SECRET@s", "`redis+sentinel://locker:***@s`"),
+            ("redis://locker:SECRET@127.0.0.1:1", "127.0.0.1:1"),
+            ("redis+sentinel://locker:SECRET@127.0.0.1:1/m", "127.0.0.1:1"),
+        ] {
+            let builder = Locks::builder().servers([url]);
+            let settings = format!("{builder:?}");
+            let error = builder.connect().await.unwrap_err();
+            assert!(error.to_string().contains(shown), "{url}: {error}");
+            for said in [settings, error.to_string(), format!("{error:#?}")] {
+                assert!(!said.contains("SECRET"), "{url}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_has_a_password_shows_it() {
+        let url = "redis+sentinel://locker:SECRET@s/m";
+        let sentinel: Sentinel = url.parse().unwrap();
+        let sentinel = sentinel.credentials(crate::Credentials::password("SECRET"));
+        let said = format!("{sentinel:?} {:?}", Locks::builder().sentinel(sentinel.clone()));
+        assert!(!said.contains("SECRET"), "{said}");
+        let wrong = Sentinel::new("m").node("locker:SECRET@s").nodes().unwrap_err();
+        assert!(wrong.to_string().contains("`locker:***@s`"), "{wrong}");
+        assert!(!format!("{wrong:?}").contains("SECRET"), "{wrong:?}");
+    }
 }

@@ -14,9 +14,9 @@ use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::protocol::Mode;
 
-/// What a guard has: a share of the cached lease, or a lease of its own.
+/// The contents of a guard: a share of the cached lease, or a lease of its own.
 pub struct Held {
-    /// Cancelled when the guard ends; made for the first watch.
+    /// Cancelled when the guard ends. Made for the first watch.
     over: OnceLock<CancellationToken>,
     by: By,
 }
@@ -24,7 +24,7 @@ pub struct Held {
 enum By {
     Share(Share),
     Lease(Hold, Arc<Entry>),
-    /// It was given back.
+    /// It was released.
     Nothing,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Held {
 
 impl Held {
     fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its token is not asked for: that would spend it.
+        // Without the token: reading it would consume it.
         f.debug_struct(what)
             .field("name", &self.entry().map_or("", Entry::name))
             .field("state", &self.state())
@@ -93,7 +93,7 @@ impl Held {
         }
     }
 
-    /// The lease behind it. It must not be given to users: it outlives the guard.
+    /// The lease behind the guard. Do not return it to users: it outlives the guard.
     fn lease(&self) -> Option<Lease> {
         match &self.by {
             By::Share(share) => {
@@ -115,7 +115,7 @@ impl Held {
         LeaseWatch::new(self.token(), self.lease(), self.cancellation())
     }
 
-    /// Cancelled when the lease is lost, or the guard ends.
+    /// Cancelled when the lease is lost or the guard ends.
     fn cancellation(&self) -> CancellationToken {
         let token = self.over.get_or_init(|| match self.lease() {
             Some(lease) => lease.cancellation(),
@@ -140,7 +140,7 @@ impl Held {
         }
     }
 
-    /// Before another one can hold.
+    /// Runs before anybody else can hold the lock.
     fn end_watches(&self) {
         if let Some(over) = self.over.get() {
             over.cancel();
@@ -169,7 +169,7 @@ impl Drop for Held {
     }
 }
 
-/// What a request for a cached lock gives: [`CachedReadGuard`] and [`CachedWriteGuard`].
+/// What a request for a cached lock returns: [`CachedReadGuard`] or [`CachedWriteGuard`].
 pub trait CachedGuard: sealed::CachedGuard {}
 
 pub(crate) mod sealed {
@@ -198,51 +198,50 @@ macro_rules! guard {
         }
 
         impl $name {
-            /// The fencing token: greater than every one that another local or remote writer had
-            /// before. Local readers that hold together share one.
+            /// The fencing token: greater than those of all earlier writers, local and remote.
+            /// Local readers that hold together share one.
             pub fn token(&self) -> u64 {
                 self.0.token()
             }
 
-            /// The time that is left of the lease, less the margin, computed now. Zero if it is
-            /// lost.
+            /// The time left of the lease, less the margin, computed now. Zero if it is lost.
             pub fn remaining(&self) -> Duration {
                 self.0.remaining()
             }
 
-            /// Whether the lease is good, computed now.
+            /// Whether the lease is valid, computed now.
             pub fn is_held(&self) -> bool {
                 self.0.is_held()
             }
 
-            /// How the lease stands, computed now.
+            /// The state of the lease, computed now.
             pub fn state(&self) -> LeaseState {
                 self.0.state()
             }
 
-            /// Ends when the lease is lost. See [`Lease::lost`](crate::Lease::lost).
+            /// Completes when the lease is lost. See [`Lease::lost`](crate::Lease::lost).
             ///
             /// # Cancel safety
             ///
-            /// Can be dropped and called again.
+            /// Cancel safe: it can be dropped and called again.
             pub async fn lost(&self) {
                 self.0.lost().await;
             }
 
-            /// A token that is cancelled when the lease is lost or the guard ends: for tasks that
-            /// must not outlive it. Cancelling it stops nobody else.
+            /// A token that is cancelled when the lease is lost or the guard ends, for tasks that
+            /// must not outlive it. Cancelling it yourself affects nobody else.
             pub fn cancellation(&self) -> CancellationToken {
                 self.0.cancellation()
             }
 
-            /// A view of the lease for other code, which ends with the guard.
+            /// A view of the lease for other code. It ends with the guard.
             pub fn watch(&self) -> LeaseWatch {
                 self.0.watch()
             }
 
-            /// Gives the lock back. Where the lease is cached, it answers at once, and says whether
-            /// the lease was held until now; the server does not know of it. A lease of its own is
-            /// released as that of a [`ReadGuard`](crate::ReadGuard).
+            /// Releases the lock and returns the outcome. If the lease is cached, this is local and
+            /// sends nothing. Otherwise it costs what the release of a
+            /// [`ReadGuard`](crate::ReadGuard) does.
             ///
             /// # Errors
             ///
@@ -250,7 +249,7 @@ macro_rules! guard {
             ///
             /// # Cancel safety
             ///
-            /// Dropped, the lock is given back in the background.
+            /// Cancel safe: if the future is dropped, the release is finished in the background.
             pub async fn release(self) -> Result<Released> {
                 self.0.release().await
             }
@@ -269,18 +268,18 @@ macro_rules! guard {
 }
 
 guard! {
-    /// A cached lock held for reading, together with other readers.
+    /// A cached lock held for reading, shared with other readers.
     CachedReadGuard, Mode::Read
 }
 
 guard! {
-    /// A cached lock held for writing, alone.
+    /// A cached lock held for writing, exclusively.
     CachedWriteGuard, Mode::Write
 }
 
 impl CachedWriteGuard {
-    /// Turns the write into a read, with no moment in between at which nothing is held. The token
-    /// stays, the local readers that wait are let in. No message where the lease is cached.
+    /// Turns the write into a read without releasing the lock in between. The token stays the same,
+    /// and waiting local readers are granted the lock. Sends nothing if the lease is cached.
     ///
     /// # Errors, Cancel safety
     ///

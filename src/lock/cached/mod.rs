@@ -1,4 +1,4 @@
-//! Cached locks: granted in memory, called back when another client wants them.
+//! Cached locks: granted in memory, and recalled when another client wants them.
 
 pub(crate) mod guard;
 pub(crate) mod request;
@@ -17,54 +17,54 @@ use crate::lock::rwlock::RwLock;
 use crate::protocol::Mode;
 use crate::slot::Slot;
 
-/// A [`RwLock`] whose lease stays with this client after the last guard is gone: while no other
+/// An [`RwLock`] whose lease stays with this client after the last guard is dropped. While no other
 /// client wants the lock, it is granted in memory, without a message. When another client wants it,
-/// the server calls it back.
+/// the server recalls it.
 ///
-/// Use it for a lock that this process takes again and again, and others seldom: a configuration
-/// that is read on every request, a shard that one worker owns for hours. Below some three uses a
-/// second it does not pay.
+/// Use it for a lock that this process takes often and others seldom, such as a configuration that
+/// is read on every request, or a shard that one worker owns for hours. Below some three uses a
+/// second it does not pay off. `docs/caching.md` has more.
 ///
-/// The first request is a plain one. From the second within a second on the lease is kept. A lease
-/// that was not used for a second is given back, and so is one that others ask for: at once if no
-/// guard is out, else after the guards that are out, and after 5 ms in which local requests may
-/// still go first ([`Cache::min_hold`](crate::Cache::min_hold)). A lock that others call back too
-/// soon is plain for a while. It is always plain where recalls cannot come: without sharded
-/// channels (Redis 6.2, no right to them), over a cluster connection of the application, beyond
-/// [`Cache::max_cached`](crate::Cache::max_cached).
+/// The first request is a plain one. The second one within a second caches the lease. A lease that
+/// is not used for a second is released. So is a lease that others want: at once if there is no
+/// guard, otherwise after the current guards and after 5 ms, in which local requests still go first
+/// ([`Cache::min_hold`](crate::Cache::min_hold)). A lock that others recall too soon is not cached
+/// for a while. A lock is never cached where recalls cannot arrive: without sharded channels (on
+/// Redis 6.2, or without the right to use them), over a cluster connection of the application, and
+/// beyond [`Cache::max_cached`](crate::Cache::max_cached).
 ///
 /// # What it costs others
 ///
-/// A process that is stopped or cut off keeps others from what it used in the last two seconds, for
-/// at most a lease; without the cache it keeps only what it held. A shorter
-/// [`lease`](crate::Builder::lease) makes that shorter.
+/// A process that is stopped or cut off keeps others from the locks that it used in the last two
+/// seconds, for at most a lease. Without the cache it would keep only those that it held. A shorter
+/// [`lease`](crate::Builder::lease) shortens that time.
 ///
 /// # Fairness
 ///
-/// Local requests are served in the order of the server's queue; a remote request waits for at most
-/// the guards that are out, and the minimum hold.
+/// Local requests are served in the order of the server's queue. A remote request waits at most for
+/// the current guards and the minimum hold.
 ///
 /// # Cost
 ///
-/// A local grant is no message. While the lock is used, one call a second; none while it is not.
+/// A local grant sends no message. One call a second while the lock is used; none while it is not.
 pub struct CachedRwLock {
     client: Arc<Handle>,
     entry: Arc<Entry>,
 }
 
-/// How a cached lock stands here, as [`CachedRwLock::local`] tells.
+/// The state of a cached lock in this client, as returned by [`CachedRwLock::local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalStatus {
-    /// Guards that read by the lease that is cached.
+    /// The number of guards that read by the cached lease.
     pub readers: u64,
-    /// Whether a guard writes by it.
+    /// Whether a guard writes by the cached lease.
     pub writer: bool,
-    /// Requests of this client that wait for their turn.
+    /// The number of requests of this client that wait.
     pub waiting: usize,
-    /// The lease that is cached, if there is one.
+    /// The mode of the cached lease, or `None` if there is none.
     pub hold: Option<Mode>,
-    /// Why there is none, and will be none by the next request.
+    /// Why no lease is cached, nor will be at the next request.
     pub plain_because: Option<PlainBecause>,
 }
 
@@ -90,7 +90,7 @@ impl RwLock {
 }
 
 impl CachedRwLock {
-    /// The lock's name, as it was given.
+    /// The lock's name, as given.
     pub fn name(&self) -> &str {
         self.entry.name()
     }
@@ -100,35 +100,37 @@ impl CachedRwLock {
         self.entry.slot()
     }
 
-    /// Acquires the lock for reading, and waits for its turn: without a limit unless
-    /// [`timeout`](CachedAcquire::timeout) gives one.
+    /// Acquires the lock for reading. It waits without a limit unless
+    /// [`timeout`](CachedAcquire::timeout) sets one.
     ///
     /// Acquiring it while this task holds the lock for writing deadlocks.
     pub fn read(&self) -> CachedAcquire<'_, CachedReadGuard> {
         CachedAcquire::new(&self.entry)
     }
 
-    /// Acquires the lock for writing, and waits for its turn: without a limit unless
-    /// [`timeout`](CachedAcquire::timeout) gives one.
+    /// Acquires the lock for writing. It waits without a limit unless
+    /// [`timeout`](CachedAcquire::timeout) sets one.
     ///
     /// Acquiring it while this task holds the lock, for reading or writing, deadlocks.
     pub fn write(&self) -> CachedAcquire<'_, CachedWriteGuard> {
         CachedAcquire::new(&self.entry)
     }
 
-    /// Acquires the lock for reading if nobody is in the way, but for clients that have it cached:
-    /// for those it waits, [50 ms](crate::Cache::try_wait) at the most.
+    /// Acquires the lock for reading if nobody is in the way. Clients that only have it cached do
+    /// not count: it waits for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by
+    /// default.
     pub fn try_read(&self) -> TryCached<'_, CachedReadGuard> {
         TryCached::new(&self.entry)
     }
 
-    /// Acquires the lock for writing if nobody is in the way, but for clients that have it cached:
-    /// for those it waits, [50 ms](crate::Cache::try_wait) at the most.
+    /// Acquires the lock for writing if nobody is in the way. Clients that only have it cached do
+    /// not count: it waits for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by
+    /// default.
     pub fn try_write(&self) -> TryCached<'_, CachedWriteGuard> {
         TryCached::new(&self.entry)
     }
 
-    /// How the lock stands in this client. No round trip.
+    /// The state of the lock in this client. No round trip.
     pub fn local(&self) -> LocalStatus {
         let state = self.entry.status();
         LocalStatus {

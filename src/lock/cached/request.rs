@@ -1,4 +1,4 @@
-//! Requests for a cached lock. They allocate only when they have to wait.
+//! Requests for a cached lock. They allocate only if they must wait.
 
 use std::fmt;
 use std::future::Future;
@@ -18,20 +18,20 @@ use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, Held};
 use crate::lock::wait::{Cancel, Wait};
 
-/// A request for a cached lock, sent when it is awaited; gives a guard.
+/// A request for a cached lock. It is sent when it is awaited, and returns a guard.
 ///
 /// # Cost
 ///
-/// None but for some 100 ns where the lease is cached. Else as [`Acquire`](crate::Acquire).
+/// Some 100 ns and no message if the lease is cached. Otherwise as [`Acquire`](crate::Acquire).
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters) also where
-/// as many requests wait in this client.
+/// As [`Acquire`](crate::Acquire). [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters) also if
+/// that many requests wait in this client.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: dropping the future gives up its place, and what it was granted is given back.
+/// Cancel safe: dropping the future gives up its place and releases a grant that is under way.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct CachedAcquire<'a, G> {
     entry: &'a Arc<Entry>,
@@ -41,10 +41,10 @@ pub struct CachedAcquire<'a, G> {
     guard: PhantomData<fn() -> G>,
 }
 
-/// How far a request has come. It allocates for a timeout, and where it goes to the server.
+/// How far a request has come. Only a timeout and a request to the server allocate.
 enum Stage<'a> {
     New,
-    /// Its turn comes here, or its time ends.
+    /// It waits for its turn, or for its timeout.
     Local(Place<'a>, Option<(Moment, BoxFuture<'static, ()>)>),
     Plain(BoxFuture<'a, Result<Granted>>),
 }
@@ -61,8 +61,8 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         self
     }
 
-    /// Gives up, with [`Cancelled`](crate::ErrorKind::Cancelled), as soon as this future ends: that
-    /// of a cancellation token, a channel, a signal. Default: never.
+    /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future completes,
+    /// for example that of a cancellation token, a channel or a signal. Default: never.
     pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
@@ -99,10 +99,11 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         }
     }
 
-    /// The first step: a share, or the stage that comes next.
+    /// The first step: returns a share, or sets the next stage.
     fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Share>>> {
         Wait { timeout: self.timeout, retry: None }.check()?;
-        // A task that locks in a loop must let others run: the one that hears of recalls.
+        // A task that locks in a loop must let other tasks run, such as the one that receives
+        // recalls.
         let budget = ready!(coop::poll_proceed(context));
         let (entry, clock) = (self.entry, &self.entry.client().clock);
         let now = clock.now();
@@ -135,8 +136,8 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
     }
 }
 
-/// A request for a cached lock that does not wait for others; gives a guard, or nothing if others
-/// are in the way.
+/// A request for a cached lock that does not wait for others. It returns a guard, or `None` if
+/// others are in the way.
 ///
 /// # Cost, Errors, Cancel safety
 ///
@@ -154,7 +155,7 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
         TryCached { entry, timeout: None, waiting: None, guard: PhantomData }
     }
 
-    /// The longest time to wait for the cluster's answer. Default: the client's call timeout.
+    /// The longest time to wait for the server's answer. Default: the client's call timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -1,10 +1,10 @@
-//! How a client caches locks.
+//! The cache settings of a client.
 
 use std::time::Duration;
 
 use crate::client::settings::CacheSettings;
 
-/// How a client caches locks, for [`Builder::cache`](crate::Builder::cache).
+/// How a client caches locks, set by [`Builder::cache`](crate::Builder::cache).
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,22 +16,24 @@ use crate::client::settings::CacheSettings;
 pub struct Cache(pub(crate) CacheSettings);
 
 impl Cache {
-    /// How long after its grant a lease that others want may still serve local requests, from 0 to
-    /// 100 ms. It is for contended locks: a lease without guards is given back at once. Default:
-    /// 5 ms, about ten times what a hand-over between two clients takes.
+    /// How long after its grant a lease that others want may still serve local requests, 0 to
+    /// 100 ms. It matters for contended locks only: a lease without guards is released at once.
+    /// Default: 5 ms, about ten times as long as a handover between two clients takes.
     pub fn min_hold(mut self, time: Duration) -> Self {
         self.0.min_hold = time;
         self
     }
 
-    /// How long a try waits for a lock that other clients have only cached, up to 10 s. It goes for
-    /// all tries of the client, also for those of plain locks. 0 makes them strict. Default: 50 ms.
+    /// How long a try waits for a lock that other clients only have cached, up to 10 s. It applies
+    /// to all tries of the client, also those of plain locks. With 0, tries do not wait for such
+    /// locks. Default: 50 ms.
     pub fn try_wait(mut self, time: Duration) -> Self {
         self.0.try_wait = time;
         self
     }
 
-    /// The most leases that are cached at the same time; locks beyond are plain. Default: 1,024.
+    /// The maximum number of leases that are cached at the same time. Further locks are not cached.
+    /// Default: 1,024.
     pub fn max_cached(mut self, most: usize) -> Self {
         self.0.max_cached = most;
         self

@@ -1,4 +1,4 @@
-//! A view of a guard's lease, for other code.
+//! A view of a guard's lease for other code.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ impl LeaseWatch {
         self.token
     }
 
-    /// Whether the guard is there and its lease is good, computed now.
+    /// Whether the guard exists and its lease is valid, computed now.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// The time that is left of the lease, less the margin, computed now. Zero if it is lost or the
-    /// guard is gone.
+    /// The time left of the lease, less the margin, computed now. Zero if it is lost or the guard
+    /// is gone.
     pub fn remaining(&self) -> Duration {
         match &self.lease {
             Some(lease) if !self.over.is_cancelled() => lease.remaining(),
@@ -40,11 +40,11 @@ impl LeaseWatch {
         }
     }
 
-    /// Ends when the lease is lost or the guard is gone.
+    /// Completes when the lease is lost or the guard is gone.
     ///
     /// # Cancel safety
     ///
-    /// Can be dropped and called again.
+    /// Cancel safe: it can be dropped and called again.
     pub async fn ended(&self) {
         if let Some(lease) = &self.lease {
             tokio::select! {

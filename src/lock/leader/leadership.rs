@@ -1,4 +1,4 @@
-//! The lead, as its holder has it.
+//! The guard of a leader.
 
 use std::ops::Deref;
 
@@ -11,38 +11,40 @@ use crate::lock::request::Acquire;
 use crate::lock::running;
 use crate::protocol::Mode;
 
-/// The lead of an election, renewed while this lives.
+/// The leadership of an election. It is renewed while this lives.
 ///
-/// It derefs to its [`Lease`]: [`lost`](Lease::lost), [`cancellation`](Lease::cancellation),
-/// [`remaining`](Lease::remaining). Dropped, it resigns in the background.
+/// It derefs to its [`Lease`], for [`lost`](Lease::lost), [`cancellation`](Lease::cancellation) and
+/// [`remaining`](Lease::remaining). Dropping it resigns in the background.
 ///
-/// A process that was stopped for longer than its lease does not lead when it goes on:
-/// [`is_leading`](Self::is_leading) reads the clock, and [`run`](Self::run) does so before each
-/// step. What it had already sent can still arrive, and is stopped by the [term](Self::term) alone.
+/// A process that was stopped for longer than its lease does not lead when it runs again:
+/// [`is_leading`](Self::is_leading) reads the clock, and [`run`](Self::run) reads it before each
+/// step. What the process had already sent can still arrive. Only the [term](Self::term) stops
+/// that.
 #[must_use = "dropped at once, it resigns at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct Leadership(Hold);
 
 impl Leadership {
-    /// The term: greater than that of every leader before. It is the
-    /// [fencing token](Lease::token).
+    /// The term: greater than those of all earlier leaders. It is the lease's [fencing
+    /// token](Lease::token).
     pub fn term(&self) -> u64 {
         self.token()
     }
 
-    /// Whether it leads, computed now.
+    /// Whether this candidate leads, computed now.
     pub fn is_leading(&self) -> bool {
         self.is_held()
     }
 
-    /// Leads while `work` runs, then resigns, and gives its output. When the lead is lost, `work`
-    /// is cancelled: its future is dropped where it awaits. It is not polled after the lease has
-    /// ended, also in a process that was stopped.
+    /// Leads while `work` runs, then resigns and returns its output.
     ///
-    /// `work` gets the [`Lease`], whose [`token`](Lease::token) is the term. Tasks and threads that
-    /// it starts are its own affair: give them [`Lease::cancellation`]. `Ok` means that it led
-    /// until `work` had ended.
+    /// When the lead is lost, `work` is cancelled: its future is dropped at its current await. It
+    /// is not polled after the lease has ended, also in a process that was stopped. Tasks and
+    /// threads that `work` started are not cancelled: give them [`Lease::cancellation`]. `Ok` means
+    /// that this candidate led until `work` ended.
+    ///
+    /// `work` gets the [`Lease`], whose [`token`](Lease::token) is the term.
     ///
     /// # Errors
     ///
@@ -50,13 +52,12 @@ impl Leadership {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, `work` is dropped, and it resigns in the background.
+    /// If the future is dropped, `work` is dropped, and the candidate resigns in the background.
     pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
         running::run(self, work).await
     }
 
-    /// Gives up the lead, and says truly how that went. The next candidate leads at once. One round
-    /// trip.
+    /// Resigns and returns the outcome. The next candidate leads at once. One round trip.
     ///
     /// # Errors, Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Leader election: one of many candidates leads, for as long as its lease is good.
+//! Leader election: one of many candidates leads while its lease is valid.
 
 pub(crate) mod leadership;
 pub(crate) mod watch;
@@ -15,11 +15,11 @@ use crate::lock::rwlock::RwLock;
 use crate::lock::status::Status;
 use crate::protocol::CLIENT;
 
-/// An election that all clients of the cluster share by its name: at most one of its candidates
-/// leads.
+/// An election that all clients of the cluster share by its name. At most one candidate leads.
 ///
-/// Each lead has a *term*, a number that only rises: the fencing token of a lease. The leader hands
-/// it to whatever it changes, and that refuses a lower term than the greatest it has seen.
+/// Each leadership has a *term*, a number that only increases: the fencing token of its lease. The
+/// leader passes the term to every store that it changes. The store must refuse a term lower than
+/// the greatest it has seen.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -35,29 +35,29 @@ use crate::protocol::CLIENT;
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```
 ///
-/// It is the write side of the [`RwLock`] of that name: [`lock`](Self::lock) has its queue, and
-/// takes the lead from a leader that must go. `docs/leading.md` has more, also on what an address
-/// of the leader is to be found by.
+/// An election is the write side of the [`RwLock`] with the same name. [`lock`](Self::lock) returns
+/// that lock, for its queue and to remove a leader. `docs/leading.md` has more, including how to
+/// publish the leader's address.
 ///
 /// # Fairness
 ///
-/// First come, first served, as the lock is.
+/// Candidates lead in the order in which they came, as writers of the lock.
 #[derive(Clone, Debug)]
 pub struct Leader {
     lock: RwLock,
 }
 
-/// Who leads.
+/// The current leader.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CurrentLeader {
-    /// [`Lease::id`](crate::Lease::id) of the lead, new with each.
+    /// The [`Lease::id`](crate::Lease::id) of the leadership, new with each one.
     pub id: String,
     /// The term.
     pub term: u64,
-    /// How long it has led, by the server's clock.
+    /// The time for which it has led, by the server's clock.
     pub age: Duration,
-    /// What is left of its lease, by the server's clock. A leader that lives renews it.
+    /// The time left of its lease, by the server's clock. A live leader renews it.
     pub remaining: Duration,
 }
 
@@ -67,7 +67,7 @@ impl CurrentLeader {
         self.id.get(..CLIENT).unwrap_or(&self.id)
     }
 
-    /// The leader of this lock, as far as the server knows one.
+    /// The leader of this lock, if the server knows one.
     fn of(status: Status) -> Option<CurrentLeader> {
         let writer = status.writer?;
         Some(CurrentLeader {
@@ -84,28 +84,28 @@ impl Leader {
         Ok(Leader { lock: RwLock::new(client, name)? })
     }
 
-    /// The election's name, as it was given.
+    /// The election's name, as given.
     pub fn name(&self) -> &str {
         self.lock.name()
     }
 
-    /// Stands for election, and waits until this candidate leads: without a limit unless
-    /// [`timeout`](Acquire::timeout) gives one. The [`lease`](Acquire::lease) is how long a leader
-    /// that died is still taken for one, and [`max_hold`](Acquire::max_hold) the longest term.
+    /// Stands for election and waits until this candidate leads, without a limit unless
+    /// [`timeout`](Acquire::timeout) sets one. A leader that dies leads until its
+    /// [`lease`](Acquire::lease) ends. [`max_hold`](Acquire::max_hold) limits the term.
     ///
-    /// With [`run`](Acquire::run) it leads while a closure runs, and the closure is cancelled when
-    /// the lead is lost.
+    /// With [`run`](Acquire::run) the candidate leads while a closure runs. The closure is
+    /// cancelled when the leadership is lost.
     pub fn campaign(&self) -> Acquire<'_, Leadership> {
         Acquire::new(&self.lock.client, &self.lock.lock, None)
     }
 
-    /// Takes the lead if nobody has it, or waits for it.
+    /// Takes the leadership if nobody leads and nobody waits for it.
     pub fn try_campaign(&self) -> TryAcquire<'_, Leadership> {
         TryAcquire(self.campaign())
     }
 
-    /// Queries who leads. By the time the answer is here it may be wrong: what a leader does is
-    /// safe by its term, not by this. One round trip.
+    /// Returns the current leader. The answer may be outdated when it arrives: what makes a
+    /// leader's actions safe is its term. One round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -119,8 +119,8 @@ impl Leader {
         LeaderWatch::new(self.clone())
     }
 
-    /// The lock that the leader holds for writing: for its [`status`](RwLock::status), and to
-    /// [`revoke`](RwLock::revoke) a lead or take it by force.
+    /// The lock that the leader holds for writing, for its [`status`](RwLock::status), and to
+    /// [`revoke`](RwLock::revoke) the leadership or take it by force.
     pub fn lock(&self) -> &RwLock {
         &self.lock
     }

@@ -8,21 +8,22 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::lock::leader::{CurrentLeader, Leader};
 
-/// How long it is from one look to the next at the most, unless set otherwise.
+/// The default longest pause between two queries.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The bounds of that.
+/// The range of that pause.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Tells each change of who leads. Made by [`Leader::watch`], read by [`changed`](Self::changed).
+/// Reports each change of the leader. Made by [`Leader::watch`], read by
+/// [`changed`](Self::changed).
 ///
 /// # Cost
 ///
-/// It looks: one round trip, which only reads, after each pause. A pause is from a half to all of
-/// [`every`](Self::every), so that watchers do not march in step: with the default of a second, 80
-/// looks a minute for each watch. A change is seen with the next look, and of several changes
-/// between two looks the last one.
+/// It polls: one round trip, which only reads, after each pause. A pause is from half of
+/// [`every`](Self::every) to all of it, so that watchers do not poll in step. With the default of
+/// one second that is 80 queries a minute for each watch. A change is seen at the next query. Of
+/// several changes between two queries only the last is seen.
 pub struct LeaderWatch {
     leader: Leader,
     every: Duration,
@@ -30,12 +31,12 @@ pub struct LeaderWatch {
     seen: Option<Seen>,
 }
 
-/// What was told last.
+/// What was reported last.
 #[derive(Debug)]
 struct Seen {
-    /// Of the leader, nothing if nobody led.
+    /// The leader's id, or `None` if nobody led.
     id: Option<String>,
-    /// The greatest term that the server has told of.
+    /// The greatest term that a server has reported.
     term: u64,
 }
 
@@ -44,23 +45,23 @@ impl LeaderWatch {
         LeaderWatch { leader, every: EVERY, next_look: None, seen: None }
     }
 
-    /// The longest pause from one look to the next, 10 ms to an hour. Default: one second.
+    /// The longest pause between two queries, 10 ms to an hour. Default: one second.
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.clamp(SHORTEST, LONGEST);
         self
     }
 
-    /// Who leads, the first time as soon as the server says so, and from then on when that is
-    /// another one; nothing if nobody leads. Terms only rise: what an older master still tells is
-    /// left out.
+    /// Returns the leader, or `None` if nobody leads. The first call returns as soon as a server
+    /// answers, later calls when the leader has changed. Terms only increase: an answer from an
+    /// older master is ignored.
     ///
     /// # Errors
     ///
-    /// As [`Leader::current`]: who leads is not known. The next call goes on after a pause.
+    /// As [`Leader::current`]: the leader is not known. The next call goes on after a pause.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, no change is lost: the next call makes the same look.
+    /// Cancel safe: no change is lost, since the next call makes the same query.
     pub async fn changed(&mut self) -> Result<Option<CurrentLeader>> {
         loop {
             let client = &self.leader.lock().client;
@@ -83,8 +84,8 @@ impl LeaderWatch {
 }
 
 impl Seen {
-    /// A lock that was idle for a while is forgotten, and has term zero. Any other lower term is of
-    /// a server that has not heard of the one that was seen.
+    /// The term is zero if the lock was idle for a while and was forgotten. Any other lower term
+    /// comes from a server that lacks the one seen.
     fn is_changed(&self, id: &Option<String>, term: u64) -> bool {
         let is_older = term > 0 && term < self.term;
         !is_older && self.id != *id

@@ -1,4 +1,4 @@
-//! A lock that a quorum granted.
+//! The guard of a lock that a quorum granted.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::protocol::{AHEAD, RaiseToken, Raised};
 
-/// A lock that is held on a majority of a [`Quorum`](crate::Quorum)'s members.
+/// The guard of a lock that a majority of a [`Quorum`](crate::Quorum)'s members granted.
 ///
-/// Dropped, it is released in the background on all of them, as every guard is.
+/// Dropping it releases the lock in the background on all members.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
@@ -25,24 +25,25 @@ pub struct QuorumGuard {
 }
 
 impl QuorumGuard {
-    /// The fencing token of a read/write lock, and `None` for a mutex. It is the greatest that the
-    /// members gave, and was written back to a majority of them before it was handed out: so the
-    /// majority of the next holder has a member that gives a greater one. That holds as long as
-    /// members keep what they acknowledged, and, when a lock was idle and forgotten in between, as
-    /// long as their clocks differ by less than the grace of ten seconds for which it is kept.
-    /// Members that are more than a minute apart do not take each other's tokens: see
-    /// [`Quorum`](crate::Quorum).
+    /// The fencing token of a read/write lock, and `None` for a mutex.
+    ///
+    /// It is the greatest token that the members gave. Before the guard was returned, a majority of
+    /// them confirmed that token, so the majority of the next holder has a member that gives a
+    /// greater one. This assumes that members keep what they acknowledged. If the lock was idle and
+    /// forgotten in between, it also assumes that the members' clocks differ by less than the grace
+    /// of ten seconds. Members whose clocks are more than a minute apart do not accept each other's
+    /// tokens: see [`Quorum`](crate::Quorum).
     pub fn token(&self) -> Option<u64> {
         self.token
     }
 
-    /// The leases at the members that granted it.
+    /// The leases at the members that granted the lock.
     pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
         self.holds.iter().map(|hold| &hold.0)
     }
 
-    /// What is left of it, computed now: until less than a majority of the leases is good, less the
-    /// drift. Zero if it is lost.
+    /// The time for which a majority of the leases is valid, less the drift, computed now. Zero if
+    /// the lock is lost.
     pub fn remaining(&self) -> Duration {
         let mut left: Vec<Duration> = self
             .leases()
@@ -54,13 +55,13 @@ impl QuorumGuard {
         left.get(self.majority - 1).copied().unwrap_or_default()
     }
 
-    /// Whether it is held, computed now.
+    /// Whether the lock is held, computed now.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How it stands, computed now: [`Uncertain`](LeaseState::Uncertain) when less than a majority
-    /// of the leases is being renewed as it should.
+    /// The state of the lock, computed now. It is [`Uncertain`](LeaseState::Uncertain) when less
+    /// than a majority of the leases is [`Held`](LeaseState::Held).
     pub fn state(&self) -> LeaseState {
         let sound = self.leases().filter(|lease| lease.state() == LeaseState::Held).count();
         if !self.is_held() {
@@ -72,11 +73,12 @@ impl QuorumGuard {
         }
     }
 
-    /// Ends when it is lost: when less than a majority of the leases is good, less the drift.
+    /// Completes when the lock is lost: when less than a majority of the leases is valid, less the
+    /// drift.
     ///
     /// # Cancel safety
     ///
-    /// Can be dropped and called again.
+    /// Cancel safe: it can be dropped and called again.
     pub async fn lost(&self) {
         loop {
             let left = self.remaining();
@@ -87,7 +89,7 @@ impl QuorumGuard {
             let ends = clock.sleep_until(clock.now().after(left));
             let held = self.leases().filter(|lease| lease.is_held());
             let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
-            // They may all have ended since.
+            // All may have ended since.
             if each_lost.is_empty() {
                 return;
             }
@@ -95,13 +97,13 @@ impl QuorumGuard {
         }
     }
 
-    /// Makes it as long again as it was requested, on a majority: needed only where nobody else
-    /// renews. One round trip in time.
+    /// Extends the leases to their requested length, on a majority of the members, in the time of
+    /// one round trip. Needed only for leases that are not [renewed](crate::Renewal) by the client.
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when it is lost; [`Unavailable`](ErrorKind::Unavailable) when less
-    /// than a majority was renewed, with the lock as it was.
+    /// [`Lost`](ErrorKind::Lost) when the lock is lost; [`Unavailable`](ErrorKind::Unavailable)
+    /// when less than a majority was renewed: then the lock is unchanged.
     ///
     /// # Cancel safety
     ///
@@ -121,19 +123,21 @@ impl QuorumGuard {
         }
     }
 
-    /// Releases it everywhere. [`Released`](Released::Released) if a majority says that it was held
-    /// until now; [`AlreadyLost`](Released::AlreadyLost) if so many say the opposite that there was
-    /// no majority; [`Unknown`](Released::Unknown) otherwise. Members that do not answer in time
-    /// are released in the background. One round trip in time.
+    /// Releases the lock on all members, in the time of one round trip. Members that do not answer
+    /// in time are released in the background.
+    ///
+    /// Returns [`Released`](Released::Released) if a majority confirms that the lock was held until
+    /// now, [`AlreadyLost`](Released::AlreadyLost) if so many report the opposite that there was no
+    /// majority, and otherwise [`Unknown`](Released::Unknown).
     ///
     /// # Errors
     ///
     /// [`Refused`](ErrorKind::Refused) and [`Foreign`](ErrorKind::Foreign) when so many members
-    /// refuse that there is no majority of others.
+    /// refuse that the others are no majority.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the releases are finished in the background.
+    /// Cancel safe: if the future is dropped, the releases are finished in the background.
     pub async fn release(mut self) -> Result<Released> {
         let was_held = self.is_held();
         let holds = std::mem::take(&mut self.holds);
@@ -164,9 +168,9 @@ impl QuorumGuard {
         }
     }
 
-    /// What would come of writing the greatest token back, if so many members must refuse it that
-    /// no majority can take it. Then it is not sent: each member that takes it gives tokens from
-    /// then on that the members that refused it refuse as well.
+    /// The outcome of writing the greatest token back, if so many members must refuse it that no
+    /// majority can accept it. Then the token is not sent: each member that accepts it gives tokens
+    /// from then on that the members that refused it refuse as well.
     pub(super) fn foresee(&self) -> Option<Written> {
         let token = self.leases().map(Lease::token).max()?;
         // A member's token is not behind its clock.
@@ -177,7 +181,7 @@ impl QuorumGuard {
         (count < self.majority).then_some(Written { token, count, refused })
     }
 
-    /// Writes the greatest of the members' tokens back to them.
+    /// Writes the greatest of the members' tokens back to the members.
     pub(super) async fn write_token_back(&self) -> Option<Written> {
         let token = self.leases().map(Lease::token).max()?;
         let raised = self.leases().map(async |lease| match lease.token() == token {
@@ -195,7 +199,7 @@ impl QuorumGuard {
         Some(written)
     }
 
-    /// What comes of it in the time that a member has.
+    /// The outcome of `work` within the time that a member has, or `None`.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let clock = self.clock();
         match select(
@@ -214,16 +218,16 @@ impl QuorumGuard {
     }
 }
 
-/// What came of writing a token back.
+/// The outcome of writing a token back.
 pub(super) struct Written {
     pub(super) token: u64,
     /// How many members have it now.
     pub(super) count: usize,
-    /// The places of those for which it is too far ahead, and how far.
+    /// The positions of the members for which it is too far ahead, and by how much.
     pub(super) refused: Vec<(usize, Duration)>,
 }
 
-/// What a member says to that token, if it says anything.
+/// The member's answer to that token, if it answers.
 async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
     let Lease { client, acquisition } = lease;
     let id = acquisition.id;

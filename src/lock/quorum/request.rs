@@ -1,4 +1,4 @@
-//! A request for a lock of a quorum: rounds until one of them has a majority.
+//! A request for a lock of a quorum: rounds until one has a majority.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -18,36 +18,38 @@ use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// A member that did not answer in the part of the lease that this is the divisor of is passed
-/// over, in the range below.
+/// The default timeout of a member is the lease divided by this, within the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;
 const SHORTEST_FOR_A_MEMBER: Duration = Duration::from_millis(20);
 const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 
-/// A request for a lock of a [`Quorum`], sent when it is awaited; gives a [`QuorumGuard`].
+/// A request for a lock of a [`Quorum`]. It is sent when it is awaited, and returns a
+/// [`QuorumGuard`].
 ///
 /// # Cost
 ///
-/// One round trip in time for each try, to all members at once; one more for a read/write lock,
-/// whose token is written back, and one for each member whose clock is wrong. A member that is dead
-/// or slow costs as much again as the majority took, at most the [member's
-/// time-out](Self::member_timeout).
+/// The time of one round trip for each try, to all members at once. A read/write lock takes one
+/// more, which writes its token back, and one for each member whose clock is wrong. A dead or slow
+/// member adds as much time again as the majority took, at most the [member
+/// timeout](Self::member_timeout).
 ///
 /// # Fairness
 ///
-/// None: there is no queue. The request that tries first gets the lock.
+/// None: there is no queue. Whoever tries first after the release wins.
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) if for the
-/// clients' call timeout less than a majority of the members answered, its source being what one of
-/// the others said; or if a member's clock is wrong, and less than a majority is left without it.
-/// Then it names that member and how far its clock is ahead.
+/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) in two cases:
+///
+/// - Less than a majority of the members answered within the clients' call timeout. The source is
+///   what one of the others reported.
+/// - A member's clock is wrong, and less than a majority is left without it. The error names that
+///   member, and how far its clock is ahead.
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point it leaves nothing at any member that can be reached; at the others the
-/// lease ends it.
+/// Cancel safe: dropping the future leaves nothing on any member that can be reached. On the
+/// others, the lease ends the lock.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct QuorumAcquire {
@@ -83,26 +85,26 @@ impl QuorumAcquire {
 
     options!();
 
-    /// How long one member is waited for in one try: far shorter than the lease, or a dead member
-    /// eats it. Default: a fiftieth of the lease, from 20 ms to 500 ms.
+    /// The timeout for one member in one try. It should be far shorter than the lease, or a dead
+    /// member uses it up. Default: a fiftieth of the lease, from 20 ms to 500 ms.
     pub fn member_timeout(mut self, timeout: Duration) -> Self {
         self.member_timeout = Some(timeout);
         self
     }
 
-    /// How much earlier the lock ends here than at its members, where that is more than the
-    /// clients' [margin](crate::Builder::margin): for the different speed of clocks. Default: a
-    /// hundredth of the lease and 2 ms.
+    /// How much earlier the lock ends here than at its members, to cover different speeds of
+    /// clocks. The clients' [margin](crate::Builder::margin) applies if it is larger. Default: a
+    /// hundredth of the lease plus 2 ms.
     pub fn drift(mut self, drift: Duration) -> Self {
         self.drift = Some(drift);
         self
     }
 
-    /// Tries once at all members; nothing if others hold it.
+    /// Tries once on all members. Returns `None` if others hold the lock.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As when it is awaited; never `TimedOut` or `TriesUsedUp`, and `Unavailable` at once if no
+    /// As when it is awaited, but never `TimedOut` or `TriesUsedUp`. `Unavailable` at once if no
     /// majority answers.
     pub async fn try_once(self) -> Result<Option<QuorumGuard>> {
         let round = self.round()?;

@@ -1,4 +1,4 @@
-//! One try at all members of a quorum, and the token that they agree on.
+//! One try at all members of a quorum, and how they agree on a token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::lock::quorum::guard::QuorumGuard;
 use crate::node::Address;
 use crate::protocol::{Kind, LockKey, Mode};
 
-/// How long a round waits at least for slow members when most have granted the lock.
+/// The minimum time a round waits for slow members after a majority has granted the lock.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
 
 /// One try at all members.
@@ -33,12 +33,12 @@ pub(super) struct Round<'a> {
     pub(super) drift: Duration,
 }
 
-/// What came of one try at all members.
+/// The outcome of one try at all members.
 pub(super) enum Tried {
     Held(QuorumGuard),
-    /// A majority answered, and others hold it.
+    /// A majority answered, and others hold the lock.
     Refused,
-    /// No majority could be called.
+    /// No majority could be reached.
     Unreached(Error),
 }
 
@@ -59,8 +59,8 @@ impl Round<'_> {
                 Either::Left((Some(Ok(Some(hold))), _)) => {
                     held.push(hold);
                     if held.len() == majority {
-                        // The others may take as long again as these did. After that a majority
-                        // is enough, and the round gives back what comes late.
+                        // The others may take as long again as these did. After that a majority is
+                        // enough, and the round releases late grants.
                         let now = clock.now();
                         until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
                     }
@@ -71,7 +71,7 @@ impl Round<'_> {
             }
         }
         if held.len() < majority {
-            // Dropping the leases releases them; dropping the tries gives them up.
+            // Dropping the leases releases them, and dropping the tries cancels them.
             return self.failed(held.len() + refused >= majority, failed);
         }
         drop(tries);
@@ -92,10 +92,11 @@ impl Round<'_> {
         if guard.is_held() { Ok(Tried::Held(guard)) } else { self.failed(false, failed) }
     }
 
-    /// Gives a majority the greatest token that its members gave. Where more of them say that it is
-    /// too far ahead than take it, the clock of the member that gave it is wrong: it is left out,
-    /// and the lock is given back there. Fails when no majority has a token; with what to say if
-    /// that is for a clock.
+    /// Gives a majority the greatest token that its members gave.
+    ///
+    /// If more members report that the token is too far ahead than accept it, the clock of the
+    /// member that gave it is wrong. Then that member is left out and the lock is released there.
+    /// Fails if no majority has a token, with an error to report if the reason is a clock.
     async fn agree_on_token(
         &self,
         guard: &mut QuorumGuard,
@@ -115,7 +116,7 @@ impl Round<'_> {
             let nearest = written.refused.iter().min_by_key(|(_, by)| *by);
             let Some(&(place, by)) = nearest.filter(|_| written.refused.len() >= written.count)
             else {
-                break; // too few have said anything
+                break; // too few have answered
             };
             let behind = self.member(&guard.holds[place]);
             for hold in guard.holds.extract_if(.., |hold| hold.0.token() == written.token) {
@@ -127,7 +128,7 @@ impl Round<'_> {
         Err(wrong)
     }
 
-    /// Which member's lease this is.
+    /// The member that has this lease.
     fn member(&self, hold: &Hold) -> Member {
         let Lease { client, acquisition } = &hold.0;
         let mut members = self.quorum.members.iter();
@@ -161,7 +162,7 @@ impl Round<'_> {
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
-    /// What to make of a try without a majority; fails if trying again is of no use.
+    /// Decides what a try without a majority means. Fails if another try is useless.
     fn failed(&self, answered: bool, failed: Option<Error>) -> Result<Tried> {
         match failed {
             _ if answered => Ok(Tried::Refused),
@@ -180,11 +181,11 @@ impl Round<'_> {
     }
 }
 
-/// A member, as it is told of.
+/// A member, for events and errors.
 struct Member {
-    /// From 1 on.
+    /// Counted from 1.
     number: usize,
-    /// Who serves the lock there, if that is known.
+    /// The server of the lock there, if known.
     node: Option<Address>,
 }
 
@@ -198,7 +199,7 @@ impl fmt::Display for Member {
     }
 }
 
-/// The error to tell of: one that does not pass by itself, if there is one.
+/// The error to report: a permanent one, if there is one.
 fn worse(known: Option<Error>, error: Error) -> Error {
     known
         .filter(|known| {

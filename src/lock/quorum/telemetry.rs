@@ -1,4 +1,4 @@
-//! What a quorum tells of its members.
+//! Events about a quorum's members.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tracing::warn;
 use crate::node::Address;
 use crate::protocol::LockKey;
 
-/// A token was farther ahead than members take. `outcome` is `ahead` for the member that gave it
-/// and was left out, `behind` for one that would not take what a majority has.
+/// A token was farther ahead than members accept. `outcome` is `ahead` for the member that gave it
+/// and was left out, `behind` for one that would not accept what a majority has.
 pub(crate) fn clocks_differ(
     lock: &LockKey,
     member: usize,

@@ -1,4 +1,4 @@
-//! The semaphore: a limited number of permits, of which each holder has some.
+//! The semaphore: a limited number of permits, which holders share.
 
 pub(crate) mod guard;
 pub(crate) mod status;
@@ -13,19 +13,19 @@ use crate::lock::request::{Acquire, TryAcquire};
 use crate::protocol::{Kind, LimitSet, LockKey, Permits, SetLimit};
 use crate::slot::Slot;
 
-/// A semaphore by its name: at most [`limit`](Self::limit) permits are held at a time, by all
-/// processes together. A holder has one permit or several, for as long as its lease.
+/// A semaphore that all clients of the cluster share by its name. At most [`limit`](Self::limit)
+/// permits are held at a time. A holder has one permit or several, under one lease.
 ///
-/// Permits are given first in, first out. A request for many is not starved by small ones: those
-/// behind it wait until it has its permits. Each grant has a [fencing token](crate::Lease::token)
-/// of its own, greater than all before it.
+/// Permits are given first in, first out. Small requests do not starve one for many permits: those
+/// behind it wait until it has its permits. Each grant has its own [fencing
+/// token](crate::Lease::token), greater than all before it.
 ///
-/// The first acquire makes the semaphore, with its limit, which is stored with it. Every handle
-/// must name the same limit; only [`set_limit`](Self::set_limit) changes it. An idle semaphore is
-/// forgotten after 10 to 60 s, and its limit with it.
+/// The first acquire creates the semaphore and stores its limit. Every handle must name the same
+/// limit; only [`set_limit`](Self::set_limit) changes it. The server forgets an idle semaphore
+/// after 10 to 60 s, and its limit with it.
 ///
-/// A semaphore and a read/write lock share the names: the key of one is
-/// [`Foreign`](ErrorKind::Foreign) to the other.
+/// Semaphores and read/write locks share a namespace: a semaphore's key is
+/// [`Foreign`](ErrorKind::Foreign) to a read/write lock, and the reverse.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
@@ -55,7 +55,7 @@ impl Semaphore {
         Ok(Semaphore { client, lock, limit })
     }
 
-    /// The semaphore's name, as it was given.
+    /// The semaphore's name, as given.
     pub fn name(&self) -> &str {
         &self.lock.name
     }
@@ -70,24 +70,24 @@ impl Semaphore {
         self.limit
     }
 
-    /// Acquires so many permits, all at once, waiting until they are left and everybody who came
-    /// before has theirs: without a limit unless [`timeout`](Acquire::timeout) gives one.
+    /// Acquires `permits` permits, all at once. It waits until they are available and everybody who
+    /// came before has theirs, without a limit unless [`timeout`](Acquire::timeout) sets one.
     ///
     /// Acquiring more permits while this task holds some can deadlock: two tasks may each wait for
-    /// what the other holds. Acquire all at once.
+    /// permits that the other holds. Acquire all of them at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Acquire`]; [`Invalid`](ErrorKind::Invalid) for no permits, and for more than the
-    /// limit; [`LimitMismatch`](ErrorKind::LimitMismatch) where the semaphore has another limit
-    /// than this handle names, or where its limit was lowered below `permits` during the wait.
+    /// As [`Acquire`], and [`Invalid`](ErrorKind::Invalid) for zero permits and for more than the
+    /// limit; [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another limit than
+    /// this handle names, or its limit was lowered below `permits` during the wait.
     pub fn acquire(&self, permits: u32) -> Acquire<'_, SemaphoreGuard> {
         let mut request = Acquire::new(&self.client, &self.lock, None);
         request.options.permits = Some(Permits { count: permits, limit: self.limit });
         request
     }
 
-    /// Acquires so many permits if they are left and nobody waits. One round trip; if a great many
+    /// Acquires `permits` permits if they are available and nobody waits. One round trip. If many
     /// dead holders are in the way, one more for every 16 of them.
     ///
     /// # Errors
@@ -97,25 +97,25 @@ impl Semaphore {
         TryAcquire(self.acquire(permits))
     }
 
-    /// Changes the semaphore's limit to `new` if it is `expected`, and gives a handle that names
-    /// the new one. A semaphore that the server does not know is made with the new limit. If the
-    /// limit is `new` already, nothing changes. One round trip.
+    /// Changes the semaphore's limit to `new` if it is `expected`, and returns a handle that names
+    /// the new limit. One round trip. If the server does not know the semaphore, it is created with
+    /// the new limit. If the limit is `new` already, nothing changes.
     ///
-    /// Holders keep what they have. If they have more than a lower limit allows, nothing is granted
-    /// until enough of it has come back. A waiter that wants more than the new limit fails with
-    /// [`LimitMismatch`](ErrorKind::LimitMismatch) when it polls; the other waiters keep their
-    /// places, whatever limit their handles name.
+    /// Holders keep their permits. If they hold more than a lower limit allows, nothing is granted
+    /// until enough permits are given back. A waiter that wants more than the new limit fails with
+    /// [`LimitMismatch`](ErrorKind::LimitMismatch) when it polls. Other waiters keep their places,
+    /// whatever limit their handles name.
     ///
     /// # Errors
     ///
-    /// [`LimitMismatch`](ErrorKind::LimitMismatch) if the limit is another one, which
-    /// [`Error::limit`] tells; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
+    /// [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another limit, which
+    /// [`Error::limit`] returns; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
     /// [`Unavailable`](ErrorKind::Unavailable), [`Refused`](ErrorKind::Refused),
     /// [`Foreign`](ErrorKind::Foreign), [`Incompatible`](ErrorKind::Incompatible).
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the limit may or may not be changed.
+    /// If the future is dropped, the limit may or may not be changed.
     pub async fn set_limit(&self, expected: u32, new: u32) -> Result<Semaphore> {
         let with_lock = |error| self.lock.with_lock(error);
         check_limit(expected).and(check_limit(new)).map_err(with_lock)?;
@@ -128,7 +128,7 @@ impl Semaphore {
         }
     }
 
-    /// The limit that stands against it, if one does.
+    /// The limit that prevented the exchange, if one did.
     async fn exchange(&self, set: SetLimit) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
         let until = client.clock.now().after(client.settings.call_timeout);
@@ -141,7 +141,7 @@ impl Semaphore {
             match set {
                 LimitSet::Set => return Ok(None),
                 LimitSet::Other(limit) => return Ok(Some(limit)),
-                LimitSet::Stale => {} // it came too late, by another server's clock
+                LimitSet::Stale => {} // the call arrived too late by another server's clock
             }
         }
         let message = "the slot could not be served in time";

@@ -1,4 +1,4 @@
-//! Questions about a semaphore: who holds its permits, and who waits.
+//! The status of a semaphore: its holders and waiters.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -10,32 +10,34 @@ use crate::error::Result;
 use crate::lock::semaphore::Semaphore;
 use crate::protocol::{Entry, InspectSemaphore, Record, SemaphorePage, SemaphoreView};
 
-/// The most entries of each kind on one page.
+/// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: u64 = 100;
 
-/// What a semaphore was like at one moment, or one page of it: the first of its holders, and the
-/// first of its waiters.
+/// The state of a semaphore at one moment, or one page of it: the first holders and the first
+/// waiters.
 ///
-/// Only what lives is shown: a holder whose lease has run out holds nothing, even if the semaphore
-/// has not been swept of it yet.
+/// It shows only holders whose leases are valid. A holder whose lease has ended is left out, even
+/// if the server has not removed it yet.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SemaphoreStatus {
-    /// The last fencing token that was given out, zero if none was.
+    /// The last fencing token that was given out, or zero if none was.
     pub token: u64,
-    /// The limit, nothing if the server does not know the semaphore: because it is new, or was idle
+    /// The limit. `None` if the server does not know the semaphore, because it is new or was idle
     /// for a while.
     pub limit: Option<u32>,
-    /// How many permits are in use, on all pages. Those of holders whose lease has run out and that
-    /// have not been swept yet are counted. More than the limit where it was lowered.
+    /// The number of permits in use, on all pages. It includes those of holders whose leases have
+    /// ended and that the server has not removed yet. It exceeds the limit if that was lowered.
     pub in_use: u64,
-    /// How many hold permits, on all pages, dead ones that have not been swept yet among them.
+    /// The number of holders on all pages. It includes dead holders that the server has not removed
+    /// yet.
     pub holders: u64,
-    /// Who holds permits, as far as this page shows it.
+    /// The holders on this page.
     pub holding: Vec<PermitHolder>,
-    /// How many wait, on all pages, dead ones that have not been dropped yet among them.
+    /// The number of waiters on all pages. It includes dead waiters that the server has not removed
+    /// yet.
     pub waiters: u64,
-    /// Who waits, as far as this page shows it, in the order in which they get their permits.
+    /// The waiters on this page, in the order in which they get their permits.
     pub waiting: Vec<PermitWaiter>,
     next: Option<SemaphorePage>,
 }
@@ -44,16 +46,16 @@ pub struct SemaphoreStatus {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PermitHolder {
-    /// Its id, [`Lease::id`](crate::Lease::id) at its holder.
+    /// Its id: [`Lease::id`](crate::Lease::id) at the holder.
     pub id: String,
-    /// How many it holds.
+    /// The number of permits it holds.
     pub permits: u32,
     /// Its fencing token.
     pub token: u64,
-    /// How long it has held, as its token tells: zero if the clock of the server was set back
-    /// since.
+    /// The time since it was granted them, taken from its token. Zero if the server's clock was set
+    /// back since.
     pub age: Duration,
-    /// What is left of its lease, by the server's clock.
+    /// The time left of its lease, by the server's clock.
     pub remaining: Duration,
 }
 
@@ -63,27 +65,27 @@ pub struct PermitHolder {
 pub struct PermitWaiter {
     /// Its id.
     pub id: String,
-    /// How many it wants.
+    /// The number of permits it wants.
     pub permits: u32,
-    /// How long it has waited.
+    /// The time it has waited.
     pub age: Duration,
-    /// How long its place is kept if it does not poll again: zero for one that is gone and will be
-    /// passed over.
+    /// The time for which its place is kept without another poll. Zero for a waiter that is dead
+    /// and will be passed over.
     pub remaining: Duration,
 }
 
 impl SemaphoreStatus {
-    /// Whether there is nothing on a page after this one.
+    /// Whether this is the last page.
     pub fn is_last(&self) -> bool {
         self.next.is_none()
     }
 }
 
-/// A query of a semaphore's [status](SemaphoreStatus), sent when it is awaited.
+/// A query of a semaphore's [status](SemaphoreStatus). It is sent when it is awaited.
 ///
 /// # Cost
 ///
-/// One round trip, and a time at the server that is bounded by the page's size. Nothing is written.
+/// One round trip. The time at the server is bounded by the page size. It writes nothing.
 ///
 /// # Errors
 ///
@@ -92,7 +94,7 @@ impl SemaphoreStatus {
 ///
 /// # Cancel safety
 ///
-/// Can be dropped at any time.
+/// Cancel safe: a query changes nothing.
 #[must_use = "a query is not sent until it is awaited"]
 pub struct SemaphoreStatusQuery<'a> {
     semaphore: &'a Semaphore,
@@ -101,7 +103,7 @@ pub struct SemaphoreStatusQuery<'a> {
 }
 
 impl Semaphore {
-    /// Queries the limit, who holds permits and who waits, a page at a time.
+    /// Queries the limit, the holders and the waiters, a page at a time.
     pub fn status(&self) -> SemaphoreStatusQuery<'_> {
         let page = SemaphorePage::default();
         SemaphoreStatusQuery { semaphore: self, page, size: LARGEST_PAGE }
@@ -109,14 +111,14 @@ impl Semaphore {
 }
 
 impl SemaphoreStatusQuery<'_> {
-    /// The most holders, and the most waiters, on a page: 1 to 100. Default: 100.
+    /// The maximum number of holders, and of waiters, on a page: 1 to 100. Default: 100.
     pub fn page_size(mut self, most: usize) -> Self {
         self.size = (most as u64).clamp(1, LARGEST_PAGE);
         self
     }
 
-    /// The page after this one. It shows the semaphore as it is by then: who came or left meanwhile
-    /// may be missing or be shown twice.
+    /// The page after this one. It shows the semaphore as it is then, so holders and waiters that
+    /// came or left meanwhile may be missing or appear twice.
     pub fn after(mut self, status: &SemaphoreStatus) -> Self {
         let end = SemaphorePage { holder: status.holders, waiter: None };
         self.page = status.next.clone().unwrap_or(end);
@@ -149,7 +151,7 @@ impl fmt::Debug for SemaphoreStatusQuery<'_> {
     }
 }
 
-/// The page that began with the holder of this index.
+/// The page whose first holder has this index.
 fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
     let now = view.now;
     let holder = |(id, record, permits): (String, Record, u32)| {

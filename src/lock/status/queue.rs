@@ -1,14 +1,14 @@
-//! The queue of a lock, as it is shown.
+//! The queue of a lock in a status.
 
 use std::iter::Peekable;
 
 use crate::protocol::{Entry, Mode};
 
-/// Waiting writers and waiting readers in the one order of their tickets.
+/// Waiting writers and waiting readers, merged in the order of their tickets.
 pub(super) struct Queue {
     writers: Peekable<std::vec::IntoIter<Entry>>,
     readers: Peekable<std::vec::IntoIter<Entry>>,
-    /// Who stands behind the last one that was taken, in each list.
+    /// In each list, the entry behind the last one that was taken.
     next_writer: Option<String>,
     next_reader: Option<String>,
 }
@@ -23,7 +23,7 @@ impl Queue {
         }
     }
 
-    /// The first of each list that was not taken.
+    /// The first entry of each list that was not taken.
     pub(super) fn rest(mut self) -> (Option<String>, Option<String>) {
         let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| {
             list.peek().map(|entry| entry.id.clone())

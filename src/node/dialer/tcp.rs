@@ -1,4 +1,4 @@
-//! The way to a server: a TCP connection, with what goes over it.
+//! Opens a TCP connection to a server, with the handshake on it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,12 +11,12 @@ use tokio::net::{TcpStream, lookup_host};
 
 use crate::node::Address;
 
-/// When nothing was heard for this long the kernel checks whether the other side is still there.
+/// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Connects to all addresses of the host at once; the first one that also gets over `handshake` is
-/// taken. With `place`, the host was resolved to that address already. Tells the address, too.
+/// Connects to all addresses of the host at once, and takes the first one on which `handshake`
+/// succeeds. With `place`, the host was resolved to that address before. Returns the address, too.
 pub(super) async fn dial<S, F>(
     address: &Address,
     place: Option<IpAddr>,

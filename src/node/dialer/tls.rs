@@ -1,5 +1,5 @@
-//! What TLS needs of a client: made once, so that the system's certificates are read once and
-//! sessions resume.
+//! The TLS configuration of a client: made once, so that the system's certificates are read once
+//! and sessions resume.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,14 +19,14 @@ use crate::node::dialer::TlsFiles;
 use crate::node::dialer::tcp::dial;
 use crate::node::{Address, NodeError};
 
-/// How many sessions with one server are kept. A resumed one gives new ones.
+/// How many sessions with one server are kept. A resumed session brings new ones.
 const SESSIONS: usize = 8;
 
-/// How many servers sessions are kept for. Where servers come and go under new addresses, all are
-/// forgotten now and then.
+/// For how many servers sessions are kept. If servers come and go under new addresses, all are
+/// forgotten from time to time.
 const SERVERS: usize = 1024;
 
-/// The configuration of one client, which makes all its connections. A copy of it begins anew: the
+/// The configurations for all connections of one client. A clone starts without them, because the
 /// settings may be changed before it is used.
 #[derive(Default)]
 pub(crate) struct Tls(Mutex<Configurations>);
@@ -34,8 +34,8 @@ pub(crate) struct Tls(Mutex<Configurations>);
 #[derive(Default)]
 struct Configurations {
     shared: Option<ClientConfig>,
-    /// One for each server, with sessions of its own: `rustls` keeps them by host name, and several
-    /// servers may share one.
+    /// One for each server, with its own sessions: `rustls` keeps sessions by host name, and
+    /// several servers may share a name.
     by_server: HashMap<Address, Arc<ClientConfig>>,
 }
 
@@ -52,8 +52,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Connects, and agrees on TLS. The certificate is for the host, also where that was resolved
-    /// to `place` already.
+    /// Connects with TLS. The certificate is checked against the host, even if that was resolved to
+    /// `place` before.
     pub(super) async fn dial(
         &self,
         address: &Address,
@@ -75,7 +75,7 @@ impl Tls {
         address: &Address,
         files: &TlsFiles,
     ) -> Result<Arc<ClientConfig>, NodeError> {
-        // What it holds is whole at every moment.
+        // The state is consistent at every moment.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.by_server.get(address) {
             return Ok(known.clone());
@@ -96,9 +96,9 @@ impl Tls {
     }
 }
 
-/// Reads what is in the files, or in the system's.
+/// Reads the certificates from the files, or from the system.
 fn configuration(files: &TlsFiles) -> Result<ClientConfig, NodeError> {
-    // If the application has installed a provider of cryptography, that one.
+    // The application's provider of cryptography, if it has installed one.
     let provider =
         CryptoProvider::get_default().cloned().unwrap_or_else(|| ring::default_provider().into());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -125,7 +125,7 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, NodeError> {
         }
         return Ok(roots);
     }
-    // One that cannot be read, among hundreds, is missed only where a server needs it.
+    // An unreadable certificate, among hundreds, matters only to a server that needs it.
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     match found.errors.first() {
@@ -142,7 +142,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeError> {
         .map_err(|error| hopeless(format!("a certificate cannot be read: {error}")))
 }
 
-/// A failure that no retry mends.
+/// A failure that no retry can fix.
 fn hopeless(message: String) -> NodeError {
     NodeError { permanent: true, ..NodeError::unsent(message) }
 }
@@ -165,7 +165,7 @@ mod tests {
         let (good, bad) = (root(&authority.cert.pem()), root("-----BEGIN CERTIFICATE-----"));
         let tls = Tls::default();
         let first = tls.configuration(&address(1), &good).unwrap();
-        // What is not read again cannot be found wrong.
+        // A file that is not read again cannot fail.
         assert!(Arc::ptr_eq(&first, &tls.configuration(&address(1), &bad).unwrap()));
         assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
         let error = tls.clone().configuration(&address(1), &bad).unwrap_err();

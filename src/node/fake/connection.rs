@@ -57,7 +57,7 @@ impl Connector for Fakes {
 }
 
 impl Fakes {
-    /// The server that is dialled by this name.
+    /// The server that is dialled under this name.
     fn host_of(&self, name: &Arc<str>) -> Arc<str> {
         let hosts = self.0.names.lock().unwrap().get(name).cloned().unwrap_or_default();
         let open = |host: &&Arc<str>| self.with(host, |server| server.door == Door::Open);
@@ -115,7 +115,7 @@ impl Node for FakeNode {
             }
             node.fakes.with(&node.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
-            // A server takes the whole pipeline, however its first commands end.
+            // A server takes the whole pipeline, whatever its first commands result in.
             let acts: Vec<Act> =
                 commands.iter().map(|command| node.fakes.act(&node.host, command)).collect();
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What fake servers are called, and what they say.
+//! The names of fake servers, and their replies.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ pub(crate) fn text(text: &str) -> Reply {
     Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// What a script says that ran at that moment of the server's clock.
+/// The reply of a script that ran at that time of the server's clock.
 pub(crate) fn ran(ms: u64) -> Reply {
     text(&format!("ok {ms} 0"))
 }
@@ -23,7 +23,7 @@ pub(crate) fn server_error(text: &str) -> ServerError {
     ServerError { code: code.into(), detail: detail.into() }
 }
 
-/// The id of a node at that host.
+/// The id of the node at that host.
 pub(crate) fn id_of(host: &str) -> String {
     format!("{host}-id")
 }
@@ -42,7 +42,7 @@ pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
     Reply::List(ranges.iter().map(range).collect())
 }
 
-/// What a sentinel at that host answers to a subcommand of `SENTINEL`.
+/// The answer of a sentinel at that host to a subcommand of `SENTINEL`.
 pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> Act {
     let Some(FakeSentinel { id, epoch, takes, master, run_id, peers }) = sentinel else {
         return refusal("ERR unknown command 'SENTINEL'");

@@ -1,4 +1,4 @@
-//! A client of `fred` with one connection, and its end.
+//! A `fred` client with one connection, and how it ends.
 
 use std::fmt;
 use std::pin::pin;
@@ -20,30 +20,30 @@ use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};
 use crate::node::fred::{pipelined, split};
 use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
 
-/// When nothing was heard for this long the kernel checks whether the other side is still there.
+/// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The client, and the task that drives its connection. It ends when the connection does, and is
-/// ended with this: a client that is merely dropped keeps its connection forever.
+/// The client, and the task that drives its connection. The task ends with the connection, and is
+/// aborted when this is dropped: `fred` keeps the connection of a client that is only dropped.
 pub(super) struct Connection {
     client: Client,
     task: Task,
 }
 
-/// Ends the task when it is dropped.
+/// Aborts the task when it is dropped.
 struct Task {
     abort: AbortHandle,
     ended: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Connection {
-    /// Connects and authenticates. Dropped, it leaves nothing.
+    /// Connects and authenticates. If the future is dropped, nothing remains.
     pub(super) async fn open(config: Config, pushes: usize) -> Result<Connection, NodeError> {
         let client = Client::new(config, Some(performance(pushes)), Some(limits()), None);
         let waiting = client.clone();
         let mut ready = pin!(waiting.wait_for_connect());
-        // It listens from its first poll on, which must come before there is anything to hear.
+        // It listens from its first poll on, so this poll must come before anything can happen.
         let early = futures::poll!(&mut ready);
         debug_assert!(early.is_pending());
         let task = Task::of(client.connect());
@@ -56,7 +56,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Tells the server the library's name and version. What it answers does not matter.
+    /// Sends the library's name and version to the server. The answer is ignored.
     async fn introduce(&self) {
         let say =
             |what, value| Command::new().word("CLIENT").word("SETINFO").word(what).word(value);
@@ -73,13 +73,13 @@ impl Connection {
         !self.task.abort.is_finished()
     }
 
-    /// Ends when the connection does.
+    /// Resolves when the connection ends.
     pub(super) fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         self.task.ended.clone()
     }
 
-    /// Does something with the client, unless the connection ends first: what is sent after that,
-    /// `fred` keeps without an answer.
+    /// Runs an operation with the client, unless the connection ends first: `fred` never answers
+    /// what is sent after that.
     pub(super) async fn run<'a, T, F>(
         &'a self,
         act: impl FnOnce(&'a Client) -> F,
@@ -88,7 +88,7 @@ impl Connection {
         F: Future<Output = Result<T, Error>> + 'a,
     {
         if !self.is_usable() {
-            return Err(NodeError::unsent("the connection is gone"));
+            return Err(NodeError::gone());
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(|error| failed(&error)),
@@ -104,16 +104,16 @@ impl Connection {
     pub(super) async fn call(&self, command: &Command) -> Result<Reply, NodeError> {
         let (name, args) = split(command);
         let frame = self.run(|client| async move { client.custom_raw(name, args).await }).await?;
-        // As a frame, an error that the server answered is told from one that `fred` made.
+        // In a frame, a server's error can be told from one that `fred` made.
         Ok(reply_of_frame(frame))
     }
 }
 
 impl Drop for Connection {
-    /// Tells the client that this is the end, before its task is ended: its first step is enough
-    /// for that. The task that refreshes credentials (feature `credential-provider`) ends only so,
-    /// and would keep the client forever. (It does so still if it is fetching them at this
-    /// moment.)
+    /// Tells the client to quit before its task is aborted; the first step of `quit` is enough.
+    /// Only that ends the task that refreshes credentials (feature `credential-provider`), which
+    /// would otherwise keep the client forever. (It still does so if it is fetching credentials at
+    /// that moment.)
     fn drop(&mut self) {
         if self.is_usable() {
             let _ = self.client.quit().now_or_never();
@@ -139,7 +139,7 @@ impl Drop for Task {
     }
 }
 
-/// Each command is sent once, and waited for as long as the router says. (Zero is no limit.)
+/// Each command is sent once and waited for without a limit (zero): the router sets the limits.
 fn limits() -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! What `fred` gives, in the words of the seam.
+//! Converts values of `fred` to replies.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::node::{NodeError, Reply, ServerError};
 
-/// A frame as a reply. The types that only RESP3 has become those that RESP2 would have sent.
+/// Converts a frame to a reply. Types that only RESP3 has become what RESP2 would have sent.
 pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
     let list =
         |frames: Vec<Resp3Frame>| Reply::List(frames.into_iter().map(reply_of_frame).collect());
@@ -41,7 +41,7 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
         Reply::List(values.into_iter().map(|value| reply_of_value(Ok(value))).collect())
     };
     match result {
-        // Its details are the server's whole line.
+        // The details are the server's whole line.
         Err(error) => Reply::Error(server_error(error.details())),
         Ok(Value::Null) => Reply::Nil,
         Ok(Value::Integer(number)) => Reply::Int(number),
@@ -60,18 +60,18 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
     }
 }
 
-/// An error reply from its text.
+/// Makes an error reply of its text.
 pub(super) fn server_error(line: &str) -> ServerError {
     let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
     ServerError { code: code.into(), detail: detail.into() }
 }
 
-/// A failure after the command was handed over. How far it got nobody can tell.
+/// A failure after the command was handed over. It is unknown how far the command got.
 pub(super) fn failed(error: &Error) -> NodeError {
     NodeError { maybe_sent: true, ..connect_failure(error.clone()) }
 }
 
-/// A failure to connect: nothing was sent yet.
+/// A failure to connect: nothing was sent.
 pub(super) fn connect_failure(error: Error) -> NodeError {
     NodeError {
         message: error.to_string(),
@@ -82,15 +82,15 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
     }
 }
 
-/// Whether the same settings will fail again.
+/// Returns true if the same settings will fail again.
 fn is_permanent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Auth | ErrorKind::Config => true,
-        // What `rustls` finds wrong, a certificate that is not trusted above all, comes as the text
-        // of an I/O error of this kind.
+        // The errors of `rustls`, above all an untrusted certificate, come as the text of an I/O
+        // error of this kind.
         ErrorKind::IO => error.details().starts_with("Custom { kind: InvalidData"),
-        // The variant is there only with one of the TLS features, which an application may have
-        // turned on by itself. With `native-tls` it is of a broken connection too.
+        // The variant exists only with one of the TLS features, which the application may have
+        // turned on. With `native-tls` it also stands for a broken connection.
         kind => kind.to_str() == "TLS Error" && !error.details().contains("Io("),
     }
 }

@@ -1,9 +1,9 @@
 //! Shard subscriptions by `fred`.
 //!
-//! The crate drops the pushes by which a server tells of the end of a subscription, and does not
-//! pass them on: that a slot has moved is never announced. So each channel is subscribed again now
-//! and then, which changes nothing where it is subscribed and is refused where it no longer can be.
-//! Until then waiters poll.
+//! The crate drops the pushes that report the end of a subscription, so it never announces that a
+//! slot has moved. Therefore each channel is subscribed again at intervals. That changes nothing
+//! where the channel is subscribed, and is refused where it no longer can be. Until then waiters
+//! poll.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,19 +28,19 @@ use crate::node::{
     Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
 };
 
-/// How often channels are subscribed again, and how many of them each time: a client can have one
+/// How often channels are subscribed again, and how many of them each time. A client can have one
 /// for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 64;
 
-/// Makes a subscription's connection of a connection.
+/// Turns a connection into one that carries subscriptions.
 pub(super) fn start(connection: Connection) -> Subscribed {
     let (notify, notices) = mpsc::unbounded_channel();
     let messages = connection.client().message_rx();
     let channels =
         Arc::new(Channels { connection, joined: Mutex::default(), notify: notify.downgrade() });
-    // The reader holds the only sender, so the receiver ends with it, which is when the connection
-    // does.
+    // The reader holds the only sender, so the receiver ends with the reader, which ends with the
+    // connection.
     let reader = tokio::spawn(read(messages, channels.connection.ended().boxed(), notify));
     let asker = tokio::spawn(ask_again(Arc::downgrade(&channels)));
     let subscription =
@@ -48,7 +48,7 @@ pub(super) fn start(connection: Connection) -> Subscribed {
     (Arc::new(subscription), notices)
 }
 
-/// The handle that the router has.
+/// The router's handle.
 #[derive(Debug)]
 struct FredSubscription {
     channels: Arc<Channels>,
@@ -61,11 +61,11 @@ impl Drop for FredSubscription {
     }
 }
 
-/// What is subscribed on a connection.
+/// The channels of a connection.
 #[derive(Debug)]
 struct Channels {
     connection: Connection,
-    /// With whether it took `ASKING`.
+    /// Each with whether its subscription took `ASKING`.
     joined: Mutex<BTreeMap<Bytes, bool>>,
     notify: mpsc::WeakUnboundedSender<Notice>,
 }
@@ -96,7 +96,7 @@ impl Subscription for FredSubscription {
             let channel = Bytes::copy_from_slice(channel);
             self.channels.lock().remove(&channel);
             self.channels.unsubscribe(&channel).await?;
-            // The server's confirmation is a push that `fred` drops as well.
+            // `fred` drops the server's confirmation as well, which is a push.
             self.channels.tell(Notice::Left { channel });
             Ok(())
         }
@@ -105,7 +105,7 @@ impl Subscription for FredSubscription {
 }
 
 impl Channels {
-    /// Subscribes; the inner result is the server's answer.
+    /// Subscribes. The inner result is the server's answer.
     async fn subscribe(
         &self,
         channel: &Bytes,
@@ -134,13 +134,13 @@ impl Channels {
         self.connection.run(|client| client.sunsubscribe(name)).await
     }
 
-    /// Subscribes a channel again, if it is joined. Where it was left meanwhile, it may have been
-    /// subscribed after that: then it is left once more.
+    /// Subscribes a channel again, if it is joined. If it was left meanwhile, the new subscription
+    /// may have come after that: then it is left once more.
     async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
-        // More than one round only if it was joined anew while it was left once more.
+        // Repeats only if the channel was joined again while it was left once more.
         while let Some(asking) = self.asked(&channel) {
             if self.subscribe(&channel, asking).await?.is_err() {
-                // Unless it was left meanwhile, the link has to hear of it.
+                // Unless it was left meanwhile, the link must learn of it.
                 if self.lock().remove(&channel).is_some() {
                     self.tell(Notice::Left { channel });
                 }
@@ -154,7 +154,8 @@ impl Channels {
         Ok(())
     }
 
-    /// Whether a joined channel took `ASKING`.
+    /// Whether the subscription of a joined channel took `ASKING`; `None` if the channel is not
+    /// joined.
     fn asked(&self, channel: &Bytes) -> Option<bool> {
         self.lock().get(channel).copied()
     }
@@ -170,8 +171,8 @@ impl Channels {
     }
 }
 
-/// Passes messages on until the connection ends. If it was too slow for them and some are lost, it
-/// ends as well: then all is subscribed anew, and waiters poll.
+/// Passes messages on until the connection ends. It also ends if it was too slow and lost messages:
+/// then everything is subscribed anew, and waiters poll.
 async fn read(
     mut messages: Receiver<Message>,
     ended: BoxFuture<'static, ()>,
@@ -201,7 +202,7 @@ async fn ask_again(channels: Weak<Channels>) {
             return;
         };
         let turn = next(&channels.lock(), &last);
-        // After the last one of all, from the first one again.
+        // After the very last channel it starts over.
         last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
         for channel in turn {
             if channels.ask_again(channel).await.is_err() {
@@ -211,7 +212,7 @@ async fn ask_again(channels: Weak<Channels>) {
     }
 }
 
-/// The channels whose turn it is to be subscribed again, after the one that was last.
+/// The channels to subscribe again next, after the one that was last.
 fn next(joined: &BTreeMap<Bytes, bool>, last: &Bytes) -> Vec<Bytes> {
     let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
     later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()

@@ -1,7 +1,7 @@
-//! What a server says, from the bytes as they come: RESP3, of which RESP2 is a part.
+//! Decodes what a server sends, from the bytes as they arrive: RESP3, which includes RESP2.
 //!
-//! No byte is looked at twice, apart from a line or a string that has not come as a whole. What a
-//! reply may cost is limited: a server that is none, or not in its right mind, is left.
+//! No byte is read twice, apart from a line or a string that has not arrived completely. The size
+//! of a reply is limited: the connection is closed if the other side is no server, or a broken one.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -13,36 +13,36 @@ const BYTES: usize = 64 << 20;
 const ELEMENTS: usize = 1 << 20;
 /// The longest line: a number, an error, a simple string.
 const LINE: usize = 64 << 10;
-/// How deep lists may be in lists.
+/// How deep lists may be nested.
 const DEPTH: usize = 32;
-/// A list gets room for so many elements before they have come.
+/// The most elements for which a list reserves room before they have arrived.
 const ROOM: usize = 64;
-/// What is read at a time, at least.
+/// The least capacity for one read.
 const READ: usize = 16 << 10;
 
 const END: &[u8] = b"\r\n";
 
-/// One thing that a server says.
+/// One item that a server sends.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     /// The answer to a command.
     Reply(Reply),
-    /// What nobody waits for, by its parts.
+    /// Something that was not requested, in its parts.
     Push(Vec<Reply>),
 }
 
-/// Not what a server says.
+/// The bytes are not of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a reply makes no sense: {0}")]
 pub(super) struct Garbled(pub(super) &'static str);
 
-/// Takes bytes in, and gives what they mean.
+/// Takes bytes, and returns the items in them.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     incoming: BytesMut,
-    /// The lists that are not complete, from the outermost to the innermost.
+    /// The incomplete lists, from the outermost to the innermost.
     open: Vec<List>,
-    /// What the reply under way has cost so far.
+    /// The size of the current reply so far.
     bytes: usize,
     elements: usize,
 }
@@ -58,7 +58,7 @@ struct List {
 enum Kind {
     Reply,
     Push,
-    /// What is said about the value that follows. Nobody wants to know.
+    /// Data about the value that follows. It is dropped.
     Attribute,
 }
 
@@ -68,7 +68,7 @@ enum Token {
 }
 
 impl Decoder {
-    /// Where to put what is read, with room for a good deal.
+    /// The buffer for the next read, with room for at least [`READ`] bytes.
     pub(super) fn room(&mut self) -> &mut BytesMut {
         if self.incoming.capacity() - self.incoming.len() < READ / 4 {
             self.incoming.reserve(READ);
@@ -76,7 +76,7 @@ impl Decoder {
         &mut self.incoming
     }
 
-    /// What was said next, if all of it is there.
+    /// The next item, if it has arrived completely.
     pub(super) fn next(&mut self) -> Result<Option<Said>, Garbled> {
         while let Some(token) = self.token()? {
             if let Some(said) = self.add(token) {
@@ -116,7 +116,7 @@ impl Decoder {
         Ok(Some(Token::Value(value)))
     }
 
-    /// A string of that size, behind a line of that length.
+    /// A string of that size, after a line of that length.
     fn blob(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
         let whole = size.checked_add(line + END.len()).ok_or(TOO_LONG)?;
         if whole > BYTES - self.bytes {
@@ -131,13 +131,13 @@ impl Decoder {
         let text = self.take(whole)?.slice(line..line + size);
         Ok(Some(Token::Value(match kind {
             b'!' => Reply::Error(server_error(&text)),
-            // `txt:` or `mkd:` goes before it.
+            // Its text follows a prefix, `txt:` or `mkd:`.
             b'=' if text.len() >= 4 => Reply::Text(text.slice(4..)),
             _ => Reply::Text(text),
         })))
     }
 
-    /// A list of so many elements, after a line of that length.
+    /// A list with that many elements, after a line of that length.
     fn begin(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
         let (kind, size) = match kind {
             b'>' if self.open.is_empty() => (Kind::Push, size),
@@ -157,7 +157,7 @@ impl Decoder {
         Ok(Some(Token::Open(kind, size)))
     }
 
-    /// Puts a token where it belongs, and closes the lists that it completes.
+    /// Puts a token into the list where it belongs, and closes the lists that it completes.
     fn add(&mut self, token: Token) -> Option<Said> {
         match token {
             Token::Open(kind, left) => {
@@ -211,7 +211,7 @@ fn number(digits: &[u8]) -> Result<i64, Garbled> {
     digits.and_then(|digits| digits.parse().ok()).ok_or(Garbled("a number is none"))
 }
 
-/// The length of a string or a list; none for what is null in RESP2.
+/// The length of a string or a list; `None` for a null of RESP2.
 fn length(digits: &[u8]) -> Result<Option<usize>, Garbled> {
     match number(digits)? {
         -1 => Ok(None),
@@ -241,7 +241,7 @@ mod tests {
         Reply::Error(ServerError { code: code.into(), detail: detail.into() })
     }
 
-    /// All that is said in these bytes, which come in parts of that size.
+    /// All items in these bytes, which arrive in parts of that size.
     fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Said>, Garbled> {
         let (mut decoder, mut all) = (Decoder::default(), Vec::new());
         for part in bytes.chunks(size) {
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(said_in_parts(&long, long.len()), Ok(Vec::new()));
     }
 
-    /// Each list is short, and each string, but there is no end of them.
+    /// Each list and each string is short, but they never end.
     #[test]
     fn a_reply_without_end_is_left() {
         let lists = "*1024\r\n".to_owned()

@@ -1,4 +1,4 @@
-//! What answers are expected on a connection, and what that which is said means.
+//! The answers that a connection expects, and the meaning of what arrives.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,38 @@ use crate::node::{NodeError, Notice, Reply};
 /// The answers to a pipeline.
 pub(super) type Outcome = Result<Vec<Reply>, NodeError>;
 
-/// What is expected to come back.
+/// An expected answer.
 #[derive(Debug)]
 pub(super) enum Expected {
     /// A reply, for a caller.
     Reply(oneshot::Sender<Result<Reply, NodeError>>),
-    /// So many replies more, for a caller.
+    /// The `left` last replies of a pipeline, for a caller.
     Replies { left: usize, replies: Vec<Reply>, tell: oneshot::Sender<Outcome> },
-    /// A reply that nobody wants to know.
+    /// A reply that is dropped.
     Anything,
-    /// That the channel was joined, which is a push, or an error.
+    /// The confirmation that the channel was joined, which is a push, or an error.
     Join(Bytes),
-    /// That the channel was left, likewise.
+    /// The confirmation that the channel was left, likewise.
     Leave(Bytes),
 }
 
-/// What that which was said means.
+/// The meaning of an item that arrived.
 #[derive(Debug)]
 pub(super) enum Meaning {
-    /// What a caller waits for.
+    /// The reply that a caller waits for.
     Answered(oneshot::Sender<Result<Reply, NodeError>>, Reply),
-    /// All that a caller waits for.
+    /// All replies that a caller waits for.
     AllAnswered(oneshot::Sender<Outcome>, Vec<Reply>),
     Noticed(Notice),
 }
 
-/// What is expected, in the order of the commands: servers answer in that order.
+/// The expected answers in the order of the commands, in which servers answer.
 #[derive(Debug, Default)]
 pub(super) struct Expectations(VecDeque<Awaited>);
 
 #[derive(Debug)]
 struct Awaited {
-    /// Where its command begins, among all bytes that were put in.
+    /// Where its command begins, counted in all bytes that were put in.
     begin: u64,
     expected: Expected,
 }
@@ -54,7 +54,7 @@ impl Expected {
 }
 
 impl Expectations {
-    /// Adds what the commands that begin there are answered with.
+    /// Adds the answers to commands that begin at `begin`.
     pub(super) fn add(&mut self, begin: u64, expected: impl IntoIterator<Item = Expected>) {
         self.0.extend(expected.into_iter().map(|expected| Awaited { begin, expected }));
     }
@@ -63,7 +63,7 @@ impl Expectations {
         self.0.len()
     }
 
-    /// Takes what was said next. `None` if that is no news to anybody.
+    /// Takes the next item. `None` if it means nothing to any caller.
     pub(super) fn hear(&mut self, said: Said) -> Result<Option<Meaning>, Garbled> {
         match said {
             Said::Reply(reply) => self.hear_reply(reply),
@@ -71,7 +71,8 @@ impl Expectations {
         }
     }
 
-    /// Tells all who wait that the connection has ended. What begins there or later was not sent.
+    /// Notifies all waiting callers that the connection has ended. Commands that begin at `written`
+    /// or later were not sent.
     pub(super) fn fail(&mut self, written: u64, why: &NodeError) {
         for Awaited { begin, expected } in self.0.drain(..) {
             let failure = || NodeError { maybe_sent: begin < written, ..why.clone() };
@@ -122,8 +123,8 @@ impl Expectations {
                 Some(Notice::Joined { channel })
             }
             b"sunsubscribe" | b"unsubscribe" => {
-                // The server may have said so unasked just before. Then the answer follows, and is
-                // no answer to anything.
+                // The server may have ended the subscription unrequested just before. Then the
+                // answer still follows, and answers nothing.
                 self.take(|expected| matches!(expected, Expected::Leave(one) if *one == channel));
                 Some(Notice::Left { channel })
             }
@@ -132,7 +133,7 @@ impl Expectations {
         }
     }
 
-    /// Takes off what is expected next, if it is this.
+    /// Removes the next expected answer, if it is this one.
     fn take(&mut self, is_it: impl Fn(&Expected) -> bool) {
         if self.0.front().is_some_and(|first| is_it(&first.expected)) {
             self.0.pop_front();
@@ -210,11 +211,11 @@ mod tests {
         assert!(expectations.hear(Said::Reply(text("OK"))).unwrap().is_none());
         let mut hear = |said| notice(expectations.hear(said).unwrap());
         assert_eq!(hear(push("ssubscribe", "a")), Notice::Joined { channel: channel("a") });
-        // Unasked.
+        // Not requested.
         assert_eq!(hear(push("sunsubscribe", "z")), Notice::Left { channel: channel("z") });
         let refused = Notice::Refused { channel: channel("b"), error: error.clone() };
         assert_eq!(hear(Said::Reply(Reply::Error(error))), refused);
-        // Unasked, and then the answer.
+        // Not requested, followed by the answer.
         assert_eq!(hear(push("sunsubscribe", "a")), Notice::Left { channel: channel("a") });
         assert_eq!(hear(push("sunsubscribe", "a")), Notice::Left { channel: channel("a") });
         assert_eq!(hear(push("ssubscribe", "c")), Notice::Joined { channel: channel("c") });

@@ -1,4 +1,4 @@
-//! What is said first on a connection, in one round trip.
+//! The first commands on a connection, in one round trip.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::node::{
     is_about_credentials,
 };
 
-/// The name of the user that a password alone is of.
+/// The user of a password without a user name.
 const DEFAULT_USER: &str = "default";
 
-/// Has the server speak RESP3, in which its pushes are told from replies, and tells it who the
-/// client is.
+/// Starts RESP3, which separates the server's pushes from replies, authenticates, and names the
+/// client.
 pub(super) async fn begin(
     connection: &Connection,
     dialer: &Dialer,
@@ -23,7 +23,7 @@ pub(super) async fn begin(
     if dialer.database != 0 {
         commands.push(Command::new().word("SELECT").word(dialer.database.to_string()));
     }
-    // What must succeed. The names are only for people to read, and a user may lack the right.
+    // These must succeed. The names are only informative, and a user may lack the right.
     let needed = commands.len();
     let client = || Command::new().word("CLIENT");
     commands.extend([

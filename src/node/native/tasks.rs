@@ -1,4 +1,4 @@
-//! The two tasks of a connection: one writes what was put in, one reads what comes.
+//! The two tasks of a connection: one writes, and one reads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,22 +7,22 @@ use tokio::sync::mpsc;
 
 use crate::node::native::decoder::{Decoder, Garbled, Said};
 use crate::node::native::expected::Meaning;
-use crate::node::native::wire::{GONE, Wire};
+use crate::node::native::wire::Wire;
 use crate::node::task::Task;
 use crate::node::{MessageHandler, NodeError, Notice};
 
-/// The tasks, which end with this: by themselves they would wait for the answers under way, which a
-/// server that stands still does not give.
+/// The tasks. They are aborted when this is dropped: by themselves they would wait for outstanding
+/// answers, which a frozen server never sends.
 #[derive(Debug)]
 pub(super) struct Tasks {
     _reader: Task,
     _writer: Task,
 }
 
-/// Takes what a subscription's connection tells.
+/// Receives what happens on a subscription's connection.
 #[derive(Clone)]
 pub(super) struct Listener {
-    /// Ends the receiver when the reader ends, for there is no other one.
+    /// The only sender: its receiver ends when the reader ends.
     pub(super) notify: mpsc::UnboundedSender<Notice>,
     pub(super) handler: Arc<OnceLock<MessageHandler>>,
 }
@@ -42,7 +42,7 @@ impl Tasks {
     }
 }
 
-/// What the writer leaves behind, in whatever way it ends: only it knows what was sent.
+/// Ends the connection however the writer's task ends: only the writer knows what was sent.
 struct Writer {
     wire: Arc<Wire>,
     /// How many bytes the kernel has taken.
@@ -51,7 +51,7 @@ struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.wire.end(NodeError::unsent(GONE));
+        self.wire.end(NodeError::gone());
         self.wire.settle(self.written);
     }
 }
@@ -63,7 +63,7 @@ async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
         let outcome = tokio::select! {
             biased;
             outcome = write_all(&mut half, &batch, &mut writer.written) => outcome,
-            // The other side may take nothing more.
+            // The other side may no longer read.
             () = wire.ended() => return,
         };
         if let Err(error) = outcome {
@@ -94,12 +94,12 @@ async fn write_all(
     half.flush().await
 }
 
-/// What the reader leaves behind, in whatever way it ends.
+/// Ends the connection however the reader's task ends.
 struct Reader(Arc<Wire>);
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.end(NodeError::unsent(GONE));
+        self.0.end(NodeError::gone());
     }
 }
 
@@ -115,7 +115,7 @@ async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option
         };
         let read = came.and_then(|()| {
             let decoded = decode(&mut decoder, &mut said);
-            // What came before something that makes no sense counts.
+            // What came before the invalid part counts.
             wire.hear(said.drain(..), &mut meanings).and(decoded).map_err(NodeError::from)
         });
         for meaning in meanings.drain(..) {
@@ -136,7 +136,7 @@ fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), Garbled> {
 
 fn pass_on(meaning: Meaning, listener: Option<&Listener>) {
     match meaning {
-        // The caller may have gone.
+        // The caller may have given up.
         Meaning::Answered(tell, reply) => drop(tell.send(Ok(reply))),
         Meaning::AllAnswered(tell, replies) => drop(tell.send(Ok(replies))),
         Meaning::Noticed(notice) => {

@@ -1,4 +1,4 @@
-//! A connection without a server: what is written when, and what is made of what comes.
+//! A connection without a server: when commands are written, and how replies are read.
 #![allow(clippy::disallowed_methods)]
 
 use std::io;
@@ -20,7 +20,7 @@ const ROOM: usize = 1 << 16;
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Takes so many bytes and then none, and notes what was written at a time.
+/// Takes at most this many bytes and then none, and records each write.
 #[derive(Clone, Debug)]
 struct Writes {
     written: Arc<Mutex<Vec<String>>>,
@@ -62,7 +62,7 @@ impl AsyncWrite for Writes {
     }
 }
 
-/// A node that writes there, and what it reads.
+/// A node that writes there, and the stream that it reads.
 fn node(writes: &Writes) -> (NativeNode, DuplexStream) {
     let (ours, theirs) = duplex(ROOM);
     let connection = Connection::over_halves((ours, writes.clone()), None);
@@ -84,7 +84,7 @@ async fn turns() {
     }
 }
 
-/// On a worker, where a task that is woken goes next.
+/// On a worker thread, where a task that is woken runs next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_is_ready_is_written_together_behind_what_is_under_way() {
     tokio::spawn(write_together()).await.unwrap();
@@ -102,7 +102,7 @@ async fn write_together() {
     turns().await;
     let seen = writes.seen();
     assert_eq!(seen.len(), 2, "{seen:?}");
-    // Who goes first is left to the runtime; what belongs together stays so.
+    // The runtime decides the order; commands of one pipeline stay together.
     let (c, both) = (sent("c"), sent("c") + &sent("d"));
     let orders = [[&c, &both, &both], [&both, &c, &both], [&both, &both, &c]];
     assert!(orders.iter().any(|order| order.map(String::as_str).concat() == seen[1]), "{seen:?}");

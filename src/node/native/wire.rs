@@ -1,8 +1,8 @@
-//! One connection: what is to be written to it, and who waits for what is read from it.
+//! The shared state of one connection: what is to be written, and which callers wait for answers.
 //!
 //! Callers put whole commands into one buffer, and the writer takes all of it at once. So commands
-//! that are ready at the same time go out together, in the order in which they were put in, and the
-//! server reads them together, too.
+//! that are ready at the same time are sent together, in the order in which they were put in, and
+//! the server reads them together, too.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,13 @@ use std::task::{Context, Poll, Waker};
 use crate::node::command::push_header;
 use crate::node::native::decoder::{Garbled, Said};
 use crate::node::native::expected::{Expectations, Expected, Meaning};
+use crate::node::turns::give_turns;
 use crate::node::{Command, NodeError};
 
-/// A buffer that has become larger than this is not kept.
+/// A buffer that has grown larger than this is dropped after use.
 const KEPT: usize = 64 << 10;
 
-/// A connection, as all share it that have to do with it.
+/// The state that callers and tasks share.
 #[derive(Debug)]
 pub(super) struct Wire {
     state: Mutex<State>,
@@ -26,21 +27,21 @@ pub(super) struct Wire {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the writer has yet to take.
+    /// What the writer has not taken so far.
     outgoing: Vec<u8>,
-    /// How many bytes were put into `outgoing` so far.
+    /// How many bytes were put into `outgoing` in total.
     put: u64,
     expectations: Expectations,
-    /// The writer, while it waits for something to write, or for the end.
+    /// The writer's waker, while it waits for something to write or for the end.
     writer: Option<Waker>,
     /// Why the connection has ended.
     ended: Option<NodeError>,
 }
 
-/// What the writer finds when it looks.
+/// What the writer finds in the buffer.
 #[derive(Clone, Copy)]
 enum Found {
-    /// One request, and no other one is under way.
+    /// One request, while no other one is under way.
     One,
     /// A request while others are under way: more may come at the same time.
     Several,
@@ -56,8 +57,7 @@ impl Wire {
         self.usable.load(Ordering::Relaxed)
     }
 
-    /// Puts commands behind those that are there, with what is expected to come back. If it fails,
-    /// nothing of it is sent.
+    /// Appends commands, with the answers that are expected. If it fails, nothing of it is sent.
     pub(super) fn put(
         &self,
         commands: &[Command],
@@ -72,7 +72,7 @@ impl Wire {
         self.put_with(write, expected)
     }
 
-    /// As `put`, with one command of so many words, which `write` adds.
+    /// As `put`, with one command of `words` words, which `write` adds.
     pub(super) fn put_one(
         &self,
         words: usize,
@@ -102,20 +102,20 @@ impl Wire {
             state.expectations.add(begin, expected);
             state.writer.take()
         };
-        // Outside of the lock, which the writer wants next.
+        // After the lock is released, because the writer needs it next.
         if let Some(writer) = writer {
             writer.wake();
         }
         Ok(())
     }
 
-    /// Waits for something to write, and takes all of it. False at the end.
+    /// Waits for something to write, and takes all of it. Returns false at the end.
     pub(super) async fn take(&self, batch: &mut Vec<u8>) -> bool {
         match std::future::poll_fn(|context| self.poll_outgoing(context)).await {
             Found::One => {}
-            // A task that is woken goes next: without a turn for the others, each caller would have
-            // its command written before the next one can put its own in.
-            Found::Several => tokio::task::yield_now().await,
+            // A task that is woken runs next. Without a turn for the others, each caller's command
+            // would be written before the next caller can put in its own.
+            Found::Several => give_turns(|| self.lock().put).await,
             Found::End => return false,
         }
         batch.clear();
@@ -125,8 +125,7 @@ impl Wire {
         state.ended.is_none()
     }
 
-    /// What it means that this was said, in the same order. It is for the caller to pass that on:
-    /// nothing is locked then.
+    /// The meanings of items, in order. The caller passes them on, outside of the lock.
     pub(super) fn hear(
         &self,
         said: impl IntoIterator<Item = Said>,
@@ -139,7 +138,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Nothing is sent any more. The writer tells all who wait.
+    /// Ends the connection: nothing more is sent. The writer notifies all waiting callers.
     pub(super) fn end(&self, why: NodeError) {
         self.usable.store(false, Ordering::Relaxed);
         let writer = {
@@ -165,11 +164,11 @@ impl Wire {
         .await;
     }
 
-    /// Tells all who wait that it has ended, after so many bytes were written.
+    /// Notifies all waiting callers that it has ended, after `written` bytes.
     pub(super) fn settle(&self, written: u64) {
         let (mut expectations, why) = {
             let mut state = self.lock();
-            let why = state.ended.get_or_insert_with(|| NodeError::unsent(GONE)).clone();
+            let why = state.ended.get_or_insert_with(NodeError::gone).clone();
             (mem::take(&mut state.expectations), why)
         };
         expectations.fail(written, &why);
@@ -189,10 +188,7 @@ impl Wire {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What it holds is whole at every moment.
+        // The state is consistent at every moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// Said where no other reason is known.
-pub(super) const GONE: &str = "the connection is gone";

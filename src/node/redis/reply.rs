@@ -1,4 +1,4 @@
-//! What the `redis` crate gives, in the words of the seam.
+//! Converts values of the `redis` crate to replies.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::node::dialer::is_about_tls;
 use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
-/// A value as a reply. The types that only RESP3 has become those that RESP2 would have sent.
+/// Converts a value to a reply. Types that only RESP3 has become what RESP2 would have sent.
 pub(crate) fn reply_of(value: Value) -> Reply {
     match value {
         Value::Nil => Reply::Nil,
@@ -31,12 +31,12 @@ pub(crate) fn reply_of(value: Value) -> Reply {
     }
 }
 
-/// The text in a value, if it is one.
+/// The text in a value, if it has one.
 pub(super) fn text_of(value: Value) -> Option<Bytes> {
     text(value).ok()
 }
 
-/// The text in a value, or the value.
+/// The text in a value, or else the value.
 fn text(value: Value) -> Result<Bytes, Value> {
     match value {
         Value::BulkString(bytes) => Ok(bytes.into()),
@@ -46,7 +46,7 @@ fn text(value: Value) -> Result<Bytes, Value> {
     }
 }
 
-/// A failure to connect: nothing was sent yet.
+/// A failure to connect: nothing was sent.
 pub(crate) fn connect_failure(error: RedisError) -> NodeError {
     let message = match error.code() {
         Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
@@ -61,7 +61,7 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
     }
 }
 
-/// Whether the same settings will fail again.
+/// Returns true if the same settings will fail again.
 fn is_permanent(error: &RedisError) -> bool {
     is_authentication(error)
         || error.kind() == ErrorKind::RESP3NotSupported
@@ -69,17 +69,17 @@ fn is_permanent(error: &RedisError) -> bool {
         || is_tls(error)
 }
 
-/// Whether the server does not accept the credentials.
+/// Returns true if the server does not accept the credentials.
 pub(super) fn is_authentication(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
         || error.code().is_some_and(is_about_credentials)
 }
 
-/// Whether the two sides could not agree on TLS, or the certificate is not trusted.
+/// Returns true if the TLS handshake failed, or the certificate is not trusted.
 fn is_tls(error: &RedisError) -> bool {
     type Shared = Arc<dyn StdError + Send + Sync>;
 
-    // The crate keeps its source in an `Arc`, which is an error type of its own.
+    // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {
         is_about_tls(source.downcast_ref::<Shared>().map_or(source, |shared| &**shared))
     })

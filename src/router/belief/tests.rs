@@ -18,14 +18,14 @@ fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
     View { node: address(node), told }
 }
 
-/// One that does not serve.
+/// A view of a node that does not serve.
 fn down(view: View) -> View {
     let Told::Cluster { map, epoch, .. } = view.told else { panic!() };
     let told = Told::Cluster { map, epoch, serves: Some(false) };
     View { told, ..view }
 }
 
-/// One that tells neither epoch nor state.
+/// A view without epoch and state.
 fn silent(view: View) -> View {
     let Told::Cluster { map, .. } = view.told else { panic!() };
     let told = Told::Cluster { map, epoch: None, serves: None };
@@ -38,7 +38,7 @@ fn alone(node: &str, process: Option<&str>) -> View {
     View { node: address(node), told }
 }
 
-/// The same slots, and other nodes behind them.
+/// The same slots on other nodes.
 fn of_others() -> View {
     let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
     let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
@@ -85,7 +85,7 @@ fn a_map_that_shares_no_id_is_of_another_cluster() {
     let known = known(&BEFORE, 1);
     assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
     assert!(known.choose(&[of_others()], &gone(&[])).is_none());
-    // One node in common will do.
+    // One node in common is enough.
     let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
     assert_eq!(known.refusal(&few), None);
 }
@@ -97,7 +97,7 @@ fn a_node_whose_id_is_not_known_shows_its_map() {
     assert_eq!(admission(&id_of("a")), Admission::Welcome);
     assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
     assert_eq!(admission("z-id"), Admission::QueryItsMap);
-    // What is not told is not a no.
+    // An unknown identity is no refusal.
     assert_eq!(known.admission(&address("a"), &Identity::Unknown, None), Admission::Welcome);
     assert_eq!(
         Known::default().admission(&address("a"), &Identity::Alone, None),
@@ -137,7 +137,7 @@ fn nodes_that_do_not_serve_overrule_none_that_does() {
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     // Nothing known: the same.
     assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
-    // Where nobody serves the highest epoch counts, as ever.
+    // If no node serves, the highest epoch counts, as always.
     let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
 }
@@ -164,7 +164,7 @@ fn an_epoch_below_the_known_one_needs_most_masters() {
     // Masters that are gone do not count, but those that do not answer do.
     assert!(known.choose(&[old("b")], &gone(&["d"])).is_none());
     assert!(known.choose(&[old("b")], &gone(&["c", "d"])).is_some());
-    // Where nobody of those is left, others do not take their place.
+    // If none of those is left, others do not replace them.
     assert!(known.choose(&[old("a")], &gone(&["b", "c", "d"])).is_none());
     // Not while one node has the known one.
     let views = [old("a"), old("b"), old("c"), view("d", &AFTER, 5)];

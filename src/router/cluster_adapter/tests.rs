@@ -1,5 +1,5 @@
-//! A call that must carry the server's time, over the connection of an application, to a server
-//! that does not tell it in time.
+//! A call that must carry the server's time, over an application's connection, to a server that
+//! does not report its time quickly.
 #![allow(clippy::disallowed_methods)]
 
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::router::Script;
 
 const NOW_S: u64 = 1_700_000_000;
 
-/// For one attempt.
+/// The limit for one attempt.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| crate::router::tests::script("test"));
@@ -25,11 +25,11 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| crate::router::tests::script(
 /// A cluster of one server that serves every slot.
 struct Server {
     port: u16,
-    /// How many questions for the time it answers too late.
+    /// How many queries for the time it answers too late.
     late: AtomicUsize,
-    /// Refuses to tell the time.
+    /// Refuses `TIME`.
     refuses: bool,
-    /// The `not_after` of each script that came.
+    /// The `not_after` of each script that arrived.
     scripts: Mutex<Vec<String>>,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         self.late.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// One call that is to be good for a second, with a connection of its own.
+    /// One call with a deadline of a second, over its own connection.
     async fn call(&self, within: Duration) -> Result<Answer, CallError> {
         let client = ClusterClient::new([format!("redis://127.0.0.1:{}", self.port)]).unwrap();
         let clock = Arc::new(SystemClock);
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// The next command, or `None` when the other side has hung up.
+/// The next command, or `None` when the other side has closed the connection.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let words = length(stream).await?;
     let mut command = Vec::new();

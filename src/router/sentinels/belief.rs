@@ -1,10 +1,10 @@
-//! Which sentinel's word counts. Decisions only.
+//! Decides which sentinel is believed. This file only decides.
 //!
-//! - The highest epoch counts: each failover has one of its own, and the sentinel that carried it
-//!   out knows of it first.
+//! - The report of the highest epoch counts. Each failover has its own epoch, and the sentinel that
+//!   carried it out knows it first.
 //! - A lower epoch than the known one, or another master at the same epoch, counts only if most of
-//!   the sentinels say the same and none has named the known master for [`STANDS`]: sentinels that
-//!   were set up anew begin again at zero. For a moment after a failover most of them are behind.
+//!   the sentinels report it and none has named the known master for [`STANDS`]: sentinels that
+//!   were set up anew start again at epoch zero. Just after a failover, most sentinels are behind.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::clock::Moment;
 use crate::node::Address;
 use crate::router::sentinels::report::Report;
 
-/// How long the known master stands although no sentinel names it. News reach all sentinels that
-/// run within some seconds.
+/// How long the known master is kept although no sentinel names it. News reaches all running
+/// sentinels within a few seconds.
 const STANDS: Duration = Duration::from_secs(10);
 
-/// The master that is believed in.
+/// The master that is believed to be the current one.
 #[derive(Debug, Default)]
 pub(crate) struct Belief {
     known: Option<Known>,
@@ -26,18 +26,18 @@ pub(crate) struct Belief {
 struct Known {
     epoch: u64,
     master: Address,
-    /// When a sentinel last named it, at this epoch.
+    /// When a sentinel last named it at this epoch.
     named: Moment,
 }
 
-/// What reports come to.
+/// The result of weighing some reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learned {
-    /// None of the sentinels knows a master of that name.
+    /// No sentinel knows a master of that name.
     Nothing,
     Same,
     Changed,
-    /// What they say is older than what is known.
+    /// The reports are older than what is known.
     Outdated,
 }
 
@@ -50,7 +50,7 @@ impl Belief {
         self.known.as_ref().map(|known| known.epoch)
     }
 
-    /// Takes what sentinels said just now. So many were named.
+    /// Weighs reports that sentinels gave just now. `named` sentinels were configured.
     pub(crate) fn learn(&mut self, reports: &[Report], named: usize, now: Moment) -> Learned {
         let reports = distinct(reports);
         if let Some(known) = &mut self.known
@@ -78,7 +78,8 @@ impl Belief {
         Learned::Changed
     }
 
-    /// A report of the highest epoch, of those with the master that most name, and how many do.
+    /// Of the reports with the highest epoch, one with the master that most of them name, and how
+    /// many name it.
     fn best_of<'a>(&self, reports: &[&'a Report]) -> Option<(&'a Report, usize)> {
         let naming = reports.iter().copied().filter(|report| report.master.is_some());
         let ranked = naming.map(|report| {
@@ -97,22 +98,22 @@ impl Known {
     }
 }
 
-/// Whether most of the sentinels that watch the master have named one. So many were named to the
-/// client.
+/// Returns true if most of the sentinels that watch the master have named one. `named` sentinels
+/// were configured.
 pub(crate) fn is_majority(reports: &[Report], named: usize) -> bool {
     let reports = distinct(reports);
     let naming = reports.iter().filter(|report| report.master.is_some()).count();
     2 * naming > sentinels(&reports, named)
 }
 
-/// How many sentinels there are, as they say. Where none says it (a missing right, no master of
-/// that name), as many as the client was told.
+/// How many sentinels there are, by their own count. If none reports a count (a missing right, no
+/// master of that name), the number that was configured.
 fn sentinels(reports: &[&Report], named: usize) -> usize {
     let said = reports.iter().filter_map(|report| report.others).max();
     said.map_or(named, |others| others + 1).max(reports.len())
 }
 
-/// One report of each sentinel, which may be known by several addresses: the newest.
+/// The newest report of each sentinel, which may be known by several addresses.
 fn distinct(reports: &[Report]) -> Vec<&Report> {
     let mut distinct: Vec<&Report> = Vec::with_capacity(reports.len());
     for report in reports {
@@ -135,7 +136,7 @@ mod tests {
         Moment::from_origin(Duration::from_secs(seconds))
     }
 
-    /// A sentinel of three says so.
+    /// A report of one of three sentinels.
     fn says(sentinel: &str, epoch: u64, master: &str) -> Report {
         Report {
             sentinel: sentinel.into(),
@@ -150,7 +151,7 @@ mod tests {
         &belief.master().unwrap().host
     }
 
-    /// Knows the second master, at epoch 5.
+    /// Believes in the second master, at epoch 5.
     fn knowing() -> Belief {
         let mut belief = Belief::default();
         assert_eq!(belief.learn(&[says("1", 5, "b")], 3, at(0)), Learned::Changed);
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(belief.learn(&reports, 3, at(100)), Learned::Same);
         assert_eq!(belief.learn(&[says("3", 6, "a")], 3, at(0)), Learned::Changed);
         assert_eq!(master(&belief), "a");
-        // The same server is the master anew: it was another one meanwhile.
+        // The same server is the master again: another one was the master meanwhile.
         assert_eq!(belief.learn(&[says("3", 8, "a")], 3, at(0)), Learned::Changed);
     }
 
@@ -255,7 +256,7 @@ mod tests {
         let two = [tells_little("1", "a"), tells_little("2", "a")];
         assert!(is_majority(&two, 3));
         assert_eq!(knowing().learn(&two, 3, at(60)), Learned::Changed);
-        // Another one tells it.
+        // Another sentinel reports the same.
         let with_another = [tells_little("1", "a"), says("2", 4, "b")];
         assert_eq!(knowing().learn(&with_another[..1], 1, at(60)), Learned::Changed);
         assert_eq!(knowing().learn(&with_another, 1, at(60)), Learned::Outdated);

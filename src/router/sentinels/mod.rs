@@ -1,6 +1,6 @@
-//! Where the master is of a server that sentinels watch: they are queried when a connection is
-//! made, when there is trouble, and when one of them tells of a change ([`watch`]). Whose word
-//! counts is decided in [`belief`].
+//! Finds the master of a server that sentinels watch. Sentinels are queried when a connection is
+//! made, when there is trouble, and when one of them reports a change ([`watch`]). [`belief`]
+//! decides which of them is believed.
 
 mod belief;
 mod report;
@@ -22,22 +22,23 @@ use crate::router::lock;
 use crate::router::telemetry;
 use crate::router::tenure::Tenure;
 use crate::router::translation::Translation;
+use crate::router::tried::Tried;
 use belief::{Belief, Learned, is_majority};
 use report::{Peer, Report, questions};
 
 pub(crate) use watch::watch;
 
-/// How long the others are waited for once most of them have answered: one of them may know of a
-/// failover that the others have yet to hear of.
+/// How long to wait for the others once most sentinels have answered: one of the others may know of
+/// a failover that these have not heard of.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// The most sentinels that are learned of, beside those that were named.
+/// The most sentinels that are learned from others, beside the configured ones.
 const LEARNED: usize = 16;
 
-/// The sentinels to query, and for what.
+/// Which sentinels to query, and for which master.
 #[derive(Clone, Debug)]
 pub(crate) struct SentinelSettings {
-    /// The name that they know the master by.
+    /// The name by which they know the master.
     pub(crate) master: Arc<str>,
     pub(crate) nodes: Vec<Address>,
     /// Connects to sentinels.
@@ -56,34 +57,34 @@ pub(crate) struct Sentinels {
 #[derive(Default)]
 struct State {
     belief: Belief,
-    /// That of the master.
+    /// The tenure of the current master.
     tenure: Arc<Tenure>,
-    /// The process at the master's address was the one that sentinels tell of.
+    /// A process with the run id that sentinels report has been seen at the master's address.
     is_vouched: bool,
-    /// Connections that are open.
+    /// The open connections.
     open: HashMap<Address, Arc<dyn Node>>,
-    /// The ids of those that were named.
+    /// The ids of the sentinels that were queried, where they are known.
     ids: HashMap<Address, Box<str>>,
     learned: Vec<Peer>,
     is_closed: bool,
 }
 
-/// The master as sentinels tell.
+/// The master, as sentinels report it.
 #[derive(Debug)]
 pub(crate) struct Master {
     pub(crate) address: Address,
     pub(crate) tenure: Arc<Tenure>,
-    /// Its process, as those say that know it.
+    /// The run ids of its process, from the sentinels that know it.
     processes: Vec<Box<str>>,
 }
 
-/// Why nobody tells where the master is.
+/// Why no sentinel names a master.
 #[derive(Clone, Debug)]
 pub(crate) enum Untold {
-    /// Those that answer know no master of that name.
+    /// The sentinels that answer know no master of that name.
     NoSuchMaster(String),
-    /// None answers.
-    Unheard(NodeError),
+    /// None of these sentinels answers.
+    Unheard(Tried, NodeError),
 }
 
 impl Sentinels {
@@ -96,12 +97,12 @@ impl Sentinels {
         Sentinels { settings, clock, translation, limits, state: Mutex::default() }
     }
 
-    /// Queries all sentinels at once. The master that is believed in by then is told as soon as any
-    /// of them answers that it knows one, and the others have had their time.
+    /// Queries all sentinels at once. Returns the master that is then believed in, once any of them
+    /// has answered that it knows one and the others have had their time.
     pub(crate) async fn query(&self) -> Result<Master, Untold> {
         let (reports, last_failure) = self.reports().await;
         if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
-            return Err(Untold::Unheard(failure));
+            return Err(Untold::Unheard(Tried(self.nodes()), failure));
         }
         self.learn(&reports)
     }
@@ -113,7 +114,7 @@ impl Sentinels {
         state.open.clear();
     }
 
-    /// Those to query: as they were named, and others that they know.
+    /// The sentinels to query: the configured ones first, then those that they know.
     pub(crate) fn nodes(&self) -> Vec<Address> {
         let state = lock(&self.state);
         let mut nodes = self.settings.nodes.clone();
@@ -126,9 +127,9 @@ impl Sentinels {
         nodes
     }
 
-    /// Whether that process may be the master: it has the run id that a sentinel tells, or none is
-    /// known. Once there was the right one at the address, another one was restarted there, which
-    /// sentinels notice a little later.
+    /// Returns true if that process may be the master: it has a run id that a sentinel reports, or
+    /// no run id is known. Once the right process has been seen at the address, another one there
+    /// is a restart, which sentinels notice a little later.
     pub(crate) fn vouch_for(&self, master: &Master, process: Option<&str>) -> bool {
         let Some(process) = process else {
             return true;
@@ -139,7 +140,7 @@ impl Sentinels {
         state.is_vouched || master.processes.is_empty()
     }
 
-    /// The reports of all that answer in time, and why the last one of the others does not.
+    /// The reports of all sentinels that answer in time, and the last failure of the others.
     async fn reports(&self) -> (Vec<Report>, Option<NodeError>) {
         let mut reports: Vec<Report> = Vec::new();
         let mut last_failure = None;
@@ -186,7 +187,7 @@ impl Sentinels {
         }
     }
 
-    /// Weighs what they said, and notes it.
+    /// Weighs the reports, and notes the result.
     fn learn(&self, reports: &[Report]) -> Result<Master, Untold> {
         let mut state = lock(&self.state);
         state.note_peers(reports);
@@ -222,7 +223,7 @@ impl Sentinels {
         ))
     }
 
-    /// What one sentinel says, with its time limits.
+    /// Queries one sentinel, within the time limits.
     async fn report(&self, node: Address) -> (Address, Result<Report, NodeError>) {
         let outcome = self.query_one(&node).await;
         match &outcome {
@@ -235,7 +236,7 @@ impl Sentinels {
         (node, outcome)
     }
 
-    /// By the connection that is open, if that still serves, else by a new one.
+    /// Uses the open connection if that still works, and a new one otherwise.
     async fn query_one(&self, node: &Address) -> Result<Report, NodeError> {
         let open = {
             let state = lock(&self.state);
@@ -282,8 +283,9 @@ impl Sentinels {
 }
 
 impl State {
-    /// Those that answer or are known to sentinels now, and no others: they forget what is gone.
-    /// (No sentinel names itself.) One that was reset knows none for a moment.
+    /// Keeps the sentinels that answer now or that others know, and forgets the rest: sentinels
+    /// forget what is gone. (No sentinel names itself.) A sentinel that was reset knows no other
+    /// for a moment.
     fn note_peers(&mut self, reports: &[Report]) {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;
@@ -315,7 +317,7 @@ impl From<Untold> for NodeError {
     fn from(untold: Untold) -> NodeError {
         match untold {
             Untold::NoSuchMaster(why) => NodeError::unsent(why),
-            Untold::Unheard(failure) => NodeError {
+            Untold::Unheard(_, failure) => NodeError {
                 permanent: failure.permanent,
                 source: Some(Arc::new(failure)),
                 ..NodeError::unsent("no sentinel tells where the master is")

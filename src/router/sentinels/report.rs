@@ -1,4 +1,4 @@
-//! What one sentinel says of the master.
+//! What one sentinel reports about the master.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use crate::node::{Address, Command, NodeError, Reply};
 use crate::router::connection::name_of;
 use crate::router::translation::Translation;
 
-/// What a sentinel says.
+/// A sentinel's report.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// Its id, or where it was queried if it tells none.
+    /// The sentinel's id, or the address at which it was queried if it reports none.
     pub(crate) sentinel: Box<str>,
-    /// Of the failover that made the master one; 0 if it tells none.
+    /// The epoch of the failover that promoted the master; 0 if the sentinel reports none.
     pub(crate) epoch: u64,
-    /// `None` if it knows no master of that name.
+    /// `None` if the sentinel knows no master of that name.
     pub(crate) master: Option<Named>,
-    /// How many other sentinels watch the master, if it tells.
+    /// How many other sentinels watch the master, if it reports that.
     pub(crate) others: Option<usize>,
     pub(crate) peers: Vec<Peer>,
 }
@@ -35,10 +35,10 @@ pub(crate) struct Peer {
     pub(crate) address: Address,
 }
 
-/// What a sentinel is source, in one pipeline. The epoch goes before the address: if the master
-/// changes in between, the new address is told with the old epoch, which does no harm, and not the
-/// old address with the new epoch. While a sentinel carries a failover out, its `MASTER` has the
-/// old address and the new epoch: so the address in there does not count.
+/// The queries for a sentinel, in one pipeline. The epoch is read before the address. If the master
+/// changes in between, the new address is reported with the old epoch, which does no harm; the old
+/// address is never reported with the new epoch. While a sentinel carries out a failover, its
+/// `MASTER` has the old address with the new epoch, so the address in that answer is not used.
 pub(crate) fn questions(master: &str) -> [Command; 4] {
     let sentinel = || Command::new().word("SENTINEL");
     [
@@ -50,7 +50,7 @@ pub(crate) fn questions(master: &str) -> [Command; 4] {
 }
 
 impl Report {
-    /// What the sentinel at `source` has answered.
+    /// Reads the answers of the sentinel at `source`.
     pub(crate) fn read(
         replies: Vec<Reply>,
         source: &Address,
@@ -95,7 +95,7 @@ impl Report {
         self.master.as_ref().map(|named| &named.address)
     }
 
-    /// Whether both name the same master, of the same failover.
+    /// Returns true if both name the same master of the same failover.
     pub(crate) fn agrees(&self, other: &Report) -> bool {
         self.epoch == other.epoch && self.address() == other.address()
     }
@@ -137,7 +137,7 @@ fn read_address(
     Some(translation.address(host?, port, source))
 }
 
-/// A field of a list of names and values.
+/// The value of a field in a list of names and values.
 fn field<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     let Reply::List(items) = reply else {
         return None;

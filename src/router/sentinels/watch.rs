@@ -1,5 +1,5 @@
-//! Hears of a change from the sentinels themselves, on subscriptions to two of them. What they say
-//! is only a reason to query them: it has no epoch.
+//! Subscribes to two sentinels, to learn of a change from them at once. A message only causes a
+//! query of the sentinels, because it has no epoch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::router::topology::Topology;
 
 const CHANNEL: &[u8] = b"+switch-master";
 
-/// The sentinels that are subscribed to: one may be gone, or behind the others.
+/// How many sentinels are subscribed to: one may be down, or behind the others.
 const WATCHED: usize = 2;
 
-/// After so long a silence the channel is joined again, which is harmless, to see whether the
-/// sentinel is still there; and after as long again it is given up.
+/// After this much silence the channel is joined again, which is harmless, to see whether the
+/// sentinel is still there. After as much again the subscription is given up.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Keeps the subscriptions, until it is dropped.
+/// Keeps the subscriptions until the future is dropped.
 pub(crate) async fn watch(sentinels: Arc<Sentinels>, topology: Arc<Topology>) {
     let watch = |number| Watch { sentinels: &sentinels, topology: &topology, number }.run();
     join(watch(0), watch(1)).await;
@@ -36,7 +36,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Goes from one sentinel to the next, of those that are not left to the others.
+    /// Subscribes to one sentinel after the other, except those that the other watches use.
     async fn run(self) {
         let mut failures = 0;
         for turn in 0_usize.. {
@@ -54,7 +54,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Until the subscription is lost.
+    /// Listens until the subscription is lost.
     async fn listen(&self, node: &Address, was_joined: &mut bool) -> Result<(), NodeError> {
         let Sentinels { settings, clock, limits, .. } = self.sentinels;
         let dial = settings.connector.subscribe(node);
@@ -65,7 +65,7 @@ impl Watch<'_> {
             self.sentinels.within(limits.response_timeout, node, joining).await
         };
         join().await?;
-        // Whether the answer to that has yet to come.
+        // Whether the answer to the last join is still missing.
         let mut is_awaited = true;
         loop {
             let silent = clock.sleep_until(clock.now().after(SILENCE));
@@ -105,7 +105,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether a message is about the master: `<name> <old host> <old port> <new host> <new port>`.
+    /// Returns true if a message is about the master: `<name> <old host> <old port> <new host> <new
+    /// port>`.
     fn is_ours(&self, payload: &Bytes) -> bool {
         let name = payload.split(|byte| *byte == b' ').next();
         name == Some(self.sentinels.settings.master.as_bytes())

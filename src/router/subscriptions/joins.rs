@@ -1,4 +1,4 @@
-//! Which joins are under way on one connection, and which wait for their turn.
+//! Which joins are under way on one connection, and which wait to be sent.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -8,24 +8,24 @@ use bytes::Bytes;
 use crate::clock::Moment;
 use crate::router::subscriptions::link::LinkCommand;
 
-/// The most joins without an answer. More would only wait at the server, and with them the commands
-/// of others there.
+/// The most joins without an answer. More would only wait at the server, and delay the commands of
+/// others there.
 const WINDOW: usize = 64;
 
-/// A join is sent again if the whole connection was silent for so long since. While it is heard of,
-/// the answer is on its way, behind others.
+/// A join is sent again if the whole connection was silent for this long since it was sent. While
+/// anything arrives, the answer is on its way, behind others.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// But not for longer than this.
+/// A join without an answer is sent again after this, even if the connection is not silent.
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Joins {
-    /// Those that have no answer yet.
+    /// The joins that have no answer so far.
     sent: BTreeMap<Bytes, Sent>,
-    /// With whether it is joined after ASK.
+    /// The waiting joins, with whether each follows an ASK.
     queued: HashMap<Bytes, bool>,
-    /// The order of `queued`. A channel that is not there any more was left meanwhile.
+    /// The order of `queued`. A channel that is no longer in `queued` was left meanwhile.
     turns: VecDeque<Bytes>,
 }
 
@@ -36,19 +36,19 @@ struct Sent {
 }
 
 impl Joins {
-    /// Has a channel joined when its turn comes.
+    /// Queues the join of a channel.
     pub(super) fn queue(&mut self, channel: Bytes, asking: bool) {
         self.turns.push_back(channel.clone());
         self.queued.insert(channel, asking);
     }
 
-    /// Takes a channel off. False if it was not sent yet: then there is nothing to leave.
+    /// Removes a channel. Returns false if its join was not sent: then there is nothing to leave.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
         self.sent.remove(channel);
         self.queued.remove(channel).is_none()
     }
 
-    /// The next one to send, if there is room in the window.
+    /// The next join to send, if there is room in the window.
     pub(super) fn next(&mut self, now: Moment) -> Option<LinkCommand> {
         if self.sent.len() >= WINDOW {
             return None;
@@ -62,12 +62,12 @@ impl Joins {
         }
     }
 
-    /// Notes one that is sent.
+    /// Notes that a join was sent.
     pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
         self.sent.insert(channel, Sent { asking, at: now });
     }
 
-    /// Takes an answer. Whether the channel was subscribed after ASK.
+    /// Takes an answer. Returns whether the join followed an ASK.
     pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
         self.sent.remove(channel).is_some_and(|sent| sent.asking)
     }
@@ -76,7 +76,7 @@ impl Joins {
         !self.sent.is_empty()
     }
 
-    /// Those to send again.
+    /// The joins to send again.
     pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
         for (channel, sent) in &mut self.sent {

@@ -20,7 +20,7 @@ use crate::router::topology::Topology;
 use crate::router::write;
 use crate::slot::Slot;
 
-/// What the users of subscriptions want.
+/// What the users of subscriptions request.
 #[derive(Debug)]
 pub(super) enum KeeperCommand {
     Want { slot: Slot, channel: Bytes },
@@ -38,7 +38,7 @@ pub(super) struct Keeper {
     pub(super) wanted: BTreeMap<Slot, Wanted>,
     pub(super) links: HashMap<Address, LinkState>,
     pub(super) links_so_far: u64,
-    /// When which slot needs a look. What is no longer true is found out then.
+    /// When to check which slot. Entries that no longer hold are found out then.
     pub(super) due: BinaryHeap<Reverse<(Moment, Slot)>>,
     pub(super) link_events: mpsc::UnboundedSender<LinkEvent>,
 }
@@ -130,7 +130,7 @@ impl Keeper {
         }
     }
 
-    /// Brings a slot's places in line with the slot map: one at the master, and after ASK at the
+    /// Updates a slot's places from the slot map: one at the master, and after ASK one at the
     /// server that it named.
     pub(super) fn settle(&mut self, slot: Slot) {
         let master = self.topology.master_of(slot);
@@ -156,16 +156,16 @@ impl Keeper {
         self.tell_joined(slot);
     }
 
-    /// While a slot migrates, messages come from its target too.
+    /// Adds the target of a migration as a place, since messages come from there too.
     fn add_guest(&mut self, slot: Slot, source: &Address, target: Address) {
         let master = self.topology.master_of(slot);
         let Some(wanted) = self.wanted.get_mut(&slot) else {
             return;
         };
         let known = wanted.places.iter().any(|place| place.address == target);
-        // An answer that was overtaken by the end of the migration says nothing any more.
+        // An answer that arrives after the end of the migration no longer counts.
         if !known && master.as_ref() == Some(source) {
-            // There is one target at a time.
+            // There is only one target at a time.
             let (old, kept) =
                 std::mem::take(&mut wanted.places).into_iter().partition(|place| place.asking);
             wanted.places = kept;
@@ -189,7 +189,7 @@ impl Keeper {
         }
     }
 
-    /// Joins a slot's channel at all its places where it is time to.
+    /// Joins a slot's channel at all places where a join is due.
     fn join_where_due(&mut self, slot: Slot) {
         let now = self.clock.now();
         let Some(mut wanted) = self.wanted.remove(&slot) else {
@@ -199,7 +199,7 @@ impl Keeper {
             let due = match place.state {
                 State::Unlinked => true,
                 State::Resting(until) => until <= now,
-                // The link sends it again, if need be.
+                // If necessary, the link sends the join again.
                 State::Joining | State::Joined(_) => false,
             };
             if due {
@@ -212,7 +212,7 @@ impl Keeper {
         self.wanted.insert(slot, wanted);
     }
 
-    /// Subscribes a channel at a place, as far as the link to it allows.
+    /// Joins a channel at a place, as far as the link to it allows.
     fn join(&mut self, place: &Place, channel: &Bytes, now: Moment) -> State {
         match self.links.get(&place.address) {
             Some(link) if link.rest_until > now => State::Resting(link.rest_until),
@@ -277,8 +277,8 @@ impl Keeper {
         wanted.places.iter_mut().find(|place| place.address == *address).map(|place| (slot, place))
     }
 
-    /// Publishes at which server a slot's channel is joined, if that is the master of the slot and
-    /// has a name.
+    /// Publishes the server where a slot's channel is joined, if that is the slot's master and has
+    /// a name.
     pub(super) fn tell_joined(&self, slot: Slot) {
         let master = self.topology.master_of(slot);
         let joined = self.wanted.get(&slot).and_then(|wanted| {
@@ -300,8 +300,8 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// With the client its subscriptions end, which is neither the servers' doing nor the
-    /// network's.
+    /// The subscriptions end because the client does. This is no fault of the servers or the
+    /// network.
     fn drop(&mut self) {
         for (slot, wanted) in &self.wanted {
             let joined = |place: &&Place| matches!(place.state, State::Joined(_));

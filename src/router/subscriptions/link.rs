@@ -23,20 +23,20 @@ use crate::router::subscriptions::{Event, Events};
 use crate::router::telemetry::{self, Carries};
 use crate::slot::Slot;
 
-/// How often the link looks after itself.
+/// How often the link checks its connection.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A server that says nothing for so long after a command was sent is given up.
+/// How long a server may say nothing after a command was sent before the link gives up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After so long a silence one channel is joined again, which is harmless, to see whether the
+/// After this much silence one channel is joined again, which is harmless, to see whether the
 /// server is still there.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// A connection without channels is closed after this.
+/// How long a connection without channels stays open.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What the keeper wants of a link.
+/// What the keeper tells a link to do.
 #[derive(Debug)]
 pub(super) enum LinkCommand {
     Join { channel: Bytes, asking: bool },
@@ -47,27 +47,28 @@ pub(super) enum LinkCommand {
 #[derive(Debug)]
 pub(super) struct LinkEvent {
     pub(super) address: Address,
-    /// Which link to that server, among those that there have been.
+    /// Tells the links apart that there have been to that server.
     pub(super) id: u64,
     pub(super) what: What,
 }
 
 #[derive(Debug)]
 pub(super) enum What {
-    /// The server at the other end of this very connection, if it tells its name.
+    /// The link is connected. Holds the name of the server at the other end of this connection, if
+    /// it reports one.
     Up {
         name: Option<Box<str>>,
     },
     Joined(Bytes),
     Left(Bytes),
     Refused(Bytes, ServerError),
-    /// The link has ended. `idle` means: by itself, since it had nothing to do.
+    /// The link has ended. `idle` means that it ended because it had nothing to do.
     Ended {
         idle: bool,
     },
 }
 
-/// A link under way. It ends when the keeper drops its commands.
+/// A running link. It ends when the keeper drops its commands.
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) id: u64,
@@ -118,7 +119,7 @@ impl Link {
     }
 
     async fn serve(&mut self, (subscription, mut notices): Subscribed) -> End {
-        // Messages may be heard by another task.
+        // Another task may receive the messages.
         let heard = Arc::new(AtomicU64::new(0));
         subscription.set_handler(self.handler(heard.clone()));
         let handler = self.handler(heard.clone());
@@ -198,7 +199,7 @@ impl Link {
     }
 }
 
-/// Why a new connection is needed, for which credentials are fetched anew.
+/// The error that makes a new connection necessary, for which credentials are fetched again.
 fn locked_out(notice: &Notice) -> Option<&ServerError> {
     match notice {
         Notice::Refused { error, .. } => is_about_credentials(&error.code).then_some(error),
@@ -216,9 +217,9 @@ async fn carry_out(
     }
 }
 
-/// Whether the server is still there, and whether it is still needed.
+/// Tracks whether the server is still there, and whether it is still needed.
 struct Pulse {
-    /// The joined channels, and whether they were joined after ASK.
+    /// The joined channels, and whether each was joined after ASK.
     channels: BTreeMap<Bytes, bool>,
     joins: Joins,
     waiting_since: Option<Moment>,
@@ -226,9 +227,9 @@ struct Pulse {
     last_order: Moment,
 }
 
-/// What a look at the pulse says.
+/// The result of a check.
 enum Check {
-    /// Goes on, and sends these.
+    /// Go on, and send these.
     Ask(Vec<LinkCommand>),
     End(End),
 }
@@ -244,7 +245,7 @@ impl Pulse {
         }
     }
 
-    /// Takes an command. What is to be sent at once is given back; a join waits for its turn.
+    /// Takes a command. Returns it if it is to be sent at once; a join is queued.
     fn ordered(&mut self, now: Moment, command: LinkCommand) -> Option<LinkCommand> {
         self.last_order = now;
         match command {
@@ -259,7 +260,7 @@ impl Pulse {
         }
     }
 
-    /// The join whose turn it is.
+    /// The next join to send.
     fn next_join(&mut self, now: Moment) -> Option<LinkCommand> {
         let join = self.joins.next(now)?;
         self.waiting_since.get_or_insert(now);
@@ -277,14 +278,14 @@ impl Pulse {
                 self.joins.answered(channel);
                 self.channels.remove(channel);
             }
-            // Of an earlier subscription, if the channel is being joined.
+            // If the channel is being joined, this ends an earlier subscription.
             Notice::Left { channel } => drop(self.channels.remove(channel)),
             Notice::Message { .. } => {}
         }
         self.waiting_since = self.joins.has_unanswered().then_some(now);
     }
 
-    /// Takes note that something came by then.
+    /// Notes that something arrived at that time.
     fn overheard(&mut self, at: Moment) {
         self.last_heard = self.last_heard.max(at);
         self.waiting_since = self.waiting_since.map(|since| since.max(at));
@@ -321,7 +322,7 @@ mod tests {
         Moment::from_origin(Duration::from_secs(seconds))
     }
 
-    /// Waits for the answer to a join since the first second.
+    /// Has waited for the answer to a join since the first second.
     fn waiting() -> Pulse {
         let mut pulse = Pulse::new(at(0));
         let join = LinkCommand::Join { channel: "a".into(), asking: false };

@@ -1,4 +1,4 @@
-//! What is known of the places where a channel is joined, and of the links there.
+//! What is known about the places where a channel is joined, and about the links there.
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) address: Address,
-    /// After ASK: the server is not the master of the slot (yet).
+    /// Joined after ASK: the server is not the master of the slot (yet).
     pub(super) asking: bool,
     pub(super) state: State,
     pub(super) failures: u32,
@@ -26,9 +26,9 @@ pub(super) struct Place {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum State {
-    /// Waits for its link.
+    /// It waits for its link.
     Unlinked,
-    /// Rests until then.
+    /// No join is tried before then.
     Resting(Moment),
     /// Its link was told to join it.
     Joining,
@@ -36,14 +36,14 @@ pub(super) enum State {
     Joined(Moment),
 }
 
-/// What the keeper knows of a server.
+/// What the keeper knows about a server.
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) id: u64,
     /// `None` while there is no link.
     pub(super) commands: Option<mpsc::UnboundedSender<LinkCommand>>,
     pub(super) up: bool,
-    /// Of the server that its connection leads to.
+    /// The name of the server that its connection leads to.
     pub(super) name: Option<Box<str>>,
     pub(super) failures: u32,
     pub(super) rest_until: Moment,

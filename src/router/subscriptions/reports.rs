@@ -1,4 +1,4 @@
-//! What the keeper does about the events of its links.
+//! How the keeper handles the events of its links.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
 use crate::slot::Slot;
 
-/// A server that can do no shard subscriptions (or will not) is tried again after this; it may have
-/// been upgraded.
+/// When a server that does not support or does not permit shard subscriptions is tried again: it
+/// may have been upgraded.
 const DEAF_REST: Duration = Duration::from_secs(60);
 
 impl Keeper {
@@ -52,7 +52,7 @@ impl Keeper {
                     self.tell(Event::Poll { slot });
                 }
             }
-            // It was given up meanwhile.
+            // The place was given up meanwhile.
             None => {
                 let commands = self.links.get(address).and_then(|link| link.commands.as_ref());
                 if let Some(commands) = commands {
@@ -64,7 +64,7 @@ impl Keeper {
 
     fn on_left(&mut self, address: &Address, channel: &Bytes) {
         let now = self.clock.now();
-        // If it is being joined, this is the end of an earlier subscription.
+        // If the channel is being joined, this ends an earlier subscription.
         let Some((slot, place)) = self.place(address, channel) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Keeper {
             place.failures = 0;
         }
         self.fail(slot, address, None);
-        // The slot has moved, most likely, and this server knows where to.
+        // The slot has probably moved, and this server knows where to.
         drop(self.topology.refresh(RefreshFrom::First(address.clone())));
         self.tell_joined(slot);
         self.tell(Event::Poll { slot });
@@ -113,8 +113,8 @@ impl Keeper {
         }
     }
 
-    /// Lets a place rest after a failure: for that long, or a little longer each time. A place that
-    /// ASK named is not tried again.
+    /// Delays the next join at a place after a failure: by `rest`, or by a pause that grows. A
+    /// place that ASK named is not tried again.
     fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
         let now = self.clock.now();
         let Some(wanted) = self.wanted.get_mut(&slot) else {
@@ -167,8 +167,8 @@ impl Keeper {
     }
 }
 
-/// A server that knows no shard subscriptions (before 7.0), or does not let this user subscribe:
-/// trying often is of no use.
+/// Returns true if the server does not support shard subscriptions (before 7.0), or does not let
+/// this user subscribe: frequent attempts would be useless.
 fn is_deaf(error: &ServerError) -> bool {
     error.code == "NOPERM" || (error.code == "ERR" && error.detail.starts_with("unknown command"))
 }

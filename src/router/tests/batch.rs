@@ -88,7 +88,7 @@ async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines()
         let answer = outcome.unwrap();
         assert_eq!((answer.address, answer.in_doubt), (address("b"), Some(0)));
     }
-    // The others carried the query who owns the slots.
+    // The others carried the query for the slot map.
     let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER SLOTS");
     assert_eq!(pipelines, 512 / 128);
 }

@@ -85,7 +85,11 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
         Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings)
     };
     assert!(connect(&["slow", "dead", "a"]).await.is_ok());
-    assert!(matches!(connect(&["slow", "dead"]).await.unwrap_err().reason, Reason::Unreachable));
+    let error = connect(&["slow", "dead"]).await.unwrap_err().to_string();
+    assert!(error.starts_with("no server can be reached (tried "), "{error}");
+    assert!(error.contains("slow:1") && error.contains("dead:1"), "{error}");
+    let error = connect(&["dead"]).await.unwrap_err().to_string();
+    assert_eq!(error, "no server can be reached (tried dead:1): connection refused");
     let error = connect(&["locked"]).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error}");
     assert_eq!(error.last.unwrap().message, "WRONGPASS");
@@ -137,7 +141,7 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
     );
     let four = spent(4).await;
     assert!((Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four), "{four:?}");
-    // What is learned from a redirect ends that.
+    // A redirect that teaches something ends that.
     bench.fakes.set_slots(&[(0, 8191, "a"), (8192, 16383, "b")]);
     bench.fakes.script("a", [redirect("MOVED", "x", "b")]);
     bench.call("x").await.unwrap();

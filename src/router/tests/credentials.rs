@@ -1,4 +1,4 @@
-//! A server that does not accept, or no longer accepts, who the client says it is.
+//! A server that does not accept the client's credentials, or no longer does.
 
 use super::*;
 

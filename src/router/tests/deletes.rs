@@ -49,7 +49,7 @@ async fn what_the_command_does_not_delete_the_script_tells_of() {
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"], "the next one is tried again");
 }
 
-/// Else `absent` from the second attempt by the script would count as the first one's doing.
+/// Otherwise `absent` from the second attempt by the script would count as the result of the first.
 #[tokio::test(start_paused = true)]
 async fn what_the_command_found_gone_is_in_no_doubt() {
     let bench = valkey("9.1.2").await;

@@ -1,5 +1,5 @@
-//! Whose view of the cluster counts: strangers at known addresses, two histories, nodes that lag or
-//! know little.
+//! Whose view of the cluster counts: servers of another cluster at known addresses, two histories,
+//! nodes that lag or know little.
 
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
@@ -61,7 +61,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_sent_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
     let fakes = Fakes::new(&HALVES);
-    // It stands at the address of a node of the cluster, is queried first, and knows no slots.
+    // It is at the address of a node of the cluster, is queried first, and knows no slots.
     fakes.set_id_of("a", text("z-id"));
     fakes.set_slots_of("a", Reply::List(vec![]));
     let router = connect(&fakes, &["a", "b"]).await.unwrap();
@@ -78,7 +78,7 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
         fakes.set_slots_of(host, slots(&TAKEN_OVER));
         fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    // Both sides say that all is well. Which one a client queries first does not matter.
+    // Both sides report that all is well. The client's first node does not matter.
     let router = connect(&fakes, &["a"]).await.unwrap();
     let lower = Slot::of("k");
     assert_eq!(router.topology.master_of(lower), Some(address("c")));
@@ -86,7 +86,7 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
         router.topology.refresh(RefreshFrom::First(address("a"))).await;
         assert_eq!(router.topology.master_of(lower), Some(address("c")));
     }
-    // Nor when it is the only one to answer.
+    // Even if it is the only one to answer.
     for host in ["b", "c"] {
         fakes.stop(host, true);
     }
@@ -136,7 +136,7 @@ async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
     }
     refresh(&bench, "b").await;
     assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
-    // Both masters were set up again from older files, and nobody else is left.
+    // Both masters were set up again from older files, and there is no other.
     for host in seeds {
         bench.fakes.stop(host, true);
         bench.fakes.cut(host);
@@ -259,7 +259,7 @@ async fn what_a_fresh_node_does_not_know_stays_known() {
     refresh(&bench, "c").await;
     assert_eq!(bench.router.topology.master_of(Slot::new(7).unwrap()), Some(address("c")));
     assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
-    // One that knows nothing at all is passed by.
+    // A node that knows nothing at all is skipped.
     bench.fakes.set_slots_of("c", Reply::List(vec![]));
     refresh(&bench, "c").await;
     assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
@@ -305,7 +305,7 @@ async fn a_right_that_is_missing_is_not_a_no() {
             let deadline = clock.now().after(Duration::from_secs(1));
             router.call(&call(key), deadline).await.unwrap();
         }
-        // What changes is seen all the same.
+        // Changes are noticed all the same.
         fakes.set_slots(&[(0, 16383, "b")]);
         router.topology.refresh(RefreshFrom::First(address("b"))).await;
         assert_eq!(router.topology.master_of(Slot::of("k")), Some(address("b")));
@@ -328,7 +328,7 @@ async fn a_seed_is_among_the_first_that_are_queried() {
     ]);
     bench.fakes.set_slots_of("seed", Reply::List(vec![whole]));
     bench.fakes.set_id_of("seed", text("n0-id"));
-    // All that was known has gone; the name of the seed leads to what took its place.
+    // All known servers are gone; the name of the seed leads to their successors.
     for host in &many {
         bench.fakes.stop(host, true);
     }

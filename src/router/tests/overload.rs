@@ -1,4 +1,4 @@
-//! More calls than a server answers, and servers that answer what is of no use.
+//! More calls than a server can answer, and servers whose answers are useless.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -103,8 +103,7 @@ async fn who_is_too_late_in_the_queue_has_sent_nothing() {
 async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.always("a", late(3));
-    // 128 of them take 384 ms, each pipeline for itself; those behind the first four have no turn
-    // before.
+    // 128 of them take 384 ms in each pipeline. Those after the first four get no turn before.
     let calls: Vec<Call> = (0..1536).map(|number| call(&number.to_string())).collect();
     bench.fakes.log("a");
     let outcomes = bench.router.batch(&calls, bench.within(1)).await;

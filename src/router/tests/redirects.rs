@@ -1,4 +1,4 @@
-//! What the router does about each kind of answer.
+//! How the router handles each kind of answer.
 
 use super::*;
 
@@ -36,7 +36,7 @@ async fn every_reply_feeds_the_bound() {
     tokio::time::sleep(Duration::from_secs(100)).await;
     bench.fakes.script("a", [Act::Answer(ran(5_000))]);
     bench.call("x").await.unwrap();
-    // The server's clock was set back; what it said 100 s ago no longer counts.
+    // The server's clock was set back; an answer from 100 s ago no longer counts.
     let bound = bench.router.bound(&address("a")).unwrap();
     assert!(bound.server_ms_at_most(bench.clock.now()).unwrap() < 6_000);
     assert!(bench.router.bound(&address("b")).is_none());
@@ -53,7 +53,7 @@ async fn moved_is_followed_and_remembered() {
     calls.retain(|line| !line.starts_with("CLUSTER"));
     assert_eq!(calls, [line("EVALSHA digest", "k", "a")]);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    // The rest of the map was fetched aside, from the node that was named.
+    // The rest of the map was fetched in the background, from the node that was named.
     assert_eq!(bench.router.topology.master_of(Slot::of("m")), Some(address("b")));
     assert_eq!(bench.fakes.count("b", "CLUSTER SLOTS"), 1);
 }

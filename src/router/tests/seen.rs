@@ -1,4 +1,4 @@
-//! What the router tells of itself, as an exporter gets it.
+//! The router's metrics, as an exporter receives them.
 
 use futures::FutureExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
@@ -8,7 +8,7 @@ use crate::node::Notice;
 
 const CHANNEL: &str = "{k}news";
 
-/// The value of a metric, with its labels as they are written; 0 if it was never told.
+/// The value of a metric with these labels; 0 if it does not exist.
 fn value(recorder: &PrometheusRecorder, metric: &str) -> f64 {
     let text = recorder.handle().render();
     let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));

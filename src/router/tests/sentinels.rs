@@ -1,4 +1,5 @@
-//! A server that sentinels watch: whose word counts, and that nothing of a former master does.
+//! A server that sentinels watch: which sentinel is believed, and that answers of a former master
+//! do not count.
 
 use super::*;
 use crate::node::fake::FakeSentinel;
@@ -16,7 +17,7 @@ struct Watched {
 
 const SENTINELS: [&str; 3] = ["s1", "s2", "s3"];
 
-/// What a sentinel of three says.
+/// The knowledge of one of three sentinels.
 fn knows(epoch: u64, master: &'static str) -> FakeSentinel {
     FakeSentinel { epoch, master: Some(master), peers: &SENTINELS, ..FakeSentinel::default() }
 }
@@ -40,7 +41,7 @@ fn settings_by(fakes: &Fakes, sentinels: &[&str]) -> RouterSettings {
             nodes: sentinels.iter().map(|host| address(host)).collect(),
             connector: Arc::new(fakes.clone()),
         }),
-        // What is found is found otherwise.
+        // The map is refreshed by other means.
         refresh_interval: Duration::from_secs(3600),
         ..RouterSettings::default()
     }
@@ -66,12 +67,12 @@ impl Watched {
         self.router.call(&call("k"), deadline).await
     }
 
-    /// How many calls each of the two was sent.
+    /// How many calls each of the two received.
     fn calls(&self) -> (usize, usize) {
         (self.fakes.count("a", "EVAL"), self.fakes.count("b", "EVAL"))
     }
 
-    /// Makes `b` the master, of which these sentinels know.
+    /// Makes `b` the master, as these sentinels know.
     fn fail_over(&self, known_by: &[&str]) {
         self.fakes.set_replica("b", false);
         for sentinel in known_by {
@@ -79,7 +80,7 @@ impl Watched {
         }
     }
 
-    /// Has the sentinels tell who subscribes to them.
+    /// Notifies the subscribers of the sentinels.
     fn announce(&self) {
         for sentinel in SENTINELS {
             let (channel, payload) = ("+switch-master".into(), "m a 1 b 1".into());
@@ -92,7 +93,7 @@ impl Watched {
     }
 }
 
-/// Why a server was refused, somewhere behind an error.
+/// The reason in an error for which a server was refused.
 fn stranger(error: &CallError) -> Option<Stranger> {
     let mut source = error.last.as_ref().and_then(|last| last.source.clone());
     while let Some(found) = source {
@@ -145,7 +146,7 @@ async fn a_name_that_no_sentinel_knows_is_told() {
     assert!(matches!(&error.reason, Reason::Invalid(why) if why.contains("`m`")), "{error:?}");
 }
 
-/// The first answer says nothing of how many sentinels there are, and the others take their time.
+/// The first answer does not say how many sentinels there are, and the others are slow.
 #[tokio::test(start_paused = true)]
 async fn one_that_knows_no_such_master_is_not_all_that_there_is() {
     let fakes = servers();
@@ -158,7 +159,7 @@ async fn one_that_knows_no_such_master_is_not_all_that_there_is() {
     assert_eq!(router.masters(), [address("a")]);
 }
 
-/// It was not named, and names the others alone.
+/// It was not configured, and names only the others.
 #[tokio::test(start_paused = true)]
 async fn the_last_sentinel_that_answers_is_asked_again() {
     let watched = Watched::new().await;
@@ -178,7 +179,7 @@ async fn the_last_sentinel_that_answers_is_asked_again() {
     assert_eq!(watched.fakes.count("b", "EVAL"), 1);
 }
 
-/// It knows no other sentinel until it has heard of them again.
+/// It knows no other sentinel until it has discovered them again.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_reset_does_not_make_the_others_forgotten() {
     let watched = Watched::new().await;
@@ -207,13 +208,15 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
     for door in [Door::Refuses, Door::Hangs, Door::Unreachable] {
         SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, door));
         let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
-        assert!(matches!(error.reason, Reason::NoSentinel), "{door:?}: {error:?}");
+        assert!(matches!(error.reason, Reason::NoSentinel(..)), "{door:?}: {error:?}");
+        let named = error.to_string();
+        assert!(named.contains("(tried s1:1, s2:1, s3:1): "), "{named}");
     }
     SENTINELS.iter().for_each(|sentinel| fakes.set_door(sentinel, Door::Locked));
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
     let error = connect_by(&fakes, &["a"]).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::NoSentinel), "it is none: {error:?}");
+    assert!(matches!(error.reason, Reason::NoSentinel(..)), "it is none: {error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +254,7 @@ async fn the_highest_epoch_counts_when_a_client_connects() {
     assert_eq!(router.masters(), [address("b")]);
 }
 
-/// Also where the master itself still believes that it is one, and nothing is called.
+/// Even if the master itself still believes that it is one, and there are no calls.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_a_sentinel_tells_of_is_followed() {
     let watched = Watched::new().await;
@@ -340,7 +343,7 @@ async fn a_former_master_gets_no_calls_though_it_says_that_it_is_one() {
     assert_eq!(watched.calls(), (1, 1));
 }
 
-/// The sentinel that named it knows no better, and it was made a replica long ago.
+/// The sentinel that named it knows no better, and it became a replica long ago.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_is_named_is_not_connected_to() {
     let fakes = servers();
@@ -368,7 +371,8 @@ async fn a_connection_needs_the_word_of_a_sentinel() {
     assert_eq!(watched.calls(), (3, 0));
 }
 
-/// The address leads elsewhere than that of the sentinels: a network of containers, say.
+/// The address leads to another server than for the sentinels, for example in a network of
+/// containers.
 #[tokio::test(start_paused = true)]
 async fn another_process_than_the_sentinels_know_is_a_stranger() {
     let fakes = servers();
@@ -381,7 +385,7 @@ async fn another_process_than_the_sentinels_know_is_a_stranger() {
     connect_by(&fakes, &SENTINELS).await.unwrap();
 }
 
-/// Sentinels hear of its new run id some seconds later.
+/// Sentinels learn its new run id some seconds later.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_restarted_serves_on_while_the_sentinels_name_it() {
     let watched = Watched::new().await;
@@ -401,7 +405,7 @@ async fn a_node_of_a_cluster_is_no_master_of_sentinels() {
     assert_eq!(stranger(&error), Some(Stranger::ClusterNode), "{error:?}");
 }
 
-/// It may have been carried out after the other one took over, and then it is lost.
+/// It may have run after the other one took over, and then it is lost.
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_a_former_master_does_not_count() {
     let watched = Watched::new().await;
@@ -477,7 +481,7 @@ async fn nothing_is_left_when_the_client_is_gone() {
     let questions =
         || -> usize { SENTINELS.iter().map(|s| watched.fakes.count(s, "SENTINEL")).sum() };
     let (asked, dials) = (questions(), watched.fakes.dials("s1"));
-    // One that was under way, say.
+    // For example one that was under way.
     watched.router.topology.refresh(RefreshFrom::Several).await;
     assert_eq!((questions(), watched.fakes.dials("s1")), (asked, dials));
 }

@@ -1,5 +1,5 @@
-//! Servers without a cluster: the one that the client met first, by which name or address it is
-//! found again, and which server takes its place.
+//! Servers without a cluster: how the client finds the first one again by a name or an address, and
+//! which server replaces it.
 
 use super::*;
 use crate::node::fake::slots;
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     in_flight: 1,
 };
 
-/// Servers of one name, and a client that knows them by it.
+/// Servers with one name, and a client that uses the name.
 struct Name {
     fakes: Fakes,
     clock: Arc<TestClock>,
@@ -23,7 +23,7 @@ struct Name {
 }
 
 impl Name {
-    /// Of two servers without a cluster; the client met `a`.
+    /// Two servers without a cluster; the client met `a`.
     async fn of_two() -> Name {
         let fakes = two();
         fakes.set_name("both", &["a", "b"]);
@@ -40,7 +40,7 @@ impl Name {
         self.router.call(&call("k"), deadline).await
     }
 
-    /// How many calls each of the two was sent.
+    /// How many calls each of the two received.
     fn calls(&self) -> (usize, usize) {
         (self.fakes.count("a", "EVAL"), self.fakes.count("b", "EVAL"))
     }
@@ -83,7 +83,7 @@ async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
     name.fakes.cut("a");
     name.call(1).await.unwrap();
     assert_eq!(name.calls(), (2, 0));
-    // It stands still: nobody can tell that it is gone.
+    // It is frozen: it cannot be known to be gone.
     name.fakes.stop("a", true);
     name.fakes.cut("a");
     name.call(3).await.unwrap_err();
@@ -131,7 +131,7 @@ async fn a_first_server_that_cannot_be_reached_is_not_gone() {
         name.fakes.cut("a");
         name.call(3).await.unwrap_err();
     }
-    // The name is of the other one alone now: nobody can find the first one there.
+    // The name belongs to the other one alone now: the first one cannot be found there.
     name.fakes.set_name("both", &["b"]);
     name.call(3).await.unwrap();
     assert_eq!(name.calls(), (0, 1));
@@ -158,7 +158,7 @@ async fn the_place_of_the_first_server_is_where_it_was_found_last() {
     }
     fakes.set_name("both", &["a", "b"]);
     let name = Name::of(fakes).await;
-    // The first address is not reached any more, and the client goes on at the second.
+    // The first address cannot be reached any more, and the client continues at the second.
     name.fakes.set_door("a", Door::Hangs);
     name.fakes.cut("a");
     name.fakes.set_name("both", &["b", "a"]);

@@ -24,7 +24,7 @@ async fn settled() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
-/// How many events are there, all of which must be a `Poll` at the slot.
+/// The number of events, all of which must be a `Poll` at the slot.
 fn looks(events: &mut mpsc::UnboundedReceiver<Event>) -> usize {
     let mut looks = 0;
     while let Ok(event) = events.try_recv() {
@@ -57,7 +57,7 @@ fn joins(bench: &Bench, host: &str) -> usize {
     bench.fakes.count(host, "SSUBSCRIBE")
 }
 
-/// All that happens from here on.
+/// All events from here on.
 fn events(bench: &Bench) -> mpsc::UnboundedReceiver<Event> {
     let (tell, events) = mpsc::unbounded_channel();
     bench.router.subscriptions().listen(Box::new(move |event| drop(tell.send(event))));
@@ -177,7 +177,7 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     assert!(
         matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b"))
     );
-    // The migration ends: the asking has become a regular.
+    // The migration ends: the target is now the master.
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     bench.fakes.notify("a", Notice::Left { channel: channel() });
     settled().await;
@@ -277,7 +277,7 @@ async fn when_a_master_dies_its_successor_is_looked_for() {
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
 }
 
-/// Channels of so many slots.
+/// Channels of that many slots.
 fn channels(count: usize) -> Vec<(Slot, Bytes)> {
     let mut channels = std::collections::BTreeMap::new();
     for key in 0.. {
@@ -340,7 +340,7 @@ async fn a_channel_that_is_no_longer_wanted_does_not_go_out() {
     assert!(!log.contains(&*String::from_utf8_lossy(channel)), "{log}");
 }
 
-/// Behind one address a connection may lead to this server and the next one to that.
+/// Behind one address, one connection may lead to this server and the next one to another.
 #[tokio::test(start_paused = true)]
 async fn where_a_channel_is_joined_the_subscriptions_own_connection_says() {
     let bench = Bench::new(&[ALL]).await;

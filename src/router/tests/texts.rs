@@ -45,8 +45,8 @@ async fn batches_and_confirmed_calls_wait_for_the_same_text() {
     assert_eq!(bench.fakes.count("a", "EVAL "), 1);
 }
 
-/// Has a call send the text, whose answer does not come before this act says so, and makes the next
-/// script unknown too.
+/// Makes a call send the text. Its answer comes only with this act, and makes the next script
+/// unknown too.
 async fn one_who_sends(
     bench: &Bench,
     act: Act,

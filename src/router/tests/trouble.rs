@@ -36,7 +36,7 @@ async fn a_query_about_no_key_ends_in_time_though_there_is_no_connection() {
     assert!(matches!(outcome.unwrap_err().reason, Reason::TimedOut(_)));
     let took = bench.clock.now().since(begin);
     assert!(took < Duration::from_millis(400), "{took:?}");
-    // The dial that hangs is done with by then, and a new one is made.
+    // The hanging dial has ended by then, and a new one is made.
     bench.fakes.set_door("b", Door::Open);
     bench.router.query(&address("b"), &command, bench.within(2)).await.unwrap();
 }
@@ -50,10 +50,10 @@ async fn silence_until_the_deadline_is_told() {
     assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
     assert_eq!(error.in_doubt, Some(0));
     assert_eq!(bench.clock.now(), deadline);
-    // A short deadline alone is no reason to give the connection up.
+    // A short deadline alone is no reason to give up the connection.
     bench.call("x").await.unwrap();
     assert_eq!(bench.fakes.dials("a"), 1);
-    // And a call that is late already is not sent.
+    // And a call that is already late is not sent.
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt.is_none(), "{error}");
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
@@ -150,14 +150,13 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
     assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt == Some(0), "{error}");
 }
 
-/// Answers in 100 ms, but its connection's task comes late to reading that.
+/// Answers in 100 ms, but the connection's task reads it late.
 fn unread(bench: &Bench, turns_of_others: usize) -> Act {
     Act::Unread(Duration::from_millis(100), turns_of_others, ran(bench.fakes.server_ms()))
 }
 
 impl Bench {
-    /// Lets the call be sent, has the runtime stand still for so long, and gives what came of the
-    /// call.
+    /// Lets the call be sent, blocks the runtime for this long, and returns the result of the call.
     async fn stall<T: Send + 'static>(
         &self,
         host: &str,
@@ -176,7 +175,7 @@ impl Bench {
     }
 }
 
-/// After a stall the time is up and the answer has come, both at once.
+/// After a stall, the time is up and the answer has come.
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server_silent() {
     let ways = [
@@ -185,7 +184,7 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
         ("confirmed", 900, 3),
         ("at its deadline", 900, 3),
         ("alone", 900, 50),
-        ("alone", 500, 3), // it goes on just when the time is up
+        ("alone", 500, 3), // it resumes just when the time is up
     ];
     for (way, stall_ms, turns) in ways {
         let bench = Bench::new(&HALVES).await;
@@ -205,12 +204,12 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
         assert_eq!(answer.unwrap_or_else(|error| panic!("{way}: {error}")).in_doubt, None, "{way}");
         assert_eq!(bench.fakes.count(host, "EVALSHA"), 1, "{way}: it was not sent again");
         bench.call(key).await.unwrap();
-        let dials = if way == "confirmed" { 2 } else { 1 }; // one of them for those calls alone
+        let dials = if way == "confirmed" { 2 } else { 1 }; // one of them only for those calls
         assert_eq!(bench.fakes.dials(host), dials, "{way}: the connection is good");
     }
 }
 
-/// But a server that has said nothing is silent, however late that is found.
+/// But a server that has sent nothing is silent, however late that is noticed.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
     let bench = Bench::new(&[ALL]).await;

@@ -1,4 +1,4 @@
-//! A slot moves to another master in one piece, where the server can.
+//! A slot moves to another master in one piece, where the server supports that.
 
 use super::ensure;
 use super::moves::some_move;

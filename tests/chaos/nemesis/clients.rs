@@ -1,5 +1,5 @@
-//! Three workers at once: one is killed (and another one started), one stopped for longer than its
-//! lease, one has its runtime blocked for as long.
+//! Three workers at once: one is killed (and another one started), one is stopped for longer than
+//! its lease, and the runtime of one is blocked for as long.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Servers whose clocks are wrong: they run under libfaketime, which reads its offset from a file
-//! beside each.
+//! Servers with wrong clocks: they run under libfaketime, which reads the offset from a file for
+//! each server.
 //!
-//! That works with servers that take their memory from the C library, such as the Valkey that
-//! `make valkey` fetches.
+//! That works with servers that allocate memory by the C library, such as the Valkey that `make
+//! valkey` fetches.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

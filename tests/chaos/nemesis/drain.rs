@@ -1,4 +1,4 @@
-//! A node is added, a whole shard moves over to it with its keys in use, and the node that had it
+//! A node is added, a whole shard moves to it while its keys are in use, and the node that had it
 //! is removed.
 
 use redis::{Pipeline, cmd};

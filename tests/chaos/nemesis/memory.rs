@@ -1,5 +1,5 @@
-//! The memory of all masters is full for a while: new locks are refused, held ones can be given
-//! back.
+//! The memory of all masters is full for a while: new locks are refused, and held ones can be
+//! released.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is done to a cluster and to its users. Each reads back that it has really happened,
-//! and is an error if not.
+//! Faults of a cluster and of its users. Each nemesis reads back that its fault has really
+//! happened, and fails if it has not.
 
 mod at_once;
 mod clients;

@@ -1,4 +1,4 @@
-//! A slot moves to another master, key by key, with its keys in use; then all masters agree.
+//! A slot moves to another master, key by key, while its keys are in use; then all masters agree.
 
 use super::ensure;
 use crate::chaos::history::now;

@@ -1,7 +1,7 @@
-//! A master and the clients beside it are cut off from the rest, where its replica takes over;
-//! after a while all is one again.
+//! A master and the clients beside it are cut off from the rest, where its replica takes over.
+//! Later the partition ends.
 //!
-//! The minority stands in a network namespace: the master and some of the workers.
+//! The minority is in a network namespace: the master and some of the workers.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! SIGSTOP of a master until after its replica was promoted; then SIGCONT: it goes on as a master
-//! until it hears of the other.
+//! SIGSTOP of a master until its replica was promoted; then SIGCONT: it continues as a master until
+//! it learns of the other.
 
 use super::ensure;
 use crate::chaos::history::now;

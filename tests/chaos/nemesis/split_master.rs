@@ -1,5 +1,5 @@
-//! Two masters name each other as the master of a slot: an acquire there has to end in an error,
-//! not in a loop.
+//! Two masters name each other as the master of a slot: an acquire there must end in an error, not
+//! in a loop.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What nobody ordered: a row of the scorecard never has it, but a busy machine may do the same to
-//! any.
+//! A fault that no row orders, but that a busy machine may cause in any row.
 
 use super::flush;
 use crate::chaos::scene::Scene;

@@ -1,5 +1,4 @@
-//! Who holds what, as this process sees it: an overlap, a token that was handed out twice or that
-//! falls, is an error.
+//! Tracks the holders in this process: an overlap, or a token that repeats or falls, is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

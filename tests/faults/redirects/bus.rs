@@ -1,5 +1,5 @@
-//! A cluster whose nodes reach each other through this process alone, so that one of them can be
-//! cut off from the others while clients reach all.
+//! A cluster whose nodes reach each other only through this process, so that one of them can be cut
+//! off from the others while clients reach all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

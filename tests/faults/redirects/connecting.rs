@@ -1,4 +1,4 @@
-//! Where a client begins, and servers that say no.
+//! How a client starts, and servers that refuse.
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Strangers at known addresses, two histories of one cluster, nodes that lag or know nothing.
+//! Servers of another cluster at known addresses, two histories of one cluster, nodes that lag or
+//! know nothing.
 
 use std::error::Error as _;
 use std::fs;

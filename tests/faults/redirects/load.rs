@@ -1,4 +1,4 @@
-//! Tasks that take and release locks without pause, and check everything that they are told.
+//! Tasks that take and release locks without a pause, and check every answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Masters that die, stop, come back, or tell a wrong story.
+//! Masters that die, stop, return, or report a wrong map.
 
 use std::error::Error as _;
 

@@ -1,5 +1,5 @@
-//! Locks on real clusters whose slots move, whose connections are cut, and whose masters die: what
-//! the caller sees of it, and what is left when it is over.
+//! Locks on real clusters whose slots move, whose connections break, and whose masters die: what
+//! the caller sees, and what is left afterwards.
 
 mod book;
 mod bus;

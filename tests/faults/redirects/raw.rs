@@ -1,4 +1,4 @@
-//! A lock's hash as the servers have it, read past the library.
+//! A lock's hash, read from the servers without the library.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Connections that are cut and scripts that are forgotten, again and again, under load.
+//! Connections that break and scripts that are flushed, repeatedly, under load.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Cached locks beside everything else.
+//! Cached locks together with all other features.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

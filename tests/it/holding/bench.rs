@@ -1,4 +1,4 @@
-//! What the tests here share: a server, clients, and a look at a lock's hash.
+//! Shared by these tests: a server, clients, and the state of a lock's hash.
 
 use std::time::Duration;
 

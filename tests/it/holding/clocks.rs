@@ -1,4 +1,4 @@
-//! The lease ends here before it ends at the server.
+//! The lease ends at the client before it ends at the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

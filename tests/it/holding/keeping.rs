@@ -1,4 +1,4 @@
-//! Locks that are left to their lease.
+//! Locks that no one releases.
 
 use std::time::Duration;
 

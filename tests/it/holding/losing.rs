@@ -1,4 +1,4 @@
-//! Renewals and their limits, and being told of the end.
+//! Renewals and their limits, and notices of the end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

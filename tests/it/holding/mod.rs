@@ -1,4 +1,4 @@
-//! Holding locks on real servers: changing them, sharing them, losing them, giving them back.
+//! Holding locks on real servers: changing, sharing, losing and releasing them.
 
 mod bench;
 

@@ -1,4 +1,4 @@
-//! Giving locks back, and what is said of it.
+//! Releasing locks, and what the release reports.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Leader election: campaigns and watches on servers in this process, and leaders in processes that
-//! are killed and stopped.
+//! Leader election: campaigns and watches on embedded servers, and leaders in processes that are
+//! killed and stopped.
 
 #[cfg(feature = "embedded")]
 mod campaigns;

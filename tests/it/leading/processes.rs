@@ -1,4 +1,4 @@
-//! Leaders in processes of their own, which are killed and stopped.
+//! Leaders in separate processes, which are killed and stopped.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! On servers in this process and in time that flies.
+//! On embedded servers and in simulated time.
 
 use std::time::Duration;
 

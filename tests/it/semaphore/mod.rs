@@ -1,5 +1,4 @@
-//! Semaphores: permits that are shared, waited for, given back in parts, and limited by what the
-//! server says.
+//! Semaphores: permits that are shared, waited for and partly released, with the server's limit.
 
 #[cfg(feature = "embedded")]
 mod flying;

@@ -1,4 +1,4 @@
-//! A process of its own, with clients that can be stopped and killed: this test binary again, with
+//! A separate process, with clients that can be stopped and killed: this test binary, started with
 //! a word in its environment.
 
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What a hand-off costs: the same however many wait.
+//! The cost of a hand-off, which does not depend on the number of waiters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where there is no push, waiters look by themselves, and that is all there is to it.
+//! Without pushes, waiters poll, and nothing else changes.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Waiting on a real cluster: in what order locks are granted, how waiters are told, and
-//! that nobody who has gone, or who loses interest, leaves anything behind.
+//! Waiting on a real cluster: the order of grants, how waiters are notified, and that a client
+//! which is gone or gives up leaves nothing behind.
 
 pub mod child;
 mod counts;

@@ -1,4 +1,4 @@
-//! Who goes first.
+//! The order of grants.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A lock's hash as the server has it, read past the library.
+//! A lock's hash, read from the server without the library.
 
 use std::collections::BTreeMap;
 

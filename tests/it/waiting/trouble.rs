@@ -1,4 +1,4 @@
-//! Hand-offs go on by push after whatever may end a subscription: the waiters here do not look
+//! Hand-offs use pushes again after whatever may end a subscription: the waiters here do not poll
 //! by themselves.
 
 use rwlease::{Locks, RwLock, WriteGuard};

@@ -1,4 +1,4 @@
-//! The limit is the semaphore's, and changes only by a call that knows it.
+//! The limit belongs to the semaphore, and changes only by a call that knows it.
 
 use super::super::lab::{Expect, id};
 use super::bench::{Bench, told_limit};

@@ -1,4 +1,4 @@
-//! Taking permits, keeping them, and giving them back.
+//! Taking, keeping and releasing permits.
 
 use super::super::lab::{Expect, GRACE, KEEP, SLACK, id};
 use super::bench::Bench;

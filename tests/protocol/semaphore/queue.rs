@@ -1,4 +1,4 @@
-//! Waiting for permits: first in, first out, whatever each one wants.
+//! Waiting for permits: first in, first out, however many each waiter requests.
 
 use super::super::lab::{Expect, HERE, TAG, channel, id};
 use super::bench::Bench;

@@ -1,4 +1,5 @@
-//! Calls at random: the usual paths do what the machinery does, and the hash holds after each.
+//! Random calls: the usual paths do the same as the machinery, and the hash is valid after each
+//! call.
 
 use super::super::lab::{HERE, TAG, id};
 use super::bench::Bench;

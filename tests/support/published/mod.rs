@@ -1,5 +1,5 @@
-//! The published locks that this project learned from, with their faults, written anew: to show the
-//! faults, and to talk to fleets that still run them.
+//! The published locks that this project learned from, reimplemented with their faults: to show the
+//! faults, and to interoperate with fleets that still use them.
 
 mod single_hash;
 mod two_keys;

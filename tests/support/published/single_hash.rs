@@ -1,12 +1,12 @@
-//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of whoever
-//! came last.
+//! The read/write lock in one hash: a `read` and a `write` timestamp, both by the clock of the last
+//! caller.
 
 use redis::aio::MultiplexedConnection;
 
 use super::super::Result;
 use super::eval;
 
-/// What one client was set up with, in milliseconds.
+/// The settings of one client, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     pub key: u64,
@@ -14,15 +14,15 @@ pub struct Timeouts {
     pub write: u64,
 }
 
-/// The usual ones.
+/// The usual settings.
 impl Default for Timeouts {
     fn default() -> Self {
         Timeouts { key: 10_000, read: 1_000, write: 3_000 }
     }
 }
 
-/// One client of one lock. `now` is what its own clock shows, in milliseconds, and is its identity
-/// as well.
+/// One client of one lock. `now` is the reading of its own clock in milliseconds, and is its
+/// identity as well.
 #[derive(Clone, Debug)]
 pub struct SingleHash {
     connection: MultiplexedConnection,

@@ -1,5 +1,5 @@
-//! The read/write lock in two keys, one for all readers and one for the writer. Nothing says who
-//! holds.
+//! The read/write lock in two keys, one for all readers and one for the writer. Neither key names
+//! its holders.
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;

@@ -1,5 +1,5 @@
-//! Shard channels are subscribed, and their slots move. What the client believes is looked at
-//! afterwards.
+//! Shard channels are subscribed, and their slots move. Afterwards the client's own view is
+//! checked.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A slot is on its way, its key at the target, and is asked for once. Then keys of other slots are
-//! asked for, of both nodes.
+//! A slot is moving, with its key at the target, and the key is read once. Then keys of other slots
+//! are read, at both nodes.
 
 use fred::prelude::*;
 

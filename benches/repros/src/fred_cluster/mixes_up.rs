@@ -1,5 +1,5 @@
-//! Slots move while their keys are asked for. Every key has its own name as its value. More
-//! attempts and redirects than by default are what keeps the client from its end at the first ASK.
+//! Slots move while their keys are read. The value of each key is its own name. More attempts and
+//! redirects than by default keep the client from ending at the first ASK.
 
 use fred::prelude::*;
 use tokio::sync::watch;

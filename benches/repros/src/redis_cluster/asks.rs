@@ -1,6 +1,6 @@
-//! A slot is on its way, and what it has is at the target: every command is answered by ASK at the
-//! source. The client sends `ASKING` and the command apart, other commands get in between, and the
-//! target answers MOVED: back and forth, until the attempts are used up.
+//! A slot is moving, and its keys are at the target: the source answers every command with ASK. The
+//! client sends `ASKING` and the command separately, other commands get in between, and the target
+//! answers MOVED. This repeats until the attempts are used up.
 
 use futures::future::join_all;
 use redis::AsyncCommands;

@@ -1,4 +1,4 @@
-//! A script is loaded, for a key of a shard that is well.
+//! A script is loaded, for a key of a healthy shard.
 
 use redis::{RedisResult, cmd};
 

@@ -1,5 +1,5 @@
-//! Shard channels are subscribed, and their slots move. A command to each slot lets the client
-//! know.
+//! Shard channels are subscribed, and their slots move. A command to each slot shows that to the
+//! client.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Two keys of a slot that is on its way, one at each node, are asked for together: TRYAGAIN, until
-//! the slot has arrived a moment later.
+//! Two keys of a moving slot, one at each node, are read together: TRYAGAIN, until the slot has
+//! arrived a moment later.
 
 use std::time::{Duration, Instant};
 

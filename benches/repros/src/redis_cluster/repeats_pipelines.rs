@@ -1,5 +1,5 @@
-//! A pipeline to one node counts at two keys, and the slot of one has moved away: how often is
-//! counted at the other?
+//! A pipeline to one node increments two keys, and the slot of one has moved away. How often is the
+//! other incremented?
 
 use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 

@@ -1,5 +1,5 @@
-//! Connections are killed under load, ten times. Then the load ends, and single commands are tried
-//! for several times as long as the client's first backoff lasts (1.28 s).
+//! Connections are killed under load, ten times. Then the load ends, and single commands are sent
+//! for several times the client's first backoff (1.28 s).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! A shard channel is subscribed on a connection that carries commands (RESP3), and its slot moves:
-//! the server tells of it. The commands have nothing to do with that slot.
+//! the server notifies the client. The commands have nothing to do with that slot.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};

@@ -1,4 +1,4 @@
-//! What goes wrong on a connection to one server.
+//! Faults on a connection to one server.
 
 pub mod misreads_pushes;
 pub mod panics;

@@ -1,4 +1,4 @@
-//! How often each usual path was taken, and each rare state was met.
+//! Counts how often each usual path was taken and each rare state was reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::super::scripts_equal_server::gist;
 use super::side::{Lock, Outcome};
 use crate::node::Reply;
 
-/// What the short form must have at least: a third of what it has.
+/// The least counts of the short form: a third of the usual ones.
 const LEAST: &[(&str, u64)] = &[
     ("acquire: a new lock", 38),
     ("hand-off: and the life of the key", 6),
@@ -79,7 +79,7 @@ const LEAST: &[(&str, u64)] = &[
 /// The scripts that have usual paths.
 const WITH_USUAL_PATHS: [&str; 4] = ["acquire_read", "acquire_write", "release", "renew"];
 
-/// One call, with all that is known of it.
+/// One call, with all that is known about it.
 pub(super) struct Step<'a> {
     pub(super) call: &'a Call,
     pub(super) before: &'a Lock,
@@ -95,7 +95,7 @@ pub(super) struct Census {
     steps: u64,
     usual: BTreeMap<&'static str, u64>,
     rare: BTreeMap<&'static str, u64>,
-    /// By script and what it said.
+    /// By script and status.
     said: BTreeMap<(&'static str, String), u64>,
 }
 
@@ -343,7 +343,7 @@ impl Step<'_> {
         matches!(&self.quick.reply, Reply::Text(text) if words(text))
     }
 
-    /// Those that waited before the call, but for the caller.
+    /// The waiters before the call, without the caller.
     fn waiters(&self) -> impl Iterator<Item = (&str, Waiter<'_>)> {
         let entries = self.before.fields.iter();
         let waiters = entries
@@ -360,8 +360,8 @@ impl Step<'_> {
         })
     }
 
-    /// It lived, and is gone without having held: its client hears nothing at the server where it
-    /// says it listens.
+    /// It lived, and is gone without having held: its client is not subscribed at the server that
+    /// it named.
     fn is_taken_back(&self, id: &str, waiter: &Waiter<'_>) -> bool {
         let after = &self.after.fields;
         let is_gone = !["q:", "r:"].iter().any(|kind| after.contains_key(&format!("{kind}{id}")))
@@ -377,7 +377,7 @@ impl Step<'_> {
     }
 }
 
-/// Whether a script came to its end.
+/// Returns true if a script finished.
 fn is_answer(reply: &Reply) -> bool {
     matches!(reply, Reply::Text(_) | Reply::List(_))
 }

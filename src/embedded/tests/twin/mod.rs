@@ -1,19 +1,19 @@
-//! The usual paths of the scripts have a twin: the same scripts without them. The same random
-//! history goes to both, and each call must give the same reply, the same hash, the same end of its
-//! life and the same pushes.
+//! Compares the usual paths of the scripts with the same scripts without them. Both get the same
+//! random history, and each call must give the same reply, the same hash, the same expiry and the
+//! same pushes.
 //!
-//! What is allowed to differ: the life of a key that a usual release has left idle; and dead
-//! readers that a usual release has not looked for, with the lower bound of the readers' deadlines.
-//! The flag of a long lease may stand though the key's life needs no lowering any more.
-//! Then both go on with what the usual path has left.
+//! These differences are allowed: the expiry of a key that a usual release has left idle; dead
+//! readers that a usual release has not looked for, with the lower bound of the readers' deadlines;
+//! and the flag of a long lease, if the expiry no longer needs lowering. After such a difference,
+//! both continue from the state of the usual path.
 //!
-//! Time is given to the scripts, and goes back now and then. Claim windows and times to live are
-//! short, so that what is rare elsewhere is frequent here; how often each usual path was taken and
-//! each rare state was met is counted, and must not be too seldom.
+//! Time is given to the scripts, and sometimes goes back. Claim windows and times to live are
+//! short, so that events which are rare elsewhere are frequent here. The number of times that each
+//! usual path was taken and each rare state was reached must not be too low.
 //!
-//! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines);
-//! `RWLEASE_SEED=n` begins with that round, `RWLEASE_LUA` names another folder of scripts to be
-//! held against itself without its usual paths.
+//! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines).
+//! `RWLEASE_SEED=n` starts with that round. `RWLEASE_LUA` names another folder of scripts, to be
+//! compared with itself without its usual paths.
 
 mod census;
 mod round;
@@ -30,7 +30,7 @@ use side::{Embedded, Real, Server, Side};
 /// The steps of the short form.
 const STEPS: u64 = 20_000;
 
-/// From so many steps on, nothing is too seldom from whichever seed.
+/// From this many steps on, no count may be too low, whatever the seed.
 const ENOUGH: u64 = 5 * STEPS;
 
 /// The seeds of rounds that have shown a difference once: a hand-off that nobody heard did not

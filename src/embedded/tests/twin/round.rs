@@ -1,4 +1,4 @@
-//! One history, told to both sides.
+//! One history, run on both sides.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,11 +13,11 @@ use crate::node::Reply;
 /// The steps of a round.
 pub(super) const ROUND: u64 = 500;
 
-/// The given time begins here, far ahead of any server's own clock, so that no key ends by that:
-/// the first of January 2050, s.
+/// The given time starts here: 1 January 2050, in s. It is far ahead of any server's own clock, so
+/// that no key expires by that.
 const BEGINNING: u64 = 2_524_608_000;
 
-/// How many of the last calls are told with a difference.
+/// How many of the last calls are printed with a difference.
 const TOLD: usize = 12;
 
 pub(super) struct Round<'a> {
@@ -26,17 +26,17 @@ pub(super) struct Round<'a> {
     rng: Rng,
     calls: Calls,
     us: u64,
-    /// Time goes on by so many ms at the most between two usual calls.
+    /// The most ms between two usual calls.
     pace: u64,
-    /// Of so many calls, 45 are by one that holds.
+    /// Of this many calls, 45 are by a holder.
     by_holders: u32,
     went_back: bool,
     is_full: bool,
-    /// Of the locks that are used.
+    /// The locks in use.
     keys: &'static [&'static str],
-    /// Something else stands in the place of a lock.
+    /// The key of a lock holds something else.
     is_foreign: bool,
-    /// As the quick side has them.
+    /// The locks, as the quick side has them.
     locks: BTreeMap<String, Lock>,
     told: VecDeque<String>,
 }
@@ -59,7 +59,7 @@ impl Round<'_> {
             long_leases: 1_000,
             raised_by: one_of([100, 10_000, 300_000]),
             far_raises: 30,
-            take_ups: 0, // they have no usual path, and make no state that others do not
+            take_ups: 0, // they have no usual path, and reach no new states
             cached: one_of([0, 0, 3]) as u32,
         };
         let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);
@@ -121,8 +121,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Now and then, a call by one that holds, whether its client knows or not: else hand-offs and
-    /// claims are rare. And the end of a crowd.
+    /// Sometimes a call by a holder, whether or not its client knows: otherwise hand-offs and
+    /// claims are rare. Also ends a crowd.
     fn call_by_holder(&mut self) -> Option<Call> {
         let key = self.keys[self.rng.usize(..self.keys.len())];
         let fields = &self.locks.get(key)?.fields;
@@ -184,7 +184,7 @@ impl Round<'_> {
         });
     }
 
-    /// Whether a usual release has left what it may leave.
+    /// Whether the two sides differ only as they may after a usual release.
     fn is_alike(&self, quick: &Lock, slow: &Lock) -> bool {
         let now = self.us / 1000;
         let is_dead =
@@ -213,10 +213,10 @@ impl Round<'_> {
         quick == slow
     }
 
-    /// Has the slow side go on with what the usual path has left.
+    /// Copies the state of the usual path to the slow side, so that both continue from there.
     fn make_alike(&mut self, key: &str, quick: &Lock) {
         let is_full = self.is_full;
-        self.set_full(false); // else the server would not take it
+        self.set_full(false); // otherwise the server would refuse it
         let fields = quick.raw.iter().flat_map(|(field, value)| [field.as_str(), value]);
         let set = command(["HSET", key].into_iter().chain(fields));
         let ends = quick.ends.unwrap_or_default().to_string();
@@ -253,12 +253,12 @@ impl Round<'_> {
         };
         let clock = format!("{} {}", self.us / 1_000_000, self.us % 1_000_000);
         let is_full = self.is_full;
-        self.set_full(false); // else the server would not take it
+        self.set_full(false); // otherwise the server would refuse it
         self.tell(&["SET", "clock", &clock]);
         self.set_full(is_full);
     }
 
-    /// Now and then, the very moment at which somebody's lease ends.
+    /// Sometimes the exact time at which a lease ends.
     fn deadline_ahead(&mut self) -> Option<u64> {
         if self.rng.u32(..20) > 0 {
             return None;
@@ -270,7 +270,7 @@ impl Round<'_> {
         ends.filter(|ends| (self.us..self.us + 300_000).contains(ends)).min()
     }
 
-    /// A key whose life has ended by the given clock is gone.
+    /// Removes a key that has expired by the given clock.
     fn end_if_over(&mut self, key: &str) {
         let ends = self.locks.get(key).and_then(|lock| lock.ends);
         if ends.is_some_and(|ends| ends <= self.us / 1000) {
@@ -283,7 +283,7 @@ impl Round<'_> {
         self.locks.remove(key);
     }
 
-    /// Somebody deletes a lock, or puts something else there for some time.
+    /// Somebody deletes a lock, or replaces it for some time.
     fn tamper(&mut self) {
         let key = self.keys[self.rng.usize(..self.keys.len())];
         let draw = if self.is_foreign { self.rng.u32(..10) } else { self.rng.u32(..2_000) };
@@ -319,7 +319,7 @@ fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     words.into_iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Whether the locks are the same, but that the usual path still has the flag of a long lease.
+/// Whether the locks differ only in the flag of a long lease, which the usual path still has.
 fn is_longer(quick: &Lock, slow: &Lock) -> bool {
     let flags = |lock: &Lock| lock.fields.get("flags")?.parse::<u32>().ok();
     let same = |lock: &Lock| {
@@ -331,7 +331,7 @@ fn is_longer(quick: &Lock, slow: &Lock) -> bool {
         && same(quick) == same(slow)
 }
 
-/// Whether a usual release has not asked for the time, and the replies are the same otherwise.
+/// Whether the replies differ only because a usual release has not read the time.
 fn is_timeless(quick: &Reply, slow: &Reply) -> bool {
     let (Reply::Text(quick), Reply::Text(slow)) = (quick, slow) else { return false };
     let slow: Vec<&[u8]> = slow.split(|byte| *byte == b' ').collect();
@@ -341,7 +341,7 @@ fn is_timeless(quick: &Reply, slow: &Reply) -> bool {
         && slow[2] == b"0"
 }
 
-/// Of an error that is not the scripts' own, its code: its text names the line.
+/// Only the code of an error that is not the scripts' own, because its text names the line.
 fn essence(reply: &Reply) -> Reply {
     let mut reply = reply.clone();
     if let Reply::Error(error) = &mut reply

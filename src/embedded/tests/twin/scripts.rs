@@ -1,5 +1,5 @@
-//! The scripts of a folder, made ready for the comparison; and the folder of those that have no
-//! usual paths.
+//! Prepares the scripts of a folder for the comparison, and makes a folder of scripts without usual
+//! paths.
 
 use std::env;
 use std::fs;
@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::scripts_equal_server::GIVEN_CLOCK;
 use crate::protocol::Scripts;
 
-/// Where the machinery says that a call has come to it.
+/// The channel on which the machinery reports that a call has reached it.
 pub(super) const MACHINERY: &str = "machinery";
 
-/// The line behind which it begins.
+/// The line after which the machinery begins.
 const BEGINS: &str = "-- @include prelude\n";
 
-/// What shuts the usual paths: of acquires, and of the others.
+/// The condition of the usual paths.
 const OPEN: &str = "local simple = ";
 const SHUT: &str = "local simple = false and ";
 
-/// A folder that is gone with this value.
+/// A folder that is deleted when this is dropped.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// The scripts that are looked at: those of this crate, or those in the folder that
-    /// `RWLEASE_LUA` names.
+    /// The scripts under test: those of this crate, or those in the folder that `RWLEASE_LUA`
+    /// names.
     pub(super) fn as_they_are() -> Folder {
         let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         Folder::copy_of(&env::var_os("RWLEASE_LUA").map_or_else(own, PathBuf::from))
@@ -47,7 +47,7 @@ impl Folder {
         fs::write(path, text.replace(old, new)).unwrap();
     }
 
-    /// The scripts, which go by the given clock, and say when they come to the machinery.
+    /// The scripts, with the given clock, and with a report from the machinery.
     pub(super) fn scripts(&self) -> Scripts {
         for entry in fs::read_dir(&self.0).unwrap() {
             let path = entry.unwrap().path();
@@ -57,7 +57,7 @@ impl Folder {
                 continue;
             };
             if fs::read_to_string(&path).unwrap().contains(BEGINS) {
-                // A hand-off comes to the machinery with what it has done.
+                // A hand-off enters the machinery with what it has done so far.
                 let with = if name == "release.lua" { "handed and 'unheard' or ''" } else { "''" };
                 let says = format!("redis.pcall('SPUBLISH', '{MACHINERY}', {with})\n{BEGINS}");
                 self.change(name, BEGINS, &says);

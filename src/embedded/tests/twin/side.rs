@@ -1,4 +1,4 @@
-//! One of the two that are compared: a server, embedded or real, with the scripts of one folder.
+//! One of the two sides: a server, embedded or real, with the scripts of one folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::protocol::line::opened;
 /// A command's words.
 pub(super) type Command = Vec<Vec<u8>>;
 
-/// A lock as it stands in its server.
+/// The state of a lock at its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lock {
-    /// As if each thing that the state line tells of had a field of its own.
+    /// As if each part of the state line had its own field.
     pub(super) fields: BTreeMap<String, String>,
-    /// As they are.
+    /// The fields as they are.
     pub(super) raw: BTreeMap<String, String>,
-    /// When its life ends, ms.
+    /// When the key expires, in ms.
     pub(super) ends: Option<u64>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) reply: Reply,
-    /// Of each key of the call.
+    /// The state of each key of the call.
     pub(super) locks: Vec<Lock>,
-    /// What was published and heard, by channel.
+    /// The messages that were published and received, by channel.
     pub(super) pushes: Vec<(Bytes, Bytes)>,
-    /// What the machinery said, if the call came to it.
+    /// The message of the machinery, if the call reached it.
     pub(super) machinery: Option<Bytes>,
 }
 
@@ -114,17 +114,17 @@ impl Lock {
     }
 }
 
-/// A server that is used by nobody else.
+/// A server that no one else uses.
 pub(super) trait Server {
     fn query(&mut self, commands: &[Command]) -> Vec<Reply>;
 
-    /// What was published since the last call of this.
+    /// The messages since the last call.
     fn heard(&mut self) -> Vec<(Bytes, Bytes)>;
 
     fn fill(&mut self, is_full: bool);
 }
 
-/// What somebody listens to.
+/// The channels with a subscriber.
 fn channels() -> impl Iterator<Item = String> {
     heard_channels().chain([MACHINERY.into()])
 }

@@ -1,0 +1,116 @@
+//! A URL as errors show it: without its password.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+const HIDDEN: &str = "***";
+
+/// A text that is meant to be a URL, with all hidden that may be a password. What is no URL can
+/// have one anywhere, so this hides more than a URL's own.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = scheme(self.0);
+        let (named, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+        let named = match named.rsplit_once('@') {
+            Some((user, place)) => match user.split_once(':') {
+                Some((name, _)) => format!("{name}:{HIDDEN}@{place}"),
+                None => format!("{HIDDEN}@{place}"),
+            },
+            None if names_servers(named) => named.to_owned(),
+            // The server may be missing, and a user and a password be there.
+            None => format!("{}:{HIDDEN}", named.split(':').next().unwrap_or_default()),
+        };
+        let query = query.get(..1).map(|sign| format!("{sign}{HIDDEN}")).unwrap_or_default();
+        let shown = format!("{scheme}{named}{query}");
+        write!(f, "`{}`", shown.escape_debug())
+    }
+}
+
+/// The scheme with its `://`, if there is one, and the rest.
+fn scheme(url: &str) -> (&str, &str) {
+    let is_of_scheme = |character: char| character.is_ascii_alphanumeric() || character == '+';
+    match url.find("://").filter(|end| url[..*end].chars().all(is_of_scheme)) {
+        Some(end) => url.split_at(end + "://".len()),
+        None => ("", url),
+    }
+}
+
+/// Whether every colon is that of a port or of an IPv6 address.
+fn names_servers(named: &str) -> bool {
+    let servers = named.split('/').next().unwrap_or_default();
+    let is_ipv6 = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok())
+    };
+    servers.split(',').all(|server| match server.rsplit_once(':') {
+        _ if is_ipv6(server) => true,
+        Some((host, port)) => {
+            let is_host = !host.is_empty() && !host.contains(':') || is_ipv6(host);
+            is_host && (port.is_empty() || port.parse::<u16>().is_ok())
+        }
+        None => true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_password_is_shown() {
+        for (url, shown) in [
+            ("", ""),
+            ("localhost:7000", "localhost:7000"),
+            ("http://localhost", "http://localhost"),
+            ("redis://h:7000/x", "redis://h:7000/x"),
+            ("redis://[::1]:1/x", "redis://[::1]:1/x"),
+            ("redis://[::1]/x", "redis://[::1]/x"),
+            ("redis+sentinel://s1:1,s2,[::1]:2", "redis+sentinel://s1:1,s2,[::1]:2"),
+            ("unix:///tmp/socket", "unix:///tmp/socket"),
+            ("redis://locker:x@h:port", "redis://locker:***@h:port"),
+            ("redis://:x@h:1:2", "redis://:***@h:1:2"),
+            ("redis://x@h/y", "redis://***@h/y"),
+            ("redis://h?x", "redis://h?***"),
+            ("redis://u:x@h#y", "redis://u:***@h#***"),
+            ("redis://h\n", "redis://h\\n"),
+        ] {
+            assert_eq!(Shown(url).to_string(), format!("`{shown}`"), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for url in [
+            "redis://user:SECRET@h:port",
+            "redis://:SECRET@h/x",
+            "redis://SECRET@h/x",
+            "redis://user:SECRET",
+            "redis://:SECRET",
+            "redis://:1/SECRET",
+            "redis://user:1SECRET/0",
+            "redis://user:SECRET/SECRET@h",
+            "redis://user:SECRET@SECRET@h:port",
+            "redis://user:SECRET?SECRET@h",
+            "redis://user:SECRET#SECRET@h",
+            "redis://user:SECRET:SECRET@h:port",
+            "redis://user:SECRET://SECRET@h:port",
+            "redis://h?password=SECRET",
+            "redis://h?password=SECRET@SECRET",
+            "redis://user:%53SECRET@h:port",
+            "redis://[user:SECRET",
+            "redis:/user:SECRET@h",
+            "redis:user:SECRET@h",
+            "user:SECRET@h:7000",
+            "user:SECRET",
+            "user:SECRET://h",
+            "http://user:SECRET@h",
+            "redis+sentinel://user:SECRET@s1,user:SECRET@s2",
+            "redis+sentinel://s1,user:SECRET/m",
+        ] {
+            let shown = Shown(url).to_string();
+            assert!(!shown.contains("SECRET"), "{url}: {shown}");
+        }
+    }
+}
