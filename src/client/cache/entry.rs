@@ -243,7 +243,8 @@ impl Entry {
         Ok(Begun::Waits(Place { entry: self, mode, ticket, turn: Some(receiver) }))
     }
 
-    /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is woken.
+    /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is
+    /// woken.
     fn new_head(self: &Arc<Entry>, mut local: MutexGuard<'_, Local>, mode: Mode, now: Moment) {
         let mut grants = Vec::new();
         let hold = self.current();
