@@ -1,11 +1,13 @@
 //! How a request waits: in the queue or by trying again, until the caller cancels it.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, Either, select};
+use futures::future::BoxFuture;
 
 use crate::client::Client;
 use crate::client::request::WaitPolicy;
@@ -76,22 +78,27 @@ impl<'a> Cancel<'a> {
         Cancel(Some(Mutex::new(Box::pin(future))))
     }
 
+    /// Completes with the error to return when the caller cancels.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let Some(cancelled) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        let cancelled = cancelled.get_mut().unwrap_or_else(PoisonError::into_inner);
+        ready!(cancelled.as_mut().poll(context));
+        Poll::Ready(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
+    }
+
     /// Runs the work unless it is cancelled first. (The caller pins the work, so that it is not
     /// copied here.)
     pub(crate) async fn or<T>(
-        self,
-        work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+        mut self,
+        mut work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
     ) -> Result<T> {
-        let Some(cancelled) = self.0 else {
-            return work.await;
-        };
-        let cancelled = cancelled.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match select(cancelled, work).await {
-            Either::Left(_) => {
-                Err(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
-            }
-            Either::Right((outcome, _)) => outcome,
-        }
+        poll_fn(|context| match self.poll(context) {
+            Poll::Ready(error) => Poll::Ready(Err(error)),
+            Poll::Pending => work.as_mut().poll(context),
+        })
+        .await
     }
 }
 

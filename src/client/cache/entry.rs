@@ -1,15 +1,17 @@
 //! One cached lock of this client: its hold, and the local requests for it.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, out_of_time};
+use crate::client::acquisition::Acquisition;
 use crate::client::cache::hold::{Hold, Share};
 use crate::client::cache::policy::Policy;
 use crate::client::cache::queue::{Queue, Sender, Turn};
@@ -74,10 +76,10 @@ pub(crate) struct Status {
 }
 
 /// How a request begins.
-enum Begun {
+pub(crate) enum Begun<'a> {
     Share(Share),
     Plain(PlainBecause),
-    Waits(u64, oneshot::Receiver<Turn>),
+    Waits(Place<'a>),
 }
 
 impl Entry {
@@ -148,33 +150,15 @@ impl Entry {
     // Requests.
 
     /// The fast path: a share of the hold, without a message, an allocation or a wait.
-    pub(crate) fn enter(&self, mode: Mode) -> Option<Share> {
-        let now = self.client.clock.now();
+    pub(crate) fn enter(&self, mode: Mode, now: Moment) -> Option<Share> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.as_ref()?.enter(mode, now)
     }
 
-    /// Acquires the lock. It waits in the local queue if a hold can serve the request.
+    /// Acquires the lock by a request to the server.
     ///
-    /// Cancel safe: dropping the future gives up its place, or releases what it was granted.
-    pub(crate) async fn take(
-        self: &Arc<Entry>,
-        mode: Mode,
-        timeout: Option<Duration>,
-    ) -> Result<Granted> {
-        let until = timeout.map(|timeout| self.client.clock.now().after(timeout));
-        match self.begin(mode)? {
-            Begun::Share(share) => return Ok(Granted::Local(share)),
-            Begun::Waits(ticket, turn) => {
-                let mut place = Place { entry: self, mode, ticket, turn: Some(turn) };
-                match place.turn(until).await? {
-                    Turn::Share(share) => return Ok(Granted::Local(share)),
-                    Turn::Plain(Some(why)) => telemetry::plain(why),
-                    Turn::Plain(None) => telemetry::plain_after_failure(),
-                }
-            }
-            Begun::Plain(why) => telemetry::plain(why),
-        }
+    /// Cancel safe: dropping the future releases what it was granted.
+    pub(crate) async fn take(&self, mode: Mode, until: Option<Moment>) -> Result<Granted> {
         let taken = self.take_plain(mode, WaitPolicy::Queue { until }).await?;
         let taken = taken.ok_or_else(|| Error::invalid("a queue does not refuse"))?;
         Ok(Granted::Plain(taken))
@@ -187,8 +171,9 @@ impl Entry {
         timeout: Option<Duration>,
     ) -> Result<Option<Granted>> {
         let timeout = timeout.unwrap_or(self.client.settings.call_timeout);
-        let until = self.client.clock.now().after(timeout);
-        if let Some(share) = self.enter(mode) {
+        let now = self.client.clock.now();
+        let until = now.after(timeout);
+        if let Some(share) = self.enter(mode, now) {
             return Ok(Some(Granted::Local(share)));
         }
         if self.excludes(mode) {
@@ -232,14 +217,12 @@ impl Entry {
         local.draining.iter().chain(&current).any(excludes) || local.queue.excludes(mode)
     }
 
-    fn begin(self: &Arc<Entry>, mode: Mode) -> Result<Begun> {
-        let now = self.client.clock.now();
-        let mut grants = Vec::new();
+    /// Begins a request that the fast path did not serve.
+    pub(crate) fn begin(self: &Arc<Entry>, mode: Mode, now: Moment) -> Result<Begun<'_>> {
         let mut local = self.local();
-        let hold = self.current();
-        if let Some(hold) = &hold
-            && local.queue.is_empty()
-            && let Some(share) = hold.enter(mode, now)
+        let head = local.queue.head();
+        if head.is_none()
+            && let Some(share) = self.enter(mode, now)
         {
             return Ok(Begun::Share(share));
         }
@@ -253,6 +236,18 @@ impl Entry {
         }
         let (sender, receiver) = oneshot::channel();
         let ticket = local.queue.push(mode, sender);
+        // A request behind others is served when they are.
+        if local.queue.head() != head {
+            self.new_head(local, mode, now);
+        }
+        Ok(Begun::Waits(Place { entry: self, mode, ticket, turn: Some(receiver) }))
+    }
+
+    /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is
+    /// woken.
+    fn new_head(self: &Arc<Entry>, mut local: MutexGuard<'_, Local>, mode: Mode, now: Moment) {
+        let mut grants = Vec::new();
+        let hold = self.current();
         if let Some(hold) = &hold {
             hold.word.set_queued(true);
             self.advance(&mut local, hold, now, &mut grants);
@@ -265,7 +260,6 @@ impl Entry {
         } else if hold.is_none_or(|hold| !hold.goes_on_to_serve(mode, now)) {
             self.wake();
         }
-        Ok(Begun::Waits(ticket, receiver))
     }
 
     /// Why a request must go to the server by itself, if it must. Subscribes for a lock that is
@@ -512,28 +506,24 @@ impl Drop for Plain<'_> {
     }
 }
 
-/// A place in the local queue. Dropping it gives the place up.
-struct Place<'a> {
+/// A place in the local queue, which completes with its turn. Dropping it gives the place up.
+pub(crate) struct Place<'a> {
     entry: &'a Entry,
     mode: Mode,
     ticket: u64,
     turn: Option<oneshot::Receiver<Turn>>,
 }
 
-impl Place<'_> {
-    async fn turn(&mut self, until: Option<Moment>) -> Result<Turn> {
-        let Some(turn) = &mut self.turn else {
-            return Ok(Turn::Plain(None));
-        };
-        let turn = match until {
-            None => turn.await,
-            Some(until) => match select(turn, self.entry.client.clock.sleep_until(until)).await {
-                Either::Left((turn, _)) => turn,
-                Either::Right(_) => return Err(out_of_time()),
-            },
+impl Future for Place<'_> {
+    type Output = Turn;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+        let turn = match &mut self.turn {
+            None => return Poll::Ready(Turn::Plain(None)),
+            Some(turn) => ready!(Pin::new(turn).poll(context)),
         };
         self.turn = None;
-        Ok(turn.unwrap_or(Turn::Plain(None)))
+        Poll::Ready(turn.unwrap_or(Turn::Plain(None)))
     }
 }
 

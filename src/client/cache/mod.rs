@@ -22,8 +22,9 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use entries::Entries;
-pub(crate) use entry::{Entry, Granted};
+pub(crate) use entry::{Begun, Entry, Granted, Place};
 pub(crate) use hold::Share;
+pub(crate) use queue::Turn;
 
 /// The longest time between contacts, which limits the effect of a lost recall.
 const CONTACT: Duration = Duration::from_secs(1);

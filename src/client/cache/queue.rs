@@ -12,7 +12,7 @@ use crate::protocol::Mode;
 
 /// The outcome of a local wait.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     Share(Share),
     /// Go on by a request to the server: for this reason, or because the lease could not be
     /// acquired.

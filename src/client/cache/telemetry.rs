@@ -64,14 +64,10 @@ pub(super) fn granted(mode: Mode, grants: u32) {
     let _ = (mode, grants);
 }
 
-/// A request goes to the server by itself.
-pub(super) fn plain(why: PlainBecause) {
-    plain_for(why.word());
-}
-
-/// The same, for a request that had waited for a cached lease that could not be acquired.
-pub(super) fn plain_after_failure() {
-    plain_for("failed");
+/// A request goes to the server by itself. Without a reason, it had waited for a cached lease that
+/// could not be acquired.
+pub(crate) fn plain(why: Option<PlainBecause>) {
+    plain_for(why.map_or("failed", PlainBecause::word));
 }
 
 /// The same, for a try, which acquires no cached lease.

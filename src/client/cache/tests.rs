@@ -53,7 +53,10 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
     drop(writer);
     assert!(!hold.look().is_open());
     hold.word.open();
-    assert!(entry.enter(Mode::Read).is_none(), "its token would be past {last}");
+    assert!(
+        entry.enter(Mode::Read, entry.client().clock.now()).is_none(),
+        "its token would be past {last}"
+    );
     // The waiting reader is admitted with the next tokens.
     let reader = handle.read().timeout(50 * MS).await.unwrap();
     assert!(reader.token() > last && reader.token() <= hold.end_of_block());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,7 +11,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::task::coop;
 
-use crate::client::cache::{Entry, Granted};
+use crate::client::acquisition::out_of_time;
+use crate::client::cache::{Begun, Entry, Granted, Place, Share, Turn, telemetry};
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, Held};
 use crate::lock::wait::{Cancel, Wait};
@@ -35,14 +37,22 @@ pub struct CachedAcquire<'a, G> {
     entry: &'a Arc<Entry>,
     timeout: Option<Duration>,
     cancel: Cancel<'a>,
-    waiting: Option<BoxFuture<'a, Result<G>>>,
+    stage: Stage<'a>,
     guard: PhantomData<fn() -> G>,
+}
+
+/// How far a request has come. Only a timeout and a request to the server allocate.
+enum Stage<'a> {
+    New,
+    /// It waits for its turn, or for its timeout.
+    Local(Place<'a>, Option<(Moment, BoxFuture<'static, ()>)>),
+    Plain(BoxFuture<'a, Result<Granted>>),
 }
 
 impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
     pub(super) fn new(entry: &'a Arc<Entry>) -> Self {
         let cancel = Cancel::default();
-        CachedAcquire { entry, timeout: None, cancel, waiting: None, guard: PhantomData }
+        CachedAcquire { entry, timeout: None, cancel, stage: Stage::New, guard: PhantomData }
     }
 
     /// The longest time to wait. Default: no limit.
@@ -58,43 +68,71 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         self
     }
 
-    fn wait(&mut self) -> BoxFuture<'a, Result<G>>
-    where
-        G: 'a,
-    {
-        let (entry, timeout) = (self.entry, self.timeout);
-        let cancel = std::mem::take(&mut self.cancel);
-        Box::pin(async move {
-            let waiting = pin!(async {
-                Wait { timeout, retry: None }.check()?;
-                entry.take(G::MODE, timeout).await
-            });
-            let granted = cancel.or(waiting).await.map_err(|error| entry.about(error))?;
-            Ok(G::of(Held::new(entry, granted)))
-        })
+    fn poll_granted(&mut self, context: &mut Context<'_>) -> Poll<Result<Granted>> {
+        if let Stage::New = self.stage
+            && let Some(share) = ready!(self.begin(context))?
+        {
+            return Poll::Ready(Ok(Granted::Local(share)));
+        }
+        if let Poll::Ready(error) = self.cancel.poll(context) {
+            return Poll::Ready(Err(error));
+        }
+        if let Stage::Local(place, limit) = &mut self.stage {
+            match (Pin::new(place).poll(context), limit) {
+                (Poll::Ready(Turn::Share(share)), _) => {
+                    return Poll::Ready(Ok(Granted::Local(share)));
+                }
+                (Poll::Ready(Turn::Plain(why)), limit) => {
+                    telemetry::plain(why);
+                    let until = limit.as_ref().map(|(until, _)| *until);
+                    self.stage = Stage::Plain(Box::pin(self.entry.take(G::MODE, until)));
+                }
+                (Poll::Pending, Some((_, limit))) => {
+                    return limit.as_mut().poll(context).map(|()| Err(out_of_time()));
+                }
+                (Poll::Pending, None) => return Poll::Pending,
+            }
+        }
+        match &mut self.stage {
+            Stage::Plain(taking) => taking.as_mut().poll(context),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The first step: returns a share, or sets the next stage.
+    fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Share>>> {
+        Wait { timeout: self.timeout, retry: None }.check()?;
+        // A task that locks in a loop must let other tasks run, such as the one that receives
+        // recalls.
+        let budget = ready!(coop::poll_proceed(context));
+        let (entry, clock) = (self.entry, &self.entry.client().clock);
+        let now = clock.now();
+        if let Some(share) = entry.enter(G::MODE, now) {
+            budget.made_progress();
+            return Poll::Ready(Ok(Some(share)));
+        }
+        let until = self.timeout.map(|timeout| now.after(timeout));
+        self.stage = match entry.begin(G::MODE, now)? {
+            Begun::Share(share) => return Poll::Ready(Ok(Some(share))),
+            Begun::Waits(place) => {
+                Stage::Local(place, until.map(|until| (until, clock.sleep_until(until))))
+            }
+            Begun::Plain(why) => {
+                telemetry::plain(Some(why));
+                Stage::Plain(Box::pin(entry.take(G::MODE, until)))
+            }
+        };
+        Poll::Ready(Ok(None))
     }
 }
 
-impl<'a, G: CachedGuard + 'a> Future for CachedAcquire<'a, G> {
+impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
     type Output = Result<G>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.waiting.is_none() {
-            if self.timeout != Some(Duration::ZERO) {
-                // A task that locks in a loop must let other tasks run, such as the one that
-                // receives recalls.
-                let budget = ready!(coop::poll_proceed(context));
-                if let Some(share) = self.entry.enter(G::MODE) {
-                    budget.made_progress();
-                    return Poll::Ready(Ok(G::of(Held::new(self.entry, Granted::Local(share)))));
-                }
-            }
-            self.waiting = Some(self.wait());
-        }
-        match &mut self.waiting {
-            Some(waiting) => waiting.as_mut().poll(context),
-            None => Poll::Pending,
-        }
+        let granted = ready!(self.poll_granted(context));
+        let granted = granted.map_err(|error| self.entry.about(error))?;
+        Poll::Ready(Ok(G::of(Held::new(self.entry, granted))))
     }
 }
 
@@ -146,7 +184,7 @@ impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiting.is_none() {
             let budget = ready!(coop::poll_proceed(context));
-            if let Some(share) = self.entry.enter(G::MODE) {
+            if let Some(share) = self.entry.enter(G::MODE, self.entry.client().clock.now()) {
                 budget.made_progress();
                 return Poll::Ready(Ok(Some(G::of(Held::new(self.entry, Granted::Local(share))))));
             }
