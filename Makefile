@@ -49,8 +49,8 @@ test-valkey: valkey redis-py ## Run the suites that depend on the server on Valk
 test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
 
-test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="redis native fred")
-	@scripts/test-backends $(BACKENDS)
+test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="redis native fred", FEATURES=all: with all of them compiled in)
+	@FEATURES=$(FEATURES) scripts/test-backends $(BACKENDS)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none
 	@scripts/get-redis
