@@ -27,7 +27,7 @@ local clock, stamp, moment, now, handed
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
   local sub, find = string.sub, string.find
-  local shape, set, gone, life = sub(line, 2, 2), nil, nil, nil
+  local shape, set, gone, life, done = sub(line, 2, 2), nil, nil, nil, nil
   local _, digits = find(line, '^2%u%d+')
   if not digits then -- luacheck: ignore 542
     -- Malformed, as will be found.
@@ -35,7 +35,8 @@ if simple then
     -- No flags, and its id.
     if sub(line, 46) == caller and sub(line, 45, 45) == '0' and #caller >= 12 then
       local free = '2F' .. sub(line, 3, 31)
-      if redis.pcall('HSET', KEYS[1], 's', free) == 0 then
+      done = redis.pcall('HSET', KEYS[1], 's', free)
+      if done == 0 then
         return 'released 0 0'
       end
       set = { 's', free }
@@ -64,7 +65,7 @@ if simple then
   end
   if set then
     -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
-    local done = gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
+    done = done or gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
     if not gone and type(done) ~= 'number' and find(done.err, 'OOM', 1, true) then
       gone, done = {}, redis.pcall('HDEL', KEYS[1], '-')
     end

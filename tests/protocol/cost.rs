@@ -86,6 +86,25 @@ fn the_usual_calls_cost_what_they_say() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A full memory refuses the write of a release; then an `HDEL` lets the same write pass.
+#[test]
+fn a_refused_write_is_repeated_once() {
+    let server = start("maxmemory-policy noeviction");
+    for (call, said) in [("release ann", "released"), ("renew ann", "renewed")] {
+        let mut lab = Lab::on(&server);
+        follow(&mut lab, "write ann");
+        lab.set_full(true);
+        lab.checked = false; // which would count as well
+        lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
+        assert_eq!(status(&make(&mut lab, call)), said);
+        let stats: String = lab.command(cmd("INFO").arg("commandstats"));
+        lab.set_full(false);
+        let writes = stats.lines().find(|line| line.starts_with("cmdstat_hset:")).unwrap();
+        let has = |count: &str| writes.split([':', ',']).any(|part| part == count);
+        assert!(has("calls=1") && has("rejected_calls=1"), "{call}: {writes}");
+    }
+}
+
 /// What the script has called, by its names and in their order.
 fn commands(lab: &mut Lab) -> String {
     let stats: String = lab.command(cmd("INFO").arg("commandstats"));
