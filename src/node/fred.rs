@@ -201,6 +201,10 @@ impl Connector for FredConnector {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 
+    fn uses_tls(&self) -> bool {
+        self.config.uses_tls()
+    }
+
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
             Ok(subscription::start(

@@ -77,6 +77,10 @@ impl Connector for RedisConnector {
         .boxed()
     }
 
+    fn uses_tls(&self) -> bool {
+        self.dialer.tls.is_some()
+    }
+
     fn renews_credentials(&self) -> bool {
         self.dialer.renews_credentials()
     }
