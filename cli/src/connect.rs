@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use futures::FutureExt;
 use rwlease::{Credentials, Locks, Sentinel};
 
 use crate::args::Servers;
@@ -50,6 +51,15 @@ impl Servers {
             settings = settings.tls_client(certificate, key);
         }
         Ok(settings.connect().await?)
+    }
+
+    /// Fails as `connect` does for what is wrong with the options themselves, such as a malformed
+    /// URL. The library finds that before it waits for any server.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.connect().now_or_never() {
+            Some(Err(failure)) if failure.is_usage() => Err(failure),
+            _ => Ok(()),
+        }
     }
 
     /// The URLs; at least one.

@@ -17,6 +17,7 @@ use crate::show;
 use finding::Level;
 
 pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
+    servers.check()?;
     let deployment = probe::look(servers).await?;
     let mut findings = checks::all(&deployment);
     findings.extend(identity::all(&deployment));

@@ -80,6 +80,11 @@ impl Failure {
         self.status == UNAVAILABLE
     }
 
+    /// Returns true if the command line is wrong.
+    pub fn is_usage(&self) -> bool {
+        self.status == USAGE
+    }
+
     /// Prints the message, and returns the exit status.
     pub fn tell(self) -> ExitCode {
         if !self.message.is_empty() {

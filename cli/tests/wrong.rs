@@ -12,6 +12,7 @@ async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
     assert_eq!(ran.err.lines().count(), 1, "{args:?}: {ran:?}");
     assert!(ran.err.starts_with("rwlease: ") && ran.err.contains("; "), "{args:?}: {ran:?}");
     assert!(ran.err.contains(word), "{args:?}: {ran:?}");
+    assert!(!ran.err.contains("secret"), "a password: {ran:?}");
     assert!(!ran.err.contains('\x1b'), "colour is for terminals: {ran:?}");
     assert_eq!(ran.out, "", "{args:?}");
     Ok(())
@@ -36,7 +37,12 @@ async fn what_is_wrong_with_the_command_line() -> Result {
         (&["man", "nothing"], "nothing"),
         (&["status", "a", "--tls-cert", "x"], "--tls-key"),
         (&["status", "a", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
-        (&["doctor", "--redis", "http://x"], "URL"),
+        (&["status", "a", "--redis", "redis://u@x"], "`user:password@`"),
+        (&["doctor", "--redis", "http://x"], "`http://x` is not the URL"),
+        (&["doctor", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
+        (&["doctor", "--redis", "redis://x,redis://u:secret@x/y"], "database is no number"),
+        (&["doctor", "--redis", "redis+sentinel://u:secret@s"], "`redis+sentinel://u:***@s`"),
+        (&["doctor", "--redis", "redis://u@x"], "`user:password@`"),
     ] {
         fails(&tool, args, 64, word).await?;
     }

@@ -11,7 +11,7 @@ use crate::client::reply::{Failure, Outcome, Told};
 use crate::client::settings::Settings;
 use crate::clock::Moment;
 use crate::node::Address;
-use crate::protocol::{Acquire, Ended, Envelope, Grant, Mode, Release};
+use crate::protocol::{Acquire, Ended, Envelope, Grant, Kind as LockKind, Mode, Release};
 use crate::router::{CallError, ClockBound, Reason};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Copy)]
@@ -197,7 +197,9 @@ impl Client {
 impl Turn<'_> {
     pub(super) fn on(&mut self, event: Event) -> Option<Next> {
         let state = self.client.state.as_mut()?;
-        let context = Context { now: NOW, random: 0.0, settings: self.around.settings };
+        let settings = self.around.settings;
+        let kind = LockKind::ReadWrite;
+        let context = Context { now: NOW, random: 0.0, settings, kind };
         let effects = state.on(event, &context);
         self.follows.pump |= effects.pump;
         let sends = effects.sends.into_iter().flatten();

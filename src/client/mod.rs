@@ -107,7 +107,8 @@ impl Client {
 
     /// As `on`, for callers that have just read the clock.
     pub(crate) fn on_at(&self, now: Moment, acquisition: &Acquisition, event: Event) -> Effects {
-        let at = Context { now, random: fastrand::f64(), settings: &self.settings };
+        let (random, kind) = (fastrand::f64(), acquisition.lock.kind);
+        let at = Context { now, random, settings: &self.settings, kind };
         let mut effects = acquisition.state().on(event, &at);
         if let Some((mode, how, took)) = effects.held.take() {
             telemetry::held(mode, how, took);

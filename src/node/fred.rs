@@ -50,6 +50,17 @@ impl fmt::Debug for FredConnector {
     }
 }
 
+/// Refuses a configuration by which `fred` would connect as another user than it names: without a
+/// password it does not authenticate.
+pub(crate) fn check(config: &Config) -> Result<(), &'static str> {
+    let names_user = config.username.as_deref().is_some_and(|user| !user.is_empty());
+    if names_user && config.password.is_none() {
+        return Err("the configuration has a user without a password; leave the user out if a \
+                    provider has the credentials");
+    }
+    Ok(())
+}
+
 /// The servers that a configuration names.
 pub(crate) fn seeds(config: &Config) -> Result<Vec<Address>, &'static str> {
     if !config.server.is_clustered() && !config.server.is_centralized() {
@@ -188,6 +199,10 @@ impl Connector for FredConnector {
         place: &'a str,
     ) -> NodeFuture<'a, Arc<dyn Node>> {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
+    }
+
+    fn uses_tls(&self) -> bool {
+        self.config.uses_tls()
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {

@@ -175,6 +175,11 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// which ends when the connection is gone.
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed>;
 
+    /// Whether connections use TLS.
+    fn uses_tls(&self) -> bool {
+        false
+    }
+
     /// Whether a new connection may have other credentials than the last one. If so, a server that
     /// refused those is worth dialling again.
     fn renews_credentials(&self) -> bool {

@@ -70,6 +70,10 @@ impl Connector for NativeConnector {
         .boxed()
     }
 
+    fn uses_tls(&self) -> bool {
+        self.dialer.tls.is_some()
+    }
+
     fn renews_credentials(&self) -> bool {
         self.dialer.renews_credentials()
     }

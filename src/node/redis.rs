@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
     AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
-    RedisError,
+    RedisError, Value,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -77,6 +77,10 @@ impl Connector for RedisConnector {
         .boxed()
     }
 
+    fn uses_tls(&self) -> bool {
+        self.dialer.tls.is_some()
+    }
+
     fn renews_credentials(&self) -> bool {
         self.dialer.renews_credentials()
     }
@@ -140,20 +144,39 @@ impl RedisConnector {
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => self.begin(stream, &session, config).await?,
         };
-        if let Some(name) = &self.dialer.client_name {
-            // The command may be refused: the name is only informative.
-            let mut command = Cmd::new();
-            command.arg("CLIENT").arg("SETNAME").arg(name);
-            connection.send_packed_command(&command).await.map_err(connect_failure)?;
-        }
+        self.select_database(&mut connection).await?;
+        self.name(&mut connection).await?;
         Ok((connection, driver, place))
+    }
+
+    /// The crate would select the database by itself, but it drops the code of a refusal.
+    async fn select_database(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), NodeError> {
+        if self.dialer.database == 0 {
+            return Ok(());
+        }
+        let mut command = Cmd::new();
+        command.arg("SELECT").arg(self.dialer.database);
+        let selected = connection.send_packed_command(&command).await;
+        selected.and_then(Value::extract_error).map(drop).map_err(|error| self.not_let_in(error))
+    }
+
+    /// Names the client. The server may refuse it: the name is only informative.
+    async fn name(&self, connection: &mut MultiplexedConnection) -> Result<(), NodeError> {
+        let Some(name) = &self.dialer.client_name else {
+            return Ok(());
+        };
+        let mut command = Cmd::new();
+        command.arg("CLIENT").arg("SETNAME").arg(name);
+        connection.send_packed_command(&command).await.map(drop).map_err(connect_failure)
     }
 
     /// The credentials of this client, and its protocol version.
     async fn session(&self) -> Result<RedisConnectionInfo, NodeError> {
         let mut session = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
-            .set_db(self.dialer.database)
             .set_lib_name(LIB_NAME, LIB_VERSION);
         if let Some(credentials) = self.dialer.credentials().await? {
             let (username, password) = credentials.parts();

@@ -279,6 +279,34 @@ async fn failures_to_connect_are_told_apart() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
+    let user = "user locker on >secret ~* &* +@all -select";
+    let server = Single::start_with(ServerSettings::default().line(user)).await?;
+    let credentials = Some(Arc::new(Credentials::new("locker", "secret")) as _);
+    let fred = Config {
+        username: Some("locker".into()),
+        password: Some("secret".into()),
+        database: Some(1),
+        ..Config::default()
+    };
+    for (name, backend) in by(Dialer { credentials, database: 1, ..Dialer::default() }, fred) {
+        let at = address(server.port());
+        let failures =
+            [backend.connect(&at).await.map(drop), backend.subscribe(&at).await.map(drop)];
+        for failure in failures {
+            let failure = failure.expect_err("let in");
+            assert!(failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+            let said = &failure.message;
+            assert!(said.contains("NOPERM") && said.contains("'select'"), "{name}: {failure:?}");
+        }
+    }
+    for (name, backend) in as_user("locker", "secret") {
+        assert!(backend.connect(&address(server.port())).await.is_ok(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
     let server = Single::start().await?;
     for (name, backend) in backends() {

@@ -61,6 +61,12 @@ impl From<ServerError> for Error {
     }
 }
 
+/// Whether a server refused a script before it began: the user has no right to run scripts, or none
+/// to the key. Servers name the script if it lacks a right itself.
+pub(crate) fn is_before_script(said: &ServerError) -> bool {
+    said.code == "NOPERM" && !said.detail.contains("script")
+}
+
 impl From<NodeError> for Error {
     fn from(error: NodeError) -> Self {
         let kind = if error.permanent { ErrorKind::Refused } else { ErrorKind::Unavailable };

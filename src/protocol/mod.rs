@@ -23,6 +23,7 @@ pub(crate) mod two_key;
 
 pub use acquire::Fairness;
 pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Permits, Wait};
+pub(crate) use error::is_before_script;
 pub(crate) use id::{AcquisitionId, CLIENT, ClientId};
 pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
 pub(crate) use key::{Kind, LONGEST_NAME, LockKey};

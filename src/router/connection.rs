@@ -134,11 +134,13 @@ impl Connection {
         limits: Limits,
     ) -> Result<Connection, NodeError> {
         let timeout = limits.connect_timeout;
+        let in_handshake = AtomicBool::new(connector.uses_tls());
         let opening = Box::pin(async {
             let node = match place {
                 None => connector.connect(address).await?,
                 Some(place) => connector.connect_at(address, place).await?,
             };
+            in_handshake.store(false, Ordering::Relaxed);
             let sent = clock.now();
             let replies = node
                 .pipeline(&[
@@ -155,9 +157,8 @@ impl Connection {
                 Either::Left((opened, _)) => opened
                     .map_err(|failure: NodeError| NodeError { maybe_sent: false, ..failure })?,
                 Either::Right(_) => {
-                    return Err(NodeError::unsent(format!(
-                        "{address} did not answer in {timeout:?}"
-                    )));
+                    let in_handshake = in_handshake.load(Ordering::Relaxed);
+                    return Err(no_answer(address, timeout, in_handshake));
                 }
             };
         let renews = connector.renews_credentials();
@@ -569,6 +570,16 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
 /// A wait without a limit.
 const FAR: Moment = Moment::from_origin(Duration::MAX);
 
+/// The failure for a server that has not answered in time. Many a server waits for more of a TLS
+/// handshake that it does not understand.
+fn no_answer(address: &Address, timeout: Duration, in_handshake: bool) -> NodeError {
+    let why = match in_handshake {
+        true => ": no TLS handshake came to its end; the port may not speak TLS",
+        false => "",
+    };
+    NodeError::unsent(format!("{address} did not answer in {timeout:?}{why}"))
+}
+
 /// The time in the answer to `TIME`, in ms. Scripts read it too, so a server that refuses `TIME`
 /// cannot be used.
 pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
@@ -649,6 +660,44 @@ mod tests {
         };
         assert!(refused("NOPERM").permanent);
         assert!(!refused("LOADING").permanent);
+    }
+
+    /// Some servers answer what they take for a command; some wait for its end.
+    #[cfg(all(feature = "native", feature = "tls"))]
+    #[tokio::test]
+    async fn a_port_that_does_not_speak_tls_is_told() {
+        use tokio::io::AsyncWriteExt;
+
+        use crate::node::dialer::{Dialer, TlsFiles};
+        use crate::node::native::NativeConnector;
+
+        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
+        let roots = Some(authority.cert.pem().into());
+        let tls = Some(TlsFiles { roots, client: None });
+        let connector = NativeConnector { dialer: Dialer { tls, ..Dialer::default() } };
+        let timeout = Duration::from_millis(500);
+        let limits = Limits { connect_timeout: timeout, response_timeout: timeout, in_flight: 1 };
+        let cases: [(&[u8], bool, &str); 2] = [
+            (b"-ERR unknown command\r\n", true, "the TLS handshake failed"),
+            (b"", false, "did not answer"),
+        ];
+        for (answer, permanent, said) in cases {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at =
+                Address { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+            let server = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(answer).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            let clock = Arc::new(crate::clock::SystemClock);
+            let opened = Connection::open(&connector, clock, &at, None, limits).await;
+            let failure = opened.unwrap_err();
+            assert_eq!(failure.permanent, permanent, "{failure}");
+            let message = &failure.message;
+            assert!(message.contains(said) && message.contains("may not speak TLS"), "{message}");
+            server.abort();
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::sentinels::Sentinels;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
 use crate::connect::{Certificates, NAME};
-use crate::exit::{Failure, REFUSED, UNAVAILABLE, USAGE};
+use crate::exit::{Failure, REFUSED, UNAVAILABLE};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -136,6 +136,13 @@ fn replicas_of(node: &Node) -> Vec<Address> {
     replicas.collect()
 }
 
+/// The part of a URL after the user and the password. The library has accepted the URL, so nothing
+/// secret is left in it.
+fn place(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.rsplit_once('@').map_or(rest, |(_, place)| place)
+}
+
 /// How to connect.
 pub struct Entrance {
     seeds: Vec<Address>,
@@ -151,10 +158,10 @@ impl Entrance {
         let mut tls = false;
         for url in urls {
             let wrong = |error: RedisError| {
-                Failure::new(
-                    USAGE,
-                    format!("not the URL of a server: {error}; use redis://HOST:PORT"),
-                )
+                let place = place(&url);
+                Failure::usage(format!(
+                    "the URL of `{place}` cannot be read: {error}; use redis://HOST:PORT"
+                ))
             };
             let info = url.as_str().into_connection_info().map_err(wrong)?;
             let (host, port) = match info.addr() {

@@ -11,8 +11,10 @@ use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::settings::BRIEF;
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind};
-use crate::node::Address;
-use crate::protocol::{Acquire, Acquired, Envelope, Goal, Grant, Mode, Wait};
+use crate::node::{Address, ServerError};
+use crate::protocol::{
+    Acquire, Acquired, Envelope, Goal, Grant, Kind, Mode, Wait, is_before_script,
+};
 use crate::router::{CallError, Reason};
 
 /// The maximum repetitions of a try that dead readers block, until all of them are swept.
@@ -331,8 +333,20 @@ impl Acquiring {
             Reason::Overloaded | Reason::TimedOut(None) | Reason::NoNode(_) if !self.answered => {
                 Turn::Nothing(Next::Failed(error.into()))
             }
+            Reason::Permanent if !self.answered => Turn::Nothing(Next::Failed(error.into())),
+            Reason::Refused(said) if self.has_changed_nothing(said, at) => {
+                Turn::Nothing(Next::Failed(error.into()))
+            }
             _ => Turn::GivenUp(Next::Failed(error.into())),
         }
+    }
+
+    /// Whether a call that was refused has changed nothing, so that nothing must be released: the
+    /// script has not begun, or it is that of a mutex, which makes one change at most. If replicas
+    /// must confirm it, the refusal may be of the wait for them.
+    fn has_changed_nothing(&self, said: &ServerError, at: &Context<'_>) -> bool {
+        let has_not_begun = !self.answered && is_before_script(said);
+        self.options.replicas == 0 && (at.kind == Kind::Mutex || has_not_begun)
     }
 
     /// Whether to call again: a slot that cannot be served now may be served in time.

@@ -10,7 +10,8 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::node::Address;
 use crate::protocol::{
-    Acquire, Acquired, Downgrade, Ended, Grant, LockKey, Mode, Release, Renew, Renewed, Shrink,
+    Acquire, Acquired, Downgrade, Ended, Grant, Kind, LockKey, Mode, Release, Renew, Renewed,
+    Shrink,
 };
 use crate::router::ClockBound;
 
@@ -21,6 +22,8 @@ pub(crate) struct Context<'a> {
     /// From 0 to 1, to spread timers.
     pub(crate) random: f64,
     pub(crate) settings: &'a Settings,
+    /// The kind of the lock.
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug)]

@@ -10,7 +10,9 @@ use crate::client::settings::Settings;
 use crate::clock::Moment;
 use crate::error::ErrorKind;
 use crate::node::{Address, ServerError};
-use crate::protocol::{Acquired, Ended, Envelope, Fairness, Goal, Grant, Mode, Release, Renewed};
+use crate::protocol::{
+    Acquired, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Release, Renewed,
+};
 use crate::router::{CallError, ClockBound, Reason};
 
 const LEASE: Duration = Duration::from_secs(9);
@@ -28,6 +30,7 @@ struct Bench {
     state: State,
     settings: Settings,
     now: Moment,
+    kind: Kind,
 }
 
 impl Bench {
@@ -36,7 +39,8 @@ impl Bench {
         let mut options = LeaseOptions { lease: LEASE, ..LeaseOptions::of(&settings) };
         change(&mut options);
         let goal = Goal::Take(mode, Fairness::PhaseFair);
-        Bench { state: State::new(goal, &options, policy, at(0)), settings, now: at(0) }
+        let state = State::new(goal, &options, policy, at(0));
+        Bench { state, settings, now: at(0), kind: Kind::ReadWrite }
     }
 
     fn waiting(mode: Mode) -> Bench {
@@ -63,7 +67,8 @@ impl Bench {
     }
 
     fn on(&mut self, event: Event) -> Effects {
-        let context = Context { now: self.now, random: 0.0, settings: &self.settings };
+        let Bench { now, kind, .. } = *self;
+        let context = Context { now, random: 0.0, settings: &self.settings, kind };
         self.state.on(event, &context)
     }
 
@@ -263,7 +268,7 @@ fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
 
 #[test]
 fn what_no_server_has_heard_of_is_not_released() {
-    let fail = |answered: bool| {
+    let fail = |answered: bool, reason: Reason, kind: ErrorKind| {
         let until = Some(at(100));
         let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
         bench.call();
@@ -271,13 +276,52 @@ fn what_no_server_has_heard_of_is_not_released() {
             bench.acquired(QUEUED);
             bench.call();
         }
-        let failure = failed(Reason::Overloaded, None);
-        let next = bench.after(100).on(Event::Acquired(failure)).next.unwrap();
-        assert_eq!(kind_of(next), ErrorKind::Unavailable);
+        let next = bench.after(100).on(Event::Acquired(failed(reason, None))).next.unwrap();
+        assert_eq!(kind_of(next), kind);
         bench.state
     };
-    assert_eq!(fail(false), State::Ended);
-    assert!(matches!(fail(true), State::Releasing(_)), "it has a place in the queue");
+    let no_right = || no_right("User locker has no permissions to run the 'evalsha' command");
+    let reasons: [(fn() -> Reason, ErrorKind); 3] = [
+        (|| Reason::Overloaded, ErrorKind::Unavailable),
+        (|| Reason::Permanent, ErrorKind::Refused),
+        (no_right, ErrorKind::Refused),
+    ];
+    for (reason, kind) in reasons {
+        assert_eq!(fail(false, reason(), kind), State::Ended, "{}", reason());
+        let state = fail(true, reason(), kind);
+        assert!(matches!(state, State::Releasing(_)), "it has a place in the queue: {}", reason());
+    }
+}
+
+fn no_right(detail: &str) -> Reason {
+    Reason::Refused(ServerError { code: "NOPERM".into(), detail: detail.into() })
+}
+
+#[test]
+fn a_script_that_fails_changes_nothing_of_a_mutex() {
+    let fail = |kind: Kind, replicas: u32, first: Option<Outcome<Acquired>>| {
+        let policy = WaitPolicy::strict_try(at(5_000));
+        let mut bench = Bench::new(Mode::Write, |options| options.replicas = replicas, policy);
+        bench.kind = kind;
+        bench.call();
+        if let Some(first) = first {
+            assert!(matches!(bench.on(Event::Acquired(first)).next, Some(Next::Again)));
+            bench.call();
+        }
+        let failure = failed(no_right("ACL failure in script: no permissions to run 'set'"), None);
+        let next = bench.on(Event::Acquired(failure)).next.unwrap();
+        assert_eq!(kind_of(next), ErrorKind::Refused);
+        bench.state
+    };
+    assert_eq!(fail(Kind::Mutex, 0, None), State::Ended);
+    let others = [
+        (Kind::Mutex, 0, Some(no_answer()), "the first attempt may arrive"),
+        (Kind::Mutex, 1, None, "the wait for replicas may be what was refused"),
+        (Kind::ReadWrite, 0, None, "the script may have come far"),
+    ];
+    for (kind, replicas, first, why) in others {
+        assert!(matches!(fail(kind, replicas, first), State::Releasing(_)), "{why}");
+    }
 }
 
 #[test]

@@ -21,16 +21,17 @@ impl Builder {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, a setting that
-    /// belongs in the configuration (URLs, credentials, the client's name, certificates), or a
-    /// configuration for Sentinel or a Unix socket; [`Unavailable`](crate::ErrorKind::Unavailable)
-    /// if no server can be reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the
-    /// client.
+    /// belongs in the configuration (URLs, credentials, the client's name, certificates), a
+    /// configuration for Sentinel or a Unix socket, or one with a user and no password;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached;
+    /// [`Refused`](crate::ErrorKind::Refused) if a server rejects the client.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: if the future is dropped, what was opened is closed.
     pub async fn connect_fred(mut self, config: ::fred::types::config::Config) -> Result<Locks> {
         refuse(self.given_with_urls().or(self.given_scripts()), "connect_fred")?;
+        fred::check(&config).map_err(Error::invalid)?;
         self.router.seeds = fred::seeds(&config).map_err(Error::invalid)?;
         Locks::start(
             Arc::new(FredConnector::new(config)),
@@ -40,5 +41,23 @@ impl Builder {
             self.router,
         )
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::fred::types::config::Config;
+
+    use crate::{ErrorKind, Locks};
+
+    #[tokio::test]
+    async fn a_user_needs_a_password() {
+        let config = Config::from_url("redis://locker@127.0.0.1:1").unwrap();
+        let error = Locks::builder().connect_fred(config).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        assert!(error.to_string().contains("a user without a password"), "{error}");
+        let config = Config::from_url("redis://127.0.0.1:1").unwrap();
+        let error = Locks::builder().connect_fred(config).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
 }

@@ -31,8 +31,8 @@ use crate::node::{Address, Credentials, CredentialsProvider};
 /// A URL can say the same:
 /// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
 /// `rediss+sentinel://` for TLS to the sentinels and to the servers. The user and password are
-/// those of the servers. [`Builder::servers`] accepts such a URL. Parse it to this type to add
-/// credentials for the sentinels.
+/// those of the servers; a user needs a password. [`Builder::servers`] accepts such a URL. Parse it
+/// to this type to add credentials for the sentinels.
 ///
 /// [`Builder::servers`]: crate::Builder::servers
 #[derive(Clone)]

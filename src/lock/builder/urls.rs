@@ -73,8 +73,10 @@ impl UrlSettings {
 }
 
 impl Builder {
-    /// The URLs of the servers to connect to first. One node of the cluster is enough. URLs of
-    /// sentinels are allowed too: see [`Sentinel`].
+    /// The URLs of the servers to connect to first:
+    /// `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS. A user needs a
+    /// password. One node of the cluster is enough. URLs of sentinels are allowed too: see
+    /// [`Sentinel`].
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self

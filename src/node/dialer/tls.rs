@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -64,9 +65,7 @@ impl Tls {
         let name = ServerName::try_from(address.host.to_string()).map_err(
             |error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")),
         )?;
-        dial(address, place, |stream| connector.connect(name.clone(), stream))
-            .await
-            .map_err(NodeError::from)
+        dial(address, place, |stream| connector.connect(name.clone(), stream)).await.map_err(failed)
     }
 
     /// The configuration for that server.
@@ -140,6 +139,18 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| hopeless(format!("a certificate cannot be read: {error}")))
+}
+
+/// The failure of a dial.
+fn failed(error: io::Error) -> NodeError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let advice = match inner {
+        Some(rustls::Error::InvalidMessage(_)) => "; the port may not speak TLS",
+        Some(_) => "",
+        None => return error.into(),
+    };
+    let message = format!("the TLS handshake failed: {error}{advice}");
+    NodeError { message, ..error.into() }
 }
 
 /// A failure that no retry can fix.

@@ -120,10 +120,16 @@ fn is_tls(scheme: &str) -> Result<bool, UrlError> {
     }
 }
 
-/// `user:password`. A user needs a password.
+/// `user:password`. Clients disagree on what a user alone means: the default user, or a password.
 fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
     let Some((username, password)) = user.split_once(':') else {
-        return Ok(None);
+        return match user {
+            "" => Ok(None),
+            _ => Err(UrlError(
+                "a user needs a password: write `user:password@`, or `:password@` for the default \
+                 user",
+            )),
+        };
     };
     let password = decoded(password)?;
     Ok(Some(match decoded(username)? {
@@ -238,7 +244,8 @@ mod tests {
         let credentials = |url: &str| server(url).unwrap().credentials;
         assert_eq!(credentials("redis://:a:b@c%@host"), Some(Credentials::password("a:b@c%")));
         assert_eq!(credentials("redis://%C3%A4:%zz%2@host"), Some(Credentials::new("ä", "%zz%2")));
-        assert_eq!(credentials("redis://user@host"), None);
+        assert_eq!(credentials("redis://@host"), None);
+        assert_eq!(credentials("redis://user:@host"), Some(Credentials::new("user", "")));
     }
 
     #[test]
@@ -265,6 +272,7 @@ mod tests {
             "redis://:%ff@h",
             "redis://h?protocol=resp3",
             "redis://h#name",
+            "redis://user@h",
         ] {
             assert!(server(url).is_err(), "{url}");
         }
@@ -296,6 +304,7 @@ mod tests {
             ("redis+sentinel://s/m?db=1", "query"),
             ("redis+sentinel://s#m", "fragment"),
             ("http+sentinel://s/m", "TCP"),
+            ("redis+sentinel://user@s/m", "`user:password@`"),
             ("redis://s/m", "no sentinels"),
         ] {
             let error = parse(wrong).unwrap_err().to_string();

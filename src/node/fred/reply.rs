@@ -86,6 +86,8 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
 fn is_permanent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Auth | ErrorKind::Config => true,
+        // `fred` has no kind for it. The details are the server's whole line.
+        ErrorKind::Unknown if server_error(error.details()).code == "NOPERM" => true,
         // The errors of `rustls`, above all an untrusted certificate, come as the text of an I/O
         // error of this kind.
         ErrorKind::IO => error.details().starts_with("Custom { kind: InvalidData"),
