@@ -13,35 +13,35 @@ use crate::judge::{self, Rule};
 /// How many examples of each kind are kept in words.
 const EXAMPLES: usize = 5;
 
-/// How much of what a master did its replicas may not have, if it dies.
+/// A master's last writes that its replicas may miss when it dies, as a time.
 const JUST: Nanos = 1_000_000_000;
 
-/// How long a process keeps what none of its tasks uses: it looks once a second.
+/// How long a process keeps a cached lock that none of its tasks uses. It checks once a second.
 const KEPT: Nanos = 2_500_000_000;
 
-/// How long a waiter that nobody renews stays: what clients have unless they are told otherwise.
+/// How long a waiter stays in the queue when nothing renews it: the default of the client.
 const WAITER_TTL: Nanos = 10_000_000_000;
 
-/// How many pieces of each lock's history are searched as well.
+/// The number of pieces of each lock's history that the search judges as well.
 const PIECES: usize = 8;
 
-/// How a request ends that was not granted in its time.
+/// The end of a request that was not granted in time.
 const TIMED_OUT: &str = "TimedOut";
 
-/// From when until when.
+/// A start and an end.
 type Span = (Nanos, Nanos);
 
-/// Times in which nobody need get a lock, and in which a worker need get none.
+/// Times in which no request for a lock has to succeed, and times in which none of a worker has to.
 #[derive(Clone, Debug, Default)]
 pub struct Excuses {
     pub names: HashMap<usize, Vec<Span>>,
     pub workers: HashMap<usize, Vec<Span>>,
-    /// How long a process that cannot be called back keeps what it has cached.
+    /// How long a process that a recall cannot reach keeps a cached lock.
     pub lease: Nanos,
 }
 
 impl Excuses {
-    /// Those of a worker that requests a lock, in order and apart.
+    /// The excuses of one worker for one lock, sorted and disjoint.
     fn of(&self, name: usize, worker: usize) -> Vec<Span> {
         let all = [self.names.get(&name), self.workers.get(&worker)];
         let mut spans: Vec<Span> = all.into_iter().flatten().flatten().copied().collect();
@@ -57,7 +57,7 @@ impl Excuses {
     }
 }
 
-/// Something that was seen, how often, and a few of the cases in words.
+/// A kind of finding: its count, and a few cases in words.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub count: usize,
@@ -79,57 +79,56 @@ pub struct Findings {
     pub requests: usize,
     pub grants: usize,
     pub writes: usize,
-    /// Two believed to hold at once, one of them for writing; or some relied on more permits than
-    /// the limit.
+    /// Two holders relied on the lock at once, and one of them wrote; or holders relied on more
+    /// permits than the limit.
     pub overlaps: Seen,
-    /// A token that is not above one that was granted before it was requested, or whose holder had
-    /// gone before it was granted; or that two have.
+    /// A token that is not greater than that of a grant before its request, or of a holder that
+    /// ended before its grant; or a token that two grants have.
     pub tokens: Seen,
-    /// Tries that were told that they cannot have the lock when nobody can have been in their way.
+    /// Tries that were refused although no holder or waiter can have blocked them.
     pub denied: Seen,
-    /// Permits that were granted before those of somebody who had waited when they were requested.
+    /// Permits that were granted ahead of a waiter that had queued before their request.
     pub passed: Seen,
-    /// Pieces of a history of which the judge and a search say different things.
+    /// Pieces of a history on which the judge and the search disagree.
     pub disagreements: Seen,
     /// Writes that the store accepted after one with a newer token.
     pub stale: Seen,
     /// Writes that the store refused.
     pub refused: usize,
-    /// Of those, the writes of holders that believed to hold to the end: somebody had a newer token
-    /// meanwhile.
+    /// Of those, the writes of holders that relied on the lock until the end: another process had a
+    /// newer token by then.
     pub overtaken: Seen,
-    /// Leases that ended before their holders gave them back, and the holders knew.
+    /// Leases that ended before their holders released them, and whose holders noticed.
     pub lost: Seen,
-    /// Of those, the holders that a rival was granted before the loss was noticed; by its clock the
-    /// guard had said so before.
+    /// Of those, the losses that were noticed after a rival was granted. By its own clock, the
+    /// guard reported the loss before.
     pub noticed_late: usize,
-    /// Of those in turn, the holders whose process was awake meanwhile: it has noted something else
-    /// after the end of the lease.
+    /// Of those, the losses of processes that ran meanwhile: they logged another event after the
+    /// end of the lease.
     pub late_though_awake: Seen,
-    /// Of those, the holders that noticed it before a rival was granted.
+    /// The losses that were noticed before a rival was granted.
     pub noticed_in_time: usize,
-    /// Leases of which the release or a renewal said, before they could have ended, that they are
-    /// lost: grants or renewals that were acknowledged and are gone.
+    /// Leases that a release or a renewal reported as lost before they could have ended: grants or
+    /// renewals that the server acknowledged and then lost.
     pub vanished: Seen,
     /// Releases without a certain outcome.
     pub unknown: usize,
     /// Releases that failed.
     pub unreleased: Seen,
-    /// Requests that went on for long when nobody had the lock any more.
+    /// Requests that waited long after the last holder had released the lock.
     pub stuck: Seen,
-    /// Requests that were not granted in their time, less than half of which fell into excuses.
+    /// Requests that timed out with less than half of their time excused.
     pub timed_out: Seen,
     /// Requests that failed, by the kind of the error.
     pub failed: BTreeMap<String, usize>,
     /// From request to grant of a lock, sorted.
     pub waits: Vec<Nanos>,
-    /// The same of permits.
+    /// The same for permits.
     pub waits_for_permits: Vec<Nanos>,
 }
 
 impl Findings {
-    /// `wait_limit` is how long a lock may take to get to one that waits when nobody has it any
-    /// more.
+    /// `wait_limit` is how long a waiter may wait for a lock that nobody holds.
     pub fn of(history: &History, excuses: &Excuses, wait_limit: Nanos) -> Findings {
         let mut findings = Findings::default();
         let mut names: HashMap<usize, OfLock<'_>> = HashMap::new();
@@ -191,7 +190,7 @@ impl Findings {
         }
     }
 
-    /// What the tokens say of the lock, with the guilty pair of each case in words.
+    /// Judges the lock by its tokens. Each case names the guilty pair.
     fn judge(
         &mut self,
         holds: &[Held<'_>],
@@ -213,7 +212,7 @@ impl Findings {
             let (id, requested) = (holds.len() + id, hold.requested);
             match hold.refused {
                 Some(answered) => {
-                    // A try waits for who has the lock only cached.
+                    // A try waits for holders that only cache the lock.
                     let waited = caches.then_some(answered + WAITER_TTL);
                     let mode = hold.mode;
                     judged.refusals.push(judge::Refusal { id, mode, requested, answered, waited });
@@ -267,7 +266,7 @@ impl Findings {
         }
     }
 
-    /// The store's own order, against that of the tokens.
+    /// Compares the store's order with the order of the tokens.
     fn stale_writes(&mut self, holds: &[Held<'_>]) {
         let mut accepted: Vec<(u64, &Held<'_>)> = holds
             .iter()
@@ -298,7 +297,7 @@ impl Findings {
                 held.hold.lost.is_some() || held.hold.ended.is_some_and(|(_, believed)| !believed);
             let noticed = held.hold.lost.or(held.hold.ended.map(|(at, _)| at)).unwrap_or(held.end);
             if known {
-                // One that waited for it.
+                // A request that waited for it.
                 let is_rival =
                     |other: &&Held<'_>| held.excludes(other) && other.hold.requested < noticed;
                 if let Some(rival) = holds[number + 1..].iter().find(is_rival) {
@@ -312,9 +311,9 @@ impl Findings {
                 }
                 self.lost.note(|| format!("{} noticed its loss at {noticed}", shown(held.hold)));
             }
-            // One whose release came too late may have run out on the way.
+            // A lease whose release came late may have ended on the way.
             let released = matches!(held.hold.released, Some((at, Outcome::AlreadyLost)) if at < held.grant.deadline);
-            // What is noted of the deadline is a lower bound.
+            // The logged deadline is a lower bound.
             let renewed = known && noticed < held.grant.deadline;
             if released || renewed {
                 self.vanished.note(|| {
@@ -327,7 +326,7 @@ impl Findings {
         }
     }
 
-    /// Nobody waits long when nobody has the lock.
+    /// No request waits long for a lock that nobody holds.
     fn stuck(
         &mut self,
         holds: &[Held<'_>],
@@ -372,13 +371,13 @@ impl Findings {
     }
 }
 
-/// How much of a time lies in the excuses.
+/// The part of a time that the excuses cover.
 fn excused((from, until): Span, excuses: &[Span]) -> Nanos {
     let within = |(begin, end): &Span| (*end).min(until).saturating_sub((*begin).max(from));
     excuses.iter().map(within).sum()
 }
 
-/// All that is known of one lock.
+/// The history of one lock.
 #[derive(Default)]
 struct OfLock<'a> {
     holds: Vec<Held<'a>>,
@@ -420,7 +419,7 @@ impl OfLock<'_> {
     }
 }
 
-/// A request that was granted, or failed in the end.
+/// A request, granted or failed.
 struct Wait<'a> {
     hold: &'a Hold,
     until: Nanos,
@@ -439,25 +438,24 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// A hold, and the end of its holder's belief in it.
+/// A hold, and the time until which its holder relied on it.
 struct Held<'a> {
     hold: &'a Hold,
     grant: Grant,
     end: Nanos,
-    /// When the lock is free of it at the latest: its deadline, where it was not released for
-    /// certain.
+    /// When the hold has ended at the latest: its release or, without a certain one, its deadline.
     gone: Nanos,
-    /// The same where the server forgets what it did last, or its holder cannot be called back.
+    /// The same where a server loses its last writes, or where a recall cannot reach the holder.
     expired: Nanos,
 }
 
 impl<'a> Held<'a> {
     fn of(hold: &'a Hold, history: &History, lease: Nanos) -> Option<Held<'a>> {
-        // Of a guard that came too late its holder knew so.
+        // The holder of a guard that came too late knew it.
         let grant = hold.granted.filter(|grant| grant.deadline > grant.at)?;
         let end = match hold.ended {
             Some((at, true)) => at,
-            // What is noted of the deadline is a lower bound, and so is this.
+            // The logged deadline is a lower bound, and so is this.
             Some((at, false)) => {
                 [Some(at), hold.lost].into_iter().flatten().fold(grant.deadline, Nanos::min)
             }
@@ -468,7 +466,7 @@ impl<'a> Held<'a> {
             Some((at, _)) => grant.deadline.max(at),
             None => grant.deadline,
         };
-        // What is cached may be renewed for as long as it is kept.
+        // A cached lock may be renewed for as long as it is kept.
         let kept = if grant.cached { KEPT + lease } else { 0 };
         let expired = gone.max(grant.deadline).max(gone + kept);
         let dies = history.when_killed(hold.worker);
@@ -476,8 +474,8 @@ impl<'a> Held<'a> {
         Some(Held { hold, grant, end, gone: if dies_with_it { expired } else { gone }, expired })
     }
 
-    /// What was released just before a fault, or in it, may not be known to the new master: then
-    /// the lease ends it.
+    /// The new master may not know of a release just before a fault, or during it: then the end of
+    /// the lease ends the hold.
     fn gone_for_certain(&self, excuses: &[Span]) -> Nanos {
         let may_be_forgotten =
             |(from, until): &Span| self.gone + JUST >= *from && self.gone <= *until;
@@ -487,7 +485,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Whether it may have its token in common with others.
+    /// Whether it may share its token.
     fn is_shared(&self) -> bool {
         self.grant.cached && self.hold.mode == Mode::Read
     }
@@ -502,7 +500,7 @@ impl<'a> Held<'a> {
             requested,
             granted: self.grant.at,
             end: self.end,
-            // What is cached may be kept until its lease ends, where nobody can call it back.
+            // Where no recall arrives, a cached lock may be kept until its lease ends.
             gone: if self.grant.cached { self.expired } else { self.gone_for_certain(excuses) },
         }
     }
@@ -528,14 +526,14 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What nobody heard of stays until it ends by itself: a grant, or a waiter.
+/// A grant or a waiter that no client knows of stays until it expires.
 fn may_be_there_until(hold: &Hold, history: &History, lease: Nanos) -> Nanos {
     let failed = hold.failed.as_ref().map(|(at, _)| *at);
     let ended = failed.or(history.when_killed(hold.worker));
     ended.map_or(Nanos::MAX, |at| at + lease.max(WAITER_TTL))
 }
 
-/// Of a lock's holds and its other requests, numbered one after the other.
+/// One number for each hold of a lock and each of its other requests.
 fn told(holds: &[Held<'_>], others: &[&Hold], id: usize) -> String {
     match holds.get(id) {
         Some(held) => format!("{} from {} until {}", shown(held.hold), held.grant.at, held.end),

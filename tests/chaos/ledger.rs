@@ -1,5 +1,5 @@
-//! What the servers report about themselves, and which changes no nemesis ordered. A run in which
-//! something else happened shows nothing, and is void.
+//! Reads the state of the servers, and finds the changes that no nemesis ordered. A run with such a
+//! change shows nothing, and is void.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use std::path::Path;
 use super::history::now;
 use crate::support::{Cluster, Result, Server, View, WaitLimit};
 
-/// What a server logs when it makes itself a master: after an election, or by
-/// `CLUSTER FAILOVER TAKEOVER`. Redis and Valkey end these sentences in different words.
+/// The log lines of a server that becomes a master by an election or by
+/// `CLUSTER FAILOVER TAKEOVER`. They end differently in Redis and Valkey.
 const PROMOTED: [&str; 2] = ["Failover election won", "Taking over the "];
 
 /// A change that a nemesis orders. Servers are named by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A replica becomes a master in place of its own, which follows it from then on, as its other
-    /// replicas do.
+    /// A replica takes over from its master. The old master and its other replicas become replicas
+    /// of the new one.
     TakesOver {
         from: usize,
         to: usize,
@@ -40,39 +40,40 @@ pub enum Change {
 pub enum Ended {
     /// All that was ordered has happened.
     Done,
-    /// An error came between: what was ordered may have happened or not.
+    /// An error interrupted it: the ordered change may or may not have happened.
     CutShort,
 }
 
-/// What a server is.
+/// The role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Master,
     ReplicaOf(usize),
-    /// Of a server that is not of this cluster.
+    /// A server outside of this cluster.
     ReplicaOfStranger,
 }
 
-/// What one server says of itself.
+/// The state that one server reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// New with each start of its process.
+    /// Changes with each start of its process.
     pub run_id: String,
     pub role: Role,
-    /// Of its configuration: the one of its master, if it is a replica.
+    /// Its configuration epoch; that of its master, if it is a replica.
     pub epoch: u64,
-    /// The highest that it has heard of.
+    /// The highest epoch that it knows.
     pub current_epoch: u64,
-    /// How often it has made itself a master, by its log; a server in a container shows none.
+    /// How often it has become a master, by its log. The log of a server in a container is not
+    /// read.
     pub promotions: usize,
 }
 
-/// What all servers that answer say, by their numbers.
+/// The states of all servers that answer, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census(pub BTreeMap<usize, Told>);
 
 impl Census {
-    /// Queries all that were neither killed nor frozen by order. One that has ended by itself is
+    /// Queries all servers that no nemesis has killed or stopped. A server that ended by itself is
     /// missing.
     pub async fn take(cluster: &Cluster) -> Result<Census> {
         let mut all = BTreeMap::new();
@@ -82,12 +83,12 @@ impl Census {
         Ok(Census(all))
     }
 
-    /// The highest that any server has heard of.
+    /// The highest epoch that any server knows.
     pub fn current_epoch(&self) -> u64 {
         self.0.values().map(|told| told.current_epoch).max().unwrap_or(0)
     }
 
-    /// What has changed since an earlier one and was not ordered, in words.
+    /// Describes what has changed since an earlier look and was not ordered.
     pub fn unordered(&self, before: &Census, ordered: &[Change], ended: Ended) -> Vec<String> {
         let allowed = Allowed::of(before, ordered, ended);
         let numbers = before.0.keys().chain(self.0.keys()).copied();
@@ -104,7 +105,7 @@ impl Census {
     }
 }
 
-/// Nothing if its process has ended.
+/// Returns nothing if its process has ended.
 async fn query(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
     let node = cluster.node(number);
     let wait_limit = WaitLimit::new(format!("node {number} to say what it is"));
@@ -147,11 +148,11 @@ fn promotions(node: &Server) -> usize {
     log.lines().filter(|line| PROMOTED.iter().any(|words| line.contains(words))).count()
 }
 
-/// What orders make of what was before.
+/// The states that the orders lead to.
 struct Allowed<'a> {
     ordered: &'a [Change],
     ended: Ended,
-    /// What each server was after each of the orders, first to last.
+    /// The role of each server after each order.
     roles: Vec<BTreeMap<usize, Role>>,
 }
 
@@ -222,7 +223,7 @@ impl<'a> Allowed<'a> {
         })
     }
 
-    /// Also those that left no other trace, since the next one undid them.
+    /// Includes takeovers that a later one undid, which left no other trace.
     fn of_promotions(&self, number: usize, was: &Told, is: &Told) -> Option<String> {
         let to_it =
             |change: &&Change| matches!(change, Change::TakesOver { to, .. } if *to == number);
@@ -237,7 +238,7 @@ impl<'a> Allowed<'a> {
             .then(|| format!("node {number} made itself a master; promotions in its log: {seen}, ordered: {ordered}"))
     }
 
-    /// Each vote raises it, also one that comes to nothing, and each slot by one at the most.
+    /// Each vote raises the epoch, even a lost one, and each slot raises it by at most one.
     fn of_epoch(&self, was: u64, is: u64) -> Option<String> {
         let count =
             |is_it: fn(&Change) -> bool| self.ordered.iter().filter(|change| is_it(change)).count();
@@ -286,7 +287,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// What was ordered in a run, and what happened beside it.
+/// The orders of a run, and the changes that no order explains.
 #[derive(Debug)]
 pub struct Ledger {
     first: Census,
@@ -296,12 +297,12 @@ pub struct Ledger {
     /// Before it.
     done: Vec<Change>,
     unordered: Vec<String>,
-    /// All looks, to be read by somebody who wonders.
+    /// All looks, for the report.
     log: File,
 }
 
 impl Ledger {
-    /// Begins with what the servers say now.
+    /// Starts from the present state of the servers.
     pub async fn open(cluster: &Cluster, log: &Path) -> Result<Ledger> {
         let first = Census::take(cluster).await?;
         let mut log = File::create(log)?;
@@ -316,13 +317,12 @@ impl Ledger {
         })
     }
 
-    /// To be said before it is done.
+    /// Must be called before the change.
     pub fn order(&mut self, change: Change) {
         self.ordered.push(change);
     }
 
-    /// Compares what the servers say now with what they said the last time and what was ordered
-    /// since then.
+    /// Compares the present state with the last one and the orders since then.
     pub async fn settle(&mut self, cluster: &Cluster, ended: Ended) -> Result {
         let census = Census::take(cluster).await?;
         let ordered = std::mem::take(&mut self.ordered);
@@ -338,7 +338,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What nobody ordered, in words.
+    /// The changes that no nemesis ordered, in words.
     pub fn unordered(&self) -> &[String] {
         &self.unordered
     }

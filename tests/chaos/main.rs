@@ -41,7 +41,7 @@ struct Options {
     count: Option<usize>,
     seed: Option<u64>,
     keeps: bool,
-    /// Whatever results there are.
+    /// Runs even what has enough results.
     again: bool,
 }
 
@@ -75,7 +75,7 @@ fn code(result: Result<Outcome>) -> ExitCode {
     }
 }
 
-/// What came of all runs together.
+/// Runs the chosen rows, and returns the worst outcome.
 async fn run_rows(options: &Options) -> Result<Outcome> {
     let mut rows: Vec<Row> = rows();
     rows.retain(|row| options.row.as_ref().is_none_or(|name| name == row.name));
@@ -122,7 +122,7 @@ async fn run_rows(options: &Options) -> Result<Outcome> {
     Ok(worst)
 }
 
-/// Keeps what came of a run, and says it.
+/// Stores and prints the result of a run.
 fn finish(folder: &Path, place: &Path, run: &Run, keeps: bool) -> Result<Outcome> {
     let outcome = run.verdict.outcome();
     let picture = format!("{}-{}.svg", title(&run.row, &run.variant), run.version.name);
@@ -162,7 +162,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How often it is still to be run.
+    /// How many faults the stored results lack.
     fn missing(&self, row: &Row, variant: &Variant, server: &str) -> Result<usize> {
         let wanted = self.count_of(row);
         if self.again || self.seed.is_some() {
@@ -171,8 +171,7 @@ impl Options {
         Ok(wanted.saturating_sub(scorecard::had(row, variant, server)?))
     }
 
-    /// How often, in each variant. Acquisitions of the row in which nothing is done are counted
-    /// over all of them.
+    /// The faults of each variant. The row without faults counts acquisitions, over all variants.
     fn count_of(&self, row: &Row) -> usize {
         let count = self.count.unwrap_or(row.least);
         match row.nemesis {
@@ -182,7 +181,7 @@ impl Options {
     }
 }
 
-/// For the names of files.
+/// The name of a run's files.
 fn title(row: &Row, variant: &Variant) -> String {
     let title = format!("{} {}", row.name, variant.name);
     let words =

@@ -1,8 +1,8 @@
 //! Locks under load while servers and clients fail: workers in separate processes, nemeses, and a
 //! checker that judges the workers' logs.
 
-// A program that judges and prints; each that has it as a module needs a part of it. The ban on
-// direct clocks is for the library.
+// Each program that includes this module uses a part of it. The ban on direct clocks is for the
+// library.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -11,16 +11,16 @@ use super::scene::Scene;
 use super::verdict::{Outcome, Verdict};
 use crate::support::{Cluster, Namespace, Result, Shape, Version};
 
-/// How often it tells.
+/// The interval of progress reports.
 const TELL: Duration = Duration::from_secs(2);
 
-/// For how long the load goes on after the last fault.
+/// How long the load continues after the last fault.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// How often a test runs a row until a run is not void.
+/// The attempts of a test to get a run that is not void.
 pub const TRIES: usize = 3;
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug)]
 pub struct Run {
     pub row: Row,
@@ -36,7 +36,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What came of it, beside the counts, in lines.
+    /// Further results, in lines.
     pub fn report(&self) -> String {
         let verdict = &self.verdict;
         let what = match verdict.outcome() {
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-/// What has come of a run so far.
+/// The results of a run so far.
 #[derive(Debug)]
 pub struct Progress<'a> {
     pub row: &'a str,
@@ -67,9 +67,9 @@ pub struct Progress<'a> {
     pub verdict: &'a Verdict,
 }
 
-/// Runs one variant of a row with so many faults (acquisitions, where nothing is done). Logs and
-/// the like go to `folder`. Nothing comes of it where what the row needs is not there: the server
-/// cannot do it, or this process may not.
+/// Runs one variant of a row with `count` faults (acquisitions, in the row without faults), and
+/// keeps logs in `folder`. Returns nothing if the server lacks what the row needs, or if this
+/// process lacks the rights.
 pub async fn run(
     row: &Row,
     variant: &Variant,
@@ -84,9 +84,8 @@ pub async fn run(
     }
 }
 
-/// As [`run`], on a cluster that runs already and whose nodes are left as they are: for rows that
-/// need nothing but commands. It loses its keys first: locks of another run that ended early may be
-/// held still, and have the same names.
+/// Like [`run`], on a cluster that is already running, for rows that only send commands. Flushes
+/// its keys first: a run that ended early may have left locks with the same names.
 pub async fn run_on(
     cluster: Cluster,
     row: &Row,
@@ -116,7 +115,7 @@ async fn play(
     let mut teller = Teller { last: Instant::now(), pause: TELL, started, tell };
     let (mut ending, orphans) = match act(row, variant, count, &mut scene, &mut teller).await {
         Ok(ending) => ending,
-        // What was seen until then is judged all the same.
+        // The events until then are judged nevertheless.
         Err(error) => {
             let mut ending = vec![format!("the run ended early: {error}")];
             let looked = scene.settle(Ended::CutShort).await;
@@ -149,8 +148,7 @@ async fn play(
     }
 }
 
-/// All that happens in a run; what is wrong in the end, and how many locks were then held or waited
-/// for by nobody.
+/// Runs the whole row. Returns what is wrong at the end, and the number of orphans.
 async fn act(
     row: &Row,
     variant: &Variant,
@@ -197,7 +195,7 @@ async fn act(
     Ok((wrong, count))
 }
 
-/// Nothing if what the row needs is not there: the server cannot do it, or this process may not.
+/// Returns nothing if the server lacks what the row needs, or if this process lacks the rights.
 async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
     let shape = Shape { node_timeout: row.node_timeout, ..Shape::default() };
     let (cluster, space) = match row.nemesis {
@@ -226,7 +224,7 @@ async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Resu
 
 struct Teller<'a> {
     last: Instant,
-    /// To look at everything takes longer and longer; it must not take all the time.
+    /// A full judgement takes longer as the run grows. It must not take all the time.
     pause: Duration,
     started: Instant,
     tell: &'a mut (dyn FnMut(&Progress<'_>) + Send),

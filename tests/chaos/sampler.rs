@@ -17,16 +17,16 @@ use crate::support::Result;
 
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Of so many readings the one that took the shortest counts: this thread may be interrupted
-/// between the two clocks.
+/// The number of readings a sample. The shortest one counts, because the scheduler may interrupt
+/// this thread between the two clocks.
 const READINGS: usize = 3;
 
-/// What the clocks said at once.
+/// One reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// By the clock that leases are counted by.
+    /// The monotonic clock, which clients use for leases.
     pub at: Nanos,
-    /// How far the clock of the wall, by which servers live, is before that one, in nanoseconds.
+    /// How far the wall clock, which servers use, is ahead of it, in nanoseconds.
     pub ahead: i64,
 }
 
@@ -38,7 +38,7 @@ pub struct Sampler {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the samples of a run tell.
+/// The result of the samples of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     pub samples: usize,
@@ -58,7 +58,7 @@ impl Sampler {
         let thread = std::thread::Builder::new().name("clocks".into()).spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 let sample = Sample::take();
-                // Without the file the run is judged all the same.
+                // Without the file, the run is judged nevertheless.
                 let _ = writeln!(log, "{} {}", sample.at, sample.ahead);
                 noted.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
                 std::thread::sleep(EVERY);

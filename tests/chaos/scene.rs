@@ -1,4 +1,4 @@
-//! One run: a cluster, the store, the workers, what they did, and the faults.
+//! One run: a cluster, the store, the workers with their history, and the faults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,35 +13,34 @@ use super::store::Store;
 use super::worker::{LIMIT, Orders, Worker};
 use crate::support::{Cluster, ConnectTo, Error, Namespace, Result, Server, WaitLimit};
 
-/// What the workers do.
+/// The load of the workers.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub workers: usize,
-    /// Of each worker.
+    /// The tasks of each worker.
     pub tasks: usize,
-    /// So many of them use cached handles.
+    /// How many of them use cached handles.
     pub cached: usize,
     pub names: usize,
-    /// Each task keeps to the locks of one shard, so that a sick one does not stop all.
+    /// Whether each task uses the locks of one shard, so that a failed shard does not stop all.
     pub by_shard: bool,
-    /// Locks that are held for long, all workers after one another.
+    /// Locks that the workers hold for a long time, one worker after the other.
     pub keepers: usize,
-    /// Semaphores, for whose permits some tasks of every worker wait.
+    /// Semaphores. Some tasks of every worker wait for their permits.
     pub semaphores: usize,
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
-    /// How long a grant that was pushed may wait for its claim: long, where servers and workers
-    /// share few processors, but each waiter that is gone costs as much.
+    /// The claim window of pushed grants: long where servers and workers share few processors. Each
+    /// waiter that is gone delays the next one by as much.
     pub claim: Duration,
     pub hold: Duration,
-    /// The longest of the long holds.
+    /// The maximum of a long hold.
     pub keep: Duration,
 }
 
-/// One that waits for a lock gets it so long after nobody has it any more, at the latest: a claim
-/// window for each waiter before it whose process is gone, and polls, on a machine with better
-/// things to do.
+/// How long a waiter may wait for a lock that nobody holds: a claim window for each waiter ahead of
+/// it whose process is gone, and polls, on a busy machine.
 const POLLS: Duration = Duration::from_secs(2);
 const GONE_BEFORE: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,20 +52,20 @@ impl Load {
     }
 }
 
-/// Something that was done to the servers or the workers, and that it was.
+/// A fault of servers or workers, and the proof of it.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub what: String,
     pub at: Nanos,
     pub until: Nanos,
-    /// The numbers of the locks that it concerned.
+    /// The numbers of the locks that it struck.
     pub struck: Vec<usize>,
-    /// What was read back.
+    /// What the servers reported afterwards.
     pub proof: String,
-    /// The workers that it left where nothing can recover until it is over, and who need get
-    /// nothing while it lasts.
+    /// The workers that cannot recover until it is over. Their requests need not succeed while it
+    /// lasts.
     pub far: Vec<usize>,
-    /// Nobody need get these, until then.
+    /// Requests for these locks need not succeed until then.
     pub out: Vec<usize>,
     pub out_until: Nanos,
 }
@@ -76,21 +75,21 @@ pub struct Scene {
     pub cluster: Cluster,
     pub history: History,
     pub faults: Vec<Fault>,
-    /// What a nemesis saw that must not be.
+    /// Violations that a nemesis saw.
     pub wrong: Vec<String>,
-    /// By their numbers in the history; those that are gone stay.
+    /// By their numbers in the history. Workers that have ended stay in the list.
     pub workers: Vec<Worker>,
     pub random: fastrand::Rng,
     pub load: Load,
-    /// Of all locks, in the order of their numbers: those of the short holds, those of the long
-    /// ones, and the semaphores.
+    /// The names of all locks, by number: first the locks of short holds, then those of long holds,
+    /// then the semaphores.
     pub names: Vec<String>,
     pub folder: PathBuf,
     orders: Orders,
     store: Store,
     ledger: Ledger,
     sampler: Sampler,
-    /// Where a part of the servers and of the workers stands, if not all are here.
+    /// The network of the other side, if the row has a partition.
     space: Option<Namespace>,
 }
 
@@ -163,7 +162,7 @@ impl Scene {
         (0..self.workers.len()).filter(|&number| is_far(number)).collect()
     }
 
-    /// One more worker; its number. `before` goes before the command.
+    /// Starts one more worker, and returns its number. `before` goes before the command.
     pub fn add_worker(&mut self, before: &[String]) -> Result<usize> {
         let log = self.folder.join(format!("worker-{}.log", self.workers.len()));
         let mut orders = self.orders.clone();
@@ -176,8 +175,8 @@ impl Scene {
         self.space.as_ref().ok_or_else(|| Error::new("all are in one network"))
     }
 
-    /// Notes what was done, from `at` to now. The locks that are held for long say nothing of how
-    /// soon one can be had again.
+    /// Records a fault, from `at` to now. Locks of long holds are left out: they do not show how
+    /// soon a lock can be acquired again.
     pub fn fault(
         &mut self,
         what: impl Into<String>,
@@ -198,25 +197,25 @@ impl Scene {
         });
     }
 
-    /// Notes that from the beginning of the last fault until then nobody had to get these locks.
+    /// Records that requests for these locks did not have to succeed from the last fault until
+    /// then.
     pub fn excuse(&mut self, out: Vec<usize>, until: Nanos) {
         if let Some(fault) = self.faults.last_mut() {
             (fault.out, fault.out_until) = (out, until);
         }
     }
 
-    /// Notes what is about to be done to the servers: what else changes there makes the run void.
+    /// Records a change of the servers before it is made. Any other change makes the run void.
     pub fn order(&mut self, change: Change) {
         self.ledger.order(change);
     }
 
-    /// Looks whether anything else than what was ordered has happened to the servers since the last
-    /// look.
+    /// Looks for changes of the servers since the last look that were not ordered.
     pub async fn settle(&mut self, ended: Ended) -> Result {
         self.ledger.settle(&self.cluster, ended).await
     }
 
-    /// What happened to the servers and was not ordered, in words.
+    /// The changes of the servers that were not ordered, in words.
     pub fn unordered(&self) -> &[String] {
         self.ledger.unordered()
     }
@@ -225,13 +224,13 @@ impl Scene {
         self.sampler.clocks()
     }
 
-    /// What happened to the servers, for the report.
+    /// The changes of the servers, for the report.
     pub fn servers_told(&self) -> String {
         self.ledger.told()
     }
 
-    /// Copies the servers' logs to the run's folder; of a long one its beginning and its end.
-    /// Servers in containers have none here.
+    /// Copies the servers' logs to the run's folder, long ones without their middle. The logs of
+    /// servers in containers are not copied.
     pub fn keep_server_logs(&self) -> Result {
         let folder = self.folder.join("servers");
         std::fs::create_dir_all(&folder)?;
@@ -268,7 +267,7 @@ impl Scene {
         self.random.choice(masters).ok_or_else(|| Error::new("there is no master"))
     }
 
-    /// The replica that is to take over from a master that is gone: its only one.
+    /// The only replica of a master that is gone, which must take over.
     pub async fn heir(&self, master: usize) -> Result<usize> {
         match self.cluster.replicas_of(master).await?[..] {
             [heir] => Ok(heir),
@@ -285,13 +284,13 @@ impl Scene {
         Ok(entry.map_or(0, |entry| entry.epoch))
     }
 
-    /// Waits until locks of each shard (of all of them, without shards) were granted to somebody
-    /// who came after now.
+    /// Waits until a request from now on was granted on each shard (or on any lock, without
+    /// shards).
     pub async fn advance(&mut self) -> Result {
         self.granted_to(None).await
     }
 
-    /// Waits for the same of each worker that lives.
+    /// Waits for the same of each living worker.
     pub async fn all_advance(&mut self) -> Result {
         for worker in self.living() {
             self.granted_to(Some(worker)).await?;
@@ -320,7 +319,7 @@ impl Scene {
         }
     }
 
-    /// Fails if a worker that was not killed has ended badly.
+    /// Fails if a worker ended with an error and was not killed.
     pub fn check_workers(&mut self) -> Result {
         for (number, worker) in self.workers.iter_mut().enumerate() {
             if self.history.when_killed(number).is_none() && worker.ended()? == Some(false) {
@@ -347,7 +346,7 @@ impl Scene {
         Ok(all)
     }
 
-    /// Lets the workers end, and reads the rest of their logs.
+    /// Tells the workers to end, and reads the rest of their logs.
     pub async fn stop_workers(&mut self) -> Result {
         for worker in &mut self.workers {
             worker.stop();
@@ -360,8 +359,8 @@ impl Scene {
         self.check_workers()
     }
 
-    /// The locks that are held or waited for although all workers have given back what they had,
-    /// and have ended.
+    /// The orphans: locks with holders or waiters although all workers have released theirs and
+    /// have ended.
     pub async fn orphans(&self) -> Result<Vec<String>> {
         let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
         let mut orphans = Vec::new();
@@ -383,8 +382,7 @@ impl Scene {
         Ok(orphans)
     }
 
-    /// The locks that cannot be had after a lease and some time, with why; when all workers have
-    /// ended.
+    /// The locks that cannot be acquired a lease after all workers have ended, with the reason.
     pub async fn left_behind(&self) -> Result<Vec<String>> {
         let locks = Locks::builder().connect_to(&self.cluster.urls()).await?;
         let patient = self.load.lease + Duration::from_secs(10);
@@ -409,13 +407,13 @@ impl Scene {
         Ok(left)
     }
 
-    /// The counters of the store that are behind the number of writes.
+    /// The counters of the store that lack writes.
     pub async fn lost_updates(&self) -> Result<Vec<String>> {
         self.store.behind().await
     }
 }
 
-/// Names, as many for each master, in turn.
+/// Names of locks, the same number for each master, in turn.
 async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<String>> {
     let view = cluster.view().await?;
     let masters = cluster.masters().await?;
@@ -432,17 +430,17 @@ async fn spread(cluster: &Cluster, start: &str, count: usize) -> Result<Vec<Stri
     Ok(names)
 }
 
-/// What is kept of all servers' logs at the most, and of one.
+/// The limits of the kept logs: of all servers, and of one.
 const ALL_LOGS: usize = 64 << 20;
 const LONGEST_LOG: usize = 4 << 20;
 
-/// So much of a server's log.
+/// A limited part of a server's log.
 fn log_of(server: &Server, most: usize) -> Result<Vec<u8>> {
     let log = std::fs::read(server.folder().join("server.log"))?;
     Ok(shortened(&log, most))
 }
 
-/// The beginning and the end of a log, of one that is longer than that.
+/// The log or, if it is longer than that, its beginning and its end.
 pub fn shortened(log: &[u8], most: usize) -> Vec<u8> {
     if log.len() <= most {
         return log.to_vec();
@@ -453,7 +451,7 @@ pub fn shortened(log: &[u8], most: usize) -> Vec<u8> {
     [first, left_out.as_bytes(), last].concat()
 }
 
-/// Half of the workers, where there is another side.
+/// Half of the workers, if the row has a partition.
 fn is_far(worker: usize) -> bool {
     worker.is_multiple_of(2)
 }

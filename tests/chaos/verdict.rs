@@ -9,20 +9,20 @@ use super::history::{History, Nanos};
 use super::rows::{Promise, Variant};
 use super::scene::Fault;
 
-/// So many faults must show that holders are told in time.
+/// The number of faults from which on holders must have been told in time.
 const TELLING: usize = 20;
 
 #[derive(Clone, Debug)]
 pub struct Verdict {
     pub findings: Findings,
     pub faults: usize,
-    /// Of each fault, the longest time, up to the first grant after it, in which no lock that it
-    /// struck was granted.
+    /// For each fault, the longest time without a grant among the locks that it struck, up to the
+    /// first grant after it.
     pub recoveries: Vec<Nanos>,
-    /// Locks that were held or waited for when all workers had ended.
+    /// Locks with holders or waiters after all workers had ended.
     pub orphans: usize,
     pub broken: Vec<String>,
-    /// What happened to the servers and nobody ordered.
+    /// Changes of the servers that no nemesis ordered.
     pub void: Vec<String>,
 }
 
@@ -30,13 +30,13 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     Kept,
-    /// Nothing: something happened that was not ordered. Neither kept nor broken.
+    /// Nothing, neither kept nor broken: something happened that was not ordered.
     Void,
     Broken,
 }
 
 impl Verdict {
-    /// What can be said while it goes on, or at its end with what only shows then.
+    /// The verdict so far or, at the end, with what only shows then.
     pub fn of(
         history: &History,
         faults: &[Fault],
@@ -71,8 +71,8 @@ impl Verdict {
         }
     }
 
-    /// With what happened to the servers and was not ordered: if anything, no fault counts, since
-    /// nobody knows what came of which.
+    /// Adds the changes of the servers that were not ordered. If there are any, no fault counts,
+    /// because its effects cannot be told apart from theirs.
     pub fn beside(mut self, unordered: &[String]) -> Verdict {
         self.void = unordered.to_vec();
         if self.outcome() == Outcome::Void {
@@ -90,10 +90,10 @@ impl Verdict {
         }
     }
 
-    /// As it is kept.
+    /// The stored form.
     pub fn json(&self) -> Value {
         let found = &self.findings;
-        // Permits are waited for much longer, by those that want many.
+        // Requests for many permits wait much longer.
         let waits = if found.waits.is_empty() { &found.waits_for_permits } else { &found.waits };
         let wait = |quantile: f64| {
             let place = (waits.len() as f64 * quantile) as usize;
@@ -142,8 +142,7 @@ impl Outcome {
         }
     }
 
-    /// By which a command tells it: neither the status of a wrong call nor the one with which
-    /// `make` fails.
+    /// The exit status of a command: neither that of a wrong call nor that of a failed `make`.
     pub fn exit_status(self) -> u8 {
         match self {
             Outcome::Kept => 0,
@@ -184,7 +183,7 @@ impl Promise {
     }
 }
 
-/// What must hold in every row.
+/// The promises of every row.
 fn always(found: &Findings) -> Vec<String> {
     let kinds = [
         (&found.tokens, "tokens out of order"),
@@ -202,7 +201,7 @@ fn told(seen: &Seen, what: &str) -> String {
     format!("{} {what}: {}", seen.count, seen.examples.join("; "))
 }
 
-/// When each lock was granted, and to which worker.
+/// The grants of each lock: their times and workers.
 struct Grants(HashMap<usize, Vec<(Nanos, usize)>>);
 
 impl Grants {
@@ -216,7 +215,7 @@ impl Grants {
         Grants(all)
     }
 
-    /// Nothing if none of the locks that it struck was granted after the fault.
+    /// Returns nothing if no lock that it struck was granted after the fault.
     fn longest_pause(&self, fault: &Fault) -> Option<Nanos> {
         let mut times = Vec::new();
         for name in &fault.struck {

@@ -15,15 +15,15 @@ use rwlease::Mode;
 /// Nanoseconds, by the clock of the history.
 pub type Nanos = u64;
 
-/// Something that was granted.
+/// A granted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// By which the caller knows it.
+    /// The caller's name for it.
     pub id: usize,
     pub mode: Mode,
     pub token: u64,
-    /// The process whose readers may have this token too: of a reader with a cached lease, and of
-    /// one that was a writer, or may become a reader, with its token.
+    /// The process whose readers may share this token: set for a reader with a cached lease, and
+    /// for a holder that was a writer, or may become a reader, under the same token.
     pub shares: Option<usize>,
     pub requested: Nanos,
     pub granted: Nanos,
@@ -33,28 +33,28 @@ pub struct Hold {
     pub gone: Nanos,
 }
 
-/// A request that was not granted in the end: somebody may have met it all the same.
+/// A request that failed in the end. It may still have been in the way of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub id: usize,
     pub requested: Nanos,
-    /// It may have waited, or held, until then.
+    /// The latest time at which it may have waited or held.
     pub gone: Nanos,
 }
 
-/// A try that was told that the lock cannot be had.
+/// A try that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub id: usize,
     pub mode: Mode,
     pub requested: Nanos,
     pub answered: Nanos,
-    /// Until when it may have stood in the queue, and in the way of others: a try waits for who has
-    /// the lock only cached.
+    /// Until when it may have stood in the queue, and in the way of others: a try queues behind
+    /// holders that only cache the lock.
     pub waited: Option<Nanos>,
 }
 
-/// All that is known of one lock.
+/// The history of one lock.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub holds: Vec<Hold>,
@@ -62,7 +62,7 @@ pub struct History {
     pub refusals: Vec<Refusal>,
 }
 
-/// What a pair did.
+/// The rule that a pair broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// Both relied on the lock at one moment, and one of them wrote.
@@ -71,11 +71,11 @@ pub enum Rule {
     Order,
     /// Both have one token.
     SameToken,
-    /// The first was refused, and nobody can have been in its way.
+    /// The first was refused, and nothing can have been in its way.
     Refused,
 }
 
-/// What must not be, and of which two. There is no second where nobody was in the way.
+/// A violation with its pair. A refusal without a reason has no second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guilt {
     pub rule: Rule,
@@ -90,7 +90,7 @@ impl Guilt {
 }
 
 impl History {
-    /// The guilty pairs. Of what came out of order, one pair for each hold that came before.
+    /// The guilty pairs: of grants out of order, one pair for each earlier hold.
     pub fn judge(&mut self) -> Vec<Guilt> {
         let is_read = |hold: &Hold| hold.mode == Mode::Read;
         self.holds.sort_unstable_by_key(|hold| (hold.token, hold.granted, is_read(hold)));
@@ -102,9 +102,9 @@ impl History {
     }
 
     fn refused_by_nobody(&self) -> Vec<Guilt> {
-        // Who waits or holds can be in the way of any try: a writer that waits goes before a
-        // reader, and any waiter before a writer. A reader that holds is in no reader's way, but
-        // what its process has cached may be a write.
+        // A waiter or a holder can block any try: a waiting writer goes before a reader, and any
+        // waiter before a writer. A reader that holds blocks no reader, but its process may have
+        // cached a write.
         let mut writers = Busy::default();
         let mut all = Busy::default();
         for hold in &self.holds {
@@ -112,7 +112,7 @@ impl History {
             match hold.mode {
                 Mode::Write => writers.add(hold.requested, hold.gone),
                 Mode::Read if hold.shares.is_some() => writers.add(hold.requested, hold.gone),
-                // It may have waited, with others before it.
+                // It may have waited behind others.
                 Mode::Read => writers.add(hold.requested, hold.granted),
             }
         }
@@ -219,7 +219,7 @@ impl Latest {
     }
 }
 
-/// The times in which somebody was there.
+/// The times in which at least one was there.
 #[derive(Debug, Default)]
 struct Busy {
     begun: Vec<Nanos>,
@@ -237,7 +237,7 @@ impl Busy {
         self.ended.sort_unstable();
     }
 
-    /// How many were there at some moment of a time.
+    /// The greatest number that was there at one moment of a time.
     fn count(&self, from: Nanos, until: Nanos) -> usize {
         let begun = self.begun.partition_point(|begin| *begin <= until);
         begun - self.ended.partition_point(|end| *end < from)

@@ -14,8 +14,8 @@ use crate::judge::{History, Hold, Nanos};
 /// How many holds a piece has.
 const PIECE: usize = 10;
 
-/// The first piece of which judge and search say different things, of about so many pieces from
-/// the beginning to the end.
+/// The first piece on which the judge and the search disagree, of about `pieces` from the whole
+/// history.
 pub fn disagreement(history: &History, pieces: usize) -> Option<Vec<Hold>> {
     let mut holds = history.holds.clone();
     holds.sort_unstable_by_key(|hold| (hold.granted, hold.token));
@@ -37,10 +37,10 @@ pub fn has_order(piece: &[Hold]) -> bool {
         moments.push((hold.requested, false, 2 * number, grant));
         moments.push((hold.granted, true, 2 * number, grant));
         moments.push((hold.end, false, 2 * number + 1, end));
-        // When the others saw of it is not known.
+        // It is not known when others noticed its end.
         moments.push((Nanos::MAX, true, 2 * number + 1, end));
     }
-    // At one moment all calls come before all answers.
+    // At the same moment, calls come before answers.
     moments.sort_by_key(|(at, is_answer, process, _)| (*at, *is_answer, *process));
     let actions = moments.into_iter().map(|(_, is_answer, process, step)| match is_answer {
         false => (process, Action::Call(step)),
@@ -56,18 +56,18 @@ struct Step {
     ends: bool,
 }
 
-/// What a lock is, one step after the other.
+/// The state of a lock, step by step.
 #[derive(Debug)]
 struct Lock;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
-    /// Those that hold it, by their numbers.
+    /// The holders, by number.
     writers: Vec<usize>,
     readers: Vec<usize>,
-    /// Who may have each token too.
+    /// The process that may share each token.
     shares: BTreeMap<u64, Option<usize>>,
-    /// The greatest tokens: of a writer, of a reader with one of its own, and of the others.
+    /// The greatest tokens: of a writer, of a reader with a token of its own, and of the others.
     written: u64,
     read: u64,
     shared: u64,
