@@ -45,7 +45,7 @@ impl Log {
         Ok(Log(Mutex::new((File::create(path)?, 0))))
     }
 
-    /// A request has a number, in the order of the lines.
+    /// Requests are numbered in the order of the lines.
     pub fn request(&self, name: usize, what: impl Display) -> u64 {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let id = log.1;
@@ -62,31 +62,31 @@ impl Log {
     }
 }
 
-/// One request for a lock, and what became of it.
+/// One request for a lock, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Hold {
     pub worker: usize,
     pub name: usize,
-    /// Holders of permits are like readers, but for the limit.
+    /// Holders of permits are like readers, apart from the limit.
     pub mode: Mode,
     pub permits: Option<Permits>,
     pub requested: Nanos,
     pub granted: Option<Grant>,
     /// When its holder noticed that it was lost.
     pub lost: Option<Nanos>,
-    /// When its holder called the release, and whether it believed to hold then.
+    /// When its holder called the release, and whether it still relied on the lock.
     pub ended: Option<(Nanos, bool)>,
     pub released: Option<(Nanos, Outcome)>,
-    /// When a try was told that it cannot have the lock.
+    /// When the try was refused.
     pub refused: Option<Nanos>,
-    /// The kind of the error, and when it came.
+    /// The kind and the time of the error.
     pub failed: Option<(Nanos, String)>,
     pub writes: Vec<StoreWrite>,
-    /// From when on it relied on so many of its permits only.
+    /// From when on it relied on fewer permits, and on how many.
     pub kept: Vec<(Nanos, u32)>,
 }
 
-/// What is requested of a semaphore, and how many its permits are.
+/// The permits that are requested, and the semaphore's limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Permits {
     pub wanted: u32,
@@ -97,14 +97,14 @@ pub struct Permits {
 pub struct Grant {
     pub at: Nanos,
     pub token: u64,
-    /// Until when the holder believed to hold, by the last that it noted.
+    /// Until when the holder relied on the lock, by its last logged event.
     pub deadline: Nanos,
-    /// By a cached handle: readers of one process may share a token, and what was given back may
-    /// stay with the process for a while.
+    /// Whether a cached handle granted it: readers of one process may share a token, and the
+    /// process may keep a released lock for a while.
     pub cached: bool,
 }
 
-/// A write as the store answered it: its place in the store's own order, if it was accepted.
+/// A write, with its place in the store's own order if the store accepted it.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreWrite {
     pub sequence: Option<u64>,
@@ -118,7 +118,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// All that is known of a run.
+/// The history of a run.
 #[derive(Debug, Default)]
 pub struct History {
     workers: Vec<Source>,
@@ -131,13 +131,13 @@ struct Source {
     killed: Option<Nanos>,
     /// How long its runtime was blocked, each time.
     stalls: Vec<Nanos>,
-    /// When it has noted anything, nearly in order.
+    /// The times of its events, nearly in order.
     moments: Vec<Nanos>,
     log: Option<Tail>,
 }
 
 impl History {
-    /// One more worker; its number.
+    /// Adds a worker, and returns its number.
     pub fn add(&mut self, log: Option<PathBuf>) -> usize {
         self.workers.push(Source {
             log: log.map(|path| Tail { path, place: 0, rest: String::new() }),
@@ -150,7 +150,7 @@ impl History {
         self.workers[worker].killed = Some(at);
     }
 
-    /// Until when a worker is known to have lived.
+    /// The last time at which a worker is known to have lived.
     pub fn lived_until(&self, worker: usize) -> Nanos {
         let source = &self.workers[worker];
         source
@@ -158,7 +158,7 @@ impl History {
             .unwrap_or_else(|| source.moments.iter().rev().take(64).copied().max().unwrap_or(0))
     }
 
-    /// Whether a worker has noted anything between two moments: if not, it may have stood still.
+    /// Whether a worker logged an event between two moments. If not, it may have been stopped.
     pub fn was_awake(&self, worker: usize, from: Nanos, until: Nanos) -> bool {
         self.workers[worker].moments.iter().any(|&at| at > from && at < until)
     }
@@ -181,7 +181,7 @@ impl History {
         self.workers.iter().flat_map(move |source| source.holds.iter().rev().take_while(is_recent))
     }
 
-    /// Reads what was written since the last time.
+    /// Reads what was written since the last call.
     pub fn read(&mut self) -> Result {
         for worker in 0..self.workers.len() {
             let Some(tail) = &mut self.workers[worker].log else {
@@ -282,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// A file that grows. A line that is not whole yet waits for its end.
+/// A file that grows. An incomplete line is read once it is complete.
 #[derive(Debug)]
 struct Tail {
     path: PathBuf,

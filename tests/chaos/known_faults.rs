@@ -117,12 +117,12 @@ fn a_try_is_refused_because_of_somebody() {
     assert_eq!(denied(&waiter, ["10022 R 0 7 r", "10023 N 0"]), 1, "it is gone");
 }
 
-/// It waits for who has the lock only cached; nobody is in its own way.
+/// It waits for holders that only cache the lock, and never for itself.
 #[test]
 fn a_try_that_waits_is_in_the_way_of_others() {
     let cached = ["1 R 0 7 r", "2 G 0 10 100 cached", "3 E 0 held", "4 X 0 Released"];
     let own = ["1 R 0 7 r", "2 G 0 10 100 own", "3 E 0 held", "4 X 0 Released"];
-    // Long after what was cached is gone.
+    // Long after the cached lock is gone.
     let (first, other) = (["90000 R 0 7 w", "90020 N 0"], ["90010 R 0 7 w", "90011 N 0"]);
     assert_eq!(findings(&[&cached, &first]).denied.count, 1, "nobody is in its own way");
     assert_eq!(findings(&[&cached, &first, &other]).denied.count, 0);
@@ -179,11 +179,11 @@ fn too_many_permits_are_found() {
     let kept = |at: &'static str| [three[0], three[1], at, three[2], three[3]];
     assert_eq!(over(&kept("4 K 0 2"), &beside), 0, "a part was given back");
     assert_eq!(over(&kept("6 K 0 2"), &beside), 1, "too late");
-    // It has the greater token: so the other, which has not ended yet, held when it was granted.
+    // It has the greater token, so the other one, which has not ended yet, held at its grant.
     let unheard = ["1 R 0 7 3/5", "50 G 0 10 1000", "60 E 0 held"];
     let at_once = ["1 R 0 7 3/5", "5 G 0 11 1000", "6 E 0 held", "7 X 0 Released"];
     assert_eq!(over(&unheard, &at_once), 1);
-    // Each of two has room beside the third, and not both.
+    // Beside the third there is room for one of the two, not for both.
     let one = ["1 R 0 7 2/5", "3 G 0 12 1000", "60 E 0 held"];
     let found = findings(&[&two, &one, &["1 R 0 7 2/5", "4 G 0 13 1000", "60 E 0 held"]]);
     let [told] = &found.overlaps.examples[..] else { panic!("{found:?}") };
@@ -271,7 +271,7 @@ fn a_token_that_falls_or_is_given_twice_is_found() {
     let at_once = ["1 R 0 7 w", "2 G 0 9 1000", "6 E 0 held"];
     assert_eq!(findings(&[&first, &lower]).tokens.count, 1);
     assert_eq!(findings(&[&first, &same]).tokens.count, 1);
-    // Both had come before either was granted, and neither had gone: any order is one.
+    // Both were requested before either was granted, and neither had ended: any order is allowed.
     assert_eq!(findings(&[&first, &at_once]).tokens.count, 0);
 }
 
@@ -345,12 +345,12 @@ fn one_who_waits_long_for_nobody_is_stuck() {
     let excuse = |name: usize| excuse_name(name, (1_000_000_000, 3_000_000_000));
     assert_eq!(Findings::of(&history(&[&dead, &later]), &excuse(7), PATIENCE).stuck.count, 0);
     assert_eq!(Findings::of(&history(&[&dead, &later]), &excuse(8), PATIENCE).stuck.count, 1);
-    // A failover may have forgotten the release.
+    // A failover may have lost the release.
     let excuse = excuse_name(7, (500_000_000, 600_000_000));
     let released =
         |late: &[&str]| Findings::of(&history(&[&given_back, late]), &excuse, PATIENCE).stuck.count;
     assert_eq!((released(&late), released(&later)), (0, 1));
-    // Who waits for permits may wait for whoever has some.
+    // A waiter for permits may wait for any holder of permits.
     let some = ["9 R 0 7 1/5", "10 G 0 10 5000", "9000 E 0 held", "9001 X 0 Released"];
     let waits = ["9 R 0 7 5/5", "12000 G 0 11 19000"];
     let too_long = ["9 R 0 7 5/5", "19002 G 0 11 29000"];
@@ -388,7 +388,7 @@ fn a_line_that_makes_no_sense_is_an_error() {
     }
 }
 
-/// What a verdict says is broken, with this promise beside what always holds.
+/// The broken promises of a verdict, with this promise beside those of every row.
 fn broken(promise: Promise, workers: &[&[&str]], faults: &[Fault]) -> Vec<String> {
     let promises = Box::leak(Box::new([promise]));
     let variant = Variant { promises, ..rows().remove(0).variants.remove(0) };
@@ -511,7 +511,7 @@ fn what_always_holds_is_judged_in_every_row() {
     ];
     assert_eq!(broken(Promise::NoLoss, &[timed_out], &[]).len(), 2, "stuck, and out of time");
     assert_eq!(broken(Promise::NoLoss, lower, &[]).len(), 1);
-    // Most of its time a server was struck.
+    // A fault lasted for most of its time.
     let struck = [fault(10, 55_000, &[], &[])];
     assert!(broken(Promise::NoLoss, &[timed_out], &struck).is_empty());
     let struck = [fault(10, 20_000, &[], &[])];
@@ -621,7 +621,7 @@ fn a_row_goes_on_where_its_results_end() {
     assert_eq!(had.unwrap(), 27);
 }
 
-/// Three masters, and a replica of each, as they begin.
+/// Three masters with a replica each, at the start.
 fn census() -> Census {
     let told = |number: usize| Told {
         run_id: format!("run{number}"),
@@ -633,7 +633,7 @@ fn census() -> Census {
     Census((0..6).map(|number| (number, told(number))).collect())
 }
 
-/// After one of them was changed.
+/// The same after one of them was changed.
 fn with(change: impl FnOnce(&mut BTreeMap<usize, Told>)) -> Census {
     let mut census = census();
     change(&mut census.0);
@@ -644,7 +644,7 @@ fn told(nodes: &mut BTreeMap<usize, Told>, number: usize) -> &mut Told {
     nodes.get_mut(&number).unwrap()
 }
 
-/// The replica of the first master has become one, at the next epoch.
+/// The replica of the first master has become a master, at the next epoch.
 fn failed_over(nodes: &mut BTreeMap<usize, Told>) {
     *told(nodes, 0) =
         Told { role: Role::ReplicaOf(3), epoch: 7, current_epoch: 7, ..told(nodes, 0).clone() };
@@ -698,9 +698,9 @@ fn what_was_ordered_is_not_noticed_and_all_else_is() {
             "case {number}, by the orders of another: {seen:?}"
         );
     }
-    // The slot of one master raised its epoch; another's may not rise with it.
+    // A slot raised its master's epoch. That of another master must not rise with it.
     assert_eq!(noticed(&moved, &[Change::TakesSlot(2)]), 1);
-    // A failover that undid what was ordered, and one more than was ordered.
+    // A failover that undid an ordered one, and one more than was ordered.
     assert!(noticed(&census(), &[TAKES_OVER]) > 0);
     let mut there_and_back = with(failed_over_and_back);
     assert_eq!(noticed(&there_and_back, &[TAKES_OVER, Change::TakesOver { from: 3, to: 0 }]), 0);
@@ -728,7 +728,7 @@ fn an_order_that_was_cut_short_may_have_been_carried_out_or_not() {
     assert_eq!(noticed(&killed, &[TAKES_OVER]), 1);
 }
 
-/// A row that strikes no server, in which something happens that nobody ordered.
+/// A row without faults of servers, in which a change happens that no nemesis ordered.
 async fn with_unordered(what: Unordered) -> Result<Run> {
     let flush = rows().into_iter().find(|row| row.name == "flush");
     let row = Row {
@@ -787,7 +787,7 @@ fn a_void_run_is_neither_kept_nor_broken() {
     assert_eq!((kept.faults, verdict.faults), (2, 2));
     assert_eq!(void.json()["outcome"], "void");
     assert_eq!(outcomes.map(Outcome::exit_status), [0, 3, 1]);
-    // A run that was broken is not hidden by one that was void.
+    // A void run does not hide a broken one.
     assert_eq!(Outcome::Void.max(Outcome::Broken), Outcome::Broken);
     assert_eq!(Outcome::Void.max(Outcome::Kept), Outcome::Void);
 }

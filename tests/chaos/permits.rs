@@ -4,13 +4,13 @@
 
 use super::history::Nanos;
 
-/// By then a request stands in its queue, where no fault is in its way.
+/// The time after which a request stands in its queue, unless a fault prevents it.
 const ARRIVES: Nanos = 2_000_000_000;
 
-/// Permits that were granted.
+/// Granted permits.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// By which the caller knows it.
+    /// The caller's name for it.
     pub id: usize,
     pub token: u64,
     pub requested: Nanos,
@@ -20,13 +20,13 @@ pub struct Hold {
     /// A server may count them as held until then.
     pub gone: Nanos,
     pub permits: u32,
-    /// From when on it relied on so many only.
+    /// From when on its holder relied on fewer permits, and on how many.
     pub kept: Vec<(Nanos, u32)>,
-    /// It may have come to its queue late, or have lost its place there.
+    /// Whether it may have queued late, or have lost its place.
     pub is_excused: bool,
 }
 
-/// A try that was told that the permits cannot be had.
+/// A try that was refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
     pub id: usize,
@@ -35,28 +35,28 @@ pub struct Refusal {
     pub answered: Nanos,
 }
 
-/// All that is known of one semaphore.
+/// The history of one semaphore.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub limit: u32,
     pub holds: Vec<Hold>,
-    /// From when until when each request may have waited, or held, that was not granted.
+    /// When each request that was not granted may have waited or held: from, until.
     pub attempts: Vec<(Nanos, Nanos)>,
     pub refusals: Vec<Refusal>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guilt {
-    /// With this grant the holders relied on so many permits, and they are more than the limit.
+    /// With this grant, the holders relied on more permits than the limit.
     TooMany(usize, u64),
-    /// The first was granted before the second, which waited when the first came.
+    /// The first was granted before the second, although the second waited when the first came.
     Passed(usize, usize),
-    /// It was refused, though enough were left and nobody waited.
+    /// It was refused although enough permits were left and no request waited.
     Refused(usize),
 }
 
 impl Hold {
-    /// On how many its holder relied at a moment. They never become more.
+    /// The number of permits on which its holder relied at a moment. It never grows.
     fn relied(&self, at: Nanos) -> u64 {
         let kept = self.kept.iter().take_while(|(since, _)| *since <= at).last();
         u64::from(kept.map_or(self.permits, |(_, permits)| *permits))
@@ -72,13 +72,13 @@ impl History {
         guilty
     }
 
-    /// Of two, the one with the lower token was granted first. So whoever has a lower token and
-    /// relied on permits when the answer of this grant came, relied on them when it was given.
+    /// The grant with the lower token was made first. So a holder with a lower token that relied on
+    /// permits at the answer to this grant also relied on them at the grant.
     fn too_many(&self) -> Vec<Guilt> {
         let mut guilty = Vec::new();
         let mut active: Vec<&Hold> = Vec::new();
         for hold in &self.holds {
-            // All with greater tokens are granted after this one came.
+            // All grants with greater tokens were made after this request.
             active.retain(|other| other.end > hold.requested);
             active.push(hold);
             let beside = active.iter().filter(|other| other.end > hold.granted);
@@ -138,7 +138,7 @@ impl Spans {
         self.ended.push((until, weight));
     }
 
-    /// From here on each has the weight of all before it too.
+    /// From here on, each weight includes all before it.
     fn sort(&mut self) {
         for ends in [&mut self.begun, &mut self.ended] {
             ends.sort_unstable();
@@ -150,7 +150,7 @@ impl Spans {
         }
     }
 
-    /// The weight of those that have a moment of this time.
+    /// The weight of the intervals that overlap this time.
     fn sum(&self, from: Nanos, until: Nanos) -> u64 {
         let begun = self.begun.partition_point(|(begin, _)| *begin <= until);
         let ended = self.ended.partition_point(|(end, _)| *end < from);

@@ -1,6 +1,6 @@
 //! What the system reports about a process.
 
-/// `R`, `S`, ..., `T` for one that is stopped; nothing if it is gone.
+/// Its state: `R`, `S`, ..., `T` for a stopped process; nothing if it is gone.
 pub fn state(id: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()

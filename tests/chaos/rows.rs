@@ -10,9 +10,10 @@ pub struct Row {
     pub name: &'static str,
     pub title: &'static str,
     pub nemesis: Nemesis,
-    /// Faults that a full run has, in each variant; acquisitions in all, where nothing is done.
+    /// The faults of a full run, for each variant. Without faults: the acquisitions of all
+    /// variants.
     pub least: usize,
-    /// The same for a run that only shows that the row works.
+    /// The same for a short run that only shows that the row works.
     pub smoke: usize,
     pub node_timeout: u32,
     pub variants: Vec<Variant>,
@@ -25,19 +26,19 @@ pub struct Variant {
     pub promises: &'static [Promise],
 }
 
-/// What must hold beside what holds in every row: no write accepted out of token order, no update
-/// lost, nothing stuck, no token out of order.
+/// A promise beside those of every row: tokens in order, no stale write accepted, no update lost,
+/// nothing stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     NoOverlap,
     /// Permits are given first in, first out.
     InTurn,
-    /// No lease ended before its holder gave it back.
+    /// No lease ended before its holder released it.
     NoLoss,
-    /// No grant or renewal that was acknowledged is gone.
+    /// No acknowledged grant or renewal is lost.
     NothingVanished,
     NoError,
-    /// No other errors than these.
+    /// No errors other than these.
     OnlyErrors(&'static [&'static str]),
     /// Every release had a certain outcome.
     ReleaseWorks,
@@ -47,20 +48,19 @@ pub enum Promise {
 
 use Promise::*;
 
-/// What is promised while servers change in good order.
+/// The promises while servers change without loss.
 const UNSEEN: &[Promise] = &[NoOverlap, InTurn, NoLoss, NothingVanished, NoError, ReleaseWorks];
 
-/// What is promised when a replica has confirmed each grant and each renewal.
+/// The promises when a replica has confirmed each grant and each renewal.
 const CONFIRMED: &[Promise] = &[NoOverlap, NothingVanished];
 
-/// What is promised in failovers without it: that what they break is counted.
+/// Failovers without confirmation promise nothing: what they break is counted.
 const COUNTED: &[Promise] = &[];
 
-/// So that no standstill of a busy machine makes a failover: what servers have unless they are told
-/// otherwise.
+/// The servers' default: no pause of a busy machine causes a failover.
 const LONG: u32 = 15_000;
 
-/// Where replicas take over by order: a replica gets no second order for four times as long.
+/// For failovers by order: a replica accepts no second order for four times as long.
 const ORDERED: u32 = 3_000;
 
 pub fn rows() -> Vec<Row> {
@@ -229,8 +229,8 @@ pub fn rows() -> Vec<Row> {
             least: 20,
             smoke: 1,
             node_timeout: LONG,
-            // A release that has to hand the lock over needs the right as well, and is refused:
-            // then the client tries again, or the lease ends it.
+            // A release that hands the lock over needs the right too. If it is refused, the client
+            // tries again, or the lease ends.
             variants: vec![both(
                 false,
                 usual(0),
@@ -267,8 +267,8 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Four processes with short holds on every shard, a third of them by cached handles, locks that
-/// are held for long and renewed by those that lead, and a semaphore on every shard.
+/// Four processes: short holds on every shard, a third of them by cached handles; long holds, which
+/// leaders renew; and a semaphore on every shard.
 fn usual(replicas: u32) -> Load {
     Load {
         workers: 4,
@@ -287,8 +287,8 @@ fn usual(replicas: u32) -> Load {
     }
 }
 
-/// With a lease that a partition outlasts at times, and holds that outlast the lease: they end in a
-/// loss where they cannot be renewed.
+/// Leases that a partition may outlast, and holds that outlast the lease: without renewal, they end
+/// in a loss.
 fn brief(replicas: u32) -> Load {
     Load {
         lease: Duration::from_secs(5),
@@ -318,7 +318,7 @@ fn steady(name: &'static str, names: usize, reads_percent: u8, cached: usize) ->
     }
 }
 
-/// Mostly permits. The few locks show that every shard goes on.
+/// Mostly permits. The few locks show that every shard works.
 fn semaphores(replicas: u32) -> Load {
     Load { tasks: 3, cached: 0, names: 3, keepers: 0, semaphores: 12, ..usual(replicas) }
 }

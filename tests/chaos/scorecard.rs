@@ -12,12 +12,12 @@ use super::rows::{Row, Variant, rows};
 use super::run::Run;
 use crate::support::{Backend, Error, Result};
 
-/// Below the root of the project: what is committed and published, and what was run with sources
-/// that were changed since the last commit.
+/// The files of results, below the root: of committed sources, which are published, and of changed
+/// ones.
 const KEPT: &str = "docs/results/chaos.jsonl";
 const CHANGED: &str = "target/chaos/results.jsonl";
 
-/// What was built, as the Makefile says by `scripts/version`.
+/// The version that the Makefile passes, from `scripts/version`.
 const VERSION: &str = match option_env!("RWLEASE_BUILT") {
     Some(built) => built,
     None => "unknown",
@@ -33,7 +33,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Appends the result of a run, and says where.
+/// Appends the result of a run, and returns the file.
 pub fn append(run: &Run) -> Result<PathBuf> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let (row, variant) = (&run.row, &run.variant);
@@ -65,8 +65,8 @@ pub fn append(run: &Run) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// How many faults (acquisitions, where nothing is done) the runs of this version had that kept
-/// what is promised. Runs of changed sources are no such.
+/// The number of faults (acquisitions, in the row without faults) in kept runs of this version.
+/// Runs of changed sources do not count.
 pub fn had(row: &Row, variant: &Variant, server: &str) -> Result<usize> {
     let file = file();
     match std::fs::read_to_string(&file) {
@@ -106,7 +106,7 @@ pub fn count(
     Ok(count)
 }
 
-/// The numbers of the row and of its variant, by which the scorecard is sorted.
+/// The numbers of the row and of its variant, which sort the scorecard.
 fn place(row: &Row, variant: &Variant) -> [Option<usize>; 2] {
     let rows = rows();
     let row = rows.iter().position(|one| one.name == row.name);

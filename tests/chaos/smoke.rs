@@ -14,8 +14,8 @@ use crate::support::{Error, Result};
 /// Two at a time: a row is a cluster and many processes, and waits for most of its time.
 pub static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// Set to `all`, no row may be left out for want of what it needs: a server with atomic moves,
-/// whose clock can be set, and the right to make networks.
+/// If set to `all`, no row may be skipped. That takes a server with atomic moves whose clock can be
+/// set, and the right to make networks.
 const ROWS: &str = "RWLEASE_ROWS";
 
 /// Runs all variants of a row.
@@ -52,7 +52,7 @@ async fn judged(row: &Row, variant: &Variant, seed: u64, folder: &Path) -> Resul
     Err(Error::new(format!("void {TRIES} times; the last time: {seen}")))
 }
 
-/// The report of a run that shows nothing, if it was one.
+/// The report of a void run.
 async fn void_or_judged(
     row: &Row,
     variant: &Variant,

@@ -22,7 +22,7 @@ redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'counter', ARGV[2])
 redis.call('HINCRBY', KEYS[1], 'writes', 1)
 return redis.call('INCR', 'sequence')";
 
-/// The server of the store, reached by a socket file: also by workers whose network is cut.
+/// The server of the store. Workers reach it by a socket file, even if their network is cut.
 #[derive(Debug)]
 pub struct Store(Single);
 
@@ -40,8 +40,7 @@ impl Store {
         &self.0
     }
 
-    /// The names whose counters are behind the number of their writes: each had an update that was
-    /// lost.
+    /// The names whose counters are below the number of writes: each lost an update.
     pub async fn behind(&self) -> Result<Vec<String>> {
         let mut behind = Vec::new();
         let mut connection = self.0.connect().await?;
@@ -70,7 +69,7 @@ pub struct Stored {
 
 impl Stored {
     pub async fn connect(url: &str) -> Result<Stored> {
-        // It is always there; what can be late is the worker.
+        // The store is always there. Only the worker can be late.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
@@ -82,8 +81,8 @@ impl Stored {
         Ok(Stored { connection, enter, write })
     }
 
-    /// Shuts out all older tokens: the write's place in the store's order and the counter, or
-    /// nothing if this one is shut out.
+    /// Shuts out all older tokens. Returns the write's place in the store's order and the counter,
+    /// or nothing if this token is shut out.
     pub async fn enter(&mut self, name: &str, token: u64) -> Result<Option<(u64, u64)>> {
         let (sequence, counter): (u64, u64) =
             script(&self.enter, name).arg(token).query_async(&mut self.connection).await?;
@@ -96,7 +95,7 @@ impl Stored {
         Ok(command.query_async(&mut self.connection).await?)
     }
 
-    /// The write's place in the store's order, or nothing if the token is shut out.
+    /// Returns the write's place in the store's order, or nothing if the token is shut out.
     pub async fn write(&mut self, name: &str, token: u64, counter: u64) -> Result<Option<u64>> {
         let mut command = script(&self.write, name);
         let sequence: u64 =

@@ -13,7 +13,7 @@ const LEFT: f64 = 90.0;
 const TOP: f64 = 50.0;
 const LINE: f64 = 18.0;
 
-/// So much of the run at most, from a little before its first fault on.
+/// The longest part of a run that is drawn. It begins shortly before the first fault.
 const LONGEST: Nanos = 40_000_000_000;
 const BEFORE: Nanos = 2_000_000_000;
 

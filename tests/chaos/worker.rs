@@ -1,5 +1,5 @@
-//! A process that takes locks: this program, started again with orders. It logs what it does, and
-//! ends when its standard input does.
+//! A process that takes locks: this program, started again with orders. It logs each event, and
+//! ends when its standard input ends.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -21,30 +21,29 @@ use super::history::{Log, Nanos, now};
 use super::store::Stored;
 use crate::support::{ConnectTo, Error, Result, end_with_this, is_ended};
 
-/// Names the file of the orders; without it, this process is no worker.
+/// Names the file of the orders. Without it, this process is no worker.
 const ORDERS: &str = "RWLEASE_CHAOS_WORKER";
 
 /// The name of the test under which a program of tests is a worker.
 pub const TEST: &str = "smoke::a_worker";
 
-/// How often a long hold looks whether its deadline has moved.
+/// The interval at which a long hold checks whether its deadline has moved.
 const LOOK: Duration = Duration::from_millis(100);
 const MOVED: Nanos = 5_000_000;
 
-/// The permits of each semaphore, and how many tasks of each worker want some of them.
+/// The limit of each semaphore, and the number of tasks of each worker that use it.
 pub const LIMIT: u32 = 5;
 const TAKERS: usize = 2;
 
 /// Longer than a failover takes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What one worker is to do.
+/// The orders of one worker.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub urls: Vec<String>,
     pub store: String,
-    /// The locks of the many short holds; each task takes those of one group, which are so many
-    /// names apart.
+    /// The locks of short holds, and the number of groups. A task uses every `groups`-th name.
     pub names: Vec<String>,
     pub groups: usize,
     /// The locks of the long holds, which are renewed: a task for each.
@@ -52,30 +51,30 @@ pub struct Orders {
     /// Semaphores: some tasks for each.
     pub semaphores: Vec<String>,
     pub tasks: usize,
-    /// So many of them use cached handles.
+    /// How many of them use cached handles.
     pub cached: usize,
     pub reads_percent: u8,
     pub replicas: u32,
     pub lease: Duration,
     pub claim: Duration,
-    /// The longest of the short holds, and of the long ones.
+    /// The maxima of a short hold and of a long hold.
     pub hold: Duration,
     pub keep: Duration,
-    /// Ends by itself after so many acquisitions.
+    /// The number of acquisitions after which it ends.
     pub limit: Option<u64>,
     pub seed: u64,
 }
 
-/// A worker, as the process that started it has it.
+/// The handle of a worker's process.
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
-    /// It has ended, and how.
+    /// Its exit status, once it has ended.
     ended: Option<bool>,
 }
 
 impl Worker {
-    /// `before` goes before the command: to start it somewhere else.
+    /// Starts it. `before` goes before the command, to start it in another network.
     pub fn start(orders: &Orders, log: &Path, before: &[String]) -> Result<Worker> {
         let file = log.with_extension("orders");
         std::fs::write(&file, orders.write(log).to_string())?;
@@ -98,12 +97,12 @@ impl Worker {
         self.child.id()
     }
 
-    /// Lets it finish what it does.
+    /// Lets it finish its work.
     pub fn stop(&mut self) {
         self.child.stdin = None;
     }
 
-    /// Whether it has ended, and how.
+    /// Returns its exit status if it has ended.
     pub fn ended(&mut self) -> Result<Option<bool>> {
         if self.ended.is_none()
             && let Some(status) = self.child.try_wait()?
@@ -132,7 +131,7 @@ impl Worker {
         Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
     }
 
-    /// Blocks its runtime for so long.
+    /// Blocks its runtime for that long.
     pub fn stall(&mut self, time: Duration) -> Result {
         use std::io::Write;
 
@@ -148,7 +147,7 @@ impl Drop for Worker {
     }
 }
 
-/// Works, if this process was started to.
+/// Works, if this process is a worker.
 pub fn work_if_told() -> Option<Result> {
     let file = PathBuf::from(std::env::var_os(ORDERS)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -186,13 +185,13 @@ async fn work(orders: Orders, log: &Path) -> Result {
     while let Some(ended) = tasks.join_next().await {
         ended?;
     }
-    // A release without an answer is sent again until its lease has ended.
+    // A release without an answer is repeated until its lease has ended.
     let left = bench.locks.shutdown(CALL_TIMEOUT + bench.orders.lease).await;
     if left.is_empty() { Ok(()) } else { Err(Error::new(format!("not released: {left:?}"))) }
 }
 
-/// Whoever started this tells it to block, by a number of milliseconds, and to stop, by the end of
-/// the input.
+/// Reads orders: a number of milliseconds blocks the runtime, the end of the input stops the
+/// worker.
 fn listen(bench: &Rc<Bench>) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let stop = bench.stop.clone();
@@ -313,14 +312,14 @@ impl Bench {
         }
         self.stay(wanted.id, &held, wanted.hold / 2).await;
         self.release(wanted.id, &held, guard.release()).await;
-        // What became of the lease stands in the log.
+        // The log has the outcome of the lease.
         kept.or_else(|error| if error.kind() == ErrorKind::Lost { Ok(()) } else { Err(error) })
     }
 
     async fn over(&self, id: u64, taken: LockResult<()>) {
         if let Err(error) = taken {
             self.log.note(now(), format_args!("F {id} {:?} {}", error.kind(), one_line(&error)));
-            // So that what cannot be had now is not requested without pause.
+            // Requests that fail at once are not repeated without a pause.
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -353,7 +352,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The long holds are those of leaders, and every worker is a candidate.
+    /// Long holds are leads, and every worker is a candidate.
     async fn lead(&self, wanted: &Wanted<'_>, hold: Duration) -> LockResult<()> {
         let leader = self.locks.leader(wanted.name)?;
         let lead = leader.campaign().replicas(self.orders.replicas).timeout(LONG).await?;
@@ -399,7 +398,7 @@ impl Bench {
         self.log.note(now(), format_args!("N {id}"));
         // It counts acquisitions.
         self.left.store(self.left.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
-        // So that what cannot be had now is not requested without pause.
+        // Requests that fail at once are not repeated without a pause.
         sleep(Duration::from_millis(1)).await;
         Ok(())
     }
@@ -416,7 +415,7 @@ impl Bench {
         let mut store = self.store.clone();
         let entered = self.stored(id, store.enter(name, token).await);
         self.stay(id, held, hold).await;
-        // Whether it still holds or not: it is the store that must refuse.
+        // Writes even without the lock: the store must refuse it then.
         if let Some((_, counter)) = entered {
             let written = store.write(name, token, counter + 1).await;
             self.stored(id, written.map(|sequence| sequence.map(|sequence| (sequence, 0))));
@@ -429,7 +428,7 @@ impl Bench {
         self.log.note(at, format_args!("G {id} {token} {deadline} {}", held.word()));
     }
 
-    /// Holds for a while, notes how the deadline moves, and stops when the lease is lost.
+    /// Holds for a while, logs new deadlines, and stops if the lease is lost.
     async fn stay(&self, id: u64, held: &Held, hold: Duration) {
         let until = now() + hold.as_nanos() as u64;
         let mut noted = held.deadline();
@@ -467,7 +466,7 @@ impl Bench {
         held: &Held,
         release: impl Future<Output = LockResult<Released>>,
     ) {
-        // In this order: it held at that moment at least.
+        // In this order, it held at least at that moment.
         let at = now();
         let believed = if held.is_held() { "held" } else { "lost" };
         self.log.note(at, format_args!("E {id} {believed}"));
@@ -478,16 +477,16 @@ impl Bench {
     }
 }
 
-/// More than any fault lasts.
+/// Longer than any fault.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a task wants.
+/// The request of a task.
 struct Wanted<'a> {
     /// Its number in the log.
     id: u64,
     name: &'a str,
     mode: Mode,
-    /// Only if nobody is in the way.
+    /// Whether it is a try.
     tries: bool,
 }
 
@@ -497,18 +496,18 @@ struct WantedPermits<'a> {
     name: &'a str,
     permits: u32,
     tries: bool,
-    /// For how long.
+    /// How long it holds.
     hold: Duration,
-    /// So many from the middle on.
+    /// The number of permits from the middle of the hold on.
     keeps: Option<u32>,
 }
 
-/// As the log has it.
+/// The form of the log.
 fn word(mode: Mode) -> char {
     if mode == Mode::Write { 'w' } else { 'r' }
 }
 
-/// What a task holds: a lease of its own, or a share of what its process has cached.
+/// What a task holds: a lease of its own, or a share of its process's cached lock.
 enum Held {
     Plain(Lease),
     Cached(LeaseWatch),
@@ -536,7 +535,7 @@ impl Held {
         }
     }
 
-    /// Until when it says that it holds; never later than that, as long as it does.
+    /// Until when it holds, by its own word. A hold never outlasts it.
     fn deadline(&self) -> Nanos {
         let at = now();
         let remaining = match self {
@@ -554,7 +553,7 @@ impl Held {
     }
 }
 
-/// The cached handles of a task. A lock stays cached for as long as there is a handle.
+/// The cached handles of a task. A lock stays cached while a handle exists.
 #[derive(Default)]
 struct Handles(HashMap<String, CachedRwLock>);
 
@@ -566,7 +565,8 @@ impl Handles {
         Ok(&self.0[name])
     }
 
-    /// Now and then all of them: then what is cached and not used by another task is given back.
+    /// Drops all of them from time to time: then the process releases the locks that no other task
+    /// uses.
     fn forget_some(&mut self, random: &mut fastrand::Rng) {
         if random.u8(..) == 0 {
             self.0.clear();
@@ -574,7 +574,7 @@ impl Handles {
     }
 }
 
-/// Few names are wanted often, many seldom.
+/// Picks few names often, and many names seldom.
 fn zipf(random: &mut fastrand::Rng, names: usize) -> usize {
     let place = ((names as f64 + 1.0).ln() * random.f64()).exp() as usize - 1;
     place.min(names - 1)

@@ -1,8 +1,8 @@
 //! Servers with wrong clocks: they run under libfaketime, which reads the offset from a file for
 //! each server.
 //!
-//! That works with servers that allocate memory by the C library, such as the Valkey that `make
-//! valkey` fetches.
+//! That works with servers that use the memory allocator of the C library, such as the Valkey of
+//! `make valkey`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,30 +15,29 @@ use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
 use crate::support::{Cluster, Result, Server, Shape, WaitLimit, find_binary};
 
-/// Names the library, if it is not where Debian's package `libfaketime` has it.
+/// Names the library, if it is not where Debian's package `libfaketime` installs it.
 const LIBRARY: &str = "RWLEASE_FAKETIME";
 const USUAL: [&str; 2] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
 ];
 
-/// In the folder of each server.
+/// The file in each server's folder.
 const CLOCK: &str = "clock";
 
-/// The most that a clock is off, so that any two differ by less than the margin of the leases.
+/// The maximum offset of a clock: any two differ by less than the margin of the leases.
 const SKEW_MS: i64 = 200;
 
-/// How far a clock jumps: less than the grace for which a key outlives what it says.
+/// How far a clock jumps: less than the time by which a key outlives its leases.
 const STEP_MS: std::ops::RangeInclusive<i64> = 4_000..=9_000;
 const FAR_MS: i64 = 300_000;
 const WHILE: Duration = Duration::from_millis(1_500);
 
-/// How exactly a clock is read back, beside the time that the query takes, which may be so
-/// long.
+/// The tolerance of reading a clock back, and the longest query that counts.
 const ABOUT_MS: i64 = 5;
 const QUICK_MS: i64 = 100;
 
-/// A cluster whose clocks can be set, if the library is there and does its work with this server.
+/// A cluster whose clocks can be set, if the library is installed and works with this server.
 pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
     let named = std::env::var_os(LIBRARY).map(PathBuf::from);
     let usual = USUAL.iter().map(PathBuf::from);
@@ -65,14 +64,14 @@ pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
     Ok(can_be_set.then_some(cluster))
 }
 
-/// Debian's Redis has jemalloc, under which this library stops it at its start.
+/// Debian's Redis uses jemalloc: with this library it stops at its start.
 fn brings_its_own_memory(server: &Path) -> Result<bool> {
     let told = Command::new(server).arg("--version").output()?;
     Ok(String::from_utf8_lossy(&told.stdout).contains("malloc=jemalloc"))
 }
 
-/// All clocks are set anew, a little wrong; then a slot moves and a replica takes over, so that
-/// locks come before other clocks.
+/// Sets all clocks anew, slightly wrong. Then a slot moves and a replica takes over, so that locks
+/// meet other clocks.
 pub async fn skew(scene: &mut Scene) -> Result {
     let at = now();
     let mut offsets = Vec::new();
@@ -94,7 +93,7 @@ pub async fn skew(scene: &mut Scene) -> Result {
     Ok(())
 }
 
-/// The clock of one master jumps, and after a while back.
+/// The clock of one master jumps and, after a while, jumps back.
 pub async fn step(scene: &mut Scene) -> Result {
     let master = scene.some_master().await?;
     let struck = scene.names_at(master).await?;
@@ -119,13 +118,13 @@ pub async fn step(scene: &mut Scene) -> Result {
 fn set(node: &Server, off: i64) -> Result {
     let (sign, size) = (if off < 0 { '-' } else { '+' }, off.unsigned_abs());
     let text = format!("{sign}{}.{:03}s\n", size / 1_000, size % 1_000);
-    // Never half of it: the server reads it at any time.
+    // In one step, because the server may read it at any time.
     let new = node.folder().join("clock.new");
     std::fs::write(&new, text)?;
     Ok(std::fs::rename(new, node.folder().join(CLOCK))?)
 }
 
-/// Sets a clock, and waits until the server reads it so.
+/// Sets a clock, and waits until the server follows it.
 async fn set_and_see(node: &Server, off: i64) -> Result {
     set(node, off)?;
     let wait_limit = WaitLimit::new("a clock to be set");
@@ -135,7 +134,7 @@ async fn set_and_see(node: &Server, off: i64) -> Result {
     Ok(())
 }
 
-/// Whether the server's clock is so many ms before this machine's, as far as that can be seen.
+/// Whether the server's clock is that many ms ahead of this machine's, within the tolerance.
 async fn is_off_by(node: &Server, off: i64) -> Result<bool> {
     let before = here()?;
     let (seconds, micros): (i64, i64) = node.say("TIME").await?;

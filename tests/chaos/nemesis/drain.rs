@@ -1,5 +1,5 @@
-//! A node is added, a whole shard moves to it while its keys are in use, and the node that had it
-//! is removed.
+//! A node joins, a whole shard moves to it while its keys are in use, and the shard's old node is
+//! removed.
 
 use redis::{Pipeline, cmd};
 
@@ -9,7 +9,7 @@ use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{Cluster, Result, ServerSettings, WaitLimit};
 
-/// So few that a server is soon done with them.
+/// A number that a server handles quickly.
 const AT_ONCE: usize = 200;
 
 pub async fn strike(scene: &mut Scene) -> Result {
@@ -51,7 +51,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     Ok(())
 }
 
-/// All that the servers are to do once the new one is there, with so many moves.
+/// The orders of the servers once the new one has joined, with that many moves.
 async fn order(scene: &mut Scene, (old, new): (usize, usize), moves: usize) -> Result {
     for _ in 0..moves {
         scene.order(Change::TakesSlot(new));
@@ -63,12 +63,12 @@ async fn order(scene: &mut Scene, (old, new): (usize, usize), moves: usize) -> R
     Ok(())
 }
 
-/// Slots that follow one another.
+/// Consecutive slots.
 fn runs(slots: &[u16]) -> impl Iterator<Item = &[u16]> {
     slots.chunk_by(|slot, next| slot + 1 == *next)
 }
 
-/// A node that knows all others, and has nothing.
+/// Adds a node without slots that knows all others.
 async fn add_node(cluster: &mut Cluster) -> Result<usize> {
     let known = cluster.node(cluster.running()[0]);
     let meet = format!("CLUSTER MEET {} {} {}", known.host(), known.port(), known.bus_port());
@@ -82,7 +82,7 @@ async fn add_node(cluster: &mut Cluster) -> Result<usize> {
     Ok(new)
 }
 
-/// The slots that have keys, and those that have none.
+/// Splits slots into those with keys and those without.
 async fn with_keys(cluster: &Cluster, node: usize, slots: &[u16]) -> Result<(Vec<u16>, Vec<u16>)> {
     let mut counts = Pipeline::new();
     for slot in slots {
@@ -95,8 +95,7 @@ async fn with_keys(cluster: &Cluster, node: usize, slots: &[u16]) -> Result<(Vec
     Ok((only(live), only(empty)))
 }
 
-/// Gives slots without keys to another node: it is told first, then the others, and the one that
-/// has them last.
+/// Gives slots without keys to another node. The new node hears of it first, the old one last.
 async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Result {
     let others = cluster.masters().await?.into_iter();
     let mut tell = vec![new];
@@ -111,14 +110,14 @@ async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Res
         for &number in &tell {
             assign.query_async::<()>(&mut cluster.node(number).connect().await?).await?;
         }
-        // It hears of it from the others as well, and with its last slot it becomes a replica,
-        // which must not be told.
+        // It also hears of it from the others. With its last slot gone, it becomes a replica, which
+        // refuses the command.
         let _ = assign.query_async::<()>(&mut cluster.node(old).connect().await?).await;
     }
     Ok(())
 }
 
-/// All forget the node, and it ends. A replica refuses to forget its master, for a moment.
+/// All nodes forget the node, and it ends. For a moment, a replica refuses to forget its master.
 async fn remove_node(cluster: &Cluster, node: usize) -> Result {
     cluster.node(node).kill()?;
     for number in cluster.running() {

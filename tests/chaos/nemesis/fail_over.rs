@@ -1,4 +1,4 @@
-//! A replica is told to take over, in agreement with its master.
+//! A replica takes over by order, in agreement with its master.
 
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
@@ -9,7 +9,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let (master, replica) = longest_ago(scene).await?;
     let struck = scene.names_at(master).await?;
     let before = scene.epoch(master).await?;
-    // Before the fault: until then nothing is amiss.
+    // Before the fault: until then, all is well.
     scene.cluster.forget_election(replica).await?;
     let at = now();
     scene.order(Change::TakesOver { from: master, to: replica });
@@ -21,7 +21,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
         if master == replica && after > before {
             break after;
         }
-        // It may not have known yet that it was a replica.
+        // It may not know yet that it is a replica.
         wait_limit
             .pause(format!("node {master} has them at epoch {after}, {before} before"))
             .await?;
@@ -32,7 +32,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     Ok(())
 }
 
-/// A master, and a replica of it that was not made a master for the longest time.
+/// The replica whose last promotion is longest ago, and its master.
 async fn longest_ago(scene: &mut Scene) -> Result<(usize, usize)> {
     let mut masters = scene.cluster.masters().await?;
     scene.random.shuffle(&mut masters);

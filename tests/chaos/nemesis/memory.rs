@@ -34,7 +34,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     Ok(())
 }
 
-/// How many calls the server has refused for its memory.
+/// The number of calls that the server has refused because its memory was full.
 async fn refusals(node: &Server) -> Result<u64> {
     let errors = node.info("errorstats").await?;
     let oom = errors.get("errorstat_OOM").and_then(|count| count.strip_prefix("count="));

@@ -39,13 +39,13 @@ pub enum Nemesis {
     SplitMaster,
     Skew,
     Step,
-    /// Does something to the servers and does not say so: with it the harness itself is tested.
+    /// Changes the servers without recording it. It tests the harness itself.
     Unordered(Unordered),
 }
 
 impl Nemesis {
-    /// Strikes, waits until all is well again, and notes what it did. There may have been nothing
-    /// to strike: then it is called again.
+    /// Strikes, waits until all is well again, and records the fault. If there was nothing to
+    /// strike, it is called again.
     pub async fn strike(self, scene: &mut Scene) -> Result {
         match self {
             Nemesis::Nothing => Ok(()),

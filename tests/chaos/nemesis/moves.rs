@@ -24,7 +24,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     Ok(())
 }
 
-/// A lock whose slot is to move, from where, and to where.
+/// A lock whose slot will move, from which node, and to which.
 pub async fn some_move(scene: &mut Scene) -> Result<(usize, usize, usize)> {
     let name = scene.random.usize(..scene.names.len());
     let from = scene.cluster.master_of(scene.slot(name)).await?;

@@ -19,7 +19,7 @@ use crate::support::{
 /// The node of the minority.
 const FAR: usize = 0;
 
-/// A cluster whose first master stands on the other side.
+/// A cluster whose first master is on the other side.
 pub async fn prepare(shape: &Shape, space: &Namespace) -> Result<Cluster> {
     let settings = |number: usize| {
         let timeout = format!("cluster-node-timeout {}", shape.node_timeout);

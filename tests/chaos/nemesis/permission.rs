@@ -15,7 +15,7 @@ const USER: &str = "worker";
 const PASSWORD: &str = "works";
 const WHILE: Duration = Duration::from_millis(500);
 
-/// The workers have a user of their own, so that it is not this process that loses the right; their
+/// Gives the workers a user of their own, so that this process keeps its rights. Returns their
 /// addresses.
 pub async fn prepare(cluster: &Cluster) -> Result<Vec<String>> {
     for node in cluster.nodes() {
@@ -42,7 +42,7 @@ pub async fn strike(scene: &mut Scene, command: &str) -> Result {
     ensure(noted > 0, || "no server has refused the command".into())?;
     scene.history.read()?;
     let refused = scene.history.recent(at).filter(|hold| hold.failed.is_some()).count();
-    // Without a message a waiter looks by itself.
+    // Without a message, a waiter polls.
     ensure(refused > 0 || command == "spublish", || "nobody was refused".into())?;
     scene.fault(
         "permission",

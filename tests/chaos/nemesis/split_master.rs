@@ -10,7 +10,7 @@ use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
 use crate::support::{ConnectTo, Error, Result, WaitLimit};
 
-/// What a request is given, and what it may take in all on a machine with better things to do.
+/// The timeout of a request, and the time that it may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -20,7 +20,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let master = scene.cluster.master_of(slot).await?;
     let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
     let is_used = scene.cluster.node(master).say::<u64>(&count).await? > 0;
-    // A master does not give away a slot with keys in it.
+    // A master does not give away a slot that has keys.
     if is_used || (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let assign = |to: usize| format!("CLUSTER SETSLOT {slot} NODE {}", scene.cluster.id(to));
 
     let at = now();
-    // Nobody claims the slot from here on, so nobody puts it right.
+    // No node claims the slot from here on, so no node corrects it.
     scene.cluster.node(master).say::<()>(&assign(other)).await?;
     let mut proof = String::new();
     for (at, named) in [(master, other), (other, master)] {
@@ -46,7 +46,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let outcome = lock.write().timeout(TIMEOUT).await;
     let took = Duration::from_nanos(now() - at);
     match outcome {
-        // It counts its redirects; one that went round until its time is up says so.
+        // It counts its redirects. A request that followed them until its timeout says so.
         Err(error)
             if error.kind() == ErrorKind::Unavailable
                 && took < LIMIT

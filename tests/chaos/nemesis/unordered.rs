@@ -8,19 +8,19 @@ use crate::support::{Error, Failover, Result};
 pub enum Unordered {
     /// A replica becomes a master.
     Failover,
-    /// The same, and its master becomes one again: in the end all are what they were.
+    /// The same, and its master becomes a master again: in the end, all roles are as before.
     ThereAndBack,
     /// A replica starts again.
     Restart,
-    /// A replica ends by itself.
+    /// A replica's process ends.
     End,
-    /// A master takes a new epoch for what it has.
+    /// A master takes a new epoch for its slots.
     Epoch,
-    /// The nemesis itself fails after it has done something that it did not say.
+    /// The nemesis fails after a change that it did not record.
     FailoverAndError,
 }
 
-/// A fault as it should be, and beside it what nobody ordered.
+/// A proper fault, and beside it a change that was not ordered.
 pub async fn strike(scene: &mut Scene, what: Unordered) -> Result {
     flush::strike(scene).await?;
     let master = scene.some_master().await?;
@@ -37,8 +37,7 @@ pub async fn strike(scene: &mut Scene, what: Unordered) -> Result {
             cluster.agree().await
         }
         Unordered::End => {
-            // As if it had met an error of its own; to be stopped in this way is no order of the
-            // harness.
+            // It fails as if by an error of its own. The harness did not order this stop.
             cluster.node(replica).say::<()>("SHUTDOWN NOSAVE").await.err();
             Ok(())
         }
