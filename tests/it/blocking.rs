@@ -15,7 +15,7 @@ use crate::support::{ConnectTo, Single};
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A server with the runtime that it was started on, and two clients of this thread's.
+/// A server, the runtime that it was started on, and two clients of this thread.
 struct Bench {
     one: Locks,
     other: Locks,
@@ -118,11 +118,11 @@ fn a_loss_is_told() {
     assert_eq!(guard.release().unwrap(), Released::AlreadyLost);
     assert_eq!(next.release().unwrap(), Released::Released);
     lease.lost().unwrap();
-    // Its task has ended, and with it the sender, without a word.
+    // The task has ended and dropped the sender without sending anything.
     assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
-/// The thread in the background was busy when it was lost.
+/// The background thread is busy when the second lease is lost.
 #[test]
 fn a_loss_is_told_though_the_guard_was_dropped_since() {
     let Bench { one, .. } = &Bench::new();
@@ -142,7 +142,8 @@ fn a_loss_is_told_though_the_guard_was_dropped_since() {
         .unwrap();
     let (tell, told) = mpsc::channel();
     second.on_lost(move || tell.send("lost").unwrap()).unwrap();
-    // The longer lease of the two, or the thread would have told of it by now.
+    // Without this renewal the second lease could end first, and the thread would report that loss
+    // first.
     second.renew().unwrap();
     busy.recv_timeout(LONG).unwrap();
     while second.is_held() {
@@ -218,7 +219,7 @@ fn a_drop_releases_in_the_background() {
     let guard = theirs.write().lease(LONG * 10).timeout(LONG).wait().unwrap();
     runtime.block_on(async { drop(guard) });
     drop(mine.write().lease(LONG * 10).timeout(LONG).wait().unwrap());
-    // The last that there is of its client.
+    // The guard is the last handle to its client.
     let client = Locks::connect_by(rwlease::Locks::builder().connect_to(&[server.url()])).unwrap();
     let lock = client.rwlock("drops").unwrap();
     drop(client);
@@ -254,7 +255,7 @@ fn inside_of_a_runtime_it_is_refused_and_a_guard_comes_back_or_is_released() {
         assert_eq!(refused.kind(), ErrorKind::Invalid);
         refused.into_guard()
     });
-    // The other read was given back in the background, though its lease is long.
+    // The background has released the other read, although its lease is long.
     let writing = reading.upgrade().timeout(LONG).wait().unwrap();
     writing.release().unwrap();
     assert!(other.rwlock("inside").unwrap().try_write().wait().unwrap().is_some());
@@ -291,7 +292,7 @@ fn mutexes_and_several_locks() {
 fn a_cached_lock_is_granted_here_until_another_wants_it() {
     let Bench { one, other, server, .. } = &Bench::new();
     let cached = one.rwlock("cached").unwrap().cached().unwrap();
-    // What cannot be called back is not kept.
+    // A server without sharded pub/sub sends no recalls, so the client caches nothing there.
     let is_kept = server.version().has_sharded_pubsub();
     for turn in 0.. {
         let writing = cached.write().timeout(LONG).wait().unwrap();
@@ -390,7 +391,7 @@ fn a_held_lock_is_handed_on() {
     let taken = other.take_up(&reading).wait().unwrap();
     assert!(matches!(taken, TakenUp::Read(_)) && lock.try_read().wait().unwrap().is_some());
 
-    // On a thread of a runtime nothing blocks, and the lock is given back.
+    // On a thread of a runtime this call must not block. It fails, and the lock is released.
     let entered = runtime.enter();
     assert_eq!(taken.into_ticket().unwrap_err().kind(), ErrorKind::Invalid);
     drop(entered);

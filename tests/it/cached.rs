@@ -31,7 +31,7 @@ async fn plain(locks: &Locks) -> RwLock {
     locks.rwlock("cached").unwrap()
 }
 
-/// Has the client cache the lock, with no guard out.
+/// Makes the client cache the lock, and leaves no guard.
 async fn warm(lock: &CachedRwLock, mode: Mode) {
     for _ in 0..10 {
         match mode {
@@ -71,7 +71,8 @@ async fn a_lock_that_is_used_again_is_granted_without_a_message() {
     }
 }
 
-/// Uses at random times, each shorter than the time between contacts; nobody else wants the lock.
+/// Uses the lock at random intervals, each shorter than the time between contacts. No other client
+/// wants the lock.
 #[tokio::test(start_paused = true)]
 async fn the_cache_costs_no_more_calls_than_plain_locks() {
     for seed in 0..20 {
@@ -131,7 +132,7 @@ async fn another_client_gets_it_at_once_where_nobody_uses_it() {
         assert!(began.elapsed() < 50 * MS, "{mode:?}: {:?}", began.elapsed());
         assert_eq!(lock.local().hold, None);
         guard.release().await.unwrap();
-        sleep(20 * SECOND).await; // whatever penalty
+        sleep(20 * SECOND).await; // longer than any penalty
     }
 }
 
@@ -147,7 +148,7 @@ async fn what_a_failover_brought_back_is_given_up_when_it_is_called_back() {
     drop(others.write().await.unwrap());
     sleep(100 * MS).await;
     assert!(others.status().await.unwrap().writer.is_none());
-    // The release was lost in a failover.
+    // As if a failover had lost the release.
     engine.say(server, &[b"HSET", key, b"s", line.as_bytes()]);
     assert!(others.status().await.unwrap().writer.is_some_and(|writer| writer.cached));
     let began = Instant::now();
@@ -168,7 +169,7 @@ async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
     let (lock, others) = (cached(&here).await, plain(&there).await);
     warm(&lock, Mode::Read).await;
     sleep(500 * MS).await;
-    drop(lock.read().await.unwrap()); // so that the next contact is due, and hears of it
+    drop(lock.read().await.unwrap()); // makes the next contact due, which finds the loss
     others.force_release().await.unwrap();
     sleep(4 * SECOND).await;
     assert_eq!(lock.local().hold, None);
@@ -214,7 +215,7 @@ async fn a_try_gets_what_others_have_only_cached() {
     assert!(lock.try_read().await.unwrap().is_none(), "a guard of this client is in the way");
 }
 
-/// A closed gate is nobody's lock: the server may grant what it does not.
+/// A closed gate is not a hold: the server may grant a lock that the gate refuses.
 #[tokio::test(start_paused = true)]
 async fn a_try_to_read_is_not_refused_because_of_readers() {
     let engine = engine();
@@ -279,7 +280,7 @@ async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
     let local = lock.write().await.unwrap();
     let token = local.token();
     let remote = tokio::spawn(async move { others.write().await.unwrap().token() });
-    sleep(40 * SECOND).await; // longer than a lease: it is renewed
+    sleep(40 * SECOND).await; // longer than a lease, so the client renews it
     assert!(local.is_held() && !remote.is_finished());
     let behind = {
         let lock = lock.clone();
@@ -291,7 +292,7 @@ async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
     assert!(token < remote && remote < behind, "{token}, {remote}, {behind}");
 }
 
-/// The minimum hold is over: local requests that keep coming get no more time.
+/// The minimum hold is over, so further local requests do not extend the hold.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() {
     let engine = engine();
@@ -312,7 +313,7 @@ async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() 
     busy.abort();
 }
 
-/// Nothing else happens that would wake its keeper.
+/// No other event wakes the task that keeps the lock.
 #[tokio::test(start_paused = true)]
 async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
     let engine = engine();
@@ -328,7 +329,7 @@ async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
     assert!(local.is_held() && remote.is_held());
 }
 
-/// A reader and then a writer want it: the cached write ends, and its readers are left.
+/// Another client requests a read and then a write. The cached write ends, and its readers remain.
 #[tokio::test(start_paused = true)]
 async fn readers_that_are_left_of_a_cached_write_let_others_read() {
     let engine = engine();
@@ -435,7 +436,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Its turn has come, and it does not know yet.
+/// The request has its turn, and has not been polled since.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {
     let engine = engine();
@@ -478,7 +479,8 @@ async fn a_loss_is_seen_by_every_guard_and_watch() {
     assert!(next.is_held() && next.token() > watch.token());
 }
 
-/// All begin at once, so all ask the server first. None of them is in the cache's way for long.
+/// All tasks start at once, so all of them send their first request to the server. None of these
+/// requests delays the cache for long.
 #[tokio::test(start_paused = true)]
 async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
     const TASKS: u64 = 64;
@@ -527,8 +529,8 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     assert!(plain.write().await.unwrap().token() > last);
 }
 
-/// The last writer of a block has left, and the write is to become a read for another client's
-/// sake: no token of its own is left for the local readers.
+/// The last writer of a block has left, and the write becomes a read because of another client's
+/// request. The block has no token left for the local readers.
 #[tokio::test(start_paused = true)]
 async fn readers_after_the_last_token_have_one_of_the_server() {
     let engine = engine();
@@ -538,7 +540,7 @@ async fn readers_after_the_last_token_have_one_of_the_server() {
     for _ in 0..1_000 {
         drop(lock.write().await.unwrap());
     }
-    engine.faults().step_clock(0, -60_000); // from now on there are no blocks
+    engine.faults().step_clock(0, -60_000); // from now on the server gives no blocks
     let held = plain(&there).await.read().await.unwrap();
     let (writer, reader, others) = (lock.clone(), lock, plain(&there).await);
     let writing = tokio::spawn(async move { writer.write().await.unwrap().token() });
@@ -556,8 +558,8 @@ async fn readers_after_the_last_token_have_one_of_the_server() {
     assert!(plain(&there).await.write().await.unwrap().token() > read);
 }
 
-/// Whoever is blocked asks by the slot's channel. With another tag nobody hears of it; then the
-/// next contact tells.
+/// A blocked client publishes its recall to the slot's channel. With another tag this client does
+/// not receive the recall, and learns of it at its next contact.
 #[tokio::test(start_paused = true)]
 async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
     let engine = engine();
@@ -581,7 +583,8 @@ async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
     assert!(asked.elapsed() > 20 * MS, "it was not lost");
 }
 
-/// The server has given out tokens beyond its clock, and gives no blocks until it has caught up.
+/// The server has given out tokens ahead of its clock. It gives no blocks until its clock has
+/// caught up.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
     let engine = engine();
@@ -608,8 +611,8 @@ async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
     assert!(scripts <= 3, "{scripts} calls for what nobody uses");
 }
 
-/// A failover may have lost the lease: so nobody gets in by a lease that the server was silent
-/// about for three seconds.
+/// A failover may have lost the lease. So the client grants nothing by a lease that the server has
+/// not confirmed for three seconds.
 #[tokio::test(start_paused = true)]
 async fn without_contact_nobody_new_is_let_in() {
     let engine = engine();
@@ -695,7 +698,7 @@ async fn beyond_the_limit_locks_are_plain() {
     assert!(second.local().plain_because.is_some());
 }
 
-/// Many tasks of three clients, one of them plain: no overlap, and tokens rise.
+/// Many tasks of three clients, one of them without a cache: holds never overlap, and tokens rise.
 #[tokio::test(start_paused = true)]
 async fn clients_with_and_without_a_cache_exclude_one_another() {
     let engine = engine();

@@ -25,8 +25,8 @@ const EXTREMES: [Duration; 8] = [
     Duration::MAX,
 ];
 
-/// What the request came to, after so long: it may go on without end. Errors are those that it may
-/// end in.
+/// Returns the result, or `None` after an expected error or if the work takes longer than this
+/// waits.
 async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Option<T> {
     match timeout(3 * SECOND, work).await {
         Ok(Ok(done)) => Some(done),
@@ -45,7 +45,7 @@ async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Op
     }
 }
 
-/// All that a client does, over settings that may be strange.
+/// Uses everything that a client does, with extreme settings.
 async fn walk(what: &str, settings: Builder) {
     let engine = Engine::builder().masters(1).replicas(0).build();
     let other = Locks::builder().connect_embedded(&engine).await.unwrap();
@@ -104,7 +104,7 @@ async fn settings_of_a_client(extreme: Duration) {
     for (name, set) in setters {
         walk(&format!("{name} {extreme:?}"), set(Locks::builder(), extreme)).await;
     }
-    // With the longest lease, so that a long margin is none that is refused.
+    // With the longest lease, a long margin is valid too.
     let longest = Locks::builder().lease(Duration::from_secs(30 * 24 * 3600));
     walk("a margin of the longest lease", longest.margin(extreme)).await;
 }
@@ -206,7 +206,8 @@ async fn no_duration_panics() {
     let (count, tell) = (panics.clone(), panic::take_hook());
     let here = thread::current().id();
     panic::set_hook(Box::new(move |panic| {
-        // Those in tasks of the client too, which nobody awaits; not those of other tests.
+        // Counts panics in the client's tasks too, which nobody awaits, but not those of other
+        // tests.
         if thread::current().id() == here {
             count.fetch_add(1, Ordering::Relaxed);
         }

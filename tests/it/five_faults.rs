@@ -10,8 +10,8 @@ use crate::support::{Error, Result, Single, connect};
 use redis::cmd;
 use rwlease::{Released, Renewal};
 
-/// What a client's clock shows, in the published lock. Any will do: the server's clock does not
-/// count there.
+/// The time by a client's clock, for the published lock. Any value will do, because that lock
+/// ignores the server's clock.
 const NOW: u64 = 1_700_000_000_000;
 const HOUR: u64 = 3_600_000;
 
@@ -50,8 +50,8 @@ async fn a_clients_clock_does_not_count() -> Result {
     assert!(lock.acquire_write(NOW).await?);
     assert!(lock.acquire_write(NOW + HOUR).await?, "the published lock has lost its fault");
 
-    // By the scripts themselves, where a client can say what it likes: the only time it may name is
-    // the one until which its request is good.
+    // Calls the scripts directly, where a client can send any time. The only time that a call takes
+    // is the one until which the request is valid.
     let now = server_ms(&server).await?;
     assert_eq!(acquire_write(&server, "holder-00001", now + 1_000).await?, "granted");
     for claimed in [0, now + 1_000, now + HOUR, now + 10 * 365 * 24 * HOUR] {
@@ -71,7 +71,7 @@ async fn owners_of_one_moment_are_two() -> Result {
     let lock = published(&server, Timeouts::default()).await?;
     assert!(lock.acquire_write(NOW).await?);
     assert!(!lock.acquire_write(NOW).await?);
-    lock.release_write(NOW).await?; // by the one that was refused
+    lock.release_write(NOW).await?; // by the acquisition that was refused
     assert!(lock.acquire_write(NOW + 1).await?, "the published lock has lost its fault");
 
     let locks = [connect(&[server.url()]).await?, connect(&[server.url()]).await?];
@@ -114,8 +114,8 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
     Ok(())
 }
 
-/// 5. The judge's timeout is applied to the holder's lease, so an impatient client takes the lock
-///    from its holder.
+/// 5. Each client applies its own timeout to the holder's lease, so an impatient client takes the
+///    lock from its holder.
 #[tokio::test]
 async fn a_lease_is_as_long_as_its_holder_said() -> Result {
     let server = Single::start().await?;
@@ -141,7 +141,7 @@ async fn published(server: &Single, timeouts: Timeouts) -> Result<SingleHash> {
     Ok(SingleHash::new(server.connect().await?, "published", timeouts))
 }
 
-/// A guard, where the lock must not refuse one.
+/// The guard, or an error if the lock refused it.
 #[track_caller]
 fn granted<G>(guard: Option<G>) -> Result<G> {
     match guard {
@@ -150,7 +150,7 @@ fn granted<G>(guard: Option<G>) -> Result<G> {
     }
 }
 
-/// The status that the script answers to one try, for a lease that outlasts the test.
+/// The script's status after one try to acquire, for a lease that outlasts the test.
 async fn acquire_write(server: &Single, id: &str, not_after: u64) -> Result<String> {
     let script = rwlease::scripts().find(|script| script.name() == "acquire_write");
     let script = script.ok_or_else(|| Error::new("there is no script acquire_write"))?;
@@ -167,7 +167,7 @@ async fn server_ms(server: &Single) -> Result<u64> {
     Ok(seconds * 1_000 + micros / 1_000)
 }
 
-/// Lets `lease` run out, and some time more.
+/// Waits until `lease` has ended, and some time longer.
 async fn pass(lease: Duration) {
     tokio::time::sleep(2 * lease).await;
 }

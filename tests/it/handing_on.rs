@@ -30,7 +30,7 @@ async fn a_guard_becomes_a_ticket_and_the_ticket_another_clients_guard() {
         let held = one.rwlock(name).unwrap().write().await.unwrap();
         let (lease, id, token) = (held.clone(), held.id().to_owned(), held.token());
         let text = held.into_ticket().await.unwrap().to_string();
-        assert_eq!(lease.state(), LeaseState::Lost, "whoever watches it is told to stop");
+        assert_eq!(lease.state(), LeaseState::Lost, "a watcher learns that it must stop");
         assert!(!one.knows(&id), "nothing of it is left to do");
 
         let ticket: Ticket = text.parse().unwrap();
@@ -173,7 +173,7 @@ async fn waiters_keep_their_place() {
     assert!(next.token() > ticket.token());
 }
 
-/// The read is handed on as a read, and nobody goes on waiting for its upgrade.
+/// The guard is handed on as a read, and the wait for its upgrade ends.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_was_given_up_is_ended_first() {
     let (_engine, one, other) = clients().await;
@@ -203,9 +203,9 @@ async fn what_is_lost_or_revoked_is_not_handed_on() {
     lock.revoke().await.unwrap();
     let error = held.into_ticket().await.unwrap_err();
     assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some("lost")));
-    // It was released: nobody has to wait for the end of its lease.
+    // The lock was released, so the next request does not wait until the lease ends.
     let next = timeout(LEASE / 3, other.rwlock("lost").unwrap().write()).await.unwrap().unwrap();
-    // What is revoked later may still be taken up, and be released, but is not made longer.
+    // A revoked lease can still be taken up and released, but not renewed.
     let ticket = next.into_ticket().await.unwrap();
     lock.revoke().await.unwrap();
     let guard = one.take_up(&ticket).await.unwrap();
@@ -233,7 +233,7 @@ async fn a_server_that_does_not_answer_is_told_later() {
     engine.faults().pause(0);
     assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Unavailable);
     engine.faults().resume(0);
-    // It was carried out late or not at all: either way the lock is free by the end of the lease.
+    // The server ran the call late or never. In both cases the lock is free when the lease ends.
     drop(timeout(2 * LEASE, lock.write()).await.unwrap().unwrap());
 }
 
@@ -251,12 +251,12 @@ async fn dropped_half_way_it_is_released() {
     engine.faults().pause(0);
     timeout(Duration::from_millis(10), other.take_up(&ticket).into_future()).await.unwrap_err();
     engine.faults().resume(0);
-    // The ticket was used up and the lock released, or it stands: its lease ends it.
+    // Either the take-up used the ticket and the lock was released, or the lease ends.
     drop(timeout(2 * LEASE, lock.write()).await.unwrap().unwrap());
 }
 
-/// An attempt to acquire that had no answer could be carried out after the take-up, and take the
-/// lock once more for an acquisition that nobody has any more.
+/// The server could run an unanswered acquire after the take-up, and so grant the lock to an
+/// acquisition that no client knows any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_doubt_is_waited_for() {
     let engine = Engine::builder().masters(1).replicas(0).build();
@@ -290,7 +290,7 @@ async fn too_few_replicas_take_nothing_up() {
     engine.faults().hold_back(1);
     let error = other.take_up(&ticket).replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // It was taken up, and is released.
+    // The lock was taken up, and then released.
     let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
     held.release().await.unwrap();
     engine.faults().catch_up(1);
@@ -300,7 +300,7 @@ async fn too_few_replicas_take_nothing_up() {
     drop(timeout(LEASE / 2, lock.write()).await.unwrap().unwrap());
 }
 
-/// A replica took over that had heard of the take-up: the guard goes on, and the ticket is used up.
+/// The promoted replica has the take-up. So the guard keeps its lease, and the ticket is used up.
 #[tokio::test(start_paused = true)]
 async fn what_replicas_confirmed_is_taken_up_once_across_a_failover() {
     let engine = Engine::builder().masters(1).build();

@@ -25,7 +25,7 @@ async fn a_plain_request_of_the_same_client_calls_it_back() {
     }
 }
 
-/// Each has the other's second lock cached, and holds its own first one.
+/// Each client caches the other's second lock, and holds its own first one.
 #[tokio::test(start_paused = true)]
 async fn what_is_cached_and_not_used_makes_no_deadlock_of_several_locks() {
     let engine = engine();
@@ -83,7 +83,7 @@ async fn what_is_revoked_is_given_back_at_once_or_ends_at_its_deadline() {
     drop(timeout(SECOND, others.write().into_future()).await.unwrap().unwrap());
 }
 
-/// Four tasks that read it without a pause.
+/// Starts four tasks that read the lock without a pause.
 fn read_on_and_on(lock: &CachedRwLock) {
     for _ in 0..4 {
         let lock = lock.clone();
@@ -97,7 +97,7 @@ fn read_on_and_on(lock: &CachedRwLock) {
     }
 }
 
-/// Readers that go first here do not go before a writer of another client.
+/// Local readers that go first do not go before a writer of another client.
 #[tokio::test(start_paused = true)]
 async fn a_recall_is_obeyed_where_readers_go_first() {
     let engine = engine();
@@ -111,7 +111,7 @@ async fn a_recall_is_obeyed_where_readers_go_first() {
     drop(timeout(100 * MS, plain(&there).await.write().into_future()).await.unwrap().unwrap());
 }
 
-/// What no replica has confirmed is no contact.
+/// A contact counts only if a replica has confirmed it.
 #[tokio::test(start_paused = true)]
 async fn only_what_replicas_confirm_keeps_the_gate_open() {
     let engine = Engine::builder().masters(1).replicas(1).build();
@@ -133,8 +133,8 @@ async fn only_what_replicas_confirm_keeps_the_gate_open() {
     timeout(40 * SECOND, held.lost()).await.expect("its lease is not made longer either");
 }
 
-/// The task of a hold that was used for long takes the recall at its word, however short the last
-/// contact is ago.
+/// After a long hold, the task that keeps it obeys a recall at once, however recent the last
+/// contact is.
 #[tokio::test(start_paused = true)]
 async fn a_contact_does_not_begin_a_minimum_hold() {
     let engine = engine();
@@ -152,7 +152,7 @@ async fn a_contact_does_not_begin_a_minimum_hold() {
     drop(timeout(50 * MS, others.write().into_future()).await.unwrap().unwrap());
 }
 
-/// The place in the server's queue is that of the client.
+/// All requests of a client share one place in the server's queue.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_cancelled_costs_the_others_no_place() {
     let engine = engine();
@@ -160,7 +160,7 @@ async fn a_request_that_is_cancelled_costs_the_others_no_place() {
     let (lock, others) = (cached(&here).await, plain(&there).await);
     warm(&lock, Mode::Write).await;
     for _ in 0..20 {
-        drop(lock.write().await.unwrap()); // so that the recall is no miss
+        drop(lock.write().await.unwrap()); // so the recall does not count as a miss
     }
     let held = others.write().await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -192,8 +192,8 @@ async fn a_request_that_is_cancelled_costs_the_others_no_place() {
     assert_eq!(order.lock().unwrap()[..], ["local", "remote"]);
 }
 
-/// A task that locks in a loop, and awaits nothing else, lets the others run: above all the one
-/// that hears of recalls.
+/// A task that takes locks in a loop and awaits nothing else lets other tasks run, above all the
+/// task that receives recalls.
 #[tokio::test(start_paused = true)]
 async fn a_loop_of_local_grants_lets_other_tasks_run() {
     let engine = engine();
@@ -211,7 +211,7 @@ async fn a_loop_of_local_grants_lets_other_tasks_run() {
     assert!(runs.load(Ordering::SeqCst));
 }
 
-/// Sees, when it is woken, whether somebody still believes to hold.
+/// Records, when it is woken, whether the lease still counts as held.
 struct Sees(LeaseWatch, Mutex<Option<bool>>);
 
 impl Wake for Sees {
@@ -245,7 +245,7 @@ async fn a_watch_is_over_before_the_next_one_holds() {
     }
 }
 
-/// A lease of its own is released by a message; from there on others can have it.
+/// The client releases a plain lease by a message. From then on, other clients can take the lock.
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_over_while_a_plain_lease_is_released() {
     let engine = engine();
@@ -262,7 +262,7 @@ async fn a_watch_is_over_while_a_plain_lease_is_released() {
     releasing.await.unwrap().unwrap();
 }
 
-/// Whether the lock can be had by another client within two seconds.
+/// Whether another client gets the lock within two seconds.
 fn goes_on(runtime: &Runtime, others: &Locks) -> bool {
     runtime.block_on(async {
         let lock = others.rwlock("cached").unwrap();
@@ -308,13 +308,13 @@ fn with_its_runtime_everything_that_a_client_has_cached_ends() {
     assert_eq!(lock.local().hold, None);
     let began = Instant::now();
     let refused = own.block_on(async { timeout(20 * SECOND, lock.read().timeout(100 * MS)).await });
-    assert!(refused.expect("it does not wait without end").is_err());
+    assert!(refused.expect("it does not wait forever").is_err());
     assert!(began.elapsed() < 10 * SECOND);
     drop(guards);
     assert_eq!(lock.local().readers, 0);
 }
 
-/// Each of them finds room when it looks for it.
+/// Each request finds room when it checks for it.
 #[tokio::test(start_paused = true)]
 async fn no_more_leases_are_cached_than_may_be_when_all_are_taken_at_once() {
     let engine = engine();
@@ -329,7 +329,7 @@ async fn no_more_leases_are_cached_than_may_be_when_all_are_taken_at_once() {
             assert_eq!(lock.local().hold, None);
         }
     }
-    sleep(100 * MS).await; // until it has subscribed
+    sleep(100 * MS).await; // until the client has subscribed
     futures::future::join_all(all.iter().map(async |lock| drop(lock.read().await))).await;
     let cached = all.iter().filter(|lock| lock.local().hold.is_some()).count();
     assert_eq!(cached, 3);

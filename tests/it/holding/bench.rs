@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::support::{Fields, Server, Single, connect, fields, is_subscribed};
 
-/// A server of its own with a client.
+/// A server and a client of it.
 pub struct Bench {
     pub server: Single,
     pub locks: Locks,
@@ -30,7 +30,7 @@ impl Bench {
     }
 }
 
-/// A lock as it is in its hash.
+/// A lock as its hash describes it.
 #[derive(Debug)]
 pub struct Record(Fields);
 
@@ -47,7 +47,7 @@ impl Record {
         self.0.contains_key("writer")
     }
 
-    /// Nobody holds, nobody waits.
+    /// The lock has no holder and no waiter.
     pub fn is_free(&self) -> bool {
         self.readers() == 0 && !self.is_written() && !self.has_waiters()
     }
@@ -56,7 +56,7 @@ impl Record {
         self.0.contains_key("upgrader")
     }
 
-    /// Somebody waits that the server can push to.
+    /// The server can push to at least one waiter.
     pub fn has_subscriber(&self) -> bool {
         self.0.iter().any(|(field, entry)| field.starts_with("q:") && is_subscribed(entry))
     }
@@ -66,7 +66,7 @@ impl Record {
     }
 }
 
-/// Tries until it is so, with an end to a test that would have none.
+/// Repeats the check until it succeeds. Fails after a generous time.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let start = Instant::now();
     while !is_so().await {
@@ -75,7 +75,7 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut is_so: impl Fn
     }
 }
 
-/// The same for something that is awaited.
+/// Awaits `work`. Fails after a generous time.
 pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_secs(30), work).await;
     done.unwrap_or_else(|_| panic!("{what} never ended"))

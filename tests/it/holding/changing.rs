@@ -80,7 +80,7 @@ async fn of_two_upgraders_one_is_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let bench = Bench::new().await;
-    // A wait that nobody ends would go on for longer than this test.
+    // A wait that the client failed to end would outlast this test.
     let locks = Locks::builder()
         .waiter_ttl(Duration::from_secs(600))
         .connect_to(&[bench.server.url()])
@@ -116,7 +116,7 @@ async fn an_upgrade_that_is_dropped_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrader_is_told_of_its_grant() {
     let bench = Bench::new().await;
-    // One that only polls would not come by in the time of this test.
+    // A waiter that only polls would not get its turn within this test.
     let locks = Locks::builder()
         .poll_interval(Duration::from_secs(60))
         .waiter_ttl(Duration::from_secs(600))

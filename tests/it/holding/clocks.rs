@@ -13,17 +13,17 @@ use crate::support::{ConnectTo, Fields, Flow, Proxy, Single, as_fields};
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);
 
-/// Small, so that what is not exact shows.
+/// Small, so that inexact deadlines show.
 const MARGIN: Duration = Duration::from_millis(3);
 
-/// How much later each answer comes: more than the margin.
+/// The delay of each answer, which is more than the margin.
 const LATE: Duration = Duration::from_millis(8);
 
 #[derive(Default)]
 struct Count {
-    /// The lease ended here first, whatever the time that looking took.
+    /// The lease ended at the client first, whatever the time that the check took.
     good: AtomicUsize,
-    /// Looking took too long to tell.
+    /// The check took too long to decide.
     unclear: AtomicUsize,
     bad: AtomicUsize,
     done: AtomicBool,
@@ -57,7 +57,7 @@ async fn a_lease_ends_here_before_it_ends_at_the_server() {
             )));
         }
     }
-    // Cut connections make for retried acquires.
+    // Cut connections make the client retry its acquires.
     let mut cuts = 0;
     let start = Instant::now();
     while !count.is_done() && start.elapsed() < Duration::from_secs(120) {
@@ -77,7 +77,7 @@ async fn a_lease_ends_here_before_it_ends_at_the_server() {
     assert!(good >= SAMPLES && pushes > 100 && cuts > 10);
 }
 
-/// Takes a lock that others want too, and looks at its lease a few times, from the first moment on.
+/// Takes a contended lock, and checks its lease several times, from its first moment on.
 async fn contend(
     locks: Locks,
     name: String,

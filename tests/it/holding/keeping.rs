@@ -20,7 +20,7 @@ async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
     assert_eq!(lease.state(), LeaseState::Lost, "nobody here holds it any more");
     soon("its end here", lease.lost()).await;
 
-    // Nothing of it is left with the client, which has nothing to release.
+    // The client keeps nothing of it, so it has nothing to release.
     assert!(client.shutdown(Duration::from_secs(10)).await.is_empty());
     drop(client);
     let lock = bench.locks.rwlock("kept").unwrap();
@@ -35,7 +35,8 @@ async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
 async fn it_is_kept_for_a_whole_lease() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("whole").unwrap();
-    // What is handed over is short until it is claimed, and what is not renewed has run down.
+    // A granted waiter has a short lease until it claims it. A lease that is not renewed has partly
+    // run down.
     let first = lock.write().await.unwrap();
     let second = tokio::spawn({
         let lock = lock.clone();

@@ -12,7 +12,7 @@ use crate::support::{ConnectTo, renewed};
 const LEASE: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// On one thread, where the client's own task has no turn in between.
+/// On one thread, so that the client's own task does not run in between.
 #[tokio::test]
 async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
     let bench = Bench::new().await;
@@ -75,7 +75,7 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     soon("the second loss", later.lost()).await;
     eventually("it is heard of", || async { losses.lock().unwrap().len() == 2 }).await;
     drop(later);
-    // What is given back is not lost, though another lease of that length, taken later, is.
+    // A released lease is not lost, although another lease of that length, taken later, is.
     lock.write().lease(SHORT).await.unwrap().release().await.unwrap();
     drop(lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap());
     let last = lock.read().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_listener_that_panics_harms_nobody() {
     let short = short.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
     let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
     soon("the loss", short.lost()).await;
-    renewed(&long, 3).await.unwrap(); // by the task that told of the loss
+    renewed(&long, 3).await.unwrap(); // the task that reported the loss still renews
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,26 +127,27 @@ async fn a_server_that_comes_back_in_time_costs_no_lease() {
     soon("the loss", guard.lost()).await;
     assert_eq!(guard.state(), LeaseState::Lost);
     bench.server.thaw().unwrap();
-    // The server carries out what was sent before.
+    // The server now runs the calls that were sent before.
     drop(soon("the other lock", other.write().into_future()).await.unwrap());
-    assert_eq!(guard.state(), LeaseState::Lost, "what was lost stays lost");
+    assert_eq!(guard.state(), LeaseState::Lost, "a lost lease stays lost");
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// A process that was stalled finds the answer to a renewal when it wakes. By then the lease may
-/// have been seen to be lost.
+/// A stalled process reads the answer to a renewal when it wakes. By then the caller may have seen
+/// that the lease was lost.
 #[tokio::test(flavor = "current_thread")]
 async fn what_was_seen_to_be_lost_stays_lost() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("stalled").unwrap();
     let guard = lock.write().lease(LEASE).await.unwrap();
-    guard.renew().await.unwrap(); // the server knows the script by now
+    guard.renew().await.unwrap(); // the server knows the script from here on
     bench.server.freeze().unwrap();
-    tokio::time::sleep(LEASE / 2).await; // the renewal is on its way
+    tokio::time::sleep(LEASE / 2).await; // the renewal has been sent
     bench.server.thaw().unwrap();
-    std::thread::sleep(LEASE * 3 / 5); // and is answered meanwhile, with a lease that is longer than this
+    // The server answers the renewal meanwhile, with a lease that is longer than this pause.
+    std::thread::sleep(LEASE * 3 / 5);
     assert_eq!(guard.state(), LeaseState::Lost);
-    // The answer that comes on the same connection is read after the renewal's.
+    // This answer comes on the same connection, after the renewal's answer.
     drop(bench.locks.rwlock("other").unwrap().try_write().await.unwrap());
     assert_eq!(guard.state(), LeaseState::Lost);
 }

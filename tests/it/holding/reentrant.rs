@@ -77,7 +77,7 @@ async fn a_write_again_while_the_last_one_is_being_given_up() {
         if round % 3 == 0 {
             tokio::task::yield_now().await;
         }
-        drop(write); // the downgrade goes on in the background, or not at all
+        drop(write); // the client downgrades in the background, or not at all
         if round % 2 == 0 {
             tokio::task::yield_now().await;
         }
@@ -98,7 +98,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("give up").unwrap());
     let other = lock.read().await.unwrap();
     let read = reentrant.read(&lock).await.unwrap();
-    // Two want to write; the one at work gives up, the other goes on.
+    // Two requests wait to write. The first one, which polls, times out. The other one goes on.
     let patient = {
         let mut first = reentrant.write(&lock).timeout(Duration::from_millis(300)).into_future();
         assert!(poll!(&mut first).is_pending());

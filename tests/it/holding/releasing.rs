@@ -48,7 +48,8 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     let proxy = Proxy::start(&bench.server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
     let lock = locks.rwlock("lost answer").unwrap();
-    lock.read().await.unwrap().release().await.unwrap(); // the server knows the scripts by now
+    // The server knows the scripts from here on.
+    lock.read().await.unwrap().release().await.unwrap();
     for cut in [Cut::BeforeIt, Cut::AfterIt] {
         let guard = lock.write().await.unwrap();
         let sprung = proxy.trap(digest("release"), cut);
@@ -61,13 +62,13 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     let sprung = proxy.trap(digest("release"), Cut::AfterIt);
     let releasing = tokio::spawn(guard.release());
     sprung.await.unwrap();
-    proxy.close(); // the second attempt does not come through before the lease has ended
+    proxy.close(); // keeps the second attempt from the server until the lease has ended
     eventually("the lease ends", || async { lease.remaining().is_zero() }).await;
     proxy.heal();
     assert_eq!(soon("the release", releasing).await.unwrap().unwrap(), Released::Unknown);
 }
 
-/// The second attempt of the same take-up is no second taker.
+/// A second attempt of the same take-up does not count as another take-up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_take_up_whose_answer_was_lost_is_repeated() {
     let server = Single::start().await.unwrap();
@@ -113,7 +114,8 @@ fn guards_can_be_dropped_anywhere() {
     });
     panicked.join().unwrap_err();
     is_free("panic");
-    // After the runtime nothing can be sent: the lease ends it.
+    // After its runtime has ended the client can send nothing. The lock is free when the lease
+    // ends.
     let guard = take("late");
     let Bench { server, locks } = bench;
     runtime.shutdown_timeout(Duration::from_secs(5));

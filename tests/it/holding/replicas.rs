@@ -40,7 +40,7 @@ async fn what_is_held_is_at_the_replica() {
     let replica = stage.cluster.node(stage.replica);
     let mut connection = replica.connect().await.unwrap();
     let _: String = redis::cmd("READONLY").query_async(&mut connection).await.unwrap();
-    // Many at once, as one group or a few.
+    // Many requests at once, which go out as one group or a few.
     let guards = join_all(
         locks
             .iter()
@@ -52,7 +52,7 @@ async fn what_is_held_is_at_the_replica() {
         let read = redis::cmd("HGETALL").arg(key).query_async(&mut connection).await.unwrap();
         assert_eq!(as_fields(&read).unwrap()["fence"].parse(), Ok(guard.token()));
     }
-    // Renewals are confirmed as well.
+    // Replicas confirm renewals too.
     try_join_all(guards.iter().map(|guard| renewed(guard, 4))).await.unwrap();
     let writing = guards.into_iter().next().unwrap();
     let reading = writing.downgrade().await.unwrap();
@@ -77,7 +77,7 @@ async fn too_few_replicas_are_a_refusal_that_releases() {
     );
     eventually("it is released", || async { stage.record().await.is_free() }).await;
     stage.cluster.node(stage.replica).freeze().unwrap();
-    // A plain request goes on and is done while the other one waits for the replica.
+    // A plain request completes while the other one waits for the replica.
     let plain = stage.locks.rwlock("{a}plain").unwrap();
     let confirmed = tokio::spawn({
         let lock = lock.clone();
@@ -139,7 +139,8 @@ async fn redirects_are_followed_to_another_group() {
     let step = stage.cluster.begin_move(slot(&locks[0]), target).await.unwrap();
     for number in 0..10 {
         let key = format!("rwlease:{{a}}{number}");
-        stage.cluster.move_key(step, key).await.unwrap(); // from here on ASK for these
+        // From here on the source answers ASK for these.
+        stage.cluster.move_key(step, key).await.unwrap();
     }
     for guard in &guards {
         guard.renew().await.unwrap();

@@ -39,8 +39,7 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     soon("the old holder hears of it", writing.lost()).await;
     assert!(next.is_held());
     next.release().await.unwrap();
-    // More readers than one call sweeps away, and a waiter that would look again only after this
-    // test.
+    // More readers than one call sweeps, and a waiter that does not poll again within this test.
     let patient = Locks::builder()
         .poll_interval(Duration::from_secs(60))
         .waiter_ttl(Duration::from_secs(600))

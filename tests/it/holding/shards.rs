@@ -11,14 +11,14 @@ use crate::support::{Cluster, Shape, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Three masters that serve what they have, whether the others do or not.
+/// Three masters that keep serving their own slots when another one is down.
 async fn cluster() -> Cluster {
     let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
     Cluster::start_with(shape).await.unwrap()
 }
 
-/// Guards by the numbers of their masters, taken at the same time, so that their renewals go out
-/// together.
+/// Guards by the numbers of their masters. They are taken at the same time, so that the client
+/// renews them together.
 async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGuard>; 3] {
     let view = cluster.view().await.unwrap();
     let locks: Vec<RwLock> =
@@ -33,7 +33,7 @@ async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGua
     guards
 }
 
-/// Looks at guards for a while: none of them may ever be anything but held.
+/// Checks the guards for a while: each of them must stay held.
 async fn stay_held<'a>(guards: impl Iterator<Item = &'a WriteGuard> + Clone, during: Duration) {
     let start = Instant::now();
     while start.elapsed() < during {
@@ -65,8 +65,8 @@ async fn a_blocked_shard_leaves_the_others_held() {
     stay_held(well.iter().chain(&also_well), LEASE).await;
 }
 
-/// The renewal of one lock is redirected to a shard that is blocked: it goes out with those of its
-/// neighbours, and must not hold them up.
+/// The renewal of one lock is redirected to a blocked shard. It goes out with the renewals of its
+/// neighbours, and must not delay them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
     let cluster = cluster().await;

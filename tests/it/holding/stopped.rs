@@ -11,16 +11,16 @@ use rwlease::Lease;
 use super::bench::{Bench, soon};
 use crate::support::connect;
 
-/// The server to use, set for the child alone.
+/// The URL of the server, set only for the child.
 const CHILD: &str = "RWLEASE_TEST_CHILD";
 
-/// How long the child is stopped at least.
+/// The least time for which the child is stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// Longer than the child takes for a pause of its own.
+/// A pause of the child that is longer than this means that it was stopped.
 const PAUSE: Duration = Duration::from_millis(700);
 
-/// A store that refuses older tokens than the last one.
+/// A store that refuses tokens older than its last one.
 const STORE: &str = "
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'token') or '0') then return 'refused' end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[2])
@@ -73,7 +73,7 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
     assert_eq!(value, "new");
 }
 
-/// Not a test of its own: the process that is stopped.
+/// Not a test: the process that is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_child() {
     let Ok(url) = std::env::var(CHILD) else {
@@ -91,8 +91,8 @@ async fn the_child() {
     println!("\nchild writes {said}");
 }
 
-/// Says how the lease stands, first thing after a jump of time. It is on the watch for that before
-/// it says that it may be stopped.
+/// Prints the state of the lease as the first thing after a jump of time. It starts to watch for
+/// the jump before it prints that it may be stopped.
 fn wait_to_be_stopped(lease: &Lease) {
     let start = Instant::now();
     let mut last = start;
