@@ -17,7 +17,7 @@ async fn client(engine: &Engine) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
-/// A lock of that client whose slot the server has.
+/// A lock of that client in a slot of that server.
 fn lock_at(engine: &Engine, locks: &Locks, server: usize, prefix: &str) -> RwLock {
     let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
     all.find(|lock| engine.faults().master_of(lock.slot()) == server).unwrap()
@@ -32,7 +32,7 @@ async fn a_lock_keeps_its_client() {
     }
 }
 
-/// The shutdown sends releases of its own; what the holder is told is of the holder's.
+/// The shutdown sends its own releases. They do not change what the holder's release returns.
 #[tokio::test(start_paused = true)]
 async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
     let engine = Engine::builder().masters(1).replicas(0).build();
@@ -45,8 +45,7 @@ async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
     assert_eq!(release.await.unwrap().unwrap(), Released::Unknown);
 }
 
-/// The client cannot drain, since one of its servers is silent, and takes nothing more all the
-/// same.
+/// A silent server keeps the client from draining, and the client still acquires nothing more.
 #[tokio::test(start_paused = true)]
 async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
     let engine = Engine::new();
@@ -92,7 +91,7 @@ async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
 }
 
-/// In real time: a loop without a pause would never let time fly.
+/// In real time, because a loop without a pause would stop simulated time.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_waits_does_not_hammer_a_full_server() {
     let engine = Engine::builder().masters(1).replicas(0).build();
@@ -102,8 +101,7 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
     let also_holding = other.rwlock("full").unwrap().read().await.unwrap();
     let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
     sleep(SECOND / 10).await;
-    // The waiter's place has outlived itself by the server's clock, and the next call clears it
-    // away.
+    // The waiter's place has expired by the server's clock, and the next call removes it.
     engine.faults().set_full_memory(0, true);
     engine.faults().step_clock(0, 15_000);
     also_holding.release().await.unwrap();
@@ -121,8 +119,8 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
 async fn a_sick_server_delays_no_renewal_at_another() {
     let engine = Engine::new();
     let locks = Locks::builder().lease(6 * SECOND).connect_embedded(&engine).await.unwrap();
-    // Taken one after the other, they end so too, but some are renewed together. Then every fourth
-    // is at another server, which says nothing.
+    // The leases are taken one after the other and so end one after the other, but some are renewed
+    // together. Then every fourth one is at another server, which does not answer.
     let names = (0..).map(|number| locks.rwlock(format!("crowd:{number}")).unwrap());
     let mut guards = Vec::new();
     for lock in names.filter(|lock| engine.faults().master_of(lock.slot()) == 0).take(200) {
@@ -148,7 +146,7 @@ fn give(engine: &Engine, slot: Slot, to: usize) {
     assert!(engine.faults().finish_move(slot));
 }
 
-/// That a look is under way when the time is up says nothing about the server.
+/// A poll that is under way when the time is up says nothing about the server.
 #[tokio::test(start_paused = true)]
 async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
     let engine = Engine::new();
@@ -168,7 +166,7 @@ async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
     }
 }
 
-/// What is dropped at any of its awaits leaves neither a holder nor a waiter.
+/// A request that is dropped at any of its awaits leaves neither a holder nor a waiter.
 #[tokio::test(start_paused = true)]
 async fn a_request_dropped_at_any_moment_leaves_nothing() {
     let engine = Engine::new();
@@ -199,8 +197,8 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// A wait for an upgrade that timed out is ended, also if the task that gave it up tries again at
-/// once, before anything was sent.
+/// A wait for an upgrade that timed out is ended even if the same task tries again at once, before
+/// the client has sent anything.
 #[tokio::test(start_paused = true)]
 async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     let engine = Engine::new();
@@ -229,7 +227,7 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     assert_eq!(mine.release().await.unwrap(), Released::Released);
 }
 
-/// The same for what changes a lease or ends it.
+/// The same for operations that change a lease or end it.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
     let engine = Engine::new();
@@ -276,8 +274,8 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// The server that an attempt without an answer went to refuses it from a known moment on: the
-/// release after that is the last.
+/// From a known moment on, the server refuses the attempt that was not answered. The release after
+/// that moment is the last one.
 #[tokio::test(start_paused = true)]
 async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     let engine = Engine::builder().masters(1).replicas(0).build();
@@ -305,7 +303,7 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     engine.faults().pause(0);
     let mut request = Box::pin(lock.write().into_future());
     assert!(futures::poll!(&mut request).is_pending());
-    engine.faults().kill_connections(0); // whether that attempt is carried out, nobody knows
+    engine.faults().kill_connections(0); // that attempt is in doubt
     for _ in 0..20 {
         assert!(futures::poll!(&mut request).is_pending());
         tokio::task::yield_now().await;
@@ -320,7 +318,7 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     assert_eq!(
         releases.len(),
         3,
-        "one at once, one for the time, one when nothing can come any more"
+        "one at once, one in between, one when the attempt can no longer run"
     );
     let last = releases[2];
     assert!(last > not_after && last <= not_after + 50, "{last} for {not_after}");

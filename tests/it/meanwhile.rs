@@ -38,8 +38,8 @@ impl Bench {
         Bench { engine, locks, lock, others }
     }
 
-    /// Nobody holds the lock and nobody waits for it: what a client sends in the background has
-    /// been carried out.
+    /// The lock has no holder and no waiter: the server has run what a client sent in the
+    /// background.
     async fn must_be_free(&self) {
         let next = timeout(5 * SECOND, self.others.write()).await;
         let next = next.expect("nothing is in the way").unwrap();
@@ -47,7 +47,7 @@ impl Bench {
         assert_eq!(self.others.status().await.unwrap().waiters, 0);
     }
 
-    /// A reader may come, so nobody writes.
+    /// A reader can acquire the lock, so nobody writes.
     async fn must_be_read(&self) {
         let other = timeout(5 * SECOND, self.others.read()).await.expect("it reads only");
         other.unwrap().release().await.unwrap();
@@ -57,8 +57,8 @@ impl Bench {
     }
 }
 
-/// Does something once, within the event that tells that a write is granted: its guard is not there
-/// yet. For each test what it wants, on its thread.
+/// Runs a closure within the event that reports a granted write, before the write has a guard. Each
+/// test sets the closure for its own thread.
 struct OnGrant;
 
 type Act = Box<dyn FnOnce()>;
@@ -105,7 +105,7 @@ impl Visit for IsWrite {
     }
 }
 
-/// Whether the grant comes by an answer or, after a wait for another reader, by a push.
+/// Whether the grant comes in an answer or, after a wait for another reader, by a push.
 const WAYS: [bool; 2] = [false, true];
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +129,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
         });
         let write = write.unwrap();
         assert!(OnGrant::has_acted());
-        sleep(SECOND).await; // and whatever was requested has been carried out
+        sleep(SECOND).await; // the server has run all calls by now
         assert_eq!(write.mode(), Some(Mode::Write), "waits: {waits}, reads on: {reads_on}");
         assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
         assert_eq!(write.release().await.unwrap(), Released::Released);
@@ -164,7 +164,7 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
     bench.must_be_free().await;
 }
 
-/// A subscriber that panics ends the request after its upgrade was granted and before there is a
+/// A subscriber panics, and so ends the request after its upgrade was granted and before it has a
 /// guard.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
@@ -195,7 +195,7 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
         if let Some(read) = read {
             assert_eq!(read.mode(), Some(Mode::Read), "waits: {waits}");
             bench.must_be_read().await;
-            // And it can be had again.
+            // The lock can be written again.
             let write = timeout(5 * SECOND, reentrant.write(&bench.lock)).await.unwrap().unwrap();
             assert_eq!(write.mode(), Some(Mode::Write));
         }
@@ -220,13 +220,13 @@ async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
                 break;
             }
             if when_it_goes == 1 && poll == polls / 2 {
-                read = None; // then the request alone keeps the lease
+                read = None; // from here on the request alone keeps the lease
             }
             tokio::task::yield_now().await;
         }
         drop(theirs);
         if polls % 3 == 0 {
-            sleep(SECOND / 10).await; // the grant is there, and nobody has looked at it
+            sleep(SECOND / 10).await; // it is granted, and not polled since
         }
         if when_it_goes == 2 {
             drop(request);
@@ -261,7 +261,7 @@ async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
     assert!(left > 6 * SECOND && left <= 7 * SECOND, "{left:?}");
     drop(write);
     sleep(SECOND).await;
-    // What too few replicas confirm is not had, and the read reads on.
+    // A write that too few replicas confirm is refused, and the read continues.
     let (faults, replicas) = (bench.engine.faults(), bench.engine.faults().replicas(0));
     assert!(!replicas.is_empty());
     replicas.iter().for_each(|replica| faults.hold_back(*replica));
@@ -292,8 +292,8 @@ impl Bench {
         kept
     }
 
-    /// A duplicate of that call comes to the server, past the client: bytes of an abandoned
-    /// connection. Gives the status.
+    /// Sends a duplicate of that call to the server, past the client, as if bytes of an abandoned
+    /// connection arrived. Returns the status.
     fn again(&self, words: &Mutex<Option<Words>>) -> String {
         let words = words.lock().unwrap().clone().expect("it was sent before");
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -301,8 +301,8 @@ impl Bench {
         reply.split(' ').next().unwrap().into()
     }
 
-    /// The lock is taken from its holder, another one has it and gives it back, and then the
-    /// duplicate of its first call is granted anew.
+    /// Another client takes the lock from its holder and releases it. Then the server grants the
+    /// duplicate of the holder's first call.
     async fn replace(&self, acquire: &Mutex<Option<Words>>) {
         self.others.force_release().await.unwrap().expect("it was held");
         let next = self.others.try_write().await.unwrap().expect("it is free");
@@ -311,7 +311,7 @@ impl Bench {
     }
 }
 
-/// Of one name each, so that the scripts are known to the server.
+/// Calls each script once, so that the server knows them.
 async fn knows_scripts(bench: &Bench) {
     let before = bench.locks.rwlock("before").unwrap();
     before.write().await.unwrap().release().await.unwrap();
@@ -338,8 +338,8 @@ async fn a_renewal_that_answers_another_token_is_a_loss() {
         assert_eq!(guard.state(), LeaseState::Lost);
         assert!(guard.cancellation().is_cancelled());
         assert_eq!(*losses.lock().unwrap(), [token]);
-        // Nothing is left of it at the server, though its holder has not noticed and keeps the
-        // guard.
+        // The server keeps nothing of it, although the holder has not noticed the loss and keeps
+        // its guard.
         bench.must_be_free().await;
         drop(guard);
         bench.must_be_free().await;
@@ -367,7 +367,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() 
         }
         bench.must_be_free().await;
     }
-    // And where only the renewal of `keep` finds it.
+    // The same where only the renewal of `keep` finds the loss.
     let acquire = bench.record("acquire_write");
     let guard = bench.lock.write().lease(HOUR).await.unwrap();
     bench.replace(&acquire).await;
@@ -376,8 +376,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() 
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
 }
 
-/// The server that gets the release of what took a lost lease's place says nothing at
-/// first.
+/// At first, the server does not answer the release of the lease that replaced the lost one.
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers_again() {
     let bench = Bench::with(Locks::builder().lease(60 * SECOND)).await;
@@ -393,8 +392,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers
     drop(guard);
 }
 
-/// An upgrade that is answered so is the first to hear of the loss, and where nobody renews the
-/// only one.
+/// The upgrade is the first call that finds the loss, and the only one if nothing renews the lease.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
     for (renewal, tries) in
@@ -458,8 +456,8 @@ async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released()
     bench.must_be_free().await;
 }
 
-/// What took the place has ended by itself when its lease has, and nothing more is sent for it,
-/// however long the guard is kept.
+/// The lease that replaced the lost one ends by itself. After that the client sends nothing more
+/// for it, however long the guard is kept.
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended() {
     let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
@@ -467,7 +465,7 @@ async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended()
     let acquire = bench.record("acquire_write");
     let guard = bench.lock.write().await.unwrap();
     bench.replace(&acquire).await;
-    // Its release is refused, each time.
+    // The server refuses each release of it.
     let key = acquire.lock().unwrap().as_ref().unwrap()[3].clone();
     let release = bench.locks.scripts().find(|script| script.name() == "release").unwrap().digest();
     let sent = Arc::new(Mutex::new(0));
@@ -487,7 +485,7 @@ async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended()
     drop(guard);
 }
 
-/// A renewal may answer with the token of an upgrade that the client has not heard of yet.
+/// A renewal may return the token of an upgrade before the client has learned of that upgrade.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
     let bench = Bench::new().await;
@@ -497,7 +495,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
     assert!(futures::poll!(&mut upgrading).is_pending());
     sleep(SECOND / 100).await;
     assert!(futures::poll!(&mut upgrading).is_pending());
-    theirs.release().await.unwrap(); // and it is granted, which nobody looks at
+    theirs.release().await.unwrap(); // this grants the upgrade, which is not polled
     assert!(bench.others.status().await.unwrap().writer.is_some());
     lease.renew().await.unwrap();
     assert_eq!((lease.state(), lease.token()), (LeaseState::Held, token));
@@ -508,7 +506,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
     bench.must_be_free().await;
 }
 
-/// The same when the upgrade was given up: it is granted, and becomes a read again.
+/// The same for an upgrade that was given up: it is granted, and becomes a read again.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_loss() {
     let bench = Bench::new().await;
@@ -559,7 +557,7 @@ async fn an_answer_that_the_upgrade_overtook_is_no_loss() {
     assert_eq!(write.release().await.unwrap(), Released::Released);
 }
 
-/// The new master has not heard of the upgrade: it knows the read.
+/// The new master does not have the upgrade, only the read.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_a_failover_lost_is_noticed() {
     let bench = Bench::with(Locks::builder().lease(3 * SECOND)).await;
@@ -577,8 +575,7 @@ async fn an_upgrade_that_a_failover_lost_is_noticed() {
 }
 
 impl Bench {
-    /// A read whose upgrade was given up, and which the server has not been told yet; and the other
-    /// reader.
+    /// A read whose upgrade was given up, before the server knows of it; and the other reader.
     async fn gave_up_an_upgrade(&self) -> (ReadGuard, ReadGuard) {
         let read = self.lock.read().lease(HOUR).await.unwrap();
         let theirs = self.others.read().await.unwrap();
@@ -589,7 +586,7 @@ impl Bench {
         };
         let (refused, ()) = tokio::join!(waiting, refuse);
         let read = refused.unwrap_err().into_guard();
-        sleep(SECOND / 10).await; // the end of the wait was sent, and refused
+        sleep(SECOND / 10).await; // the server has refused the call that ends the wait
         assert!(read.is_held());
         (read, theirs)
     }
@@ -603,7 +600,7 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
         bench.engine.faults().refuse(0, None);
         let theirs = match ends_before {
             true => {
-                theirs.release().await.unwrap(); // the upgrade is granted now
+                theirs.release().await.unwrap(); // this grants the upgrade
                 None
             }
             false => Some(theirs),
@@ -658,7 +655,7 @@ async fn an_upgrade_never_reaches_past_the_longest_hold() {
         );
         let status = bench.others.status().await.unwrap();
         let there = status.writer.expect("it writes").remaining;
-        // The window of a grant is as long as the hold was when the upgrader last looked.
+        // A grant's window is as long as the hold was when the upgrader last polled.
         let looked = if waits { SECOND / 2 } else { SECOND / 100 };
         assert!(there <= left + looked, "{there:?} at the server, {left:?} of the hold");
         timeout(2 * SECOND, write.lost()).await.expect("the hold ends");

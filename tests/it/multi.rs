@@ -72,7 +72,7 @@ async fn what_cannot_be_had_together_is_not_kept() {
         free(&locks, name).await;
     }
 
-    // While it waits for the one in the middle, it holds those before it, and none behind.
+    // While the request waits for the middle lock, it holds the locks before it, and none after it.
     let waiting = tokio::spawn(request().into_future());
     let wait_limit = WaitLimit::new("the wait for the middle");
     while middle.status().await.unwrap().waiters == 0 {
@@ -106,7 +106,7 @@ async fn the_loss_of_one_is_told() {
     free(&locks, "a").await;
 }
 
-/// A lock that was had and is lost while another is waited for is waited for anew.
+/// A lock that is lost while the request waits for another one is acquired again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_while_waiting_is_taken_again() {
     let (_cluster, locks) = cluster().await;
@@ -128,8 +128,8 @@ async fn what_is_lost_while_waiting_is_taken_again() {
     assert_eq!(held.leases().len(), 2);
 }
 
-/// Many take the same locks in every order and mode: nobody waits forever, and nobody writes
-/// beside another.
+/// Many tasks acquire the same locks in every order and mode. No task waits forever, and each
+/// writer is alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_them_never_wait_for_each_other() {
     const TASKS: usize = 8;
@@ -161,7 +161,7 @@ async fn two_of_them_never_wait_for_each_other() {
                 }
                 let held = request.timeout(LONG).await.unwrap();
                 for (place, write) in places.iter().zip(&writes) {
-                    // A writer counts as a great many readers.
+                    // A writer counts as a thousand readers.
                     let before =
                         inside[*place].fetch_add(if *write { 1_000 } else { 1 }, Ordering::SeqCst);
                     let alone = if *write { before == 0 } else { before < 1_000 };

@@ -56,7 +56,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
     let mutex = locks.mutex("shared").unwrap();
     let mut python = RedisPy::lock(&server, "shared", Duration::from_secs(30)).unwrap();
 
-    // They hold, we wait.
+    // redis-py holds, and the library waits.
     assert_eq!(python.say("try").unwrap(), "True");
     assert!(mutex.try_lock().await.unwrap().is_none());
     let value = python.say("value").unwrap();
@@ -70,7 +70,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
     assert_eq!(python.say("release").unwrap(), "released");
     let held = waiting.await.unwrap().unwrap();
 
-    // We hold, they wait.
+    // The library holds, and redis-py waits.
     assert_eq!(python.say("try").unwrap(), "False");
     assert_eq!(
         (python.say("locked").unwrap(), python.say("owned").unwrap()),
@@ -82,7 +82,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert_eq!(python.answer().unwrap(), "True");
 
-    // What one of them holds the other's release does not delete.
+    // Neither of them deletes, by its release, a lock that the other one holds.
     server.say::<u64>("DEL shared").await.unwrap();
     let ours = mutex.lock().await.unwrap();
     assert_eq!(python.say("release").unwrap(), "LockNotOwnedError");
@@ -131,7 +131,8 @@ async fn a_call_whose_answer_was_lost_is_sent_again() {
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
     let mutex = locks.mutex("lost").unwrap();
-    mutex.lock().await.unwrap().release().await.unwrap(); // from here on the server knows the scripts
+    // The server knows the scripts from here on.
+    mutex.lock().await.unwrap().release().await.unwrap();
     let digest = |name: &str| {
         let script = rwlease::scripts().find(|script| script.name() == name).unwrap();
         script.digest().to_owned()
@@ -153,7 +154,7 @@ async fn a_call_whose_answer_was_lost_is_sent_again() {
     }
 }
 
-/// The library's own command for it is the script, whoever may not use the server's.
+/// A user without the right to the server's command releases by the library's script.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_a_command_of_the_server_where_it_has_one() {
     let (server, locks) = single().await;
@@ -280,8 +281,8 @@ async fn a_key_that_is_no_mutex_is_left_alone() {
     assert_eq!(locks.mutex("").unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// One after the other, while the slot goes round: the count of an unprotected read, add and write
-/// is exact.
+/// One task at a time, while the slot moves from master to master: an unprotected read, add and
+/// write counts exactly.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_excludes_while_its_slot_moves() {
     const TASKS: usize = 6;

@@ -8,13 +8,13 @@ use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is left of a pushed lease of 30 s when its guard is had: the claim has had no answer yet,
-/// unless it was waited for.
+/// What remains of a pushed lease of 30 s when the request returns its guard. The claim has not
+/// been answered yet, unless the request waited for its answer.
 async fn believed_at_first(settings: Builder) -> Duration {
     believed_after(SECOND, settings).await
 }
 
-/// The same after a wait of that length.
+/// The same after a wait of this length.
 async fn believed_after(wait: Duration, settings: Builder) -> Duration {
     let engine = Engine::new();
     let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
@@ -27,7 +27,7 @@ async fn believed_after(wait: Duration, settings: Builder) -> Duration {
     waiting.await.unwrap().unwrap()
 }
 
-/// Another server, with another clock, may be the one that ends a grant that has not been claimed.
+/// Another server, with another clock, may end a grant that has not been claimed.
 #[tokio::test(start_paused = true)]
 async fn a_pushed_grant_has_the_margin_of_its_lease() {
     let left = believed_at_first(Locks::builder().claim_window(SECOND)).await;
@@ -40,7 +40,7 @@ async fn where_the_margin_leaves_nothing_of_a_pushed_grant_the_claim_is_answered
     assert!((20 * SECOND..=28 * SECOND).contains(&left), "{left:?}");
 }
 
-/// Two clocks may run apart by what is allowed for in some seconds, and no longer.
+/// The margin covers two clocks that drift apart for some seconds, and no longer.
 #[tokio::test(start_paused = true)]
 async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_answered_first() {
     let seldom = || {

@@ -18,14 +18,14 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
 
-/// So long that no test is helped by it.
+/// So long that no test depends on its end.
 const NEVER: Duration = LONG;
 
 async fn client(engine: &Engine) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
-/// Neither a poll nor the end of a lease brings the lead on.
+/// Neither a poll nor the end of a lease makes the next candidate lead within this test.
 #[tokio::test(start_paused = true)]
 async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
     let engine = Engine::new();
@@ -90,10 +90,10 @@ async fn losing_the_lead_cancels_the_work() {
     assert!(cancelled.load(Ordering::SeqCst), "the work's future was dropped");
     let output = leader.campaign().run(async |lease| lease.token()).await.unwrap();
     assert!(output > term);
-    assert!(leader.current().await.unwrap().is_none(), "who has done its work resigns");
+    assert!(leader.current().await.unwrap().is_none(), "a leader whose work is done resigns");
 }
 
-/// As in a process that goes on after it was stopped: the work is woken, and no timer has fired
+/// As in a process that continues after it was stopped: the work is woken, and no timer has fired
 /// yet.
 #[tokio::test]
 async fn work_is_not_resumed_once_the_lease_has_ended() {
@@ -115,7 +115,7 @@ async fn work_is_not_resumed_once_the_lease_has_ended() {
     assert_eq!(steps.load(Ordering::SeqCst), 1, "the step that it was stopped in");
 }
 
-/// Polls what is pending a second time, before the runtime can look at its timers.
+/// Polls a pending future a second time, before the runtime can check its timers.
 async fn twice<F: Future>(work: F) -> F::Output {
     let mut work = pin!(work);
     poll_fn(|context| match work.as_mut().poll(context) {
@@ -136,8 +136,8 @@ async fn a_watch_tells_each_change_and_no_renewal() {
     for _ in 0..3 {
         for leader in [&mine, &theirs] {
             let lead = leader.campaign().lease(6 * SECOND).await.unwrap();
-            // Dropped between two looks and within one, it tells nothing twice, and leaves nothing
-            // out.
+            // The future is dropped between two queries and during one. The watch neither repeats a
+            // change nor omits one.
             let told = loop {
                 match timeout(SECOND / 7, watch.changed()).await {
                     Ok(changed) => break changed.unwrap().unwrap(),
@@ -153,12 +153,12 @@ async fn a_watch_tells_each_change_and_no_renewal() {
     }
     assert!(watch.changed().await.unwrap().is_none());
     assert!(timeout(LONG, watch.changed()).await.is_err(), "nobody leads, and it was told");
-    // A minute later the server has forgotten the lock, and with it its last term.
+    // A minute later the server has forgotten the lock and its last term.
     let lead = mine.campaign().await.unwrap();
     assert_eq!(watch.changed().await.unwrap().unwrap().term, lead.term());
 }
 
-/// A leader that is gone leads until its lease has ended, and not longer.
+/// A leader that is gone leads until its lease has ended, and no longer.
 #[tokio::test(start_paused = true)]
 async fn a_watch_sees_a_lease_end() {
     let engine = Engine::new();
@@ -168,7 +168,7 @@ async fn a_watch_sees_a_lease_end() {
     assert_eq!(watch.changed().await.unwrap().unwrap().term, lead.term());
     let start = engine.now();
     assert!(watch.changed().await.unwrap().is_none());
-    let led = engine.now() - start; // by the servers' clocks, which fly here
+    let led = engine.now() - start; // by the servers' clocks, which are simulated
     assert!(led > 9 * SECOND && led < 11 * SECOND, "{led:?}");
 }
 

@@ -19,11 +19,11 @@ const LEASE: Duration = Duration::from_secs(1);
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How many candidates there are at a time, and how many leaders are struck.
+/// The number of candidates at a time, and of leaders that are struck.
 const CANDIDATES: usize = 4;
 const STRIKES: usize = 6;
 
-/// The list of what leaders have seen of their lead.
+/// The list in which leaders note when they led.
 const SEEN: &str = "what leaders saw";
 
 async fn leader(urls: &[String], name: &str) -> Result<(Locks, Leader)> {
@@ -32,7 +32,7 @@ async fn leader(urls: &[String], name: &str) -> Result<(Locks, Leader)> {
     Ok((locks, leader))
 }
 
-/// On a machine that is busy, an answer can come when so short a lease is over.
+/// On a busy machine, an answer can arrive after so short a lease has ended.
 async fn lead(leader: &Leader) -> Result<Leadership> {
     loop {
         match leader.campaign().await {
@@ -73,11 +73,11 @@ async fn a_stopped_leader_does_nothing_more_when_it_wakes() -> Result {
     Ok(())
 }
 
-/// Stops this process. When this returns, it goes on again.
+/// Stops this process. Returns after the process continues.
 fn stop() {
     let mut last = now();
     kill_process(getpid(), Signal::STOP).unwrap();
-    // Another thread may have got the signal, and this one run on for a moment.
+    // Another thread may have received the signal, so this one may run on for a moment.
     loop {
         let before = std::mem::replace(&mut last, now());
         if last - before > (LEASE / 2).as_nanos() as u64 {
@@ -87,7 +87,7 @@ fn stop() {
     }
 }
 
-/// Back at once, before the runtime looks at its timers.
+/// Yields once, and continues before the runtime checks its timers.
 async fn yield_at_once() {
     let mut is_woken = false;
     poll_fn(|context| {
@@ -151,7 +151,7 @@ async fn start(test: &str, cluster: &Cluster) -> Result<(String, Child)> {
     Ok((candidate.told().await?, candidate))
 }
 
-/// Who leads after that term.
+/// The leader after that term.
 async fn next_leader(watch: &mut LeaderWatch, after: u64) -> Result<(String, u64)> {
     loop {
         if let Some(leader) = timeout(LONG, watch.changed()).await?? {
@@ -161,7 +161,7 @@ async fn next_leader(watch: &mut LeaderWatch, after: u64) -> Result<(String, u64
     }
 }
 
-/// A candidate: leads whenever it can, and notes when it saw that it did.
+/// A candidate, which leads whenever it can and notes when it saw that it led.
 async fn stand_again_and_again() -> Result {
     let urls = child::urls()?;
     let (locks, leader) = leader(&urls, "struck").await?;
@@ -182,7 +182,7 @@ async fn stand_again_and_again() -> Result {
     }
 }
 
-/// Notes the term, when it was asked whether it leads, and when it had the answer.
+/// Notes the term, the time before it checked whether it leads, and the time after.
 async fn note(store: &mut redis::aio::MultiplexedConnection, lease: &Lease) -> Result {
     let (asked, leads, answered) = (now(), lease.is_held(), now());
     if leads {
@@ -192,8 +192,8 @@ async fn note(store: &mut redis::aio::MultiplexedConnection, lease: &Lease) -> R
     Ok(())
 }
 
-/// When a leader knew that it led: at some moment before the first answer at the latest, and at one
-/// after it asked for the last time.
+/// A leader knew that it led at some moment before `first_answered`, and at some moment after
+/// `last_asked`.
 #[derive(Debug)]
 struct Span {
     first_answered: u64,
@@ -215,7 +215,7 @@ async fn seen(cluster: &Cluster) -> Result<BTreeMap<u64, Span>> {
     Ok(spans)
 }
 
-/// Waits until the leader of this term has seen that it leads.
+/// Waits until the leader of this term has noted that it leads.
 async fn until_seen(cluster: &Cluster, term: u64) -> Result<BTreeMap<u64, Span>> {
     let wait_limit = WaitLimit::new(format!("a leader in term {term}"));
     loop {
@@ -227,7 +227,7 @@ async fn until_seen(cluster: &Cluster, term: u64) -> Result<BTreeMap<u64, Span>>
     }
 }
 
-/// The clock that all processes of the machine share, in nanoseconds.
+/// The monotonic clock, which all processes of the machine share, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
