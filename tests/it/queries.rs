@@ -16,7 +16,7 @@ async fn single() -> (Single, Locks) {
     (server, locks)
 }
 
-/// Waits until so many wait.
+/// Waits until the lock has `count` waiters.
 async fn waiters(lock: &RwLock, count: u64) -> Status {
     let wait_limit = WaitLimit::new(format!("{count} waiters"));
     loop {
@@ -93,7 +93,7 @@ async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
     assert_eq!((upgrader.id.as_str(), upgrader.mode), (id.as_str(), Mode::Write));
     assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
     assert!(status.reading.iter().any(|holder| holder.id == id) && status.waiting.is_empty());
-    // It gets older as long as it waits.
+    // The age rises while it waits.
     let wait_limit = WaitLimit::new("an older upgrader");
     while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
         wait_limit.pause("not yet").await.unwrap();
@@ -169,7 +169,7 @@ async fn a_query_names_an_acquisition() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// Readers that are gone and were not swept yet hold nothing, however many they are.
+/// Expired readers that no call has swept yet hold nothing, whatever their number.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dead_do_not_lock() {
     let (server, locks) = single().await;
@@ -235,7 +235,7 @@ async fn locks_are_listed_on_all_masters() {
     assert_eq!(locks.list("none").into_stream().count().await, 0);
 }
 
-/// Keys that are no locks of this client.
+/// Keys that are not locks of this client.
 async fn locks_of_others(cluster: &Cluster) {
     for (at, key) in ["order*[x]", "rwlease:order*[text]"].into_iter().enumerate() {
         let slot = cluster.slot_of(key).await.unwrap();

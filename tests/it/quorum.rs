@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Enough for a busy machine, and far below the leases here.
+/// Long enough for a busy machine, and far shorter than the leases here.
 const MEMBER: Duration = Duration::from_millis(400);
 
 struct Bench {
@@ -39,7 +39,7 @@ impl Bench {
         Bench { servers, proxies, members, quorum }
     }
 
-    /// Another client of the same five.
+    /// Another client of the same five members.
     async fn another(&self) -> Quorum {
         let mut members = Vec::new();
         for proxy in &self.proxies {
@@ -48,7 +48,7 @@ impl Bench {
         Quorum::new(members).unwrap()
     }
 
-    /// At how many of the servers that answer the key is there.
+    /// The number of running servers that have the key.
     async fn keys(&self, key: &str) -> usize {
         let mut found = 0;
         for server in self.servers.iter().filter(|server| server.is_running()) {
@@ -68,7 +68,7 @@ impl Bench {
     }
 }
 
-/// The members have a short time for it, and a busy machine a long one.
+/// Each member has a short time to answer. The whole request has a long one, for busy machines.
 async fn taken(request: QuorumAcquire) -> QuorumGuard {
     request.member_timeout(MEMBER).timeout(LONG).await.unwrap()
 }
@@ -77,8 +77,8 @@ async fn tried(request: QuorumAcquire) -> Option<QuorumGuard> {
     request.member_timeout(MEMBER).try_once().await.unwrap()
 }
 
-/// Releases a lock that only three members can confirm. One that answers late on a busy machine
-/// leaves the outcome unknown.
+/// Releases a lock that only three members can confirm. A member that answers late on a busy
+/// machine leaves the outcome unknown.
 async fn release_by_three(held: QuorumGuard) {
     assert_ne!(held.release().await.unwrap(), Released::AlreadyLost);
 }
@@ -143,7 +143,7 @@ async fn two_of_five_may_be_dead() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     let bench = Bench::new().await;
-    // All connections are there, and nothing answers.
+    // Opens all connections, so that later only the answers are missing.
     taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     bench.servers[1].freeze().unwrap();
     bench.servers[2].freeze().unwrap();
@@ -153,8 +153,8 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     bench.gone("hang").await;
     bench.servers[1].thaw().unwrap();
     bench.servers[2].thaw().unwrap();
-    // The calls that came while they hung they carry out, or refuse as stale, now; the release
-    // comes after it.
+    // The servers now run the calls that arrived while they hung, or refuse them as stale. The
+    // release comes after these calls.
     bench.gone("hang").await;
     let held = taken(bench.quorum.mutex("hang")).await;
     drop(held);
@@ -187,14 +187,15 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
     taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     let script = rwlease::scripts().find(|script| script.name() == "mutex/acquire").unwrap();
     for proxy in &bench.proxies[..3] {
-        proxy.replies(Flow::Held); // carried out, and never answered
+        proxy.replies(Flow::Held); // run, and not answered
     }
     let failed = bench.quorum.mutex("lost").member_timeout(MEMBER).try_once().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     bench.proxies.iter().for_each(Proxy::heal);
     bench.gone("lost").await;
 
-    // Cut after it was carried out: sent again, it is the same one's.
+    // The connection is cut after the script has run. The client sends the call again, for the same
+    // acquisition.
     let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
     bench.servers[3].kill().unwrap();
     bench.servers[4].kill().unwrap();
@@ -247,14 +248,14 @@ async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     bench.gone("ends").await;
 }
 
-/// Makes this the last token of a lock at a server.
+/// Sets the last token of a lock at a server.
 async fn set_token(server: &Single, key: &str, token: u64) {
     let mut line: String = server.say(&format!("HGET {key} s")).await.unwrap();
     line.replace_range(15..31, &format!("{token:016}"));
     server.say::<u64>(&format!("HSET {key} s {line}")).await.unwrap();
 }
 
-/// The greatest token of a majority need not rise by itself: here the members' last tokens lie far
+/// The greatest token of a majority need not rise by itself. Here the members' last tokens are far
 /// apart, and the majorities differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_whichever_majority_gives_them() {
@@ -268,7 +269,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
     }
     let mut last = 0;
     for round in 0..12usize {
-        // Two others are silent each time, so that each majority is another one.
+        // Two other members are silent in each round, so that the majorities differ.
         let silent = [round % 5, (round + 1 + round / 5) % 5];
         for place in silent {
             bench.proxies[place].close();
@@ -284,8 +285,8 @@ async fn tokens_rise_whichever_majority_gives_them() {
     }
 }
 
-/// One member's last token is an hour ahead, as if its clock were: it does not count, and the
-/// others' keys hear nothing of that hour.
+/// One member's last token is an hour ahead, as if its clock were. The client ignores that token,
+/// and does not raise the other members' tokens to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_token_is_far_ahead_is_left_out() {
     const FAR: usize = 3;
@@ -334,7 +335,8 @@ async fn readers_share_and_writers_exclude() {
     writing.release().await.unwrap();
 }
 
-/// Several clients, while members die, hang and come back one at a time: never two inside.
+/// Several clients lock while members die, hang and come back, one at a time. Never are two of them
+/// inside.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_excludes_while_members_come_and_go() {
     let bench = Bench::new().await;
@@ -362,7 +364,7 @@ async fn it_excludes_while_members_come_and_go() {
     }
     let mut turn = 0;
     while !tasks.iter().all(|task| task.is_finished()) {
-        // A frozen server forgets nothing; one that was killed would, and must stay away for a
+        // A frozen server forgets nothing. A killed server does, and would have to stay away for a
         // lease.
         let server = &bench.servers[turn % 5];
         server.freeze().unwrap();
@@ -431,8 +433,8 @@ mod embedded {
         );
     }
 
-    /// The members' clocks are far apart, and the lock is idle in between for longer than it is
-    /// remembered.
+    /// The members' clocks are far apart. In between, the lock is idle for longer than the members
+    /// remember it.
     #[tokio::test(start_paused = true)]
     async fn tokens_rise_over_members_whose_clocks_differ() {
         let engines: Vec<Engine> = (0..5u64)
@@ -466,7 +468,7 @@ mod embedded {
         }
     }
 
-    /// Members whose clocks are ahead by so many seconds.
+    /// Members whose clocks are ahead by these numbers of seconds.
     async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Quorum) {
         let epoch = Duration::from_secs(1_735_689_600);
         let (mut engines, mut members) = (Vec::new(), Vec::new());
@@ -489,7 +491,7 @@ mod embedded {
         engine.say(0, &[b"HGET", b"rwlease:lock", b"s"]).concat()
     }
 
-    /// By the line, or beside it.
+    /// Whether a writer is in the state line or in a field beside it.
     fn is_written(engine: &Engine) -> bool {
         let writer = engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
         writer == ["1"] || line(engine).starts_with("2W")
@@ -497,7 +499,7 @@ mod embedded {
 
     const HOUR: i64 = 3_600;
 
-    /// What is granted is by the clocks of the others, and members that are left out are free
+    /// The clocks of the other members decide the grant, and members that are left out are free
     /// again.
     #[tokio::test(start_paused = true)]
     async fn members_whose_clocks_are_ahead_are_left_out() {
@@ -520,7 +522,8 @@ mod embedded {
                         "{ahead:?}: {kept:?} after {token}"
                     );
                 }
-                tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+                // The client releases in the background.
+                tokio::time::sleep(Duration::from_secs(1)).await;
                 for (seconds, engine) in ahead.iter().zip(&engines) {
                     assert_eq!(is_written(engine), *seconds == 0, "{ahead:?}");
                 }
@@ -529,7 +532,7 @@ mod embedded {
         }
     }
 
-    /// Up to a minute is what a token may be ahead.
+    /// A token may be up to a minute ahead.
     #[tokio::test(start_paused = true)]
     async fn clocks_that_differ_by_less_than_a_minute_are_raised_to() {
         let (engines, quorum) = with_clocks([0, 59, 0, 0, 0]).await;
@@ -539,7 +542,7 @@ mod embedded {
         held.release().await.unwrap();
     }
 
-    /// A member that is behind all others takes no token of theirs, and is not needed.
+    /// A member that is behind all others does not take over their tokens, and is not needed.
     #[tokio::test(start_paused = true)]
     async fn a_member_whose_clock_is_behind_does_not_stop_the_others() {
         let (engines, quorum) = with_clocks([0, 0, -HOUR, 0, 0]).await;
@@ -559,8 +562,9 @@ mod embedded {
         }
     }
 
-    /// Its token is within a minute of one of the others, but that one does not get it: else its
-    /// own tokens would be too far ahead for the rest from then on.
+    /// The token of the member that is left out is within a minute of one other member's token.
+    /// That member does not take it over, because its own tokens would then be too far ahead for
+    /// the rest.
     #[tokio::test(start_paused = true)]
     async fn a_member_that_is_left_out_spoils_the_tokens_of_no_other() {
         let (engines, quorum) = with_clocks([59, 0, -30, -30, 0]).await;
@@ -572,11 +576,13 @@ mod embedded {
             assert!(kept[0] > held.token(), "{kept:?}");
             assert_eq!(kept[1..], [held.token(); 3]);
             held.release().await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await; // what is given back, is so in the background
+            // The client releases in the background.
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
-    /// Without the one that is ahead there is no majority: it is named, and nothing is held.
+    /// Without the member that is ahead there is no majority. The error names that member, and
+    /// nothing is held.
     #[tokio::test(start_paused = true)]
     async fn who_is_ahead_is_named_when_the_others_are_too_few() {
         let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
@@ -597,7 +603,7 @@ mod embedded {
             assert!(!is_written(engine));
         }
         assert!(tokens(&engines)[0] <= Some(engines[0].now().as_micros() as u64));
-        // It is of no account for a lock that has no tokens.
+        // The clock does not matter to a lock without tokens.
         quorum.mutex("lock").await.unwrap().release().await.unwrap();
     }
 }

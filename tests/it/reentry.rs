@@ -57,7 +57,7 @@ async fn another_owner_waits_and_is_told_of_its_limits() {
         async move { other.lock(&mutex).await.unwrap().release().await.unwrap() }
     });
     first.release().await.unwrap();
-    server.until_called("evalsha", 3).await.unwrap(); // it tries, and had it released by then
+    server.until_called("evalsha", 3).await.unwrap(); // the other owner tries after the release
     assert!(!waiting.is_finished(), "one is left");
     second.release().await.unwrap();
     assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), Released::Released);
@@ -118,7 +118,7 @@ async fn a_read_write_lock_counts_reads_and_writes() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// A mutex and a read/write lock whose keys are the same are two things to an reentrant.
+/// A mutex and a read/write lock with the same key are two locks to a reentrant.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_key_of_two_kinds_is_not_shared() {
     let (_server, locks) = single().await;

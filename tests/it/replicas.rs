@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit, fields};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
 
-/// Longer than a test: only what a test sends is sent.
+/// Longer than a test, so that the client sends nothing by itself.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How much later than other requests one arrives that is made slow.
+/// How much later a slow request arrives than others.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A master with one replica, and a client of the master whose connections can be cut.
@@ -34,7 +34,7 @@ impl Stage {
         stage
     }
 
-    /// Waits until the replica confirms what is written now.
+    /// Waits until the replica confirms what was written before.
     async fn in_step(&self) {
         let wait_limit = WaitLimit::new("the replica to confirm");
         let mut connection = self.master.connect().await.unwrap();
@@ -54,8 +54,8 @@ impl Stage {
         self.replica.freeze().unwrap();
     }
 
-    /// Runs a call whose first answer is lost with its connection, so that it is sent again on a
-    /// new one.
+    /// Runs a call, and loses its first answer with the connection. The client then sends the call
+    /// again on a new connection.
     async fn losing_the_answer<T>(&self, call: impl Future<Output = T>) -> T {
         let lost = self.proxy.trap("WAIT", Cut::AfterIt);
         let outcome = call.await;
@@ -82,8 +82,8 @@ fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
     assert!(error.to_string().contains("0 of the 1 requested replicas"), "{error}");
 }
 
-/// A replica gets two commands for a pair, and no transaction around them. (Redis 6.2 puts one
-/// around whatever a script writes.)
+/// A replica receives two commands for a pair, without a transaction around them. (Redis 6.2 wraps
+/// all that a script writes in a transaction.)
 #[tokio::test(flavor = "multi_thread")]
 async fn few_bytes_of_a_pair_reach_a_replica() {
     const PAIRS: u64 = 100;
@@ -96,7 +96,7 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
     };
     let lock = stage.locks.rwlock("a").unwrap();
     for _ in 0..2 {
-        // The first sets the key's life, and the second makes it longer, for ten seconds.
+        // The first pair sets the key's life, and the second one extends it, for ten seconds.
         lock.write().await.unwrap().release().await.unwrap();
     }
     stage.in_step().await;
@@ -115,7 +115,7 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
     }
     stage.in_step().await;
     let transactions = stage.replica.calls("multi").await.unwrap();
-    // The key's life is made longer every ten seconds, which is a second command.
+    // Every ten seconds a second command extends the key's life.
     assert!(if wraps { transactions >= 4 * PAIRS } else { transactions <= 4 }, "{transactions}");
     let written = stage.replica.calls("hset").await.unwrap();
     assert_eq!(written, 4 * PAIRS, "one to take it, one to release it");
@@ -182,8 +182,8 @@ async fn nor_is_a_mutex() {
     assert!(stage.losing_the_answer(lock()).await.unwrap().is_held());
 }
 
-/// Each renewal requests the end of the longest hold. One that takes longer on its way makes the
-/// lease a little longer than the one after it requests, which changes nothing then.
+/// Each renewal requests the end of the longest hold. A renewal that takes longer on its way makes
+/// the lease a little longer than the next renewal requests, so the next one changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
@@ -235,7 +235,7 @@ async fn nor_is_one_that_the_client_makes_by_itself() {
     while guard.state() != LeaseState::Uncertain {
         wait_limit.pause("it has not failed").await.unwrap();
     }
-    // The next one comes after a pause.
+    // The next renewal comes after a pause.
     stage.proxy.requests(Flow::Open);
     stage.proxy.cut();
     let wait_limit = WaitLimit::new("the loss");
@@ -253,8 +253,8 @@ mod embedded {
     use rwlease::embedded::{Engine, WaitCovers};
     use rwlease::{Locks, Renewal, Slot};
 
-    /// A slot takes its locks to a master whose replicas have confirmed nothing of them: there the
-    /// next renewal counts.
+    /// A slot takes its locks to a master whose replicas have confirmed nothing of them. There the
+    /// next renewal decides.
     #[tokio::test(start_paused = true)]
     async fn what_was_confirmed_before_a_move_is_confirmed_after_it_by_the_next_renewal() {
         for covers in [WaitCovers::EveryCommand, WaitCovers::WritesAlone] {

@@ -41,7 +41,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
         let lock = lock.clone();
         async move { lock.write().await.map(|guard| guard.token()) }
     });
-    renewed(&holding, 4).await.unwrap(); // and so held for longer than its lease
+    renewed(&holding, 4).await.unwrap(); // so the hold is longer than its first lease
     assert!(!waiting.is_finished());
     let token = holding.token();
     holding.release().await.unwrap();
@@ -51,7 +51,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     tokio::time::timeout(Duration::from_secs(5), manual.lost()).await.unwrap();
     assert_eq!(manual.state(), LeaseState::Lost);
     assert_eq!(manual.renew().await.unwrap_err().kind(), ErrorKind::Lost);
-    // Here it ends before it ends at the server.
+    // The lease ends at the client before it ends at the server.
     drop(lock.read().await.unwrap());
     assert_eq!(manual.release().await.unwrap(), Released::AlreadyLost);
 }

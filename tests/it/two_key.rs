@@ -120,7 +120,7 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
         assert!(try_read(&lock).await?.is_none(), "the old fleet still writes");
         old.release_write().await?;
     }
-    // One that came later has the readers' key: the earlier one's release leaves it.
+    // A later reader has the readers' key, so the earlier reader's release leaves it.
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
     assert_eq!(first.release().await?, Released::AlreadyLost);
@@ -137,8 +137,8 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
 async fn short_reads_do_not_cut_a_long_one_short() -> Result {
     const NOW: &str =
         "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
-    // Where time goes on within a script, the one tells a moment that is too early if any, and the
-    // other one that is too late.
+    // If time passes within a script, `no_later` may return a time that is too early, and
+    // `no_earlier` one that is too late.
     let no_later = format!("{NOW} return now + redis.call('PTTL', KEYS[1])");
     let no_earlier = format!("local left = redis.call('PTTL', KEYS[1]) {NOW} return now + left");
     let (server, lock, _) = stage().await?;
@@ -147,7 +147,7 @@ async fn short_reads_do_not_cut_a_long_one_short() -> Result {
     };
     let mut held = vec![try_read(&lock).await?.expect("free")];
     for left in [59_999, 59_499, 59_001, 30_499, 5_250, 1_499] {
-        // As if so much of it had passed.
+        // As if the rest of it had passed.
         assert!(server.run(cmd("PEXPIRE").arg("{order}:read").arg(left)).await?, "gone");
         let before = deadline(&no_later).await?;
         let short = lock.try_read(Duration::from_secs(1)).await?.expect("readers share");
@@ -159,7 +159,7 @@ async fn short_reads_do_not_cut_a_long_one_short() -> Result {
     Ok(())
 }
 
-/// Takes the lock for reading by the script alone, for 60 s.
+/// Takes the lock for reading for 60 s, by a direct call of the script.
 async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<String> {
     let mut scripts = rwlease::scripts();
     let script = scripts.find(|script| script.name() == "legacy/acquire_read");
@@ -190,7 +190,8 @@ async fn a_lost_answer_makes_no_second_owner() -> Result {
     let proxy = Proxy::start(&server).await?;
     let locks = connect(&[proxy.url()]).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
-    try_write(&lock).await?.expect("free").release().await?; // the server knows the scripts now
+    // The server knows the scripts from here on.
+    try_write(&lock).await?.expect("free").release().await?;
     for cut in [Cut::AfterIt, Cut::BeforeIt] {
         let sprung = proxy.trap("EVALSHA", cut);
         let guard = try_write(&lock).await?.expect("free");
@@ -301,13 +302,13 @@ async fn what_fails_says_what_to_do() -> Result {
 #[tokio::test]
 async fn hazards() -> Result {
     let (server, lock, old) = stage().await?;
-    // The reader that came last releases, and a writer comes in beside the first one.
+    // The last reader releases, and a writer gets in beside the first one.
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
     second.release().await?;
     let writing = try_write(&lock).await?.expect("the hazard is gone: say so in the documentation");
     assert!(first.remaining() > Duration::ZERO);
-    // It may be the first one, if its call had to be repeated.
+    // The first reader counts as the last one if its call was repeated.
     writing.release().await?;
     for master in ["first", "second", "first"] {
         assert_eq!(call_to_read(&server, master).await?, "granted");
@@ -318,12 +319,12 @@ async fn hazards() -> Result {
         "the hazard is gone: say so in the documentation"
     );
     server.say::<()>("DEL {order}:read").await?;
-    // A release of the old fleet deletes whatever is there.
+    // A release by the old fleet deletes whatever is there.
     let writing = try_write(&lock).await?.expect("free");
     old.release_write().await?;
     assert!(try_write(&lock).await?.is_some(), "the hazard is gone: say so in the documentation");
     assert_eq!(writing.release().await?, Released::AlreadyLost);
-    // A reader of the old fleet sets the readers' key to its own time, also a shorter one.
+    // A reader of the old fleet sets the readers' key to its own time, even if that is shorter.
     server.say::<()>("DEL {order}:write").await?;
     let short = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 5);
     let reading = try_read(&lock).await?.expect("free");
@@ -336,7 +337,7 @@ async fn hazards() -> Result {
     Ok(())
 }
 
-/// Another one: with one of the two keys moved, no server can run the script.
+/// Another hazard: with one of the two keys moved, no server can run the script.
 #[tokio::test]
 async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
@@ -359,20 +360,20 @@ async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() 
     Ok(())
 }
 
-/// The longest time that the work may take, and the longest wait for each lock of the tasks that
-/// take both: as in `docs/migrating.md`, but more patient.
+/// The longest time of the work, and the longest wait for each lock of a task that takes both. As
+/// in `docs/migrating.md`, but more patient.
 const WORK: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(29);
-/// No longer than that of the old fleet, for the sake of the readers.
+/// No longer than the old fleet's lease, because of the readers.
 const LEASE_OF_BOTH: Duration = LEASE;
 
 /// One member of a fleet on its way from the two-key lock to the single hash.
 enum Member {
-    /// Has not been changed yet.
+    /// Not changed yet.
     Old(TwoKeys),
     /// Takes both: first the old one, then the new one.
     Both(TwoKeyRwLock, RwLock),
-    /// Has arrived.
+    /// Fully migrated.
     New(RwLock),
 }
 
@@ -446,7 +447,7 @@ impl Hash {
 }
 
 impl Held<'_> {
-    /// In the opposite order.
+    /// Releases in the opposite order.
     async fn release(self) -> Result {
         match self {
             Held::Old(old, Mode::Read) => old.release_read().await?,
@@ -454,7 +455,7 @@ impl Held<'_> {
             Held::Both(old, new) => {
                 new.release().await?;
                 let (mode, released) = (old.mode(), old.release().await?);
-                // The key of the readers may be another's by now.
+                // By now the readers' key may belong to another reader.
                 assert!(released == Released::Released || mode == Mode::Read, "{released:?}");
             }
             Held::New(new) => new.release().await?,
@@ -463,7 +464,7 @@ impl Held<'_> {
     }
 }
 
-/// Two generations side by side, a writer and a reader of each.
+/// Runs two generations side by side, with a writer and a reader of each.
 async fn work_together(step: &'static str, members: [Member; 4], one_reader: bool) -> Result {
     let (inside, reading) = (Arc::new(Inside::default()), Arc::new(Mutex::new(())));
     let tasks = members.into_iter().enumerate().map(|(number, member)| {
@@ -491,7 +492,8 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
     Ok(())
 }
 
-/// Each step of the change-over. `node` is the server of the two keys, which the old fleet calls.
+/// Takes each step of the migration. `node` is the server of the two keys, which the old fleet
+/// calls.
 async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result {
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {
@@ -499,7 +501,8 @@ async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result
         Ok(Member::Both(TwoKeyRwLock::tagged(&locks, NAME)?, locks.rwlock(NAME)?))
     };
     let new = async || -> Result<Member> { Ok(Member::New(connect(urls).await?.rwlock(NAME)?)) };
-    // In the old fleet a reader's release is that of all readers: so there is one at a time.
+    // In the old fleet, the release of one reader releases all readers. So there is one reader at a
+    // time.
     work_together("old and both", [old().await?, old().await?, both().await?, both().await?], true)
         .await?;
     work_together("both", [both().await?, both().await?, both().await?, both().await?], false)
@@ -527,7 +530,7 @@ async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
     let new = connect(&[server.url()]).await?.rwlock(NAME)?;
     for mode in [Mode::Write, Mode::Read] {
         assert!(take_both(&old, &new, mode, LEASE_OF_BOTH).await?.is_some());
-        // As if all the rest had gone by in the wait for the hash.
+        // As if the wait for the hash had used up the time.
         assert!(take_both(&old, &new, mode, WORK).await?.is_none());
     }
     old.write(LEASE, PATIENCE).await?.release().await?;

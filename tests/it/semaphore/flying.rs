@@ -26,7 +26,7 @@ async fn two(limit: u32) -> (Engine, Semaphore, Semaphore) {
 
 type Waiting = JoinHandle<rwlease::Result<SemaphoreGuard>>;
 
-/// Begins to wait, and has a place when this ends.
+/// Starts to wait, and returns once the request is in the queue.
 async fn wait(semaphore: &Semaphore, permits: u32) -> Waiting {
     let before = semaphore.status().await.unwrap().waiters;
     let waiter = semaphore.clone();
@@ -136,7 +136,7 @@ async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
     let one = semaphore(&engine, 10).await;
     let mut held = one.acquire(10).lease(60 * SECOND).await.unwrap();
     engine.faults().pause(0);
-    // The first one is dropped, and the second one gets no answer in time.
+    // The first call is dropped, and the second one times out.
     let dropped = tokio::time::timeout(SECOND, held.release_some(1)).await;
     assert!(dropped.is_err());
     let error = held.release_some(2).await.unwrap_err();

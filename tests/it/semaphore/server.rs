@@ -15,7 +15,7 @@ async fn until_waiting(semaphore: &Semaphore) {
     }
 }
 
-/// Where grants are told, and where nobody hears of them and waiters poll.
+/// One client receives pushes. The other one cannot, and polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_pass_from_client_to_client_by_push_and_by_polls() {
     let server = Single::start().await.unwrap();

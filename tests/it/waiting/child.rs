@@ -13,7 +13,7 @@ use crate::support::{Cluster, Error, Result};
 const ROLE: &str = "RWLEASE_TEST_ROLE";
 const URLS: &str = "RWLEASE_TEST_URLS";
 
-/// What begins a line that a child tells, among what else is printed.
+/// The start of a line in which a child reports something, among other output.
 const TELLS: &str = "child:";
 
 pub struct Child {
@@ -31,14 +31,13 @@ pub fn urls() -> Result<Vec<String>> {
     Ok(std::env::var(URLS)?.split(' ').map(String::from).collect())
 }
 
-/// Says something to the parent.
+/// Reports something to the parent.
 pub fn tell(words: &str) {
     println!("\n{TELLS} {words}");
 }
 
 impl Child {
-    /// Runs the test of this name in a child, where [`is`] says true for it. `test` is its whole
-    /// path.
+    /// Runs this test in a child, where [`is`] returns true for it. `test` is its full path.
     pub fn start(test: &str, cluster: &Cluster) -> Result<Child> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["--exact", test, "--nocapture"])
@@ -53,7 +52,7 @@ impl Child {
         Ok(Child { process, told: BufReader::new(stdout).lines() })
     }
 
-    /// What it tells next.
+    /// The child's next report.
     pub async fn told(&mut self) -> Result<String> {
         loop {
             let line = soon(self.told.next_line()).await??;
@@ -84,7 +83,7 @@ impl Child {
         self.signal(Signal::CONT)
     }
 
-    /// Waits for its end: whether it ended well, and what it printed to its standard error.
+    /// Waits until the child ends. Returns whether it succeeded, and its standard error.
     pub async fn end(self) -> Result<(bool, String)> {
         let Child { process, told } = self;
         let out = tokio::spawn(async move {

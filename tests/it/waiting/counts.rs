@@ -12,8 +12,7 @@ use super::queue::{until, until_listening};
 use super::{hearing, soon};
 use crate::support::{Cluster, Result, Server, Shape, scripts_run};
 
-/// Commands that a server runs on behalf of each grantee, by the name of the command; those of
-/// scripts count too.
+/// The commands that a server runs for each grantee, by name. Commands inside scripts count too.
 type PerGrantee = BTreeMap<String, f64>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,23 +25,24 @@ async fn commands_and_pushes_for_each_grantee_do_not_grow_with_the_queue() -> Re
     for waiters in [1, 10, 100, 1_000] {
         all.push((waiters, drained(&cluster, waiters).await?));
     }
-    // As if each had claimed, which takes four commands: how many do is a matter of luck.
+    // As if each waiter had claimed, which takes four commands. The number of claims varies.
     let commands = |costs: &PerGrantee| costs["commands"] + 4.0 * (2.0 - costs["scripts"]);
     for (waiters, costs) in &all {
         println!("{waiters}: {costs:?}");
         assert_eq!(costs["pushes"], 1.0, "{waiters} waiters");
         assert_eq!(costs["spublish"], 1.0, "{waiters} waiters");
-        // Its own release and its claim; a claim is left out if the release is quicker.
+        // The grantee's own release and its claim. A quick release makes the claim unnecessary.
         assert!(costs["scripts"] <= 2.0, "{waiters} waiters: {costs:?}");
-        // The queue is a linked list: a hand-off touches the two at its head, wherever its end is.
-        // (The last release, which ends the queue, is shared by all.)
+        // The queue is a linked list: a hand-off touches the two entries at its head, whatever its
+        // length. (All grantees share the last release, which ends the queue.)
         let end = 12.0 / *waiters as f64;
         assert!(commands(costs) <= 1.5 * commands(&all[1].1) + end, "{all:?}");
     }
     Ok(())
 }
 
-/// So many wait on one lock; then it is handed from one to the next until all have had it.
+/// Makes this many requests wait on one lock, then hands the lock from one to the next until each
+/// has had it.
 async fn drained(cluster: &Cluster, waiters: usize) -> Result<PerGrantee> {
     let server = cluster.node(0);
     let lock = hearing(cluster).await?.rwlock(format!("{waiters} wait"))?;
@@ -66,7 +66,7 @@ async fn drained(cluster: &Cluster, waiters: usize) -> Result<PerGrantee> {
     let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
     let inner = ["time", "hmget", "hget", "hset", "hdel", "pexpireat", "exists", "spublish"];
     let of_scripts: u64 = inner.into_iter().map(calls).sum();
-    // The first release is nobody's.
+    // The first release belongs to no grantee.
     let scripts = scripts_run(&stats).saturating_sub(1);
     let counts = [
         ("pushes", pushes.heard().await?),
@@ -80,7 +80,7 @@ async fn drained(cluster: &Cluster, waiters: usize) -> Result<PerGrantee> {
         .collect())
 }
 
-/// Hears what every client on a server hears.
+/// Receives what every client on a server receives.
 struct Pushes {
     connection: MultiplexedConnection,
     heard: Arc<AtomicU64>,
@@ -107,9 +107,9 @@ impl Pushes {
         Ok(Pushes { connection, heard })
     }
 
-    /// How many messages there were until now.
+    /// The number of messages so far.
     async fn heard(mut self) -> Result<u64> {
-        // What was published before is on the connection before the answer.
+        // Messages that were published before arrive before the answer.
         let _: String = cmd("PING").query_async(&mut self.connection).await?;
         Ok(self.heard.load(Ordering::SeqCst))
     }

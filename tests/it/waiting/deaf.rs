@@ -11,7 +11,7 @@ use crate::support::{Cluster, ConnectTo, Result, Shape};
 
 const WAITERS: usize = 5;
 
-/// Their user may neither subscribe nor publish, as on a server that knows neither.
+/// The clients' user may neither subscribe nor publish, as on a server without these commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn hand_offs_go_on_by_looking() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;

@@ -18,16 +18,15 @@ const ALL: usize = 10_000;
 const AT_ONCE: usize = 50;
 const LOCKS: usize = 100;
 
-/// Of the first polls, this many at least are ones after which requests were dropped, each by so
-/// many of them.
+/// After each of the first `FIRST_POLLS` polls, at least `DROPPED_EACH` requests are dropped.
 const FIRST_POLLS: usize = 3;
 const DROPPED_EACH: usize = 20;
 
 /// Few requests need more than four.
 const MOST_POLLS: usize = 12;
 
-/// After how many polls requests were dropped, and how many were: one more than any of them has
-/// come to is tried next, so that every number has its turn.
+/// How many requests were dropped after how many polls. The next number is at most one more than
+/// the highest so far, so each number gets its turn.
 #[derive(Debug, Default)]
 struct Drops(Mutex<BTreeMap<usize, usize>>);
 
@@ -42,8 +41,8 @@ impl Drops {
     }
 }
 
-/// Polls a request so often, as it wakes, and drops it. Gives what it came to, if it was done by
-/// then.
+/// Polls a request this many times, as it wakes, and drops it. Returns its output if it completed
+/// by then.
 async fn polled<F: Future>(
     request: impl IntoFuture<IntoFuture = F>,
     times: usize,
@@ -64,7 +63,7 @@ async fn polled<F: Future>(
     .await
 }
 
-/// One request of some kind, dropped after its k-th poll. True if it was done before.
+/// One request of a random kind, dropped after its k-th poll. True if it completed before.
 async fn drop_one(lock: RwLock, drops: Arc<Drops>) -> bool {
     let polls = drops.next(fastrand::usize(..));
     let most = Duration::from_secs(1);
@@ -89,7 +88,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     };
     let (mut tasks, mut done, drops) = (JoinSet::new(), 0, Arc::new(Drops::default()));
     for number in 0..ALL {
-        // Grants are made to waiters, and are on their way when these are gone.
+        // The server grants to waiters that are dropped while their grants are on the way.
         tasks.spawn(drop_one(lock(number, number / 3)?, drops.clone()));
         if tasks.len() >= AT_ONCE {
             done += usize::from(soon(tasks.join_next()).await?.transpose()?.unwrap_or(false));
@@ -116,8 +115,7 @@ async fn requests_dropped_after_any_poll_leave_nothing() -> Result {
     Ok(())
 }
 
-/// A client whose leases and places in queues outlast the test, so that what is left behind is
-/// seen.
+/// A client whose leases and places in queues outlast the test, so that leftovers show.
 async fn lasting(cluster: &Cluster) -> Result<Locks> {
     let settings = Locks::builder().lease(LONG).waiter_ttl(LONG).claim_window(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)
@@ -132,7 +130,7 @@ async fn a_request_dropped_when_its_grant_is_on_its_way_leaves_nothing() -> Resu
         let held = holder.write().await?;
         let mut first = Box::pin(waiting.write().into_future());
         let mut second = Box::pin(waiting.write().into_future());
-        // Both are in the queue, and polled no more from here on.
+        // Both requests are in the queue, and are not polled from here on.
         tokio::select! {
             done = &mut first => return Err(Error::new(format!("{done:?}"))),
             done = &mut second => return Err(Error::new(format!("{done:?}"))),

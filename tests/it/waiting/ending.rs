@@ -10,7 +10,7 @@ use super::child::{self, Child};
 use super::shared;
 use crate::support::{ConnectTo, Result, connect, until_waiting};
 
-/// How long waiters keep the next one out when their runtime has ended.
+/// How long waiters block the next one after their runtime has ended.
 const TTL: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -48,7 +48,7 @@ fn outlive_a_runtime() -> Result {
         drop((reading, writing));
         let lock = locks.rwlock("ending c")?;
         drop(locks);
-        // Made outside of a runtime and never polled.
+        // These are made outside of a runtime and never polled.
         drop(lock.read());
         drop(lock.write().into_future());
     }
@@ -69,7 +69,7 @@ fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() 
         assert_eq!(child.told().await?, "well");
         let (well, said) = child.end().await?;
         assert!(well && !said.contains("panicked"), "{said}");
-        // What it held and where it waited ends by itself: ttl, and the leases.
+        // Its leases and its places in queues expire.
         let locks = connect(&cluster.urls()).await?;
         for background in [true, false] {
             let lock = locks.rwlock(name("b", background))?;

@@ -10,8 +10,8 @@ use crate::support::{Cluster, ConnectTo, Failover, Result, Shape, scripts_run};
 
 const DEAD: usize = 3;
 
-/// Waits in the queue with several requests, one after the other, and tells the tokens that it was
-/// granted.
+/// Waits in the queue with several requests, one after the other, and reports the tokens of their
+/// grants.
 async fn wait_in_the_child(name: &str, count: usize) -> Result {
     let locks: Locks = by_push().connect_to(&child::urls()?).await?;
     let mut tasks = JoinSet::new();
@@ -58,7 +58,7 @@ async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() 
     assert!(after.waiters().is_empty(), "{after:?}");
     let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
     assert_eq!(calls("spublish") as usize, DEAD + 1, "one for each, heard or not");
-    // The release, and the claim of the one that was granted.
+    // The release, and the claim of the granted waiter.
     let scripts = scripts_run(&stats);
     assert!((1..=2).contains(&scripts), "{scripts} scripts");
     soon(alive).await???.release().await?;
@@ -82,8 +82,8 @@ async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
     let queue = until_listening(&cluster, &lock, STOPPED + 1).await?;
     let first = queue.waiters()[0].id.clone();
 
-    // The child cannot subscribe at the new master, so nobody hears of the grant: it must not be
-    // taken for gone.
+    // The child cannot subscribe at the new master, so it does not receive the grant. The server
+    // must not consider it gone.
     child.freeze()?;
     cluster.fail_over(1, Failover::Orderly).await?;
     assert_eq!(held.release().await?, Released::Released);

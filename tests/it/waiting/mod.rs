@@ -17,13 +17,13 @@ use crate::support::{Cluster, ConnectTo, Result};
 use rwlease::{Builder, Locks};
 use tokio::sync::OnceCell;
 
-/// So long that no test is helped by a lease, a claim window or a place in the queue that ends.
+/// So long that no lease, claim window or place in the queue ends within a test.
 const LONG: Duration = Duration::from_secs(180);
 
-/// So long that no test is helped by a waiter that looks by itself.
+/// So long that no waiter polls by itself within a test.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// The longest that anything is waited for that must come.
+/// The longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A cluster for the tests that change nothing about it. It ends with the process.
@@ -32,7 +32,7 @@ async fn shared() -> Result<&'static Cluster> {
     SHARED.get_or_try_init(Cluster::start).await
 }
 
-/// A client that hears of its grants by push or not at all.
+/// A client that learns of its grants only by push.
 async fn hearing(cluster: &Cluster) -> Result<Locks> {
     Ok(by_push().connect_to(&cluster.urls()).await?)
 }
@@ -41,13 +41,13 @@ fn by_push() -> Builder {
     Locks::builder().lease(LONG).claim_window(LONG).waiter_ttl(LONG).poll_interval(NEVER)
 }
 
-/// A client with the times that it has by default, except for those that would end something.
+/// A client with the default times, except that its leases and places in queues outlast the test.
 async fn client(cluster: &Cluster) -> Result<Locks> {
     let settings = Locks::builder().lease(LONG).waiter_ttl(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)
 }
 
-/// What comes within [`PATIENCE`].
+/// The output of a future that must complete within [`PATIENCE`].
 async fn soon<T>(what: impl Future<Output = T>) -> Result<T> {
     Ok(tokio::time::timeout(PATIENCE, what).await?)
 }

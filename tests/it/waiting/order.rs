@@ -12,10 +12,10 @@ use super::queue::{Look, Queue, until, until_listening};
 use super::{client, hearing, shared, soon};
 use crate::support::Result;
 
-/// How often one of the other kind is seen waiting in a stream.
+/// How often a request of the other kind must be seen waiting in a stream.
 const ROUNDS: usize = 40;
 
-/// What was held, in the order of the grants: tokens rise with each.
+/// The holds in the order of their grants: each has a greater token than the one before it.
 type Log = Arc<Mutex<Vec<(u64, &'static str)>>>;
 
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     assert!(after.writer().is_none(), "three readers were let in: {after:?}");
     let reading = soon(reader).await???;
     log.lock().expect("a holder panicked").push((reading.token(), "r1"));
-    // One more that comes while they read, and finds writers waiting.
+    // Another reader comes while these read, and finds writers waiting.
     tasks.spawn(hold(first.clone(), Read, "r4", log.clone()));
     until(cluster, &first, "writers and a reader wait", |queue| queue.waiters().len() == 3).await?;
     reading.release().await?;
@@ -103,7 +103,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     }
     let order = sorted(&log);
     assert_eq!(order[..4], ["r1", "r2", "r3", "w1"], "{order:?}");
-    // It came while the first readers read: it is let in at the end of w1.
+    // It came while the first readers read, so it is granted when w1 ends.
     assert_eq!(order[4..], ["r4", "w2"], "{order:?}");
     Ok(())
 }
@@ -118,8 +118,9 @@ async fn a_steady_stream_of_writers_does_not_overtake_a_reader() -> Result {
     nobody_overtakes("write, write, write", Mode::Write).await
 }
 
-/// In a stream of one kind, one of the other kind that is in the queue is the next to be granted,
-/// again and again: no token is given out between the look that found it there and its own.
+/// In a stream of requests of one kind, a queued request of the other kind is the next to be
+/// granted, again and again. The server gives out no token between the query that finds it queued
+/// and its grant.
 async fn nobody_overtakes(name: &str, stream: Mode) -> Result {
     let cluster = shared().await?;
     let clients = [client(cluster).await?, client(cluster).await?];
@@ -147,7 +148,7 @@ async fn nobody_overtakes(name: &str, stream: Mode) -> Result {
             if waits(&queue) {
                 break Some(queue.fence());
             } else if waiting.is_finished() {
-                break None; // it was too quick for the look
+                break None; // it was granted before a query saw it
             }
         };
         waiting.await??;

@@ -18,9 +18,9 @@ pub struct Queue {
 pub struct Waiter {
     pub id: String,
     pub ticket: u64,
-    /// The server's ms when it last looked.
+    /// When it last polled, in milliseconds by the server's clock.
     pub seen: u64,
-    /// The server of its subscription, if it has one.
+    /// The server where it is subscribed, if any.
     pub node: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Queue {
         Ok(Queue { fields: fields(server, &format!("rwlease:{}", lock.name())).await? })
     }
 
-    /// At the target of a slot that is moving.
+    /// The queue at the target of a moving slot.
     pub async fn at_target(server: &Server, lock: &RwLock) -> Result<Queue> {
         let mut asking = redis::pipe();
         asking.cmd("ASKING").ignore();
@@ -43,7 +43,7 @@ impl Queue {
         Ok(Queue { fields: as_fields(&read)? })
     }
 
-    /// By their tickets.
+    /// The waiters, sorted by ticket.
     pub fn waiters(&self) -> Vec<Waiter> {
         let mut waiters: Vec<Waiter> = self
             .fields
@@ -54,7 +54,7 @@ impl Queue {
         waiters
     }
 
-    /// Who writes.
+    /// The writer's acquisition.
     pub fn writer(&self) -> Option<&str> {
         self.fields.get("writer").map(|record| &record[30..])
     }
@@ -72,26 +72,26 @@ impl Queue {
         self.fields.get("fence").and_then(|token| token.parse().ok()).unwrap_or(0)
     }
 
-    /// Neither holders nor waiters, nor anything of theirs.
+    /// The hash has no fields of holders or waiters.
     pub fn is_idle(&self) -> bool {
         let kept = ["shape", "life", "fence", "wide"];
         self.fields.keys().all(|field| kept.contains(&field.as_str()))
     }
 
-    /// All who wait have subscribed at this server.
+    /// All waiters are subscribed at this server.
     pub fn all_listen_at(&self, server: &str) -> bool {
         self.waiters().iter().all(|waiter| waiter.node.as_deref() == Some(server))
     }
 }
 
-/// Looks at one lock, quickly.
+/// Queries one lock quickly.
 pub struct Look {
     connection: MultiplexedConnection,
     key: String,
 }
 
 impl Look {
-    /// At the server that has it now.
+    /// Connects to the lock's current master.
     pub async fn at(cluster: &Cluster, lock: &RwLock) -> Result<Look> {
         let master = cluster.master_of(lock.slot().get()).await?;
         let connection = cluster.node(master).connect().await?;
@@ -118,7 +118,7 @@ impl Waiter {
     }
 }
 
-/// Waits until the lock's hash is as it should be.
+/// Waits until the lock's hash meets a condition.
 pub async fn until(
     cluster: &Cluster,
     lock: &RwLock,
@@ -135,8 +135,8 @@ pub async fn until(
     }
 }
 
-/// Waits until so many wait and all of them hear at the server that has the slot. On servers
-/// without push, until so many wait.
+/// Waits until this many wait and all of them are subscribed at the master of the slot. On servers
+/// without push, only until this many wait.
 pub async fn until_listening(cluster: &Cluster, lock: &RwLock, count: usize) -> Result<Queue> {
     let server = cluster.node(cluster.master_of(lock.slot().get()).await?);
     let name = name_of(server).await?;
@@ -147,7 +147,7 @@ pub async fn until_listening(cluster: &Cluster, lock: &RwLock, count: usize) -> 
     .await
 }
 
-/// As clients call a server: by the beginning of its run id.
+/// The name by which clients call a server: the beginning of its run id.
 pub async fn name_of(server: &Server) -> Result<String> {
     let info = server.info("server").await?;
     let id = info.get("run_id").ok_or_else(|| Error::new("no run id"))?;

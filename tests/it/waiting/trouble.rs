@@ -1,5 +1,5 @@
-//! Hand-offs use pushes again after whatever may end a subscription: the waiters here do not poll
-//! by themselves.
+//! Hand-offs use pushes again after any event that ends a subscription. The waiters here do not
+//! poll by themselves.
 
 use rwlease::{Locks, RwLock, WriteGuard};
 use tokio::task::JoinHandle;
@@ -33,14 +33,14 @@ impl Two {
         Ok(self.cluster.node(master))
     }
 
-    /// From here on one waits.
+    /// Starts a request that waits.
     fn waits(&self) -> JoinHandle<rwlease::Result<WriteGuard>> {
         let waiter = self.waiter.clone();
         tokio::spawn(async move { waiter.write().await })
     }
 
-    /// One waits, then something happens; when it listens again (`seen` is what it was before), the
-    /// hand-off takes a release, a push and the claim: no other call.
+    /// Something happens while a request waits. Once the waiter is subscribed again (`seen` is its
+    /// last poll before), the hand-off takes a release, a push and the claim, and no other call.
     async fn through(&self, happens: impl AsyncFnOnce() -> Result) -> Result {
         let held = self.holder.write().await?;
         let waiting = self.waits();
@@ -112,8 +112,8 @@ async fn after_the_connection_was_cut() -> Result {
     Ok(())
 }
 
-/// While the slot is on its way and the lock is at the target already, the source hears nothing of
-/// it.
+/// While the slot moves and the lock is already at the target, the source does not see changes of
+/// the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_slot_is_moving() -> Result {
     let two = Two::start("moving").await?;
@@ -127,15 +127,15 @@ async fn while_the_slot_is_moving() -> Result {
     until_listening(&two.cluster, &two.holder, 1).await?;
     let step = two.cluster.begin_move(slot, to).await?;
     two.cluster.move_keys(step).await?;
-    // Its release is sent on with ASK. The waiter has not looked since, and is told nothing:
-    // it keeps its grant, and looks when the slot has moved.
+    // ASK redirects the release. The waiter has not polled since, and gets no push. It keeps its
+    // grant, and polls after the slot has moved.
     held.release().await?;
     two.cluster.finish_move(step).await?;
     soon(waiting).await???.release().await?;
     Ok(())
 }
 
-/// A waiter that comes while the slot is on its way is sent on with ASK, and then hears at the
+/// A waiter that comes while the slot moves is redirected with ASK, and then subscribes at the
 /// target too.
 #[tokio::test(flavor = "multi_thread")]
 async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
