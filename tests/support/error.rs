@@ -32,7 +32,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// As a test that fails with it prints it.
+/// What a failing test prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}:{})", self.message, self.place.file(), self.place.line())

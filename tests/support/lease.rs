@@ -4,8 +4,8 @@ use rwlease::Lease;
 
 use super::{Error, Result, WaitLimit};
 
-/// Waits until the lease was renewed so many times. A renewal is due after a third of the lease, or
-/// a little earlier: with four, the lease was held for longer than it is.
+/// Waits until the lease was renewed `times` times. A renewal is due after a third of the lease, or
+/// a little earlier. So after four the lease has been held for longer than its length.
 pub async fn renewed(lease: &Lease, times: usize) -> Result {
     let wait_limit = WaitLimit::new(format!("{times} renewals of `{}`", lease.name()));
     let (mut left, mut last) = (times, lease.remaining());

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-/// A lock's fields as if each thing that the line tells of had a field of its own. `s` gives way to
-/// `shape`, `life`, `fence`, and `flags` where the shape has any; a sole holder is a `writer`, or
-/// one reader of several. Without a line the fields are as they are.
+/// A lock's fields as if each part of its line had its own field. `shape`, `life`, `fence`, and
+/// `flags` where the shape has any, replace `s`. A sole holder becomes a `writer`, or one reader of
+/// several. Without a line the fields stay as they are.
 pub fn opened(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
     let Some(line) = fields.get("s") else {
         return Ok(fields.clone());
@@ -23,7 +23,7 @@ pub fn opened(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, Stri
     Ok(all)
 }
 
-/// What is wrong with the fields beside a line, for a lock whose fields these are.
+/// What is wrong with the fields beside the line of a lock that has these fields.
 pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
     let opened = match opened(fields) {
         Ok(opened) => opened,
@@ -71,7 +71,7 @@ fn told(line: &str) -> Option<Vec<(String, String)>> {
         return (line.len() == 31).then_some(told);
     }
     let deadline = digits(31, 44)?;
-    // A cached holder has a state and a token of its own; another one's token is the last one.
+    // A cached holder has its own state and token. The token of any other holder is the last one.
     let is_cached = shape != "S" && matches!(line.get(44..45)?, "k" | "c" | "b");
     let (state, flags, own, rest) = match is_cached {
         true => (&line[44..45], digits(45, 46)?, digits(46, 62)?, line.get(62..)?),

@@ -182,7 +182,7 @@ impl Proxies {
     }
 }
 
-/// Who is told when the next reply on a connection is lost, and the connection with it.
+/// Notified when the next reply on a connection is lost, and the connection with it.
 type Doom = Mutex<Option<oneshot::Sender<()>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -225,7 +225,7 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Ends when the connection is to be cut.
+/// Ends when the connection must be cut.
 async fn forward_requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -253,7 +253,7 @@ async fn forward_requests(
     }
 }
 
-/// Ends when the connection is to be cut.
+/// Ends when the connection must be cut.
 async fn forward_replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -277,8 +277,8 @@ async fn forward_replies(
     }
 }
 
-/// Waits as the flow demands; whether the bytes (or the end of the connection) are then to be
-/// passed on. The end of a lost direction is never passed on, but waits for better times.
+/// Waits as the flow demands. Returns whether to pass on the bytes (or the end of the connection).
+/// The end of a lost direction is never passed on, but waits until the flow changes.
 async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> Flow, is_end: bool) -> bool {
     let is_decided = |rules: &Rules| match flow(rules) {
         Flow::Held => false,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What this path leads to from the package's folder, or from the nearest one above it.
+/// Finds this path in the package's folder, or in the nearest folder above that has it.
 pub fn find(path: impl AsRef<Path>) -> Option<PathBuf> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     above.map(|folder| folder.join(&path)).find(|found| found.exists())

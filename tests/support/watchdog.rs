@@ -52,7 +52,7 @@ pub fn end_with_this(id: u32) -> io::Result<()> {
     watchdog()?.watch(id)
 }
 
-/// Notes that the child has ended. To be called once.
+/// Notes that the child has ended. Must be called once.
 pub fn is_ended(id: u32) -> io::Result<()> {
     watchdog()?.forget(id)
 }
@@ -88,7 +88,7 @@ impl Watchdog {
         self.tell('+', id)
     }
 
-    /// To be called after the process has ended and before it is reaped.
+    /// Must be called after the process has ended and before it is reaped.
     pub(super) fn forget(&self, id: u32) -> io::Result<()> {
         self.tell('-', id)
     }
