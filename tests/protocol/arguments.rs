@@ -16,31 +16,31 @@ const NO_ID: [&str; 8] = [
 ];
 const NO_WORD: [&str; 5] = ["", "a b", "a:b", "{a}", "\n"];
 
-/// Flags that there are not, and numbers of tokens that a request not to be cached has not.
+/// Invalid flags, and counts of tokens that are invalid for a request that is not to be cached.
 const NO_FLAGS: [&str; 10] = ["", "x", "F", "ff", "fr", "k", "t", "ftk", "fkk", "kt"];
 const NO_TOKENS: [&str; 7] = ["", "0", "2", "1.0", "01", "x", "-1"];
 
 /// A valid value, and the kind of value it is.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Not judged: the server's name.
+    /// Not checked: the server's name.
     Any(&'static str),
     NotAfter,
     Id(&'static str),
-    /// From 1.
+    /// At least 1.
     Span(&'static str),
-    /// From 0.
+    /// At least 0.
     Count(&'static str),
     Token,
-    /// Of permits.
+    /// A number of permits.
     Number(&'static str),
     Word(&'static str, usize),
     Flags,
     Tokens,
-    /// Of a cached holder.
+    /// The tokens of a cached holder.
     Block,
     OneOf(&'static str),
-    /// Judged only if the caller must wait.
+    /// Checked only if the caller must wait.
     Place,
 }
 
@@ -58,7 +58,8 @@ const PERMITS: [Kind; 9] =
 const UPGRADE: [Kind; 7] = [SERVER, NotAfter, NEW, Span("1000"), Token, TAG, Place];
 const INSPECT: [Kind; 5] = [SERVER, Count("0"), Word("-", 40), Word("-", 40), Span("10")];
 
-/// Each script with its arguments, and with those of a try, of a first call and of a later one.
+/// Each script with its arguments. A script that can wait is listed with those of a try, of a first
+/// call and of a later call.
 fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
     vec![
         ("acquire_read", ACQUIRE[..7].into()),
@@ -144,7 +145,7 @@ impl Kind {
     }
 }
 
-/// The states in which a call may find a lock: they take different ways through the scripts.
+/// The states in which a call may find a lock. They take different paths through the scripts.
 fn states() -> Vec<(&'static str, Lab)> {
     let absent = Lab::new();
     let mut idle = Lab::new();
@@ -230,7 +231,7 @@ fn a_script_has_one_key() {
     }
 }
 
-/// A good place, and some that are not.
+/// A valid place, and invalid ones.
 const PLACE: &str = "100 1000 10 -";
 const LONG_NODE: &str = "1 1 1 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const NO_PLACE: [&str; 22] = [
@@ -258,7 +259,7 @@ const NO_PLACE: [&str; 22] = [
     LONG_NODE,
 ];
 
-/// Nobody looks at the place of a caller that need not wait.
+/// Scripts do not check the place of a caller that need not wait.
 #[test]
 fn a_bad_place_is_refused_to_those_that_must_wait() {
     let mut upgrades = Lab::new();
@@ -328,7 +329,7 @@ fn a_call_that_comes_too_late_does_nothing() {
     for (state, mut lab) in states() {
         lab.pass(10);
         for (script, kinds) in scripts() {
-            // What is another's is found before the time is looked at.
+            // The script finds a foreign key before it checks the time.
             let is_foreign = script.starts_with("semaphore/") && state != "absent";
             if is_foreign || !matches!(kinds.get(1), Some(NotAfter)) {
                 continue;

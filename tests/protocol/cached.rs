@@ -1,11 +1,11 @@
-//! Holders with a cached lock: which requests recall them, what a try is told meanwhile, and who
+//! Holders with a cached lock: which requests recall them, what a try returns meanwhile, and who
 //! owns the tokens.
 
 use super::lab::{Answer, BLOCK, Expect, HERE, Lab, Listener, PASS, TAG, channel, id, start};
 use super::request::Request;
 use super::support::Server;
 
-/// A server of the test's own: the channels of others would be heard.
+/// A server of the test's own, so that it receives no messages of other tests.
 fn alone() -> (Server, Lab) {
     let server = start("");
     let lab = Lab::on(&server);
@@ -20,7 +20,7 @@ fn read(name: &str) -> Request {
     Request::read(name).cached(BLOCK)
 }
 
-/// The last two words of what a cached holder is told: the last token, and what recalls it.
+/// The last two words of the answer to a cached holder: the last token, and what recalls it.
 #[track_caller]
 fn told(answer: &Answer) -> (u64, String) {
     let reply = answer.as_ref().unwrap();
@@ -41,7 +41,7 @@ fn mark(lab: &mut Lab, name: &str) -> char {
     writer.or_else(|| state.reader(&id)).expect("it holds").state
 }
 
-/// One that listens for the recalls of a client, and what it has heard since it was asked last.
+/// A listener for the recalls of a client, with the messages since the last query.
 struct Channel(String, Listener);
 
 impl Channel {
@@ -61,7 +61,7 @@ impl Channel {
         assert_eq!(heard, if lab.has_push() { expected } else { vec![] });
     }
 
-    /// How many messages of all there were since.
+    /// The number of messages since the last query.
     fn count(&mut self, lab: &mut Lab) -> usize {
         let next = lab.listen(&self.0);
         std::mem::replace(&mut self.1, next).heard().len()
@@ -144,14 +144,14 @@ fn what_recalls_is_read_from_the_queue_and_not_from_the_mark() {
     let mut lab = Lab::new();
     lab.request(&write("ann1")).granted();
     lab.wait_write("bob1").queued();
-    // A failover that loses the mark.
+    // As if a failover had lost the mark.
     let record = lab.state().raw["writer"].replacen('c', "k", 1);
     lab.set_field("writer", &record);
     assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
     assert_eq!(recalled(&lab.request(&write("ann1"))), "w");
     lab.release("bob1").unwrap();
     assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "-");
-    // A mark that a try has left counts too.
+    // A mark that a try left counts too.
     lab.write("cat1").status();
     assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
 }
@@ -172,7 +172,7 @@ fn a_reader_joins_cached_readers_and_calls_nobody_back() {
     assert_eq!(lab.shape(), ("F".into(), vec![]));
 }
 
-/// The recall of many readers: the names of those cached.
+/// Lets many readers hold. Returns the names of the cached ones.
 fn crowd(lab: &mut Lab) -> Vec<String> {
     let mut cached = Vec::new();
     for number in 1..=45 {
@@ -231,7 +231,8 @@ fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
     let mut ann = Channel::of(&mut lab, "ann");
     let cached = crowd(&mut lab);
     lab.request(&waits(Request::write("bob1"))).queued();
-    // Low ones, whose places the last readers take; and a high one.
+    // Three readers with low indexes, whose places the last readers take, and one with a high
+    // index.
     for name in ["ann1", "ann2", "ann5", "ann44"] {
         lab.release(name).unwrap();
     }
@@ -308,8 +309,8 @@ fn an_upgrade_that_comes_again_changes_no_mark() {
     assert_eq!(mark(&mut lab, "ann1"), 'k');
 }
 
-/// What is in a try's way, and what a strict one, and one that would wait, are told. A dot says
-/// that only tries to write are told so.
+/// What blocks a try, the answer to a strict try, and the answer to one that would wait. A dot
+/// marks an answer that only tries to write get.
 #[test]
 fn tries() {
     type Row = (&'static str, fn(&mut Lab), &'static str, &'static str);
@@ -467,7 +468,7 @@ fn marks_only_fall() {
         lab.write("bob1").status();
         assert_eq!(renewed(&mut lab), "renewed");
         assert_eq!(mark(&mut lab, "ann1"), 'c');
-        // The acquire comes again.
+        // The acquire is repeated.
         lab.request(&holder).granted();
         assert_eq!(mark(&mut lab, "ann1"), 'c');
         lab.renew("ann1", 10_000).status();
@@ -561,7 +562,7 @@ fn a_cached_write_owns_the_tokens_up_to_the_last_one() {
     let contact = lab.renew_cached("ann1", 10_000, 100);
     assert_eq!(contact.as_ref().unwrap().number(0), token);
     assert_eq!(told(&contact).0, lab.now_us() + 99);
-    // Fewer tokens than there are left: it stays.
+    // A request for fewer tokens than are left changes nothing.
     let fewer = lab.renew_cached("ann1", 10_000, 1);
     assert_eq!(told(&fewer).0, told(&contact).0);
     lab.release("ann1").unwrap();

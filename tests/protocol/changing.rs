@@ -52,7 +52,7 @@ fn only_the_holder_of_that_token_downgrades() {
     assert_eq!(lab.state().reads().len(), 0);
 }
 
-/// It names what it holds by already, and so claims it.
+/// The downgrade names the token of the grant, and so claims the grant.
 #[test]
 fn a_downgrade_claims_a_readers_grant() {
     let mut lab = Lab::new();
@@ -91,7 +91,8 @@ fn only_the_holder_of_that_token_upgrades() {
     assert_eq!(lab.state().waiters().len(), 0);
 }
 
-/// The server lacks the downgrade that the holder knows of: a replica took over that lagged.
+/// The server lacks the downgrade that the holder knows of, because a replica that lagged was
+/// promoted.
 #[test]
 fn an_upgrade_whose_downgrade_was_lost_has_a_token_of_its_own() {
     let mut lab = Lab::new();
@@ -171,7 +172,7 @@ fn the_wait_for_an_upgrade_ends_alone() {
     assert_eq!(lab.state().reads().len(), 3, "ann still reads, and cat is let in");
     assert_eq!(lab.unchanged(|lab| lab.leave_upgrade("ann1")).status(), "absent");
 
-    // Too late: it was granted meanwhile.
+    // Too late: the upgrade was granted meanwhile.
     lab.wait_upgrade("ann1", ann.token).queued();
     lab.release("cat1").status();
     lab.release("bob1").status();
@@ -263,7 +264,7 @@ fn a_revoked_lease_ends_at_its_deadline() {
     assert_eq!(read.deadline, ann.deadline, "nor is it made longer that way");
     assert_eq!(lab.upgrade("ann1", ann.token).status(), "revoked");
     let bob = lab.read("bob1").granted();
-    assert_eq!(lab.renew("bob1", 60_000).status(), "renewed", "who comes later is not concerned");
+    assert_eq!(lab.renew("bob1", 60_000).status(), "renewed", "a later holder is not affected");
     assert_eq!(lab.revoke().unwrap().number(0), bob.token);
     assert_eq!(lab.renew("bob1", 90_000).status(), "revoked");
     lab.pass(60_000);
@@ -271,8 +272,8 @@ fn a_revoked_lease_ends_at_its_deadline() {
     assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
 }
 
-/// A renewal finds that a waiting writer is dead, and lets the readers behind it in, whatever it
-/// answers.
+/// A renewal finds that a waiting writer is dead, and grants the readers behind it, whatever the
+/// renewal's own answer is.
 #[test]
 fn a_renewal_lets_in_whoever_can_go() {
     for revoked in [false, true] {
@@ -374,7 +375,7 @@ fn a_forced_release_of_many_readers() {
     assert!(again.token > forced.number(0));
 }
 
-/// They hold nothing from then on, though their records have not been swept away.
+/// They hold nothing from then on, although no call has swept their records yet.
 #[test]
 fn readers_that_were_forced_out_are_not_renewed_where_nobody_waits() {
     let mut lab = Lab::new();
@@ -404,7 +405,7 @@ fn who_comes_later_is_not_revoked_by_a_call_that_comes_again() {
     lab.revoke_up_to(read.token).unwrap();
     assert_eq!(lab.renew("cat1", 60_000).status(), "renewed");
     assert_eq!(lab.force_up_to(read.token).status(), "free");
-    // No token of the future takes hold of those to come.
+    // A token from the future does not affect later holders.
     lab.revoke_up_to(u64::pow(2, 53)).unwrap();
     assert_eq!(lab.renew("cat1", 60_000).status(), "revoked");
     let dan = lab.read("dan1").granted();
@@ -424,7 +425,7 @@ fn what_was_cut_off_is_swept_away_though_nobody_waits() {
     assert_eq!(lab.state().fields.get("forced"), None);
 }
 
-/// A sweep that has begun has looked at some of them as at living readers, and will not look again.
+/// A sweep that has begun has passed some of them as living readers, and does not check them again.
 #[test]
 fn a_forced_release_in_the_middle_of_a_sweep_overlooks_nobody() {
     let mut lab = Lab::new();
@@ -446,13 +447,13 @@ fn readers_that_come_after_a_forced_release_stay() {
     for reader in 0..40 {
         lab.read(&format!("x{reader}")).granted();
     }
-    // No token of the future takes hold of those to come.
+    // A token from the future does not affect later holders.
     assert!(lab.force_up_to(u64::pow(2, 53)).unwrap().more);
     lab.read("ann1").granted();
     lab.wait_write("w1").queued();
     lab.pump_dry();
     assert_eq!(lab.state().readers().into_keys().collect::<Vec<_>>(), [id("ann1")]);
-    assert_eq!(lab.state().fields.get("forced"), None, "all that it concerned are gone");
+    assert_eq!(lab.state().fields.get("forced"), None, "all holders that it affects are gone");
     assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
     lab.release("ann1").status();
     assert_eq!(lab.state().writes(), Some(id("w1")));
@@ -513,7 +514,7 @@ fn a_raised_token_is_not_forgotten() {
     }
 }
 
-/// A member of a quorum whose clock is wrong pins no key of another member.
+/// A quorum member with a wrong clock does not pin another member's key.
 #[test]
 fn a_token_far_ahead_of_the_clock_is_not_raised() {
     let mut lab = Lab::new();
@@ -531,17 +532,17 @@ fn a_token_far_ahead_of_the_clock_is_not_raised() {
         assert_eq!(
             twice_raised(&mut lab, "bob1", ahead),
             "lost",
-            "it does not hold, and hears no more"
+            "it does not hold, and learns no more"
         );
     }
     assert_eq!((lab.state().number("fence"), lab.ends()), (ann.token, life));
 
-    // Each call comes a microsecond after the last one.
+    // Each call comes a microsecond after the previous one.
     let just = lab.now_us() + 1 + AHEAD_US + 1;
     assert_eq!(raise(&mut lab, just).status, "ahead");
     assert_eq!(twice_raised(&mut lab, "ann1", just), "raised");
     assert_eq!(lab.state().number("fence"), just);
-    // The clock goes back: what was raised then stays said.
+    // The clock goes back: a token that was raised before is still reported as raised.
     lab.set_clock(lab.now_us() - 30_000_000);
     assert_eq!(raise(&mut lab, just).status, "raised");
     assert_eq!(raise(&mut lab, just + 1).status, "ahead");

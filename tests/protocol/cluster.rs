@@ -74,7 +74,7 @@ fn the_least_rights_are_enough() {
     if lab.has_push() {
         rights.push("+spublish");
     } else {
-        // There is nothing to be allowed.
+        // The server has no such command to allow.
         let refusal = lab.refusal(cmd("ACL").arg("SETUSER").arg("other").arg("+spublish"));
         assert!(refusal.contains("Unknown command"), "{refusal}");
     }

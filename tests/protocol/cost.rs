@@ -6,10 +6,10 @@ use redis::cmd;
 use super::lab::{Lab, start};
 use super::shapes::{follow, make, status};
 
-/// From a shape, a call, its answer, and what it calls (`HGET` twice: `hget 2`).
+/// A shape, a call, its answer, and the commands that it runs (`HGET` twice: `hget 2`).
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
-/// A key that lives long enough, so that what takes the lock need not set its life.
+/// A key that lives so long that an acquire need not set its life.
 const FREE: &str = "write ann, release ann, pass 5, write ann, release ann, pass 5";
 
 const ROWS: &[Row] = &[
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
         "renewed",
         "hget 2, hset, time",
     ),
-    // The last holder goes, beside a queue.
+    // The last holder leaves while others wait.
     (
         "write ann, wait_write cat, release cat",
         "release ann",
@@ -75,7 +75,7 @@ fn the_usual_calls_cost_what_they_say() {
     for row @ &(from, call, said, costs) in ROWS {
         let mut lab = Lab::on(&server);
         follow(&mut lab, from);
-        lab.checked = false; // which would count as well
+        lab.checked = false; // the check would count as well
         lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
         let answer = make(&mut lab, call);
         let found = commands(&mut lab);
@@ -94,7 +94,7 @@ fn a_refused_write_is_repeated_once() {
         let mut lab = Lab::on(&server);
         follow(&mut lab, "write ann");
         lab.set_full(true);
-        lab.checked = false; // which would count as well
+        lab.checked = false; // the check would count as well
         lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
         assert_eq!(status(&make(&mut lab, call)), said);
         let stats: String = lab.command(cmd("INFO").arg("commandstats"));
@@ -105,7 +105,7 @@ fn a_refused_write_is_repeated_once() {
     }
 }
 
-/// What the script has called, by its names and in their order.
+/// The commands that the script ran, sorted by name.
 fn commands(lab: &mut Lab) -> String {
     let stats: String = lab.command(cmd("INFO").arg("commandstats"));
     let calls = stats.lines().filter_map(|line| {
@@ -113,7 +113,7 @@ fn commands(lab: &mut Lab) -> String {
         let times = rest.split(',').next()?;
         let is_of_the_test =
             ["evalsha", "config", "info", "set"].contains(&name.split('|').next()?);
-        let name = if name == "get" { "time" } else { name }; // which the test gives
+        let name = if name == "get" { "time" } else { name }; // the test's clock reads a key
         (!is_of_the_test).then(|| match times {
             "1" => name.to_owned(),
             _ => format!("{name} {times}"),

@@ -1,4 +1,4 @@
-//! What a forced release tells the clients whose leases it ends.
+//! What a forced release publishes to the clients whose leases it ends.
 
 use redis::cmd;
 
@@ -6,10 +6,10 @@ use super::lab::{BLOCK, Expect, HERE, Lab, Listener, channel, id, start};
 use super::request::Request;
 use super::support::Server;
 
-/// The readers that one call sweeps away.
+/// The number of readers that one call sweeps.
 const LOOKS: usize = 16;
 
-/// A server of the test's own: the channels of others would be heard.
+/// A server of the test's own, so that it receives no messages of other tests.
 fn alone() -> (Server, Lab) {
     let server = start("");
     let lab = Lab::on(&server);
@@ -21,7 +21,7 @@ fn listen(lab: &mut Lab, client: &str) -> Listener {
     lab.listen(&channel)
 }
 
-/// What says that this lease is over.
+/// The message that this lease has ended.
 fn end(lab: &Lab, name: &str, token: u64) -> String {
     format!("{} f {} {token}", lab.now(), id(name))
 }
@@ -31,8 +31,8 @@ fn heard(lab: &mut Lab, listener: Listener, expected: Vec<String>) {
     assert_eq!(listener.heard(), if lab.has_push() { expected } else { vec![] });
 }
 
-/// Plain, cached, in use, a grant that was not claimed, a read that was downgraded; alone, and
-/// beside a queue.
+/// Holders that are plain, cached, in use, granted but not claimed, or downgraded; alone and beside
+/// a queue.
 #[test]
 fn a_holder_is_told_of_its_end_by_its_own_token() {
     let starts: [fn(&mut Lab); 7] = [
@@ -80,7 +80,7 @@ fn whoever_is_not_ended_is_told_nothing() {
     let ann = listen(&mut lab, "ann");
     assert_eq!(lab.force_up_to(first).status(), "free", "she has a newer token");
     lab.release("ann1").unwrap();
-    // One whose lease is over.
+    // A holder whose lease has ended.
     lab.request(&Request::write("ann2").lease(100)).granted();
     lab.pass(100);
     assert_eq!(lab.force().status(), "free");
@@ -91,7 +91,7 @@ fn whoever_is_not_ended_is_told_nothing() {
     heard(&mut lab, ann, vec![]);
 }
 
-/// Each once, whatever the number of calls: a call that comes again tells nobody.
+/// Each reader gets one message, whatever the number of calls. A repeated call sends none.
 #[test]
 fn of_many_readers_each_call_tells_those_that_it_sweeps_away() {
     let (_server, mut lab) = alone();
@@ -119,7 +119,7 @@ fn of_many_readers_each_call_tells_those_that_it_sweeps_away() {
     assert_eq!(lab.shape().0, "F");
 }
 
-/// What has no tag tells nobody: a release that sweeps readers away.
+/// A release that sweeps readers has no tag, and so sends no messages.
 #[test]
 fn a_call_without_a_tag_tells_nobody() {
     let (_server, mut lab) = alone();
@@ -151,13 +151,13 @@ fn a_full_memory_does_not_keep_it_from_them() {
     }
 }
 
-/// The same reply and the same lock, told or not.
+/// The reply and the lock are the same, with and without a message.
 #[test]
 fn who_may_not_publish_takes_the_lock_all_the_same() {
     let server = start("");
     let mut lab = Lab::on(&server);
     let mut rights = vec!["on", ">secret", "~*", "&*", "+@all"];
-    rights.extend(lab.has_push().then_some("-spublish")); // 6.2 knows no such right
+    rights.extend(lab.has_push().then_some("-spublish")); // 6.2 has no such right
     lab.command::<()>(cmd("ACL").arg("SETUSER").arg("mute").arg(&rights));
     for readers in [0, 1, 20] {
         if readers == 0 {

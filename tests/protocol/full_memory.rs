@@ -20,12 +20,12 @@ struct Done {
     ends: (Option<u64>, Option<u64>),
 }
 
-/// The same call from the same start, with a memory that is full or not.
+/// Runs the call from the given state, with a full memory or not.
 fn done(lab: &mut Lab, us: u64, (from, call): (&str, &str), full: bool) -> Done {
     let machinery = std::mem::take(&mut lab.machinery);
     lab.delete();
     lab.set_clock(us);
-    lab.checked = false; // it is checked with the shapes
+    lab.checked = false; // the tests of shapes check it
     follow(lab, from);
     let (before, ends) = lab.look();
     (lab.checked, lab.machinery) = (true, machinery);
@@ -36,7 +36,7 @@ fn done(lab: &mut Lab, us: u64, (from, call): (&str, &str), full: bool) -> Done 
     Done { answer, before, after, ends: (ends, then_ends) }
 }
 
-/// Whether a call takes something that its caller has not had, or no longer has.
+/// Whether a call takes something that its caller did not have, or no longer has.
 fn takes((from, call): (&str, &str), done: &Done) -> bool {
     let (call, name) = call.split_once(' ').unwrap_or((call, ""));
     let has = |field: &str| done.before.contains_key(&format!("{field}{}", id(name)));
@@ -52,7 +52,7 @@ fn takes((from, call): (&str, &str), done: &Done) -> bool {
         && matches!(status(&done.answer), "granted" | "queued")
 }
 
-/// From each shape, by each call, by the usual paths and without them.
+/// Each call from each shape, on the usual paths and without them.
 #[test]
 fn what_takes_is_refused_and_the_rest_is_as_ever() {
     let server = server();

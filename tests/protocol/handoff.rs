@@ -31,7 +31,7 @@ fn the_short_cut_does_what_the_machinery_does() {
     assert!(short > ROUNDS / 10, "the short cut was taken {short} times");
 }
 
-/// `ann1` holds, alone for the most part, and some wait, most of them to write.
+/// `ann1` holds, alone in most cases. Others wait, most of them to write.
 fn queue_up(lab: &mut Lab, random: &mut Rng) {
     let reads = random.u32(..3) == 0;
     lab.request(&if reads { Request::read("ann1") } else { Request::write("ann1") }).unwrap();
@@ -60,7 +60,7 @@ fn queue_up(lab: &mut Lab, random: &mut Rng) {
     }
 }
 
-/// A lock as it was, and the time.
+/// A lock before the release, and the time.
 struct Before {
     fields: BTreeMap<String, String>,
     ends: Option<u64>,
@@ -87,7 +87,7 @@ impl Before {
 
 struct Release {
     effects: Effects,
-    /// How often many fields were read at once: the short cut does so, and the machinery.
+    /// How often many fields were read at once. The short path does so, and so does the machinery.
     looks: u64,
 }
 
@@ -99,7 +99,7 @@ struct Effects {
     told: Vec<String>,
 }
 
-/// `gone` does not listen.
+/// Listens for `bob` and `cat`, but not for `gone`.
 fn released(lab: &mut Lab, machinery: bool) -> Release {
     let listening = ["bob", "cat"].map(|client| lab.listen(&channel(client)));
     lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
@@ -107,7 +107,7 @@ fn released(lab: &mut Lab, machinery: bool) -> Release {
     let mut answer = lab.release("ann1");
     lab.machinery = false;
     if let Ok(reply) = &mut answer {
-        reply.now = 0; // a usual release need not tell it
+        reply.now = 0; // a usual release need not return it
     }
     let looks = looks(lab);
     let (_, fields, ends) = lab.snapshot();

@@ -95,8 +95,8 @@ fn what_changes_nothing_writes_nothing() {
     assert_eq!(lab.changes(), written);
 }
 
-/// `WAIT` counts replicas for what was written before it, so a call that finds what it wants
-/// must write it again.
+/// `WAIT` counts the replicas that have what was written before it. So a call that finds its own
+/// grant must write it again.
 #[test]
 fn what_is_granted_already_is_written_again_as_it_is() {
     let server = start("maxmemory-policy noeviction");
@@ -281,7 +281,7 @@ fn the_key_lives_as_long_as_the_longest_lease() {
 /// A way to an idle lock.
 type Way = fn(&mut Lab);
 
-/// How long an idle key lives, by the way it came to be idle.
+/// How long an idle key lives, by how it became idle.
 #[test]
 fn an_idle_key_is_gone_after_a_while() {
     let ways: [(Way, u64); 10] = [
@@ -310,7 +310,7 @@ fn an_idle_key_is_gone_after_a_while() {
             },
             20_000,
         ),
-        // Somebody finds it, and it would end before the grace is over.
+        // A call finds it, and its key would end before the grace is over.
         (
             |lab| {
                 lab.request(&Request::write("ann1").lease(100)).granted();
@@ -334,7 +334,7 @@ fn an_idle_key_is_gone_after_a_while() {
             },
             20_000,
         ),
-        // It was used again, and renewed.
+        // It was held again, and renewed.
         (
             |lab| {
                 lab.write("ann1").granted();
@@ -353,7 +353,7 @@ fn an_idle_key_is_gone_after_a_while() {
             },
             KEEP,
         ),
-        // Its leases were long.
+        // It had long leases.
         (
             |lab| {
                 lab.request(&Request::write("ann1").lease(600_000)).granted();
@@ -386,7 +386,7 @@ fn an_idle_key_is_gone_after_a_while() {
     }
 }
 
-/// A life that a release could not lower is lowered by the next.
+/// A life that one release could not lower is lowered by the next release.
 #[test]
 fn an_idle_key_with_a_long_life_does_not_keep_it() {
     for machinery in [false, true] {
@@ -567,9 +567,8 @@ fn a_clock_that_goes_back_lets_nobody_in() {
     lab.write("dan1").granted();
 }
 
-/// What is left of a lock that nobody holds or waits for, whichever way it came to that. (After
-/// every call of every test, `state.rs` checks which fields there may be; here it is which there
-/// are.)
+/// The fields of a lock without holders and waiters, however it came to that. (After each call of
+/// each test, `state.rs` checks which fields may exist. This test checks which ones do.)
 #[test]
 fn an_idle_lock_has_these_fields_and_no_more() {
     let left = |more: &[&str], way: &dyn Fn(&mut Lab)| {
@@ -585,7 +584,7 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         (0..readers)
             .for_each(|number| assert_eq!(lab.release(&format!("x{number}")).status(), "released"));
     };
-    // By the usual ways of a release.
+    // After releases on the usual paths.
     left(&[], &|lab| {
         lab.write("ann1").granted();
         lab.release("ann1").unwrap();
@@ -626,7 +625,7 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         lab.revoke().unwrap();
         lab.release("ann1").unwrap();
     });
-    // By all others.
+    // After all other calls.
     left(&[], &|lab| {
         lab.read("ann1").granted();
         lab.wait_write("bob1").queued();
@@ -639,7 +638,7 @@ fn an_idle_lock_has_these_fields_and_no_more() {
             drop(lab.request(&Request::read(&format!("x{number}")).lease(1_000)))
         });
         lab.pass(1_000);
-        // Nobody is blocked by them: two are looked at in a call.
+        // They block nobody, so each call checks only two of them.
         (0..15).for_each(|_| assert_eq!(lab.pump().status(), "pumped"));
     });
     left(&["wide"], &|lab| {
@@ -657,7 +656,7 @@ fn an_idle_lock_has_these_fields_and_no_more() {
     });
 }
 
-/// At its deadline a lease is over, whatever asks, and a millisecond before it is not.
+/// A lease is over at its deadline for every call, and not a millisecond earlier.
 #[test]
 fn a_lease_is_over_at_its_deadline() {
     const WRITE: &[(&str, &str)] = &[

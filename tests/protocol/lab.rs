@@ -1,7 +1,7 @@
 //! A lock on a real server, with a clock that stands still until the test moves it.
 //!
-//! The scripts are the crate's own, with a clock in front of them that reads a key. Every call is
-//! followed by a check of the whole hash, whatever the test is about.
+//! The scripts are the crate's own, behind a clock that reads a key. Each call is followed by a
+//! check of the whole hash, whatever the test is about.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::request::Request;
 use super::state::State;
 use super::support::{Server, ServerSettings};
 
-/// In front of each script: the time is what the test says.
+/// Precedes each script, so that the test sets the time.
 const GIVEN_CLOCK: &str = "\
 local redis = (function(server)
   local function by_given_time(call)
@@ -46,18 +46,18 @@ local fields = redis.pcall('HGETALL', KEYS[1])
 return { fields.err and {} or fields, left < 0 and left or before + left }
 ";
 
-/// What a script without its usual paths is called by.
+/// Follows the name of a script without its usual paths.
 const MACHINERY: &str = ", machinery";
 const USUAL_PATHS: &str = "local simple = ";
 const NO_USUAL_PATHS: &str = "local simple = false and ";
 
-/// What a key outlives the last deadline by, what its life is set too long by, and how long an idle
-/// one lives at the most.
+/// How long a key outlives the last deadline, how much longer its life may be set, and the longest
+/// life of an idle key.
 pub const GRACE: u64 = 10_000;
 pub const SLACK: u64 = 10_000;
 pub const KEEP: u64 = 60_000;
 
-/// The most tokens of one cached write, and the readers that one call of a recall looks at.
+/// The most tokens of one cached write, and the number of readers that one call of a recall checks.
 pub const BLOCK: u64 = 1_024;
 pub const PASS: usize = 16;
 
@@ -73,19 +73,19 @@ pub struct Lab {
     key: String,
     digests: Digests,
     us: u64,
-    /// The latest that the clock has been, and the last token, since there is the key.
+    /// The latest time of the clock, and the last token, since the key exists.
     latest: u64,
     token: u64,
-    /// How the last call left each holder marked.
+    /// Each holder's mark after the last call.
     marks: BTreeMap<(String, bool, u64), char>,
     given: bool,
     full: bool,
-    /// Off where the hash is meant to be odd.
+    /// False while a test makes the hash malformed.
     pub checked: bool,
-    /// Whether the scripts go without their usual paths.
+    /// Whether scripts run without their usual paths.
     pub machinery: bool,
-    /// Whether to look if a call has written, which takes a server of the test's own; and whether
-    /// the last one has.
+    /// Whether to check if a call has written, which needs a server of the test's own; and whether
+    /// the last call has.
     pub watched: bool,
     pub moved: bool,
 }
@@ -101,7 +101,7 @@ pub struct Refusal {
 
 pub type Answer = Result<Reply, Refusal>;
 
-/// The envelope of a reply, and what the status says.
+/// The envelope of a reply, and the words that belong to its status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub now: u64,
@@ -128,7 +128,7 @@ impl Lab {
         Lab::with_clock(server, true)
     }
 
-    /// A lock that goes by the server's own clock.
+    /// A lock by the server's own clock.
     pub fn on_server_time(server: &Server) -> Lab {
         Lab::with_clock(server, false)
     }
@@ -137,8 +137,7 @@ impl Lab {
         static LOCKS: AtomicU64 = AtomicU64::new(0);
         let mut connection = connect(&server.url());
         let digests = loaded(&server.url(), given, &mut connection);
-        // The life of the key is the server's affair, by its own clock: an hour ahead, nothing of a
-        // test's runs out there.
+        // The server ends a key by its own clock. An hour ahead of it, no key ends within a test.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3600;
         let mut lab = Lab {
             connection,
@@ -160,7 +159,7 @@ impl Lab {
         lab
     }
 
-    /// The given clock.
+    /// The time that the test has set, in milliseconds.
     pub fn now(&self) -> u64 {
         self.us / 1000
     }
@@ -169,7 +168,7 @@ impl Lab {
         self.us
     }
 
-    /// Lets time pass; a key whose life has ended is gone then.
+    /// Lets time pass, and deletes a key whose life has ended.
     pub fn pass(&mut self, ms: u64) {
         self.set_clock((self.now() + ms) * 1000);
         if self.ends().is_some_and(|ends| ends <= self.now()) {
@@ -177,7 +176,7 @@ impl Lab {
         }
     }
 
-    /// Sets the clock, also backwards.
+    /// Sets the clock, forwards or backwards.
     pub fn set_clock(&mut self, us: u64) {
         self.us = us;
         self.latest = self.latest.max(us);
@@ -199,15 +198,15 @@ impl Lab {
         self.command::<()>(cmd("CONFIG").arg("SET").arg("maxmemory").arg(limit));
     }
 
-    /// A microsecond between two calls, as long as the millisecond stays: then the usual ways
-    /// through the scripts are taken.
+    /// Adds a microsecond between two calls within the same millisecond. Calls then take the usual
+    /// paths.
     fn tick(&mut self) {
         if self.given && !(self.us + 1).is_multiple_of(1000) {
             self.set_clock(self.us + 1);
         }
     }
 
-    /// Sends a call as it is.
+    /// Sends a call unchanged.
     pub fn send(&mut self, script: &str, args: &[&str]) -> Answer {
         let keys = [self.key.clone()];
         self.send_keys(script, &keys, args)
@@ -247,7 +246,7 @@ impl Lab {
         if token < self.token && !state.raw.is_empty() {
             return Err(format!("the token fell from {} to {token}", self.token));
         }
-        // A block of tokens ends at the most so far ahead of the clock. (A call grants a few.)
+        // A block of tokens ends at most this far ahead of the clock. (A call grants a few.)
         let furthest = (self.latest + BLOCK - 1).max(self.token + 20);
         if self.given && self.token > 0 && script != "raise_token" && token > furthest {
             return Err(format!("the token {token} is past {furthest}"));
@@ -268,7 +267,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Sends a call, and the same once more: it must say the same, and change nothing more.
+    /// Sends a call twice. The second call must return the same and change nothing.
     pub fn twice(&mut self, script: &str, args: &[&str]) -> Answer {
         let first = self.send(script, args);
         let before = self.snapshot();
@@ -278,7 +277,7 @@ impl Lab {
         first
     }
 
-    /// What a call answers that must not change anything.
+    /// The answer of a call that must change nothing.
     pub fn unchanged(&mut self, call: impl FnOnce(&mut Lab) -> Answer) -> Answer {
         let before = self.snapshot();
         let answer = call(self);
@@ -298,7 +297,7 @@ impl Lab {
         self.request(&Request::write(name))
     }
 
-    /// Reads or waits for it.
+    /// Reads, or waits to.
     pub fn wait_read(&mut self, name: &str) -> Answer {
         self.request(&Request::read(name).waiting())
     }
@@ -319,7 +318,7 @@ impl Lab {
         self.send("renew", &[HERE, &id(name), &lease.to_string()])
     }
 
-    /// A renewal of one that is to stay cached, or a claim that is to be.
+    /// Renews a lease that stays cached, or claims a grant as cached.
     pub fn renew_cached(&mut self, name: &str, lease: u64, tokens: u64) -> Answer {
         self.send("renew", &[HERE, &id(name), &lease.to_string(), &tokens.to_string()])
     }
@@ -334,7 +333,7 @@ impl Lab {
         self.send("downgrade", &[HERE, &id(name), &token, &lease])
     }
 
-    /// By `taker`, of what `from` holds in this mode (`r` or `w`) by this token, for ten seconds.
+    /// `taker` takes up what `from` holds in this mode (`r` or `w`) by this token, for ten seconds.
     pub fn take_up(&mut self, from: &str, mode: &str, token: u64, taker: &str) -> Answer {
         let token = token.to_string();
         self.send("take_up", &[HERE, "0", &id(taker), "10000", mode, &id(from), &token])
@@ -352,7 +351,7 @@ impl Lab {
         self.send("pump", &[HERE, TAG])
     }
 
-    /// Pumps until nothing is left over; how many calls that took.
+    /// Pumps until nothing is left to do. Returns the number of calls.
     pub fn pump_dry(&mut self) -> u64 {
         for calls in 1..2_000 {
             if !self.pump().unwrap().more {
@@ -380,7 +379,7 @@ impl Lab {
         self.send("force_release", &[HERE, &token.to_string(), TAG])
     }
 
-    /// The last token that was given; the least there is if none was.
+    /// The last token, or the lowest one if none was given.
     pub fn last_token(&mut self) -> u64 {
         let view = self.inspect().unwrap();
         if view.status == "lock" { view.number(0) } else { 1 }
@@ -395,14 +394,14 @@ impl Lab {
         State::read(fields, ends, self.now())
     }
 
-    /// The fields as they stand, and when the key's life ends.
+    /// The fields as they are stored, and when the key's life ends.
     pub fn look(&mut self) -> (BTreeMap<String, String>, Option<u64>) {
         let key = self.key.clone();
         let (fields, ends): (_, i64) = self.command(cmd("EVAL").arg(LOOK).arg(1).arg(key));
         (fields, u64::try_from(ends).ok())
     }
 
-    /// The shape with its flags, `W0` say, and the fields beside the line; `-` if there is no key.
+    /// The shape with its flags, such as `W0`, and the fields beside the line; `-` without a key.
     pub fn shape(&mut self) -> (String, Vec<String>) {
         let state = self.state();
         let part = |field: &str| state.fields.get(field).map_or("", String::as_str);
@@ -420,11 +419,11 @@ impl Lab {
         writer.or_else(|| state.reader(&id)).map_or(1, |record| record.token)
     }
 
-    /// All that is stored of the lock, to the byte.
+    /// Everything that is stored of the lock, byte for byte.
     pub fn snapshot(&mut self) -> (Option<Vec<u8>>, BTreeMap<String, String>, Option<u64>) {
         let key = self.key.clone();
         let fields = self.state().raw;
-        // A table's dump tells of its order too, which nobody promises.
+        // The dump of a table depends on its order, which is not guaranteed.
         let dump = match self.encoding().as_str() {
             "hashtable" => None,
             _ => self.command(cmd("DUMP").arg(key)),
@@ -432,7 +431,7 @@ impl Lab {
         (dump, fields, self.ends())
     }
 
-    /// When the key's life ends, if it is there.
+    /// When the key's life ends, if it does.
     pub fn ends(&mut self) -> Option<u64> {
         self.look().1
     }
@@ -449,7 +448,7 @@ impl Lab {
         (self.token, self.marks) = (0, BTreeMap::new());
     }
 
-    /// Writes the line anew.
+    /// Replaces the line.
     pub fn set_line(&mut self, change: impl FnOnce(&str) -> String) {
         let line = change(&self.state().raw["s"]);
         self.set_field("s", &line);
@@ -461,7 +460,7 @@ impl Lab {
         (self.latest, self.token, self.marks) = (self.us, 0, BTreeMap::new());
     }
 
-    /// How many changes the server has made since it was started: what it tells its replicas.
+    /// The number of changes since the server's start, which it sends to its replicas.
     pub fn changes(&mut self) -> u64 {
         let info: String = self.command(cmd("INFO").arg("persistence"));
         let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
@@ -476,13 +475,13 @@ impl Lab {
         command.query(&mut self.connection).unwrap()
     }
 
-    /// What the server says to a command that it must refuse.
+    /// The error that the server returns to a command that it must refuse.
     #[track_caller]
     pub fn refusal(&mut self, command: &redis::Cmd) -> String {
         command.query::<Value>(&mut self.connection).expect_err("it is refused").to_string()
     }
 
-    /// Whether the server has sharded channels. One that has none does not know their commands.
+    /// Whether the server has sharded channels. Without them it does not know their commands.
     #[track_caller]
     pub fn has_push(&mut self) -> bool {
         let info: String = self.command(cmd("INFO").arg("server"));
@@ -497,8 +496,7 @@ impl Lab {
         has_push
     }
 
-    /// A connection of its own, for subscriptions; one that hears nothing, where the server has no
-    /// sharded channels.
+    /// A connection for subscriptions. Without sharded channels it receives nothing.
     pub fn listen(&mut self, channel: &str) -> Listener {
         if !self.has_push() {
             return Listener(None);
@@ -543,7 +541,7 @@ impl Listener {
     }
 }
 
-/// A grant is claimed, and marks only fall.
+/// A grant gets claimed, and marks never go back.
 fn may_follow(before: char, after: char) -> bool {
     match before {
         'g' => "ghk".contains(after),
@@ -553,7 +551,7 @@ fn may_follow(before: char, after: char) -> bool {
     }
 }
 
-/// The crate's own scripts, or those in a folder, for `make mutants`.
+/// The crate's own scripts or, for `make mutants`, those in a folder.
 fn scripts() -> Vec<&'static Script> {
     let Some(folder) = std::env::var_os("RWLEASE_LUA") else {
         return rwlease::scripts().collect();
@@ -563,12 +561,12 @@ fn scripts() -> Vec<&'static Script> {
     locks.scripts().collect()
 }
 
-/// Where a server has the scripts, by their names. It is given them once.
+/// The digests of the scripts at a server, by name. Each server is sent the scripts once.
 fn loaded(url: &str, given: bool, connection: &mut Connection) -> Digests {
     static LOADED: Mutex<BTreeMap<(String, bool), Digests>> = Mutex::new(BTreeMap::new());
     let mut all = LOADED.lock().unwrap();
     let at = (url.to_owned(), given);
-    // Another server may have had this address before.
+    // Another server may have used this address before.
     if let Some(digests) = all.get(&at).filter(|digests| knows(digests, connection)) {
         return digests.clone();
     }
@@ -596,7 +594,7 @@ fn knows(digests: &Digests, connection: &mut Connection) -> bool {
     !there.is_empty() && there.into_iter().all(|is_there| is_there)
 }
 
-/// A server of the test's own, with a line of configuration.
+/// A server of the test's own, with one more line of configuration.
 pub fn start(line: &str) -> Server {
     let settings = ServerSettings::default().line(line);
     runtime().block_on(Server::start(&settings)).unwrap()
@@ -614,7 +612,7 @@ fn connect(url: &str) -> Connection {
     Client::open(url).unwrap().get_connection().unwrap()
 }
 
-/// An acquisition id out of a short name: letters for the client, digits for the acquisition
+/// Makes an acquisition id from a short name: letters for the client, digits for the acquisition
 /// ("ann1").
 pub fn id(name: &str) -> String {
     let client = name.trim_end_matches(|character: char| character.is_ascii_digit());
@@ -627,7 +625,7 @@ pub fn channel(client: &str) -> String {
 }
 
 impl Reply {
-    /// One text of words, or a list of as much.
+    /// Parses a text of words, or a list of the same.
     fn read(value: Value) -> Reply {
         let mut items = match value {
             Value::BulkString(text) => text
@@ -664,7 +662,7 @@ impl Reply {
     }
 }
 
-/// What a test expects of an answer.
+/// What a test expects from an answer.
 pub trait Expect {
     fn status(&self) -> &str;
     fn granted(&self) -> Held;

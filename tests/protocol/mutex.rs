@@ -86,7 +86,7 @@ fn what_the_holder_requests_again_is_written_again_as_it_is() {
 
 #[test]
 fn a_lease_is_made_longer_and_never_shorter_and_by_its_holder_alone() {
-    // How long a string is left is told by the server's own clock.
+    // The remaining life of a string is by the server's own clock.
     let server = start("");
     let mut lab = Lab::on_server_time(&server);
     let granted = lab.lock("ann1", 50_000).granted();

@@ -1,12 +1,12 @@
-//! Grants are pushed to subscribed clients, one message a client. A server without sharded channels
-//! refuses the commands for them and pushes nothing: there the grant lasts for its claim window,
-//! and the poll finds it.
+//! The server pushes grants to subscribed clients, one message for each client. A server without
+//! sharded channels refuses their commands and pushes nothing. There a grant lasts for its claim
+//! window, and the waiter's poll finds it.
 
 use super::lab::{Expect, HERE, Lab, channel, id, start};
 use super::request::Request;
 use super::support::Server;
 
-/// What a message says of one grant.
+/// The part of a message about one grant.
 fn told(lab: &mut Lab, name: &str) -> String {
     let state = lab.state();
     let id = id(name);
@@ -15,7 +15,7 @@ fn told(lab: &mut Lab, name: &str) -> String {
     format!("{id} {} {}", record.token, record.deadline)
 }
 
-/// A server of the test's own: the channels of others would be heard.
+/// A server of the test's own, so that it receives no messages of other tests.
 fn alone() -> (Server, Lab) {
     let server = start("");
     let lab = Lab::on(&server);
@@ -112,7 +112,7 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     lab.request(&Request::write("cat1").waiting().subscribed(HERE)).queued();
     let mut more = lab.release("ann1").unwrap().more;
     if !pushes {
-        // Nothing says that it is gone before its window has passed.
+        // Nothing reports that it is gone before its window has passed.
         assert_eq!((lab.state().writes(), more), (Some(id("gone0")), false));
         return;
     }
@@ -122,7 +122,7 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     }
     assert_eq!(lab.state().writes(), Some(id("cat1")));
     assert_eq!(cat.heard().len(), 1);
-    // It was only reconnecting, and has its place again.
+    // It was only reconnecting, and gets its place back.
     assert_eq!(
         lab.request(&Request::write("gone1").waiting().subscribed(HERE).ticket(2)).queued(),
         2

@@ -3,13 +3,13 @@
 use super::lab::{Expect, HERE, Lab, Reply, id};
 use super::request::Request;
 
-/// How far a ticket that comes back may be ahead of the last one given.
+/// How far a ticket that comes back may be ahead of the last one.
 const LEAP: u64 = 1_000_000_000;
 
-/// The highest ticket there is.
+/// The highest possible ticket.
 const HIGHEST: u64 = 1 << 53;
 
-/// Who holds, sorted.
+/// The holders, sorted.
 fn holders(lab: &mut Lab) -> Vec<String> {
     let state = lab.state();
     let mut all: Vec<String> = state.reads().into_iter().chain(state.writes()).collect();
@@ -57,7 +57,7 @@ fn a_grant_lasts_for_the_waiters_own_window_and_is_claimed() {
     assert_eq!((claimed.token, claimed.deadline), (granted.token, lab.now() + 20_000));
     assert!(lab.state().writer().unwrap().claimed);
 
-    // A renewal is a claim as well, for readers too.
+    // A renewal is also a claim, for readers too.
     lab.wait_read("cat1").queued();
     lab.release("bob1").status();
     assert!(!lab.state().reader(&id("cat1")).unwrap().claimed);
@@ -190,7 +190,7 @@ fn nobody_goes_past_those_who_wait() {
     lab.release("ann1").status();
     lab.wait_read("r1").queued();
     lab.pass(1_000);
-    // The claim of w1 has run out, and r1 is next.
+    // The claim window of w1 is over, and r1 is next.
     assert_eq!(lab.write("bob1").status(), "refused");
     assert_eq!(holders(&mut lab), ["r1"]);
 }
@@ -297,7 +297,7 @@ fn a_dropped_waiter_is_put_back_in_the_order_of_tickets() {
             });
             tickets.push(lab.request(&request).queued());
         }
-        // The first goes, so that the second is found dead.
+        // The first one leaves, so that the second one is found dead.
         lab.pass(100);
         lab.release("ann1").status();
         assert_eq!(holders(&mut lab), ["w0"]);
@@ -363,7 +363,7 @@ fn a_ticket_of_a_lost_history_counts() {
     lab.request(&Request::write("w8").waiting().ticket(8)).granted();
 }
 
-/// However far a ticket leaps, those that come later can still poll with theirs.
+/// However far a ticket leaps, later waiters can still poll with theirs.
 #[test]
 fn no_ticket_locks_later_arrivals_out() {
     for given in [9_999_999_999_999, HIGHEST] {
@@ -384,8 +384,7 @@ fn no_ticket_locks_later_arrivals_out() {
     }
 }
 
-/// Beyond the highest ticket there is none: those that come then share it, in the order in which
-/// they came.
+/// No ticket is beyond the highest one. Later waiters share it, in the order of their arrival.
 #[test]
 fn tickets_end_at_the_highest() {
     let mut lab = Lab::new();
@@ -419,7 +418,7 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     lab.pump_dry();
     assert_eq!(holders(&mut lab), ["bob1"], "one window for all that it waits for");
 
-    // It was stopped and comes back: it has its places again.
+    // It was stopped and continues, and gets its places back.
     lab.pass(10);
     lab.request(&Request::write("gone9").waiting().ticket(9)).queued();
     lab.request(&Request::write("gone5").waiting().ticket(5)).queued();
@@ -427,7 +426,7 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
     assert_eq!(holders(&mut lab), ["gone5"]);
 }
 
-/// How many windows go by until clients that are gone have been passed over. Each of their clients
+/// The number of windows until clients that are gone have been passed over. Each of these clients
 /// waits three times.
 fn windows_lost(gone: &[&str]) -> u32 {
     let mut lab = Lab::new();
@@ -563,7 +562,7 @@ fn a_late_poll_finds_its_claim_lapsed_and_waits_again() {
     lab.wait_write("cat1").queued();
     lab.release("ann1").status();
     lab.pass(1_000);
-    // Nobody else has looked: bob is first by its ticket, and as it polls, it lives.
+    // No other waiter has polled. bob has the first ticket, and its poll shows that it lives.
     lab.request(&Request::write("bob1").waiting().ticket(ticket)).granted();
     lab.release("bob1").status();
     assert_eq!(holders(&mut lab), ["cat1"]);

@@ -1,8 +1,8 @@
 //! Random calls of many acquisitions, compared with a simple model of what each of them was told.
 //!
-//! After every call the whole hash is checked (see `state.rs`), and more: what a caller was told
-//! that it holds is in the hash for at least as long; such holds do not exclude each other; tokens
-//! rise, and none belongs to two acquisitions or to the block of another's write; after the pump no
+//! After every call the test checks the whole hash (see `state.rs`), and more. What a caller was
+//! told that it holds is in the hash for at least as long. Such holds do not conflict. Tokens rise,
+//! and none belongs to two acquisitions or to the block of another's write. After the pump no
 //! acquisition waits for a lock that it could have.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use super::request::Request;
 
 const STEPS: u32 = 2_500;
 
-/// What an idle lock has until its life is over: its line, and the field that makes it a wide hash.
+/// What an idle lock keeps until its life is over: its line, and the field that makes the hash
+/// wide.
 const LEFT_OVER: [&str; 2] = ["s", "wide"];
 
 #[test]
@@ -29,7 +30,7 @@ fn random_calls_break_nothing() {
     }
 }
 
-/// What an acquisition was told.
+/// The last answer to an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Told {
     Waits { write: bool, ticket: u64 },
@@ -41,11 +42,11 @@ struct Model {
     random: Rng,
     ids: u32,
     told: BTreeMap<String, Told>,
-    /// Calls that were sent, to be sent again late.
+    /// Calls that were sent, to be sent again later.
     sent: Vec<(&'static str, Vec<String>)>,
-    /// Whose each token is.
+    /// The acquisition that has each token.
     tokens: BTreeMap<u64, String>,
-    /// The tokens that each cached write owns, from the first to the last.
+    /// The first and the last token that each cached write owns.
     blocks: BTreeMap<String, (u64, u64)>,
     fence: u64,
 }
@@ -136,7 +137,7 @@ impl Model {
         self.hear(name, write, &answer);
     }
 
-    /// A random lease, window, ttl, subscription; and a call is good for half a second.
+    /// Adds a random lease, window, ttl and subscription. A call is valid for half a second.
     fn wishes(&mut self, request: Request, waits: bool) -> Request {
         let random = &mut self.random;
         let mut request = request;
@@ -184,7 +185,7 @@ impl Model {
         self.told.insert(name.into(), Told::Holds { write, held });
     }
 
-    /// A write that is told the last token owns all from its own on, if it is cached.
+    /// A cached write that receives the last token owns all tokens from its own to that one.
     fn own(&mut self, name: &str, first: u64, last: u64) {
         let writer = self.lab.state().writer().filter(|writer| writer.rest == id(name));
         if writer.is_none_or(|writer| !matches!(writer.state, 'k' | 'c' | 'b')) {
@@ -204,8 +205,8 @@ impl Model {
             let args = [HERE, &id(&name)].map(String::from);
             self.send_words("release", &args).unwrap();
             self.told.remove(&name);
-            // It may be sent again after the acquisition is gone, and nobody acquires with this
-            // acquisition any more.
+            // The call may arrive again after the acquisition is gone, which then never acquires
+            // again.
             assert_eq!(self.lab.state().reader(&id(&name)).map(|reader| reader.rest), None);
         }
     }
@@ -238,8 +239,8 @@ impl Model {
         }
     }
 
-    /// Somebody takes up what somebody else holds, who knows nothing of it any more; and at times
-    /// with a ticket that is not, or no longer, one.
+    /// An acquisition takes up the hold of another one, whose client does not learn of it. At times
+    /// the ticket was never valid, or no longer is.
     fn take_up(&mut self) {
         if let Some((from, Told::Holds { write, held })) =
             self.any(|told| matches!(told, Told::Holds { .. }))
@@ -297,20 +298,21 @@ impl Model {
         self.lab.revoke().unwrap();
     }
 
-    /// An overlap: the holder still believes that it holds, and its side is not looked at.
+    /// Forces an overlap: the holders still believe that they hold, and the model ignores their
+    /// side.
     fn force(&mut self) {
         if self.lab.force().unwrap().status == "forced" {
             self.told.retain(|_, told| matches!(told, Told::Waits { .. }));
         }
     }
 
-    /// A call that comes a second time, after others. Its answer reaches nobody.
+    /// Repeats an earlier call after others. No caller gets its answer.
     fn repeat(&mut self) {
         if !self.sent.is_empty() {
             let (script, args) = self.sent[self.random.usize(..self.sent.len())].clone();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             if let Err(refusal) = self.lab.send(script, &args) {
-                // A read that was upgraded meanwhile, or the other way round.
+                // A read was upgraded meanwhile, or a write downgraded.
                 assert_eq!(refusal.code, "LOCKARGS");
                 assert!(refusal.detail.contains("mode"), "{refusal:?}");
             }
@@ -342,7 +344,7 @@ impl Model {
         let now = self.lab.now();
         let state = self.lab.state();
         let fence = state.number("fence");
-        // A key that is gone takes its fence with it, and the clock is past it by then.
+        // A key that is gone takes its fence with it. By then the clock is past the fence.
         assert!(fence >= self.fence || state.fields.is_empty(), "the fence went back");
         assert!(!state.fields.is_empty() || self.fence < self.lab.now_us());
         self.fence = fence.max(self.fence);
@@ -370,7 +372,7 @@ impl Model {
         assert!(writers == 0 || holders.len() == 1, "{holders:?}");
     }
 
-    /// All that waits is behind somebody who holds.
+    /// Each waiter is behind a holder.
     fn check_nobody_is_forgotten(&mut self) {
         let state = self.lab.state();
         let (readers, writers) = (state.living_waiters("r"), state.living_waiters("w"));
@@ -394,7 +396,7 @@ impl Model {
         }
     }
 
-    /// When all leases and all waits have run out, nothing is left.
+    /// When all leases and waits have run out, nothing is left.
     fn run_out(&mut self) {
         self.lab.pass(2_000);
         for _ in 0..10 {

@@ -6,7 +6,7 @@ use super::lab::{HERE, TAG, id};
 pub struct Request {
     script: &'static str,
     args: Vec<String>,
-    /// Where its place is, if it waits.
+    /// The index of its place, if it waits.
     at: usize,
     /// Its claim window, its ttl, the most waiters, and its server.
     place: [String; 4],
@@ -22,7 +22,7 @@ const LIMIT: usize = 2;
 const NODE: usize = 3;
 
 impl Request {
-    /// To read now or not at all, for a lease of ten seconds.
+    /// A try to read, for a lease of ten seconds.
     pub fn read(name: &str) -> Request {
         Request::new("acquire_read", name, &["f", "1"])
     }
@@ -43,14 +43,14 @@ impl Request {
         Request { script, at: args.len(), args, place }
     }
 
-    /// Or to wait: a claim window of one second, a ttl of five, by polling.
+    /// Lets it wait, with a claim window of one second and a ttl of five, by polling.
     pub fn waiting(mut self) -> Request {
         self.args.truncate(self.at);
         self.args.push(self.place.join(" "));
         self
     }
 
-    /// The waiter polls once more. (Nobody has ticket 0: it is the first call.)
+    /// Makes it a later poll. (No waiter has ticket 0, which means the first call.)
     pub fn ticket(mut self, ticket: u64) -> Request {
         self.args.truncate(self.at + 1);
         self.args.extend((ticket > 0).then(|| ticket.to_string()));
@@ -82,14 +82,14 @@ impl Request {
         self.set(FLAGS, flags)
     }
 
-    /// To be held cached, with so many tokens.
+    /// Requests a cached hold with this many tokens.
     pub fn cached(self, tokens: u64) -> Request {
         let flags = self.args[FLAGS].replacen(['f', 'r'], "", 1);
         let fairness = self.args[FLAGS][..1].to_owned();
         self.set(FLAGS, format!("{fairness}k{flags}")).set(TOKENS, tokens)
     }
 
-    /// A try that waits if nobody but cached holders is in its way.
+    /// Makes it a try that waits if only cached holders block it.
     pub fn trying(self) -> Request {
         let mut request = self.waiting();
         request.args[FLAGS].push('t');

@@ -1,5 +1,5 @@
-//! A user who has lost the right to a command: everything that needs it is refused, and the lock
-//! stays as it was; and no record claims an expiry that its key does not have.
+//! A user without the right to a command: the server refuses every call that needs it, and the lock
+//! does not change. No record claims an expiry that its key does not have.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use super::lab::{Answer, Expect, Lab, Refusal, start};
 use super::request::Request;
 use super::shapes::{all, follow, make, status};
 
-/// A lock as it stands, and when its key's life ends.
+/// A lock's fields, and when its key's life ends.
 type Lock = (BTreeMap<String, String>, Option<u64>);
 
-/// A call from a start, by a user without a right: the lock before and after it.
+/// Runs a call from a state, by a user without a right. Returns the lock before it, its answer, and
+/// the lock after it.
 fn called(
     lab: &mut Lab,
     us: u64,
@@ -22,7 +23,7 @@ fn called(
     let machinery = std::mem::take(&mut lab.machinery);
     lab.delete();
     lab.set_clock(us);
-    lab.checked = false; // it is checked with the shapes
+    lab.checked = false; // the tests of shapes check it
     follow(lab, from);
     lab.machinery = machinery;
     let before = lab.look();
@@ -40,7 +41,7 @@ fn life(lock: &Lock) -> Option<u64> {
     lock.0.get("s")?[2..15].parse().ok()
 }
 
-/// What a line says, but for the life.
+/// The fields, without the life in the line.
 fn but_for_the_life(lock: &Lock) -> BTreeMap<String, String> {
     let mut fields = lock.0.clone();
     if let Some(line) = fields.get_mut("s") {
@@ -49,7 +50,7 @@ fn but_for_the_life(lock: &Lock) -> BTreeMap<String, String> {
     fields
 }
 
-/// From each shape, by each call, by the usual paths and without them, without each right.
+/// Each call from each shape, on the usual paths and without them, without each right.
 fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
     let server = start("");
     let mut lab = Lab::on(&server);
@@ -65,14 +66,14 @@ fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
         let (_, usual, expected) = called(&mut lab, us, at, None);
         for &right in rights {
             let (before, answer, after) = called(&mut lab, us, at, Some(right));
-            // A key that has no end lives on.
+            // A key without an end stays.
             let lives = after.1.is_none() || life(&after) <= after.1;
             let is_right = if answer.is_ok() || status(&answer) == "LOCKARGS" {
                 (&answer, &after) == (&usual, &expected)
             } else {
                 *refused.entry(right).or_insert(0) += 1;
-                // A life that could not be set is the end of a call that has done the rest; but
-                // nobody takes a lock that was nobody's, unless it cannot be taken back.
+                // A call that could not set the life has done all the rest. But no call takes a
+                // lock that had no holder, unless it cannot take the grant back.
                 let was_nobodys = before.0.get("s").is_none_or(|line| line.starts_with("2F"));
                 let is_all = right.starts_with("-pexpireat")
                     && (!was_nobodys || right.contains("-hdel"))
@@ -109,9 +110,8 @@ fn whoever_lacks_a_right_to_read_does_all_or_nothing() {
     whoever_lacks_a_right_does_all_or_nothing(&["-exists", "-hget", "-hmget"]);
 }
 
-/// Whether an error says what the server said, with a code, and without a place in a script; but
-/// for 6.2, which has no code for a right that is missed within a script, and puts the place before
-/// it.
+/// Whether an error has the server's text and a code, without a place in a script. 6.2 is an
+/// exception: it has no code for a missing right within a script, and puts the place first.
 fn is_the_servers(answer: &Answer) -> bool {
     let Err(Refusal { code, detail }) = answer else { return false };
     let is_6_2 = detail.starts_with("@user_script: ") && detail.contains(": The user executing");
@@ -146,15 +146,15 @@ fn who_may_not_learn_the_time_is_told_so() {
     }
 }
 
-/// What ann calls, with her token.
+/// A call of ann, with her token.
 type Call = fn(&mut Lab, u64) -> Answer;
 
 #[test]
 fn who_may_not_set_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // One of several readers goes, from the middle, and the last; one writer after another; readers
-    // after a writer; a lease that is made longer; a downgrade; an upgrade; what is granted
+    // One of several readers leaves, from the middle, and the last one; a writer follows a writer;
+    // readers follow a writer; a lease is extended; a downgrade; an upgrade; a grant that exists
     // already.
     let cases: [(&[Request], Call); 8] = [
         (&[Request::read("ann1"), Request::read("bob1"), Request::read("cat1")], |lab, _| {

@@ -1,10 +1,10 @@
-//! The shapes of a lock, and how each call leads from one to another: by the usual paths, and by
-//! the machinery alone.
+//! The shapes of a lock, and how each call leads from one to another, on the usual paths and by the
+//! machinery alone.
 
 use super::lab::{Answer, BLOCK, HERE, Lab, id, start};
 use super::request::Request;
 
-/// Ways to each shape, as calls.
+/// The calls that lead to each shape.
 const NONE: &str = "";
 const F: &str = "write ann, release ann";
 const W: &str = "write ann";
@@ -73,7 +73,7 @@ const STARTS: [&str; 31] = [
     Q_CACHED,
 ];
 
-/// A call of everything: by one that may hold, by one that may wait, and by a stranger.
+/// Each call, by an acquisition that may hold, by one that may wait, and by a stranger.
 const CALLS: [&str; 40] = [
     "write ann",
     "write cat",
@@ -120,14 +120,14 @@ const CALLS: [&str; 40] = [
 /// Calls of the scripts that have usual paths.
 const USUAL: [&str; 6] = ["write", "read", "release", "leave", "renew", "extend"];
 
-/// Each call from each shape, and where there are usual paths, without them too.
+/// Each call from each shape, also without the usual paths if the script has them.
 pub fn all() -> impl Iterator<Item = (bool, (&'static str, &'static str))> {
     let calls = STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call)));
     let both = calls.flat_map(|at| [false, true].map(|machinery| (machinery, at)));
     both.filter(|(machinery, (_, call))| !machinery || USUAL.iter().any(|word| call.contains(word)))
 }
 
-/// From a shape, by a call, with this answer, to a shape (and its flags), with these fields beside.
+/// A shape, a call, its answer, the new shape (with its flags), and the fields beside the line.
 type Row = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 const FREE: &[Row] = &[
@@ -338,7 +338,7 @@ const READERS: &[Row] = &[
     (S_ONE, "take_up ann", "granted", "S0", "i:0 r:eve"),
     (S_ONE, "force", "forced", "F", ""),
     (S_DEAD, "write new", "granted", "W0", ""),
-    // Nobody is in the way of it: two of the readers are looked at.
+    // No acquisition blocks it, so it checks only two of the readers.
     (S_DEAD, "read new", "granted", "Q", "i:0 i:1 r:ann r:new read_min readers sweep"),
     (S_ONE_DEAD, "read new", "granted", "S0", "i:0 r:new"),
     (S_DEAD, "pump", "pumped", "F", ""),
@@ -518,8 +518,8 @@ fn each_call_leads_to_its_shape() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Replicas confirm only what is written: so whatever a holder is told is, and a refusal is not,
-/// unless the call has found the dead.
+/// Replicas confirm only what is written. So a call writes what it tells a holder. A refusal writes
+/// nothing, unless the call finds dead holders.
 fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
     match said {
         "granted" | "renewed" | "raised" => Some(true),
@@ -531,7 +531,7 @@ fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
     }
 }
 
-/// The table has all shapes, and each of them is met from all others that it can come from.
+/// The table has all shapes, and reaches each of them from all others that can lead to it.
 #[test]
 fn the_table_is_whole() {
     let rows = [FREE, WRITER, READER, READERS, QUEUE, CACHED].concat();
@@ -562,12 +562,12 @@ fn shape_of(start: &str) -> char {
     lab.shape().0.remove(0)
 }
 
-/// What an answer says: its status, or its error's code.
+/// An answer's status, or its error's code.
 pub fn status(answer: &Answer) -> &str {
     answer.as_ref().map_or_else(|refusal| &refusal.code, |reply| &reply.status)
 }
 
-/// A field with the names of acquisitions as they are in the table.
+/// A field with the short names of acquisitions, as in the table.
 fn short(field: &str) -> String {
     match field.split_once(':') {
         Some((kind @ ("r" | "q"), id)) => format!("{kind}:{}", id[..11].trim_end_matches('_')),
@@ -585,10 +585,9 @@ pub fn follow(lab: &mut Lab, calls: &str) {
     }
 }
 
-/// A token that all holders have an earlier one than.
+/// A token later than that of any holder.
 const ANY: u64 = 1 << 53;
 
-/// Makes a call.
 pub fn make(lab: &mut Lab, call: &str) -> Answer {
     let (call, name) = call.split_once(' ').unwrap_or((call, ""));
     let request = match call {
@@ -629,7 +628,7 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
     lab.request(&request)
 }
 
-/// Raises the last token by so much.
+/// Raises the last token by this much.
 fn raise(lab: &mut Lab, name: &str, by: u64) -> Answer {
     let token = (lab.state().number("fence") + by).to_string();
     lab.send("raise_token", &[HERE, &id(name), &token])

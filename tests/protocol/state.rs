@@ -8,9 +8,9 @@ use super::support::line::{misplaced, opened};
 
 #[derive(Debug)]
 pub struct State {
-    /// As if each thing that the line tells of had a field of its own.
+    /// The fields as if each part of the line had its own field.
     pub fields: BTreeMap<String, String>,
-    /// As they stand.
+    /// The fields as they are stored.
     pub raw: BTreeMap<String, String>,
     ends: Option<u64>,
     now: u64,
@@ -38,7 +38,7 @@ pub struct Waiter {
 }
 
 impl Record {
-    /// It is called back when it blocks somebody.
+    /// A cached holder is recalled when it blocks another acquisition.
     pub fn is_cached(&self) -> bool {
         matches!(self.state, 'k' | 'c')
     }
@@ -62,7 +62,7 @@ impl State {
         self.fields.get("recall").map(|text| text.parse().unwrap())
     }
 
-    /// Each holder's mark, by what never changes while its record stands.
+    /// Each holder's mark, by what never changes in its record.
     pub fn marks(&self) -> BTreeMap<(String, bool, u64), char> {
         let writes = self.writer().map(|writer| ((writer.rest, true, writer.token), writer.state));
         let readers = self.readers().into_iter();
@@ -103,13 +103,13 @@ impl State {
         queue
     }
 
-    /// Who holds the lock for writing now.
+    /// The acquisition that holds the lock for writing now.
     pub fn writes(&self) -> Option<String> {
         let writer = self.writer()?;
         (writer.deadline > self.now).then_some(writer.rest)
     }
 
-    /// Who holds it for reading now.
+    /// The acquisitions that hold it for reading now.
     pub fn reads(&self) -> BTreeSet<String> {
         let forced = self.number("forced");
         let holds = |record: &Record| record.deadline > self.now && record.token > forced;
@@ -117,14 +117,14 @@ impl State {
         readers.map(|(id, _)| id).collect()
     }
 
-    /// Those that wait and have not been silent for too long.
+    /// The waiters that have polled recently enough.
     pub fn living_waiters(&self, mode: &str) -> Vec<String> {
         let waiters = self.waiters();
         let lives = |id: &String| waiters[id].alive_until > self.now;
         self.queue(mode).into_iter().filter(lives).collect()
     }
 
-    /// Everything that must be true of it, with a clock that was never later than `latest`.
+    /// Checks all invariants, with a clock that was never later than `latest`.
     pub fn check(&self, latest: u64) -> Check {
         if self.raw.is_empty() {
             return Ok(());
@@ -145,7 +145,7 @@ impl State {
         self.fields.get("shape").is_some_and(|shape| shapes.contains(shape.as_str()))
     }
 
-    /// A queue is one for a reason, and the digits of a number say it as it is.
+    /// A lock has the shape of a queue only for a reason, and its numbers are exact.
     fn check_shape(&self) -> Check {
         let reasons = ["writer", "waiters", "revoked", "forced", "sweep", "cached"];
         let has_reason = reasons.iter().any(|field| self.fields.contains_key(*field));
@@ -199,8 +199,8 @@ impl State {
         let least = self.number("read_min");
         let cursor = self.fields.get("sweep").map(|sweep| sweep.split_once(' ').unwrap());
         let seen = |record: &Record| match cursor {
-            // Those that the sweep has looked at are above what it keeps, those it has not are
-            // above the old bound.
+            // Readers that the sweep has checked are not below what it keeps. The others are not
+            // below the old bound.
             Some((cursor, kept))
                 if record.rest.parse::<u64>().unwrap() > cursor.parse().unwrap() =>
             {
@@ -253,7 +253,7 @@ impl State {
         that(last <= self.number("ticket"), || "a ticket that was never given".into())
     }
 
-    /// Each field is there only while the documentation says so. (`i:`, the heads and tails, `fair`
+    /// Each field exists only while the documentation says so. (`i:`, the heads and tails, `fair`
     /// and `upgrader` are checked with what they belong to.)
     fn check_fields(&self) -> Check {
         let (reads, waits) = (self.number("readers") > 0, self.number("waiters") > 0);
@@ -277,7 +277,7 @@ impl State {
         that(!reads || self.fields.contains_key("read_min"), || "no read_min".into())
     }
 
-    /// The key outlives everything that it tells of, and once it is idle it is gone soon.
+    /// The key outlives everything in it, and ends soon once it is idle.
     fn check_life(&self, latest: u64) -> Check {
         let mut moments: Vec<u64> = self.readers().values().map(|record| record.deadline).collect();
         moments.extend(self.writer().map(|writer| writer.deadline));
@@ -290,7 +290,7 @@ impl State {
         that(life >= last + GRACE, || {
             format!("the key ends at {life}, before {last} and the grace")
         })?;
-        // What has no flag for it leaves the key's life alone when it goes.
+        // Without a flag for it, a holder that leaves does not change the key's life.
         let flags = self.fields.get("flags").map_or("0", String::as_str);
         let keeps = self.is_shape("F") || (self.is_shape("WRS") && matches!(flags, "0" | "2"));
         let longest = latest.max(self.number("fence") / 1000) + KEEP;

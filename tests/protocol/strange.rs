@@ -1,11 +1,11 @@
-//! A key that is no lock of this version is left as it was.
+//! A key that is not a lock of this version stays unchanged.
 
 use redis::cmd;
 
 use super::lab::{Answer, Expect, GRACE, HERE, Lab, TAG, id};
 use super::request::Request;
 
-/// A call of every script, by an acquisition that might hold, wait or want.
+/// A call of each script, by an acquisition that might hold, wait or request.
 fn calls() -> Vec<(&'static str, Vec<String>)> {
     let request = |request: Request| {
         let args = request.args().into_iter().map(String::from).collect();
@@ -38,12 +38,12 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Every script gives this error, and the key stays as it was.
+/// Every script returns this error, and the key stays unchanged.
 fn all_refuse(lab: &mut Lab, code: &str) {
     refuse_but(lab, code, |_| false);
 }
 
-/// The same, but some calls may be refused the lock: they need not look at what is malformed.
+/// The same, but some calls may be refused the lock, because they need not read what is malformed.
 fn refuse_but(lab: &mut Lab, code: &str, may_be_refused: fn(&str) -> bool) {
     lab.checked = false;
     let dump = |lab: &mut Lab| {
@@ -128,7 +128,7 @@ fn a_lock_of_another_version() {
     }
 }
 
-/// Lines that fail their pattern, of a lock whose key lives until `life`, for holders until `ends`.
+/// Malformed lines of a lock whose key lives until `life`, with holders until `ends`.
 fn malformed_lines(life: u64, ends: u64, token: u64) -> Vec<String> {
     let head = format!("{life:013}{token:016}");
     let (bob, short, long) = (id("bob1"), "a".repeat(11), "a".repeat(41));
@@ -142,7 +142,7 @@ fn malformed_lines(life: u64, ends: u64, token: u64) -> Vec<String> {
         lines.push(format!("2{shape}{head}0"));
         lines.push(format!("2{shape}{head} "));
         lines.push(format!("2{shape}{head}\n"));
-        // Letters among the digits; and a token that is none.
+        // Letters among the digits; and an invalid token.
         for at in [0, 12, 13, 28] {
             for letter in ["x", "-", " ", "."] {
                 let mut odd = head.clone();
@@ -186,7 +186,7 @@ fn malformed_lines(life: u64, ends: u64, token: u64) -> Vec<String> {
     lines
 }
 
-/// A try that is refused need not look at more than the holder's deadline.
+/// A refused try need not read more than the holder's deadline.
 #[test]
 fn a_malformed_line() {
     for lives in [false, true] {
@@ -203,7 +203,7 @@ fn a_malformed_line() {
     }
 }
 
-/// Nor need the usual calls of a holder look at a token that is out of range. The rest they do.
+/// The usual calls of a holder need not check whether a token is out of range. All others do.
 #[test]
 fn a_malformed_line_of_the_caller() {
     let mut lab = Lab::new();
@@ -222,8 +222,8 @@ fn a_malformed_line_of_the_caller() {
     }
 }
 
-/// Calls that meet what is malformed say so; those that need not look at it may go on. None fails
-/// in any other way.
+/// Calls that read what is malformed return an error. The others may go on. None fails in any other
+/// way.
 fn typed(lab: &mut Lab, meet: &[&str]) {
     lab.checked = false;
     let snapshot = lab.snapshot();
@@ -248,7 +248,7 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
                     snapshot.1
                 );
                 assert_eq!(lab.snapshot().1, snapshot.1, "{script} {args:?}");
-                // It goes by the machinery, whatever the other release does.
+                // This call takes the machinery, whatever the other release does.
                 met.push(if args.contains(&"wait") { "release wait" } else { script });
             }
         }
@@ -278,7 +278,7 @@ fn a_malformed_holder() {
         lab.set_field(&format!("r:{}", id("ann1")), text);
         typed(&mut lab, &["acquire_read", "upgrade"]);
 
-        // Nobody's record is read as long as none can be dead.
+        // No record is read while no holder can be dead.
         let mut lab = Lab::new();
         lab.read("bob1").granted();
         lab.read("cat1").granted();
@@ -357,8 +357,8 @@ fn a_malformed_queue() {
     typed(&mut lab, &[]);
 }
 
-/// Lua's numbers are exact up to 2^53: what would be minted from there on is refused, for two would
-/// get the same.
+/// Lua's numbers are exact up to 2^53. From there on scripts mint no token, because two
+/// acquisitions would get the same one.
 #[test]
 fn tokens_end_before_they_repeat() {
     let mut lab = Lab::new();
@@ -376,7 +376,7 @@ fn tokens_end_before_they_repeat() {
         answer.refused_with("LOCKFOREIGN");
         assert_eq!(answer.unwrap_err().detail, format!("malformed {what}"));
     };
-    // Nobody can be granted it any more, by whichever call; and nothing is changed.
+    // No call can grant it any more, and none changes anything.
     let before = lab.state().raw;
     malformed(lab.release("bob1"), "fence");
     malformed(lab.force(), "fence");

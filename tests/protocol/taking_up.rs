@@ -24,12 +24,12 @@ fn a_write_is_taken_up_once() {
     assert_eq!(lab.state().writes(), Some(id("bob1")));
     let again = lab.unchanged(|lab| lab.take_up("ann1", "w", ann.token, "cat1"));
     assert_eq!(again.status(), "lost");
-    // Whatever is still on its way for the old one finds nothing.
+    // Late calls of the old acquisition find nothing.
     assert_eq!(lab.unchanged(|lab| lab.renew("ann1", 90_000)).status(), "lost");
     assert_eq!(lab.unchanged(|lab| lab.release("ann1")).status(), "absent");
     assert_eq!(lab.unchanged(|lab| lab.downgrade("ann1", ann.token, 1_000)).status(), "lost");
     assert_eq!(lab.renew("bob1", 20_000).status(), "renewed");
-    // And it can be handed on again.
+    // The lease can be handed on again.
     lab.take_up("bob1", "w", ann.token, "cat1").granted();
     assert_eq!(lab.unchanged(|lab| lab.release("bob1")).status(), "absent");
     assert_eq!(lab.release("cat1").status(), "released");
@@ -109,7 +109,7 @@ fn a_ticket_that_was_taken_by_force_is_refused() {
     assert_eq!(lab.state().writes(), Some(id("w1")));
 }
 
-/// It would not be made longer as what it was, either. Its next renewal says why.
+/// The old acquisition could not extend the lease either. The next renewal returns the reason.
 #[test]
 fn a_revoked_lease_is_taken_up_and_keeps_its_deadline() {
     for read in [false, true] {
@@ -161,7 +161,7 @@ fn what_was_granted_and_not_claimed_is_claimed() {
     }
 }
 
-/// Its client has nothing to do with the lock any more, and would not poll.
+/// Its client has nothing more to do with the lock, and would not poll.
 #[test]
 fn a_wait_for_an_upgrade_ends() {
     let mut lab = Lab::new();
@@ -203,7 +203,7 @@ fn an_id_that_is_not_new_takes_nothing_up() {
     lab.wait_write("cat1").queued();
     let answer = lab.unchanged(|lab| lab.take_up("ann1", "r", ann.token, "cat1"));
     assert_eq!(answer.status(), "lost");
-    // By itself, it is told what it has.
+    // If it takes up its own hold, it gets what it has.
     assert_eq!(lab.unchanged(|lab| lab.take_up("ann1", "r", ann.token, "ann1")).granted(), ann);
 
     let mut lab = Lab::new();
@@ -213,7 +213,8 @@ fn an_id_that_is_not_new_takes_nothing_up() {
     assert_eq!(answer.status(), "lost");
 }
 
-/// The replay, and the refusal: what a holder is told is written, for replicas to confirm.
+/// Both for a replay and for a refusal: the script writes what it tells a holder, so that replicas
+/// confirm it.
 #[test]
 fn a_take_up_that_comes_again_is_written_again() {
     for (request, mode) in [(Request::read("ann1"), "r"), (Request::write("ann1"), "w")] {

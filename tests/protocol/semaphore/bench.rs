@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::lab::{Answer, Expect, GRACE, HERE, KEEP, Lab, SLACK, TAG, id};
 
-/// Beside the line: the fields that only a line with flag 2 lets stand there.
+/// Fields that may be beside the line only if it has flag 2.
 const OF_A_QUEUE: [&str; 6] = ["waiters", "head", "tail", "ticket", "lapsed", "sweep"];
 
 pub struct Bench {
@@ -32,7 +32,7 @@ impl Bench {
         Bench { lab, token: 0 }
     }
 
-    /// Without the usual paths.
+    /// A bench without the usual paths.
     pub fn machinery() -> Bench {
         let mut bench = Bench::new();
         bench.lab.machinery = true;
@@ -49,7 +49,7 @@ impl Bench {
         answer
     }
 
-    /// Takes permits of ten, now or not at all, for a lease of ten seconds.
+    /// Tries to take permits of a limit of ten, for a lease of ten seconds.
     #[track_caller]
     pub fn take(&mut self, name: &str, permits: u64) -> Answer {
         self.take_of(name, permits, 10)
@@ -61,13 +61,14 @@ impl Bench {
         self.send("acquire", &[HERE, "0", &id(name), "10000", &permits, &limit, TAG])
     }
 
-    /// Takes them, or waits for them: a claim window of one second, a ttl of five, by polling.
+    /// Takes them or waits for them, with a claim window of one second and a ttl of five, by
+    /// polling.
     #[track_caller]
     pub fn wait(&mut self, name: &str, permits: u64) -> Answer {
         self.poll(name, permits, 0)
     }
 
-    /// The same with the ticket that it was given.
+    /// The same with the ticket that the waiter was given.
     #[track_caller]
     pub fn poll(&mut self, name: &str, permits: u64, ticket: u64) -> Answer {
         let (id, permits, ticket) = (id(name), permits.to_string(), ticket.to_string());
@@ -105,7 +106,7 @@ impl Bench {
         self.send("inspect", &[HERE, "0", "-", "100"])
     }
 
-    /// The permits by their holders, those whose lease is over among them.
+    /// The permits by their holders, including holders whose lease is over.
     pub fn held(&mut self) -> BTreeMap<String, u64> {
         let fields = self.state().map(|state| state.fields).unwrap_or_default();
         let records =
@@ -113,7 +114,7 @@ impl Bench {
         records.map(|(id, text)| (id.to_owned(), permits_of(text))).collect()
     }
 
-    /// What is stored, and checked; nothing if there is no key.
+    /// What is stored, after a check. `None` without a key.
     #[track_caller]
     pub fn state(&mut self) -> Option<State> {
         let (mut fields, ends) = self.lab.look();
@@ -175,7 +176,7 @@ impl State {
         assert_eq!(others.count(), 0, "fields that nobody knows: {self:?}");
     }
 
-    /// The waiters in their order.
+    /// The waiters in order.
     pub fn queue(&self) -> Vec<String> {
         let mut queue: Vec<String> = Vec::new();
         let mut next = self.fields.get("head").cloned();
@@ -194,7 +195,7 @@ fn permits_of(record: &str) -> u64 {
     record[30..].split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// That the call was told of the limit.
+/// The limit that the call returned.
 #[track_caller]
 pub fn told_limit(answer: &Answer) -> u64 {
     assert_eq!(answer.status(), "limit", "{answer:?}");

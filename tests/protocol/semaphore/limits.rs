@@ -58,7 +58,7 @@ fn waiters_go_on_unless_they_want_more_than_there_will_be() {
     let small = bench.wait("cid1", 5).queued();
     bench.wait("dan1", 7).queued();
     assert_eq!(bench.set_limit(10, 5).status(), "set");
-    // The head is dropped, so that it blocks nobody; the other one is, when it polls.
+    // The call drops the head, so that it blocks nobody. The other one is dropped when it polls.
     assert_eq!(bench.state().unwrap().queue(), [id("cid1"), id("dan1")]);
     assert_eq!(told_limit(&bench.poll("bob1", 6, big)), 5);
     assert_eq!(bench.poll("cid1", 5, small).queued(), small, "by the limit that it came with");

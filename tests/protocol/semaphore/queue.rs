@@ -29,12 +29,12 @@ fn a_grant_out_of_the_queue_is_claimed_or_lapses() {
     bench.release("ann1").unwrap();
     assert_eq!(bench.held(), [(id("bob1"), 10)].into());
     bench.lab.pass(1_000);
-    // The window is over, and bob has not been seen since: none of its waiters is let in.
+    // The window is over, and bob has not polled since: none of its waiters is granted.
     bench.send("pump", &[HERE]).unwrap();
     assert_eq!(bench.held(), [(id("cid1"), 10)].into());
     let claimed = bench.renew("cid1", 10_000).unwrap();
     assert_eq!((claimed.status.as_str(), claimed.number(1)), ("renewed", bench.lab.now() + 10_000));
-    // It comes back with its ticket, before all that came later.
+    // It comes back with its ticket, and goes before all later waiters.
     bench.wait("dan1", 1).queued();
     assert_eq!(bench.poll("bob1", 10, ticket).queued(), ticket);
     assert_eq!(bench.state().unwrap().queue(), [id("bob1"), id("dan1")]);

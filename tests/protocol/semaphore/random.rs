@@ -28,7 +28,7 @@ fn the_usual_paths_do_what_the_machinery_does() {
                 })
             };
             assert_eq!(plain(&one), plain(&other), "{at}");
-            // A usual release looks for no dead holders, and leaves the life of the key alone.
+            // A usual release neither looks for dead holders nor changes the key's life.
             if script == "release" && usual.state() != whole.state() {
                 for _ in 0..NAMES.len() {
                     usual.send("pump", &[HERE]).unwrap();
@@ -41,9 +41,9 @@ fn the_usual_paths_do_what_the_machinery_does() {
             }
             let mut states = [&mut usual, &mut whole].map(Bench::state);
             for state in states.iter_mut().flatten() {
-                state.flags &= 2; // the other one may stay when the life is short again
+                state.flags &= 2; // the other flag may stay when the life is short again
                 if state.holders == 0 {
-                    state.least = 0; // which says nothing then
+                    state.least = 0; // it has no meaning then
                 }
             }
             assert_eq!(states[0], states[1], "{at}");

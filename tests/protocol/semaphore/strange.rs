@@ -1,4 +1,4 @@
-//! Keys of other kinds, and hashes that no script has written.
+//! Keys of other types, and hashes that no script wrote.
 
 use super::super::lab::{Expect, HERE, Lab, TAG, id};
 use super::bench::Bench;
@@ -126,7 +126,7 @@ fn a_malformed_line_is_refused() {
         bench.lab.set_field("s", &bad);
         all_refused(&mut bench.lab, "LOCKFOREIGN");
     }
-    // A usual release does not look at the limit.
+    // A usual release does not check the limit.
     for bad in [format!("{head}0 1 1"), format!("{head}4294967296 1 1")] {
         bench.lab.set_field("s", &bad);
         bench.lab.unchanged(|lab| lab.send("semaphore/pump", &[HERE])).refused_with("LOCKFOREIGN");
