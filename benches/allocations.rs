@@ -1,6 +1,6 @@
-//! Allocations of taking and releasing a free lock, minus those of the same scripts by the bare
-//! client; and allocations of a cached lock: `cargo bench -p rwlease-bench --bench allocations`. It
-//! exits with 3 above the goals.
+//! Counts the allocations of acquiring and releasing a free lock, minus those of the same scripts
+//! by the bare client, and the allocations of a cached lock: `cargo bench -p rwlease-bench --bench
+//! allocations`. The bench exits with 3 if a goal is missed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -31,9 +31,10 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 const WARM_UP: usize = 200;
 const PAIRS: usize = 2_000;
-/// What a contact with the server, or a lock's first requests, may add to thousands of local pairs.
+/// The most that a contact with the server, or a lock's first requests, may add to each of
+/// thousands of local pairs.
 const LEAST: f64 = 0.05;
-/// Ours less the bare client's.
+/// The most that a lock may allocate beyond the bare client.
 const MOST: f64 = 8.0;
 
 #[tokio::main(flavor = "current_thread")]
@@ -65,7 +66,7 @@ fn said(good: bool) -> &'static str {
     if good { "met" } else { "missed" }
 }
 
-/// Of a lock that this client has cached, and nobody else wants.
+/// Counts a lock that this client has cached and no other client requests.
 async fn cached(locks: &Locks) -> Result<bool> {
     let lock = locks.rwlock("cached")?.cached()?;
     let (write, read) =
@@ -73,7 +74,7 @@ async fn cached(locks: &Locks) -> Result<bool> {
     let mut table = Table::new(&["allocations of a local pair", "rwlease"]);
     table.add(["write".into(), format!("{write:.3}")]);
     table.add(["read".into(), format!("{read:.3}")]);
-    // A contact a second, whose share this is, is a message.
+    // The remaining allocations are those of the contact with the server, once a second.
     let good = write < LEAST && read < LEAST;
     println!("{table}\nNone is wanted: {}.", said(good));
     Ok(good)

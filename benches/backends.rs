@@ -1,19 +1,18 @@
-//! Taking and releasing a free lock, by each backend, on one cluster in one run: `cargo bench -p
+//! Acquires and releases a free lock over each backend, on one cluster in one run: `cargo bench -p
 //! rwlease-bench --bench backends [-- --quick]`.
 //!
-//! Three variants are measured for each backend. All nine take turns in each round, which begins
-//! with another one each time, so that drift of the machine affects all of them:
+//! Three variants are measured for each backend. All nine take turns in each round, and each round
+//! begins with another one, so that drift of the machine affects all of them:
 //!
 //! - the locks of this library;
 //! - the same two scripts, by the bare client crate with one connection to each master and known
-//!   slots (for connections of the library's own, by the smallest connection that writes ready
-//!   commands together);
-//! - `SET NX PX` and compare-and-delete by the same client, which is the least that any lock costs.
+//!   slots (for `native`, by a minimal connection that writes ready commands together);
+//! - `SET NX PX` and compare-and-delete by the same client, the lowest cost of any lock.
 //!
-//! Only writes are measured here: the bench `load` has the reads, and the goals for them. The
-//! result is the ratio of the locks to the other two variants, and of the other backends to
-//! `redis`, within a round; the median over the rounds is printed. So is the processor time of this
-//! process, which runs no server. The bench exits with 3 if a goal is missed.
+//! Only writes are measured here. The bench `load` has the reads, and their goals. The results are
+//! the ratio of the locks to the other two variants, and that of the other backends to `redis`,
+//! within a round. The bench prints the median over the rounds, and the processor time of this
+//! process, which runs no server. It exits with 3 if a goal is missed.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,8 +45,8 @@ use support::{Backend, Cluster, Shape};
 
 const BACKENDS: [Backend; 3] = [Backend::Redis, Backend::Fred, Backend::Native];
 const CONCURRENCY: [usize; 3] = [1, 64, 512];
-/// The least that the locks should reach of the scripts alone and of the plain mutex, at the first
-/// two.
+/// The goals for the first two concurrencies: the lowest ratios of the locks to the scripts alone,
+/// and to the plain mutex.
 const GOALS: [(f64, f64); 2] = [(0.95, 0.90), (0.90, 0.65)];
 
 fn main() -> ExitCode {
@@ -60,7 +59,7 @@ fn main() -> ExitCode {
     verdict(met)
 }
 
-/// True if the goals are met.
+/// Returns true if the goals are met.
 async fn run(turns: usize, each: Duration) -> bool {
     let mut all_met = true;
     let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
@@ -107,25 +106,25 @@ async fn run(turns: usize, each: Duration) -> bool {
     all_met
 }
 
-/// Of one backend.
+/// The contenders of one backend.
 struct Contenders {
     ours: Arc<[Ours]>,
     scripts: Arc<[SameScripts]>,
     set: Arc<[SetNx]>,
 }
 
-/// What each of a backend's contenders made.
+/// The results of each of a backend's contenders.
 type Made = [Pairs; 3];
 
 #[derive(Clone, Copy, Default)]
 struct Pairs {
     per_second: f64,
-    /// Processor time of the client for one, us.
+    /// The client's processor time for a pair, in µs.
     cost: f64,
 }
 
 impl Contenders {
-    /// A lock for each task, in the same slot for each kind.
+    /// Creates a lock for each task. Lock `n` of each kind has the same slot.
     fn new(locks: &Locks, bare: &Arc<Bare>, tasks: usize) -> Contenders {
         let names = || (0..tasks).map(|task| format!("bench{task}"));
         let scripts = |name| {
@@ -152,13 +151,13 @@ impl Contenders {
     }
 }
 
-/// Of this process, in seconds.
+/// The processor time of this process, in seconds.
 fn processor_time() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// All backends by turns.
+/// All contenders take one turn each.
 async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Made; 3] {
     let mut made = [[Pairs::default(); 3]; 3];
     for step in turn..turn + 9 {
@@ -168,7 +167,7 @@ async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [M
     made
 }
 
-/// The columns of one backend, and whether it has reached its goal.
+/// The columns of one backend, and whether it reaches its goal.
 fn row(seen: &[[Made; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
     let column = |of: fn(Made) -> f64| median(seen.iter().map(|made| of(made[side])));
     let of_scripts = column(|[locks, scripts, _]| locks.per_second / scripts.per_second);
@@ -190,7 +189,6 @@ fn row(seen: &[[Made; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<Strin
     (cells, met)
 }
 
-/// The locks of this library.
 #[derive(Clone)]
 struct Ours(RwLock);
 

@@ -1,9 +1,9 @@
-//! The client's cost of taking and releasing a free lock, to be counted by another program: `cargo
-//! bench -p rwlease-bench --bench cost -- [native|redis|fred] [locks|bare] [write|read] [tasks]
-//! [pairs] [threads]`. It prints the processor time of a pair.
+//! Acquires and releases free locks, for another program to count the client's cost: `cargo bench
+//! -p rwlease-bench --bench cost -- [native|redis|fred] [locks|bare] [write|read] [tasks] [pairs]
+//! [threads]`. It prints the processor time of a pair.
 //!
-//! All pairs (ten more for each task than requested), and nothing else, run in [`measured`], so
-//! that the count of instructions does not depend on the load of the machine:
+//! All pairs (ten more for each task than requested), and nothing else, run in [`measured`]. So the
+//! count of instructions does not depend on the load of the machine:
 //!
 //! ```console
 //! $ cargo bench -p rwlease-bench --features valgrind --bench cost --no-run
@@ -12,8 +12,8 @@
 //! $ callgrind_annotate --inclusive=yes callgrind.out.*
 //! ```
 //!
-//! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are allocations and wake-ups; `strace
-//! -c` counts system calls.
+//! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are the allocations and the wake-ups.
+//! `strace -c` counts the system calls.
 
 #![allow(
     clippy::disallowed_methods,
@@ -36,7 +36,7 @@ use rwlease::{Locks, ReadGuard, RwLock, WriteGuard};
 use support::{Backend, Cluster, Shape};
 use tokio::runtime::{Builder, Runtime};
 
-/// Pairs of each task that are not timed. Programs that count [`measured`] see them, too.
+/// Untimed pairs of each task. Programs that count [`measured`] count them too.
 const WARM_UP: usize = 10;
 
 fn main() {
@@ -86,7 +86,7 @@ fn measured<L: Lock>(runtime: &Runtime, locks: &[L], each: usize) {
     runtime.block_on(run(locks, each));
 }
 
-/// A task for each lock, and so many pairs of each.
+/// Runs a task for each lock, which acquires and releases it `each` times.
 async fn run<L: Lock>(locks: &[L], each: usize) {
     let pairs = |lock: L| async move {
         for _ in 0..each {
@@ -99,7 +99,7 @@ async fn run<L: Lock>(locks: &[L], each: usize) {
     }
 }
 
-/// Of this process, in seconds.
+/// The processor time of this process, in seconds.
 fn processor_time() -> f64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9

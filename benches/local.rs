@@ -1,4 +1,4 @@
-//! What needs no network: `cargo bench -p rwlease-bench --bench local`.
+//! Measures the work that needs no network: `cargo bench -p rwlease-bench --bench local`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use rwlease::{Locks, Slot};
 use tokio::runtime::Builder;
 
-/// What a server answers to an acquire.
+/// A server's answer to an acquire.
 const REPLY: &[u8] =
     b"*5\r\n:1785000000000\r\n$7\r\ngranted\r\n:0\r\n:1785000000000000\r\n:1785000030000\r\n";
 

@@ -2,7 +2,7 @@
 //! with one of them stopped.
 //!
 //! `cargo bench -p rwlease-bench --bench renewal`, or with `-- --quick` for the small sizes alone.
-//! It exits with 3 if a guard was lost that should not be.
+//! The bench exits with 3 if a guard was lost that should have been kept.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -36,13 +36,13 @@ use table::Table;
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// How many locks are taken at the same time, before the measurement.
+/// The number of concurrent acquires before the measurement.
 const TAKERS: usize = 256;
 
-/// The most that a guard may cost, bytes.
+/// The most memory that a guard may cost, in bytes.
 const MOST_BYTES: usize = 1024;
 
-/// The guards whose memory is counted.
+/// The number of guards whose memory is counted.
 const COUNTED: usize = 5_000;
 
 struct Scale {
@@ -91,7 +91,7 @@ async fn main() -> ExitCode {
 async fn bytes_per_guard(cluster: &Cluster) -> f64 {
     let locks = Locks::connect(cluster.urls()).await.unwrap();
     let lease = Duration::from_secs(600);
-    // Connections and buffers are there by now.
+    // Creates the connections and the buffers.
     drop(take(&locks, &Scale { guards: 2 * TAKERS, lease }, "warm").await);
     sleep(Duration::from_millis(500)).await;
     let profiler = dhat::Profiler::builder().testing().build();
@@ -113,7 +113,7 @@ async fn take(locks: &Locks, scale: &Scale, prefix: &str) -> Vec<WriteGuard> {
     stream::iter(0..scale.guards).map(take).buffer_unordered(TAKERS).collect().await
 }
 
-/// A line of the table, and whether none was lost that should not be.
+/// A line of the table, and whether all guards that should be kept were kept.
 async fn measure(cluster: &Cluster, scale: &Scale) -> (Vec<String>, bool) {
     let Scale { guards: count, lease } = *scale;
     let tasks = Handle::current().metrics().num_alive_tasks();
@@ -189,11 +189,11 @@ fn seconds(time: Duration) -> String {
 /// Renewals of each guard in two thirds of a lease.
 const ROUNDS: f64 = 2.0;
 
-/// What the servers have done.
+/// The counts of the servers' work.
 struct Work {
     scripts: u64,
     micros: u64,
-    /// From sockets: of each pipeline one, or a few.
+    /// Reads of sockets: one for each pipeline, or a few.
     reads: u64,
 }
 
@@ -225,11 +225,11 @@ impl Sub for Work {
     }
 }
 
-/// What was seen of guards that were looked at again and again.
+/// The observations of guards that the bench polls.
 struct Watched {
-    /// The time in which each of them was renewed at least once.
+    /// The time within which each of them was renewed at least once.
     round: Option<Duration>,
-    /// The least that was ever left of a lease.
+    /// The shortest remaining lease.
     least: Duration,
     uncertain: usize,
     lost: usize,
@@ -258,11 +258,11 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
     watched
 }
 
-/// From one look to the next. It must not take from the client what it is to measure.
+/// The pause between two looks. It is long enough not to take the client's processor time.
 const LOOK: Duration = Duration::from_millis(20);
 const PER_GUARD: Duration = Duration::from_micros(3);
 
-/// A lease that ends so much later was renewed.
+/// A lease whose end has moved by this much was renewed.
 const SURE: Duration = Duration::from_millis(100);
 
 impl Watched {

@@ -1,10 +1,10 @@
-//! The server's own time for the scripts, the commands that they call, and the memory of locks,
-//! readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
+//! Measures the server's own time for the scripts, the commands that they call, and the memory of
+//! locks, readers and waiters: `cargo bench -p rwlease-bench --bench scripts`.
 //!
-//! The time is what the server counts (`INFO commandstats`), without the network and the client.
-//! Each round runs one script. The sizes take turns, so that drift of the machine affects all of
-//! them, and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs
-//! few rounds.
+//! The time is the server's count (`INFO commandstats`), without the network and the client. Each
+//! round runs one script. The sizes take turns, so that drift of the machine affects all of them,
+//! and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs few
+//! rounds.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -25,41 +25,43 @@ use table::Table;
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
-/// Readers that are there when a plain one comes.
+/// The numbers of readers beside which a plain one comes and goes.
 const BESIDE: [usize; 3] = [1, 100, 10_000];
-/// Holders that are there when permits are taken, and given back.
+/// The numbers of holders beside which permits are acquired and released.
 const HELD: [usize; 5] = [1, 100, 1_000, 5_000, 10_000];
-/// Of the time of a read.
+/// The highest ratio to the time of a read.
 const MOST_OF_A_READ: f64 = 1.3;
 const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
 const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
 const ROUNDS: usize = 100;
 const FEW_ROUNDS: usize = 5;
-/// Calls of one script in a round: few, so that a busy machine leaves some rounds alone.
+/// Calls of one script in a round. They are few, so that a busy machine leaves some rounds
+/// undisturbed.
 const CALLS: usize = 100;
-/// Up to this size each call of a round meets a lock of its own: else the round itself would change
-/// the size.
+/// From this size on, all calls of a round use one lock. Below it each call has its own lock,
+/// because the round itself would change the size.
 const ONE_LOCK_FROM: usize = 1_000;
 
 const MOST_RATIO: f64 = 2.0;
-/// Of an uncontended pair to the published lock's: on Redis 7.0, and on later servers.
+/// The highest ratio of an uncontended pair to that of the published lock: on Redis 7.0, and on
+/// later servers.
 const MOST_OF_PUBLISHED: (f64, f64) = (1.75, 1.65);
 const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
-/// Beside those of the library.
+/// Scripts in addition to those of the library.
 const SCRIPTS: [(&str, &str); 2] = [
     ("published acquire", include_str!("published/acquire_write.lua")),
     ("published release", include_str!("published/release_write.lua")),
 ];
 
-/// The last one is what they are compared with.
+/// The others are compared with the last one.
 const PAIRS: [&str; 5] =
     ["write, one try", "write, would wait", "read, one try", "read, would wait", "published write"];
-/// So many of them are to reach a goal.
+/// The first ones of the pairs, which have a goal.
 const OURS: usize = 4;
 
-/// Locks whose memory is counted.
+/// The number of locks whose memory is counted.
 const COUNT: usize = 10_000;
 
 fn main() -> ExitCode {
@@ -96,10 +98,10 @@ struct Bench {
     rounds: usize,
 }
 
-/// Locks of one size.
+/// Locks with the same number of holders or waiters.
 struct Locks {
     keys: Vec<String>,
-    /// In the order of their coming.
+    /// In the order of their arrival.
     ids: Vec<VecDeque<String>>,
 }
 
@@ -116,7 +118,7 @@ impl Bench {
         Bench { connection, digests, ids: 0, leases: 0, rounds }
     }
 
-    /// Time by the number of readers: it is to be constant.
+    /// Time by the number of readers. It should be constant.
     fn readers(&mut self, goals: &mut Goals) {
         let mut locks: Vec<Locks> = SIZES.iter().map(|&size| self.fill(size)).collect();
         let mut best = [[f64::INFINITY; SIZES.len()]; OPERATIONS.len()];
@@ -131,7 +133,7 @@ impl Bench {
         report("readers", &SIZES, &OPERATIONS, &best, goals);
     }
 
-    /// Time by the number of waiting writers: it is to be constant.
+    /// Time by the number of waiting writers. It should be constant.
     fn waiters(&mut self, goals: &mut Goals) {
         let mut queues: Vec<Locks> = QUEUES.iter().map(|&size| self.fill_queue(size)).collect();
         let mut best = [[f64::INFINITY; QUEUES.len()]; QUEUE_OPERATIONS.len()];
@@ -186,7 +188,7 @@ impl Bench {
         Locks { keys, ids }
     }
 
-    /// The calls of a round, each at its lock.
+    /// The calls of a round, each for its lock.
     fn round(&mut self, operation: &str, locks: &mut Locks) -> Vec<Call> {
         self.leases += 1;
         let lease = (LEASE + self.leases).to_string();
@@ -197,8 +199,8 @@ impl Bench {
                 match operation {
                     "acquire read" => self.acquire_read(key, readers),
                     "release read" => {
-                        // The one that has held longest is somewhere in the array, so its place
-                        // must be filled.
+                        // The oldest reader is not the last of the array, so the script must fill
+                        // its place.
                         let id = readers.pop_front().unwrap();
                         Call::new("release", key, &["-", &id])
                     }
@@ -222,8 +224,8 @@ impl Bench {
         call
     }
 
-    /// A lock that nobody else wants, beside the published one: server time of taking and giving
-    /// back.
+    /// The server time of acquiring and releasing an uncontended lock, beside that of the published
+    /// lock.
     fn uncontended(&mut self, most: f64, goals: &mut Goals) {
         let mut best = [[f64::INFINITY; 2]; PAIRS.len()];
         for round in 0..self.rounds {
@@ -248,7 +250,7 @@ impl Bench {
         print!("\n{table}");
     }
 
-    /// What takes and what gives back, by an acquisition of this round, in the order of [`PAIRS`].
+    /// The acquires and the releases of an acquisition of this round, in the order of [`PAIRS`].
     fn pairs(&mut self, round: usize) -> [[Vec<Call>; 2]; PAIRS.len()] {
         let id = &self.id();
         let now = (1_785_000_000_000 + round as u64).to_string();
@@ -266,7 +268,7 @@ impl Bench {
         ]
     }
 
-    /// A plain reader comes and goes beside readers that are cached, and beside as many others.
+    /// A plain reader comes and goes beside cached readers, and beside as many plain ones.
     fn beside_cached_readers(&mut self) {
         let mut best = [[[f64::INFINITY; 2]; 2]; BESIDE.len()];
         let mut keys = Vec::new();
@@ -314,8 +316,8 @@ impl Bench {
         print!("\n{table}");
     }
 
-    /// Permits come, are renewed and go beside so many holders of one, and readers beside as many
-    /// others.
+    /// Acquires, renews and releases permits beside holders of one permit each, and reads beside as
+    /// many readers.
     fn semaphores(&mut self, goals: &mut Goals) {
         let mut best = [[[f64::INFINITY; HELD.len()]; 3]; 2];
         let keys = HELD.map(|size| {
@@ -363,7 +365,7 @@ impl Bench {
         (Call::new(script, key, &["-", "0", &id, &lease, what[0], what[1], "3x"]), id)
     }
 
-    /// What commands the scripts call where nobody else wants the lock.
+    /// The commands that the scripts call for an uncontended lock.
     fn inner_calls(&mut self) {
         let id = &self.id();
         let (take, renew, release) = (try_args(id, "30000"), ["-", id, "35000"], ["-", id]);
@@ -397,7 +399,7 @@ impl Bench {
         print!("\n{table}");
     }
 
-    /// Memory of a lock, and of a reader and a waiter among many of one lock.
+    /// The memory of a lock, and of a reader and a waiter among many of one lock.
     fn memory(&mut self, goals: &mut Goals) {
         let mut table = Table::new(&["memory of 10,000", "bytes of each"]);
         self.locks(&mut table);
@@ -428,7 +430,8 @@ impl Bench {
         print!("\n{table}");
     }
 
-    /// With one holder, and idle: released, and kept for its grace.
+    /// The memory of a lock with one holder, and of an idle one: released, and kept for its grace
+    /// period.
     fn locks(&mut self, table: &mut Table) {
         let id = &self.id();
         let (take, release) = (try_args(id, "30000"), ["-", id]);
@@ -449,7 +452,7 @@ impl Bench {
         }
     }
 
-    /// Of all these keys.
+    /// The memory of these keys.
     fn bytes(&mut self, keys: &[String]) -> f64 {
         let mut pipeline = pipe();
         for key in keys {
@@ -459,13 +462,13 @@ impl Bench {
         bytes.iter().sum()
     }
 
-    /// The server's time for each of the calls, which are all of one script, in microseconds.
+    /// The server's time for each call, in microseconds. All calls run the same script.
     fn time(&mut self, calls: &[Call]) -> f64 {
         let stat = &self.stats(calls)["evalsha"];
         stat.micros / stat.calls
     }
 
-    /// What the server counts while it runs these, by command.
+    /// The server's counts for these calls, by command.
     fn stats(&mut self, calls: &[Call]) -> BTreeMap<String, Stat> {
         cmd("CONFIG").arg("RESETSTAT").exec(&mut self.connection).unwrap();
         self.run(calls);
@@ -491,7 +494,7 @@ impl Bench {
     }
 }
 
-/// Prints a table of times: none is to be far from the first of its line.
+/// Prints a table of times. None should be far from the first of its line.
 fn report<const N: usize>(
     what: &str,
     sizes: &[usize; N],
@@ -523,7 +526,7 @@ fn try_args<'a>(id: &'a str, lease: &'a str) -> [&'a str; 7] {
     ["-", "0", id, lease, "f", "1", "3x"]
 }
 
-/// Of one command.
+/// The counts of one command.
 struct Stat {
     calls: f64,
     micros: f64,
@@ -539,7 +542,7 @@ impl Stat {
     }
 }
 
-/// The same at each of a round's locks.
+/// The same call for each lock of a round.
 fn calls(script: &'static str, prefix: &str, args: &[&str]) -> Vec<Call> {
     let keys = (0..CALLS).map(|number| format!("{prefix}:{number}"));
     keys.map(|key| Call::new(script, &key, args)).collect()

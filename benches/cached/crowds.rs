@@ -1,4 +1,4 @@
-//! Locks of all kinds, and tasks that want one of them.
+//! Locks of all kinds, and tasks that contend for one of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,14 +31,14 @@ impl Any {
     }
 }
 
-/// A pair that took less is only counted.
+/// Pairs shorter than this are only counted.
 const SHORT: Duration = Duration::from_micros(50);
 
-/// What came of a crowd.
+/// The results of a crowd.
 pub struct Crowd {
     pairs: u64,
     elapsed: Duration,
-    /// Of the pairs that were not short, in their order.
+    /// The durations of the pairs that were not short, sorted.
     waits: Vec<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Crowd {
         self.pairs as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// What this part of the pairs did not take longer than, ms; 0 if that is a short time.
+    /// The time, in ms, that this part of the pairs did not exceed; 0 if it is a short one.
     pub fn wait(&self, part: f64) -> f64 {
         let beyond = (self.pairs as f64 * (1.0 - part)) as usize;
         let at = self.waits.len().checked_sub(beyond + 1);
@@ -55,8 +55,8 @@ impl Crowd {
     }
 }
 
-/// So many tasks for each of these handles of one lock, which take and give it back again and
-/// again.
+/// Starts `tasks` tasks for each of these handles of one lock. They acquire and release it again
+/// and again.
 pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> Crowd {
     let begun = Instant::now();
     let until = begun + time;
@@ -92,8 +92,8 @@ pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> C
     all
 }
 
-/// Each takes the lock so many times a second in each mode, at times of its own. The mean wait of a
-/// pair, ms.
+/// For each handle, acquires the lock `each` times a second in each mode, at random times. Returns
+/// the mean wait of a pair, in ms.
 pub async fn at_rate(locks: &[Any], each: u32, time: Duration) -> f64 {
     let until = Instant::now() + time;
     let running: Vec<_> = locks
@@ -128,7 +128,8 @@ pub async fn at_rate(locks: &[Any], each: u32, time: Duration) -> f64 {
     waited.as_secs_f64() * 1e3 / f64::from(pairs.max(1))
 }
 
-/// One pair by each in turn, with a pause between.
+/// Each handle in turn acquires and releases the lock, with a pause between. Returns the time
+/// without the pauses.
 pub async fn in_turn(locks: Vec<Any>, turns: usize, pause: Duration) -> Duration {
     let mut took = Duration::ZERO;
     for turn in 0..turns {

@@ -1,12 +1,12 @@
 //! Cached locks compared with plain ones, with tokio's in-memory lock, and with another library's
 //! lock, on a cluster of six nodes: `cargo bench -p rwlease-bench --bench cached`.
 //!
-//! All contenders of a line take turns, round by round; the result is the ratios within one run.
-//! Clients stand for processes: each has its own connections and id. `-- --rounds N` sets the
-//! rounds, `-- --alone` leaves out the other library's lock. The bench exits with 3 if a goal is
-//! missed.
+//! All contenders of a line take turns, round by round. The results are the ratios within one run.
+//! A client stands for a process: each has its own connections and id. `-- --rounds N` sets the
+//! rounds, and `-- --alone` leaves out the other library's lock. The bench exits with 3 if a goal
+//! is missed.
 
-// A bench is judged by its user, and measures with the machine's clock.
+// The user judges a bench, and it measures with the machine's clock.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -51,13 +51,14 @@ const PEERS_KEY: &str = "{cached}theirs";
 const TIME: Duration = Duration::from_secs(1);
 const READS: u32 = 95;
 
-/// Pairs of one task, in a round.
+/// The pairs of one task in a round.
 const PAIRS: u32 = 200_000;
 const RECALLS: usize = 60;
 const TURNS: usize = 100;
 const HOLDS: usize = 1_024;
 const READERS: usize = 1_000;
-/// What the design expects of so many readers, from the time of single calls: ms, and ms a second.
+/// The design's estimates for this many readers, from the times of single calls: ms, and ms a
+/// second.
 const WRITE_WAITS: &str = "30 to 60";
 const SERVER_SPENDS: u32 = 80;
 
@@ -99,7 +100,7 @@ fn cached(locks: &Locks, name: &str) -> CachedRwLock {
     locks.rwlock(name).unwrap().cached().unwrap()
 }
 
-/// Has the client cache the lock.
+/// Makes the client cache the lock.
 async fn warm(lock: &CachedRwLock, writes: bool) {
     for _ in 0..100 {
         match writes {
@@ -124,7 +125,7 @@ fn percentile(mut times: Vec<Duration>, part: f64) -> f64 {
     times.get(at).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
 }
 
-/// One task, nobody else.
+/// One task without contention.
 async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result {
     let lock = cached(locks, NAME);
     let memory = Arc::new(tokio::sync::RwLock::new(()));
@@ -158,7 +159,7 @@ async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result 
     Ok(())
 }
 
-/// Tasks of several clients that want one lock.
+/// Tasks of several clients that contend for one lock.
 async fn tasks(
     clients: &[Locks],
     among: usize,
@@ -229,7 +230,7 @@ async fn tasks(
     Ok(())
 }
 
-/// Clients that write one after the other, a millisecond apart.
+/// Clients that write one after another, a millisecond apart.
 async fn turns(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
     let name = format!("{NAME}:turns:{}", clients.len());
     let mut rates: [Vec<f64>; 2] = Default::default();
@@ -266,8 +267,8 @@ async fn seldom(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
     Ok(())
 }
 
-/// From the call of another client that finds the lock cached and unused to its guard, and the same
-/// of a lock that is released at that moment.
+/// Measures from a client's call, which finds the lock cached and unused elsewhere, until it has a
+/// guard. Measures the same for a hand-off: from the release of a lock to the waiter's guard.
 async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
     let (mut recalled, mut handed) = (Vec::new(), Vec::new());
     for number in 0..RECALLS {
@@ -302,7 +303,7 @@ async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
     Ok(())
 }
 
-/// The same where no recall is sent: the clients' user has no right to it.
+/// The same without recalls: the clients' user has no right to send them.
 async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
     for node in target.nodes() {
         node.say::<()>("ACL SETUSER mute on >mute ~* &* +@all -spublish").await?;
@@ -314,7 +315,7 @@ async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
         let name = format!("{NAME}:silent:{number}");
         let lock = cached(&here, &name);
         warm(&lock, true).await;
-        // At any time since the last contact.
+        // The contacts are at a random phase.
         sleep(Duration::from_millis(number as u64 * 1_000 / RECALLS as u64)).await;
         drop(lock.write().await?);
         let asked = Instant::now();
@@ -332,7 +333,7 @@ async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
     Ok(())
 }
 
-/// How many scripts the servers have run.
+/// The number of scripts that the servers have run.
 async fn scripts_run(target: &Target) -> Result<u64> {
     let mut scripts = 0;
     for node in target.nodes() {
@@ -341,7 +342,7 @@ async fn scripts_run(target: &Target) -> Result<u64> {
     Ok(scripts)
 }
 
-/// What the key of a lock takes, by how it is held.
+/// The memory of a lock's key, by the kind of hold.
 async fn memory(locks: &Locks, target: &Target) -> Result {
     let mut table = Table::new(&["one holder, bytes of its key", "write", "read"]);
     for cache in [false, true] {
@@ -367,7 +368,7 @@ async fn memory(locks: &Locks, target: &Target) -> Result {
     Ok(())
 }
 
-/// A thousand clients that read twenty times a second, and one that writes once a second.
+/// A thousand clients read twenty times a second, and one client writes once a second.
 async fn many_readers(target: &Target, rounds: usize) -> Result {
     let urls = target.urls();
     let mut clients = Vec::new();
@@ -417,18 +418,18 @@ async fn many_readers(target: &Target, rounds: usize) -> Result {
     Ok(())
 }
 
-/// The processor time of a server, s.
+/// The processor time of a server, in s.
 async fn server_time(target: &Target, node: usize) -> Result<f64> {
     let info = target.node(node).info("cpu").await?;
     let part = |name: &str| info.get(name).and_then(|time| time.parse::<f64>().ok());
     Ok(part("used_cpu_user").unwrap_or(f64::NAN) + part("used_cpu_sys").unwrap_or(f64::NAN))
 }
 
-/// What contacts cost, of as many holds as there may be.
+/// The cost of contacts, for the greatest allowed number of cached locks.
 async fn contacts(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
     let all: Vec<_> =
         (0..HOLDS).map(|number| cached(locks, &format!("cached:contacts:{number}"))).collect();
-    // Each is in use as soon as it is cached: an idle one is given back after 2 s.
+    // Each lock is in use as soon as it is cached, because an idle one is released after 2 s.
     let guards = all.iter().map(async |lock| {
         warm(lock, false).await;
         lock.read().await

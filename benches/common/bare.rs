@@ -1,5 +1,5 @@
-//! The floor, without this library: the client crates, or the smallest connection of our own, with
-//! one connection to each master and known slots.
+//! The floor, without this library: the client crates, or a minimal connection of our own, with one
+//! connection to each master and known slots.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ static OWNERS: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Bare {
     connections: Vec<Connection>,
-    /// The connection of each slot.
+    /// The index of each slot's connection.
     ways: Vec<u8>,
     digests: [String; 6],
 }
@@ -82,7 +82,7 @@ impl Bare {
         Arc::new(Bare { connections, ways, digests })
     }
 
-    /// Allocates only what the client crate needs.
+    /// Sends a command, without more allocations than the client crate needs.
     async fn call(&self, key: &str, words: &[&[u8]]) {
         match &self.connections[usize::from(self.ways[usize::from(Slot::of(key).get())])] {
             Connection::Redis(connection) => {
@@ -136,7 +136,7 @@ fn id() -> Id {
 pub enum Kind {
     Write,
     Read,
-    /// By the published single-hash protocol, to write.
+    /// A write by the published single-hash protocol.
     Published,
 }
 
@@ -152,7 +152,7 @@ impl Lock for SameScripts {
         let id = id();
         match kind {
             Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
-            // As a waiting request sends it: with the arguments for a place in the queue.
+            // With the arguments for a place in the queue, as a waiting request sends it.
             kind => {
                 let args: [&[u8]; 8] =
                     [b"-", b"0", &id, LEASE, b"f", b"1", b"0", b"1000 6000 10000 -"];
@@ -170,7 +170,7 @@ impl Lock for SameScripts {
     }
 }
 
-/// `SET NX PX` and compare-and-delete: the least that any lock costs.
+/// `SET NX PX` and compare-and-delete: the lowest cost of any lock.
 #[derive(Clone, Debug)]
 pub struct SetNx(pub Arc<Bare>, pub Arc<str>);
 

@@ -1,5 +1,6 @@
-//! The floor of a connection of our own: it writes ready commands together, and counts replies.
-//! It panics where a library returns errors, and has no TLS, no pushes and no time limits.
+//! A minimal connection of our own, as a floor: it writes ready commands together, and matches
+//! replies to commands by their order. It panics on errors, and has no TLS, no pushes and no time
+//! limits.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -33,7 +34,7 @@ impl BareConnection {
         connection
     }
 
-    /// The reply as the server sent it.
+    /// Returns the reply as the server sent it.
     pub async fn call(&self, words: &[&[u8]]) -> Vec<u8> {
         let (tell, told) = oneshot::channel();
         let is_first = {
@@ -60,7 +61,7 @@ async fn write(connection: Arc<BareConnection>, mut half: OwnedWriteHalf) {
     loop {
         connection.wake.notified().await;
         loop {
-            // Lets every ready caller put in its command first.
+            // Every ready caller can add its command before the write.
             tokio::task::yield_now().await;
             std::mem::swap(
                 &mut connection.state.lock().expect("not poisoned").outgoing,
@@ -93,7 +94,7 @@ async fn read(connection: Arc<BareConnection>, mut half: OwnedReadHalf) {
     }
 }
 
-/// The end of the reply that begins there, if it is complete.
+/// The end of the reply that begins at `begin`, if the reply is complete.
 fn reply_end(buffer: &[u8], begin: usize) -> Option<usize> {
     let line = buffer[begin..].windows(2).position(|two| two == b"\r\n")? + begin;
     let number = || std::str::from_utf8(&buffer[begin + 1..line]).ok()?.parse::<i64>().ok();

@@ -1,5 +1,4 @@
-//! How a bench reports whether it reached its goals. (In a separate file, for benches that share
-//! little else.)
+//! The report of a bench's goals. (In a separate file, for benches that share little else.)
 
 // Every user compiles this as its own module and needs only a part of it.
 #![allow(dead_code)]
@@ -9,14 +8,14 @@ use std::process::ExitCode;
 
 use super::table::Table;
 
-/// The exit status of a bench that ran well and missed a goal. No panic and no error has it.
+/// The exit status of a bench that ran well and missed a goal. No panic or error uses it.
 const MISSED: u8 = 3;
 
 pub fn verdict(met: bool) -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::from(MISSED) }
 }
 
-/// The goals and the results, and whether all goals were reached.
+/// The goals and the results, and whether all goals are met.
 pub struct Goals {
     table: Table,
     met: bool,
@@ -35,7 +34,8 @@ impl Goals {
         self.judge(what, "at most", &[(wanted, measured)], |wanted, measured| measured <= wanted);
     }
 
-    /// Pairs of a goal and a result, in one line. A missing result is NaN, and misses the goal.
+    /// Compares each pair of a goal and a result, in one line. A missing result is NaN, and misses
+    /// the goal.
     pub fn all_at_least(&mut self, what: impl Into<String>, pairs: &[(f64, f64)]) {
         self.judge(what, "at least", pairs, |wanted, measured| measured >= wanted);
     }
@@ -70,7 +70,7 @@ impl Goals {
     }
 }
 
-/// A number with that many digits after the point, or none if it is large.
+/// Formats a number with this many decimals, or with none if it is large.
 fn shown(value: f64, digits: usize) -> String {
     let digits = if value < 10.0 { digits } else { 0 };
     format!("{value:.digits$}")

@@ -1,7 +1,7 @@
-//! A lock of any library, to take and to release. (In a separate file, because the package of the
-//! other locks uses it too.)
+//! A lock of any library, to acquire and to release. (In a separate file, because the package of
+//! the other locks uses it too.)
 
-/// Clones are the same lock.
+/// A clone is the same lock.
 pub trait Lock: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
 

@@ -1,4 +1,4 @@
-//! What benches on clusters share.
+//! The code that benches on clusters share.
 
 // Every user compiles this as its own module and needs only a part of it.
 #![allow(dead_code, unused_imports)]

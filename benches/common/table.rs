@@ -1,5 +1,5 @@
-//! A table in Markdown, aligned so that it is readable as it is. (In a separate file, for benches
-//! that share nothing else.)
+//! A table in Markdown, aligned to be readable as plain text. (In a separate file, for benches that
+//! share nothing else.)
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl Table {
     }
 }
 
-/// Names to the left, numbers to the right.
+/// Names are aligned to the left, numbers to the right.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! The cluster that is measured.
+//! The cluster that a bench measures.
 
 use std::ops::Deref;
 

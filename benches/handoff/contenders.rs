@@ -27,20 +27,20 @@ impl Lock for Ours {
     }
 }
 
-/// No lock at all, but what a lock that hands off by push can never beat: `SPUBLISH`, and the
-/// message that comes of it, by the client crate that this library uses. To "take" is to be told;
-/// to "release" is to tell.
+/// No lock, but the floor of any lock that hands off by push: an `SPUBLISH` and its message, by the
+/// client crate that this library uses. To "take" is to receive the message, and to "release" is to
+/// publish it.
 #[derive(Clone)]
 pub struct BarePush {
     commands: MultiplexedConnection,
-    /// Kept, for it carries the subscription.
+    /// Keeps the subscription's connection open.
     _subscribed: MultiplexedConnection,
     heard: Arc<Mutex<mpsc::UnboundedReceiver<()>>>,
     channel: &'static str,
 }
 
 impl BarePush {
-    /// On the server that serves the channel's slot.
+    /// Connects to the server that serves the channel's slot.
     pub async fn connect(url: &str, channel: &'static str) -> Result<BarePush> {
         let (tell, heard) = mpsc::unbounded_channel();
         let on_push = move |push: PushInfo| -> std::result::Result<(), ()> {
@@ -58,11 +58,11 @@ impl BarePush {
             heard: Arc::new(Mutex::new(heard)),
             channel,
         };
-        push.tell().await; // the first to take does not wait
+        push.tell().await; // so that the first take does not wait
         Ok(push)
     }
 
-    /// One round trip.
+    /// Makes one round trip.
     pub async fn ping(&mut self) {
         let _: String = cmd("PING").query_async(&mut self.commands).await.expect("no answer");
     }

@@ -2,11 +2,11 @@
 //! waiters, on a cluster of six nodes.
 //!
 //! `cargo bench -p rwlease-bench --bench handoff` runs all contenders in turn, round by round, so
-//! that a disturbance of the machine affects all of them. The result is the ratios within one run.
-//! `-- --rounds N` sets the rounds, `-- --alone` leaves out the locks of others, and `-- --compose`
-//! uses a cluster of containers. The bench exits with 3 if a goal is missed.
+//! that a disturbance of the machine affects all of them. The results are the ratios within one
+//! run. `-- --rounds N` sets the rounds, `-- --alone` leaves out the locks of others, and `--
+//! --compose` uses a cluster of containers. The bench exits with 3 if a goal is missed.
 
-// A bench is judged by its user, and measures with the machine's clock.
+// The user judges a bench, and it measures with the machine's clock.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -45,7 +45,7 @@ const CHANNEL: &str = "{handoff}push";
 const PEERS: [&str; 2] = ["rslock", "rds_lock"];
 const PEERS_KEY: &str = "{handoff}theirs";
 
-/// In each round, of ours and of the floor; a peer takes a thousand times as long for one.
+/// The hand-offs of a round, for ours and the floor. A peer takes a thousand times as long for one.
 const HAND_OFFS: usize = 200;
 const HAND_OFFS_OF_PEERS: usize = 15;
 
@@ -53,7 +53,7 @@ const TASKS: usize = 8;
 const WRITES: usize = 500;
 const WRITES_OF_PEERS: usize = 10;
 
-/// A waiter that is told needs to be in the queue, no more.
+/// The time before the release: a waiter that gets a push only has to be in the queue by then.
 fn queued() -> Duration {
     Duration::from_micros(fastrand::u64(2_000..4_000))
 }
@@ -95,7 +95,7 @@ async fn main() -> Result<ExitCode> {
                 one.rows.push(row);
             }
         }
-        // The first round warms everything up.
+        // The first round only warms up.
         if round > 0 {
             eprintln!("round {round} of {}: {}", options.rounds, one.summary());
             report.add(one);

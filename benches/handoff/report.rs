@@ -8,12 +8,12 @@ use hdrhistogram::Histogram;
 use crate::common::{Goals, Table};
 use crate::scenario::Crowd;
 
-/// Of the bare push, at the most.
+/// The highest ratio of the median to that of the bare push.
 const OF_PUSH: f64 = 1.5;
-/// As fast as a lock of others.
+/// The lowest ratio of another lock's median to ours.
 const OF_OTHERS: f64 = 50.0;
 const OF_LIMIT: f64 = 0.85;
-/// The p99.9 of the waits in a crowd, of their mean, at the most.
+/// The highest ratio of the p99.9 of the waits in a crowd to their mean.
 const OF_MEAN: f64 = 2.0;
 
 #[derive(Default)]
@@ -39,7 +39,8 @@ impl Row {
         self.crowd.holds.len() as f64 / self.crowd.elapsed.as_secs_f64()
     }
 
-    /// What could be if each hold were followed by the next after one round trip.
+    /// The ratio of the throughput to the limit, at which each hold follows the last after one
+    /// round trip.
     fn of_limit(&self, round_trip: Duration) -> f64 {
         self.per_second() * (mean(&self.crowd.holds) + round_trip).as_secs_f64()
     }
@@ -48,7 +49,7 @@ impl Row {
         Times::of(&self.hand_offs).median.as_secs_f64()
     }
 
-    /// The p99.9 of the waits, of their mean.
+    /// The ratio of the p99.9 of the waits to their mean.
     fn spread(&self) -> f64 {
         Times::of(&self.crowd.waits).p999.as_secs_f64() / mean(&self.crowd.waits).as_secs_f64()
     }
@@ -69,7 +70,7 @@ impl Report {
         }
     }
 
-    /// One line, to see that it goes on.
+    /// One line that shows the progress.
     pub fn summary(&self) -> String {
         let rows = self.rows.iter().map(|row| {
             let (times, rate) = (Times::of(&row.hand_offs), row.per_second());
@@ -87,7 +88,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Those of the first row, which is ours.
+    /// The goals of the first row, which is ours.
     pub fn goals(&self) -> Goals {
         let mut goals = Goals::new("hand-off");
         let [ours, others @ ..] = self.rows.as_slice() else {
@@ -129,7 +130,7 @@ impl Report {
         table
     }
 
-    /// Many who want the same lock and hold it for a millisecond.
+    /// Tasks that contend for the same lock and hold it for a millisecond.
     fn crowds(&self) -> Table {
         let mut table = Table::new(&[
             "8 tasks, each holds for 1 ms",
@@ -168,7 +169,7 @@ struct Times {
 
 impl Times {
     fn of(times: &[Duration]) -> Times {
-        // A nanosecond to a quarter of an hour, to three digits.
+        // From a nanosecond to a quarter of an hour, with three digits.
         let mut histogram =
             Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed");
         for time in times {

@@ -1,4 +1,4 @@
-//! What is done with a lock of any library, and how long it took.
+//! The scenarios for a lock of any library, and their times.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,10 @@ use tokio::time::sleep;
 
 use crate::lock::Lock;
 
-/// The times from the call of `release` to the moment when the other one, who has been waiting,
-/// runs.
+/// The times from the call of `release` until the waiter runs.
 ///
-/// `settled` gives the time that the other one waits before that: for a lock that polls it must
-/// vary, else it is always hit at the same moment of its pause.
+/// `settled` returns the time from the start of the wait to the release. For a lock that polls it
+/// must vary, so that the release does not always hit the same moment of the pause.
 pub async fn hand_offs<L: Lock>(
     locks: [L; 2],
     count: usize,
@@ -35,13 +34,13 @@ pub async fn hand_offs<L: Lock>(
     times
 }
 
-/// What came of tasks that all want the same lock, again and again.
+/// The times of tasks that acquire the same lock again and again.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
     pub elapsed: Duration,
-    /// From each call to take the lock until it was had.
+    /// From each call to acquire the lock until it is granted.
     pub waits: Vec<Duration>,
-    /// From then to the call that released it.
+    /// From the grant to the call that releases the lock.
     pub holds: Vec<Duration>,
 }
 
@@ -53,7 +52,8 @@ impl Crowd {
     }
 }
 
-/// `tasks` tasks, each of which takes the lock `writes` times and holds it for a millisecond.
+/// Runs `tasks` tasks, each of which acquires the lock `writes` times and holds it for a
+/// millisecond.
 pub async fn crowd<L: Lock>(lock: &L, tasks: usize, writes: usize) -> Crowd {
     let started = Instant::now();
     let all: Vec<_> = (0..tasks).map(|_| tokio::spawn(writer(lock.clone(), writes))).collect();

@@ -1,4 +1,4 @@
-//! The contenders.
+//! The contenders of the bench.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::lock::Lock;
 use crate::peers::Peers;
 use crate::support::{Backend, Result};
 
-/// The floor of each client crate, and the base of the ratios.
+/// The floors of each client crate, and the bases of the ratios.
 pub const SET: &str = "SET NX PX";
 pub const SCRIPTS: &str = "same scripts";
 
-/// Our locks, by their numbers.
+/// The prefix of the names of our locks.
 const NAME: &str = "load";
 
-/// The lock without reads, and the one with reads.
+/// The other libraries: `rslock` has no reads, `rds_lock` has.
 pub const RSLOCK: &str = "rslock";
 pub const RDS_LOCK: &str = "rds_lock";
 const PEERS_KEY: &str = "theirs";
-/// A peer that polls has hardly begun when a turn of the others is over. So with shared locks, its
-/// turn is longer.
+/// The factor for the turns of peers with shared locks. A peer that polls has hardly begun when a
+/// turn of the others is over.
 pub const SLOWER: u32 = 4;
 
 /// The work, and the number of locks.
@@ -39,7 +39,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Tasks may wait for one another. (In an open loop they do not: each pair has its own lock.)
+    /// Whether tasks may wait for one another. (In an open loop they do not: each pair has its own
+    /// lock.)
     pub fn shares(&self) -> bool {
         self.rate.is_none() && shared(self.locks, self.tasks)
     }
@@ -89,7 +90,7 @@ impl Field {
         Ok(Field { clients, bare, peers })
     }
 
-    /// The locks of this library, by each backend.
+    /// The locks of this library, over each backend.
     pub fn ours(&self, mix: Mix) -> Vec<Contender> {
         let each = self.clients.iter().map(|(backend, locks)| {
             let locks = locks.clone();
@@ -100,8 +101,7 @@ impl Field {
         each.collect()
     }
 
-    /// The scripts of a read or a write by the bare clients, named after the contender whose floor
-    /// they are.
+    /// The floors of a read or a write, by the bare clients. Each has the name of its client crate.
     pub fn floors(&self, kind: Kind) -> Vec<Contender> {
         let mut all = Vec::new();
         for (backend, bare) in &self.bare {
@@ -130,7 +130,7 @@ impl Field {
         })
     }
 
-    /// The locks of others, on all masters as ours are.
+    /// The locks of other libraries, on all masters like ours.
     pub fn peers(&self, mix: Mix) -> Vec<Contender> {
         let Some(peers) = &self.peers else {
             return Vec::new();
@@ -153,7 +153,7 @@ impl Field {
     }
 }
 
-/// The order for the package of the other locks.
+/// The order to the package of the other locks.
 fn order(work: Work, Mix(reads): Mix) -> String {
     let time = if work.shares() { work.time * SLOWER } else { work.time };
     let (locks, ms) = (work.locks, time.as_millis());
@@ -163,7 +163,7 @@ fn order(work: Work, Mix(reads): Mix) -> String {
     }
 }
 
-/// A key in the slot of our lock of that number.
+/// A key in the slot of our lock with this number.
 fn beside(prefix: &str, number: usize) -> String {
     format!("{prefix}:{{rwlease:{NAME}:{number}}}")
 }
@@ -185,7 +185,7 @@ fn contender<L: Lock>(
     })
 }
 
-/// The processor time that this process has used.
+/// The processor time of this process.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -195,7 +195,7 @@ fn name_of(backend: Backend) -> String {
     format!("{backend:?}").to_lowercase()
 }
 
-/// How many of a hundred pairs read.
+/// The percentage of pairs that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix(pub u8);
 

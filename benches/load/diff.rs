@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Rate, median and p99 of the new report as ratios to the old one, for what is in both.
+/// The rate, the median and the p99 of the new report as ratios to the old one, for the rows of
+/// both.
 pub fn diff(old: &str, new: &str) -> String {
     let old: BTreeMap<String, [f64; 3]> = old.lines().filter_map(read).collect();
     let mut text = format!("{:<66} {:>9} {:>9} {:>9}\n", "new / old", "pairs/s", "median", "p99");

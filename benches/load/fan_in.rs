@@ -57,7 +57,7 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
         });
     }
     all_wait(target, &locks[0]).await?;
-    // By now the subscriptions exist, and the polls after them are over.
+    // By now the subscriptions exist, and the last polls before them are over.
     sleep(Duration::from_millis(1_500)).await;
     let begun = Instant::now();
     held.release().await?;

@@ -1,4 +1,4 @@
-//! The generator of load, which the package of the other locks uses too.
+//! The load generator, which the package of the other locks uses too.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::lock::Lock;
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub elapsed: Duration,
-    /// From the call that takes to the end of the call that releases; in an open loop from when the
-    /// pair was due, or from its start if that was earlier.
+    /// From the call that acquires to the end of the call that releases. In an open loop, from when
+    /// the pair was due, or from its start if that was earlier.
     pub pairs: Vec<Duration>,
-    /// If tasks share locks: how long the pairs under way had taken when the time was up. How long
-    /// they took in all is unknown.
+    /// If tasks share locks: the elapsed times of the pairs under way at the end of the run. Their
+    /// total times are unknown.
     pub open: Vec<Duration>,
-    /// How late the generator started the pairs, in an open loop.
+    /// The delays with which the generator started the pairs, in an open loop.
     pub late: Vec<Duration>,
     /// Pairs without a measured time.
     pub untimed: usize,
@@ -31,17 +31,19 @@ impl Run {
     }
 }
 
-/// Tasks may request the same lock and wait for one another, unless there are as many locks as
-/// tasks.
+/// Whether tasks may request the same lock and wait for one another: unless there are as many locks
+/// as tasks.
 pub fn shared(locks: usize, tasks: usize) -> bool {
     tasks > 1 && locks != tasks
 }
 
-/// Runs `tasks` tasks, each of which takes and releases a lock in a loop: task `n` uses lock `n`,
-/// or a random one if there are more locks than tasks. Pairs under way when the time is up are
-/// completed: if the acquire of a foreign lock is dropped, it may succeed all the same, and is then
-/// never released. If tasks share locks, such a pair does not count, nor does its time from then
-/// on: a lock that sleeps while it waits may take much longer than the others.
+/// Runs `tasks` tasks, each of which acquires and releases a lock in a loop. Task `n` uses lock
+/// `n`, or a random one if there are more locks than tasks.
+///
+/// Pairs under way at the end of `time` are completed: a dropped acquire of another library's lock
+/// may still succeed, and is then never released. If tasks share locks, such a pair does not count,
+/// nor does its time after the end, because a lock that sleeps while it waits may take much longer
+/// than the others.
 pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> Run {
     let begun = Instant::now();
     let until = begun + time;
@@ -73,8 +75,8 @@ pub async fn closed<L: Lock>(locks: &Arc<[L]>, tasks: usize, time: Duration) -> 
     Run { elapsed, ..run }
 }
 
-/// Takes and releases at fixed times, whether or not earlier pairs have ended: a pause of the
-/// system delays all pairs that were due in it, and counts for each. The timer is precise to a
+/// Acquires and releases at fixed times, whether or not earlier pairs have ended. So a pause of the
+/// system delays all pairs that are due in it, and counts for each. The timer has a resolution of a
 /// millisecond, so pairs that are due within half a millisecond start at once, and are timed from
 /// then.
 pub async fn open<L: Lock>(locks: &Arc<[L]>, per_second: f64, time: Duration) -> Run {

@@ -20,7 +20,7 @@ const FAR_AHEAD: f64 = 1.25;
 /// The ratio to a mutex of `rslock`, from this many tasks on.
 const LEVEL: (usize, f64) = (16, 1.0);
 
-/// The goals whose contenders took part.
+/// Judges the goals whose contenders took part.
 pub fn judge(scenarios: &[Scenario]) -> Goals {
     let mut goals = Goals::new("pairs/s, as ratios");
     for scenario in scenarios {
@@ -94,7 +94,7 @@ fn what(scenario: &Scenario, ours: &str, theirs: &str, least: usize) -> String {
     format!("{}: {ours} of {theirs}, at {}", scenario.name, at.join(", "))
 }
 
-/// In an open loop all contenders do the same number of pairs.
+/// In an open loop all contenders do the same number of pairs, so their times are compared.
 fn ahead_in_time(goals: &mut Goals, scenario: &Scenario) {
     for ours in OURS {
         if let Some(ratio) = scenario.ratio_of_times(ours, RDS_LOCK, scenario.tasks()[0], 0.5) {

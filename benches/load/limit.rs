@@ -1,4 +1,4 @@
-//! The limit of the servers: bare `SET`s by their own tool, pipelined. No lock can reach it,
+//! The limit of the servers: bare, pipelined `SET`s by the servers' own tool. No lock can reach it,
 //! because the second command of a pair waits for the answer to the first.
 
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::support::{Error, Result};
 pub const LIMIT: &str = "redis-benchmark";
 
 const PIPELINE: usize = 16;
-/// The numbers of connections to try; the best one is used.
+/// The numbers of connections to try. The bench uses the best one.
 const CONNECTIONS: [usize; 3] = [16, 64, 256];
-/// The commands of a trial.
+/// The number of commands of a trial.
 const TRIAL: usize = 200_000;
 /// A shorter run is mostly start-up.
 const SHORTEST: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ impl Limit {
         )
     }
 
-    /// It takes turns like the others, at any number of tasks.
+    /// The limit takes turns like the others, at any number of tasks.
     pub fn contender(self) -> Contender {
         Contender::new(LIMIT, move |work| async move {
             let count = (self.per_second * work.time.max(SHORTEST).as_secs_f64()) as usize;
@@ -63,7 +63,7 @@ impl Limit {
     }
 }
 
-/// `SET`s per second.
+/// Measures the `SET`s per second.
 async fn sets(port: u16, connections: usize, count: usize) -> Result<f64> {
     let words = format!(
         "--cluster -p {port} -t set -c {connections} -P {PIPELINE} -n {count} -r 100000 --csv"

@@ -1,4 +1,4 @@
-//! The load on a cluster of six nodes, by all contenders in one run, and the report: `make bench`,
+//! Loads a cluster of six nodes, by all contenders in one run, and writes the report: `make bench`,
 //! or `cargo bench -p rwlease-bench --bench load`.
 //!
 //! All contenders take turns in each round, and each round begins with another one. So a
@@ -50,9 +50,9 @@ use support::Result;
 
 pub struct Options {
     pub rounds: usize,
-    /// How long one contender's turn lasts.
+    /// The duration of a contender's turn.
     pub turn: Duration,
-    /// Without the locks of others.
+    /// Leaves out the locks of others.
     pub alone: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The results: `docs/performance.md` shows what is printed, `report.html` has everything with
-//! plots, and `report.tsv` is for comparisons.
+//! The results: the bench prints what `docs/performance.md` shows, `report.html` has everything
+//! with plots, and `report.tsv` is for comparisons.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,7 +22,7 @@ const MANY: usize = 64;
 
 const GOALS: &str = "goals";
 
-/// The base of the ratios at each number of tasks: the least that a lock costs.
+/// The base of the ratios at each number of tasks: the lowest cost of any lock.
 const FLOOR: &str = "SET NX PX, redis";
 
 /// The bases of the ratios in `report.html`, if they took part.
@@ -37,7 +37,7 @@ const BASES: [(&str, &str); 5] = [
 pub struct Report {
     head: Vec<(&'static str, String)>,
     pub scenarios: Vec<Scenario>,
-    /// What counts as the limit of the servers, in a sentence.
+    /// What the limit of the servers is, in a sentence.
     pub limit: String,
 }
 
@@ -51,9 +51,9 @@ pub struct Scenario {
 pub struct Row {
     pub contender: String,
     pub tasks: usize,
-    /// Of each round.
+    /// One rate for each round.
     per_second: Vec<f64>,
-    /// Of all rounds, ns.
+    /// The times of all rounds, in ns.
     times: Histogram<u64>,
     /// How late the generator was in an open loop, in all rounds, in ns.
     late: Histogram<u64>,
@@ -75,9 +75,9 @@ impl Row {
         }
     }
 
-    /// In a closed loop a long pair keeps others from starting: `corrected` counts these as if one
-    /// had been due every median. Not if tasks wait for one another: there they would have waited
-    /// in the same queue.
+    /// In a closed loop a long pair delays the start of others. With `corrected`, the times include
+    /// those as if one had been due every median. Leave it off if tasks wait for one another: there
+    /// the others would have waited in the same queue.
     pub fn add(&mut self, run: &Run, corrected: bool) {
         self.per_second.push(run.per_second());
         if let Some(cpu) = run.cpu {
@@ -120,7 +120,7 @@ impl Row {
         ms_at(&self.times, quantile)
     }
 
-    /// The client's time for a pair in µs, if it is known.
+    /// The client's processor time of a pair in µs, if it was measured.
     fn cpu_text(&self) -> String {
         match self.pairs {
             0 => String::new(),
@@ -147,13 +147,13 @@ impl Scenario {
         self.rows.iter().find(|row| row.contender == contender && row.tasks == tasks)
     }
 
-    /// The ratio of the rates, by a contender's name.
+    /// The ratio of the rates of a contender and its base.
     pub fn ratio(&self, contender: &str, base: &str, tasks: usize) -> Option<f64> {
         let row = self.row(contender, tasks)?;
         Some(row.ratio_to(self.base(row, base)?))
     }
 
-    /// The ratio of the times at that quantile.
+    /// The ratio of the times at this quantile.
     pub fn ratio_of_times(
         &self,
         contender: &str,
@@ -165,8 +165,8 @@ impl Scenario {
         Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
-    /// The floor of the same client crate, or of `redis` if the contender has no crate of its own;
-    /// or another contender.
+    /// The floor of the same client crate, or of `redis` if the contender has no crate of its own.
+    /// If no floor has the name, another contender.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
         let by = if row.contender.contains("fred") { "fred" } else { "redis" };
         let floor = self.row(&format!("{name}, {by}"), row.tasks);
@@ -197,7 +197,7 @@ impl Scenario {
         table
     }
 
-    /// The main results, one line for each contender.
+    /// The main results, with one line for each contender.
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
@@ -243,7 +243,7 @@ impl Scenario {
         self.rows.iter().filter(move |row| Some(row.tasks) == first).map(|row| &row.contender)
     }
 
-    /// For one number of tasks.
+    /// The summary for one number of tasks.
     fn few_columns(&self) -> Table {
         let mut table = Table::new(&[&self.name, "pairs/s", "median, ms", "p99, ms"]);
         let bases = self.bases();
@@ -263,7 +263,7 @@ impl Scenario {
         table
     }
 
-    /// None in an open loop, where all do the same number of pairs.
+    /// Empty in an open loop, where all do the same number of pairs.
     fn bases(&self) -> Vec<(&'static str, &'static str)> {
         let took_part =
             |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
@@ -271,7 +271,6 @@ impl Scenario {
         if self.is_open() { Vec::new() } else { all.collect() }
     }
 
-    /// The numbers of tasks.
     pub fn tasks(&self) -> Vec<usize> {
         let mut tasks: Vec<usize> = self.rows.iter().map(|row| row.tasks).collect();
         tasks.dedup();
@@ -349,7 +348,7 @@ impl Report {
         Ok(())
     }
 
-    /// In sections, for `scripts/publish`.
+    /// The results in sections, for `scripts/publish`.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for (what, value) in &self.head {
@@ -425,11 +424,11 @@ fn escaped(text: &str) -> String {
 }
 
 fn histogram() -> Histogram<u64> {
-    // A nanosecond to a quarter of an hour, to three digits.
+    // From a nanosecond to a quarter of an hour, with three digits.
     Histogram::new_with_bounds(1, 1 << 40, 3).expect("these bounds are allowed")
 }
 
-/// Empty if no times were taken.
+/// Empty if there are no times.
 fn ms_at(times: &Histogram<u64>, quantile: f64) -> String {
     match times.is_empty() {
         true => String::new(),

@@ -1,4 +1,4 @@
-//! What the contenders do.
+//! The scenarios of the contenders.
 
 use crate::Options;
 use crate::common::{Kind, Target};

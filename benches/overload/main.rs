@@ -3,8 +3,8 @@
 //!
 //! A proxy fixes the capacity of each server, in scripts a second. An open loop requests half of
 //! the capacity, all of it, twice and four times that, and half again. The bench exits with 3 if a
-//! goal is missed. Then it repeats this without the proxy's limit, where the machine is the limit:
-//! for the record, without goals.
+//! goal is missed. Then it repeats the loop without the proxy's limit, where the machine is the
+//! limit. That part has no goals.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -31,10 +31,10 @@ use paced::Paced;
 use support::{Result, Single};
 use table::Table;
 
-/// Scripts a second that the proxy passes. A pair of acquire and release is two.
+/// Scripts a second that the proxy passes. A pair runs two.
 const CAPACITY: u32 = 5_000;
 
-/// The load of each stage, in capacities.
+/// The load of each stage, as a multiple of the capacity.
 const LOADS: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 0.5];
 
 #[tokio::main]

@@ -17,10 +17,10 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The interval over which the bench decides whether all is normal.
+/// The interval over which the bench judges whether the service is normal.
 const BUCKET: Duration = Duration::from_millis(100);
 
-/// How many intervals in a row must be normal.
+/// The number of intervals in a row that must be normal.
 const NORMAL_BUCKETS: usize = 5;
 
 /// The tasks of the closed loop that measures the capacity.
@@ -29,11 +29,11 @@ const TASKS: usize = 256;
 pub struct Load {
     locks: Locks,
     account: Account,
-    /// Numbers the pairs: each has its own lock.
+    /// The number of pairs so far. Each has its own lock.
     count: u64,
 }
 
-/// What happened in one stage.
+/// The results of one stage.
 pub struct Stage {
     pub asked: u64,
     pub in_doubt: u64,
@@ -46,7 +46,7 @@ pub struct Stage {
 
 #[derive(Default)]
 struct Outcomes {
-    /// When each pair was due, since the begin of the stage, and how long it took.
+    /// When each pair was due, from the begin of the stage, and how long its acquire took.
     granted: Vec<(Duration, Duration)>,
     /// When each pair was due, and the lock's name.
     failed: Vec<(Duration, String)>,
@@ -56,7 +56,7 @@ impl Load {
     pub async fn connect(paced: &Paced) -> Result<Load> {
         let locks = Locks::connect([paced.url()]).await?;
         let load = Load { locks, account: paced.account(), count: 0 };
-        // The server knows the scripts from here on.
+        // Loads the scripts into the server.
         for number in 0..10 {
             let lock = load.locks.rwlock(format!("warm:{number}"))?;
             lock.write().await?.release().await?;
@@ -64,7 +64,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Measures the pairs a second in a closed loop.
+    /// Measures the pairs per second in a closed loop.
     pub async fn capacity(&self, long: Duration) -> f64 {
         let done = Arc::new(AtomicU64::new(0));
         let begun = Instant::now();
@@ -86,7 +86,7 @@ impl Load {
         done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
     }
 
-    /// Starts `a_second` pairs a second.
+    /// Starts `a_second` pairs per second.
     pub async fn stage(&mut self, a_second: f64, long: Duration) -> Stage {
         let (connections, copies) = (self.account.connections(), self.account.copies());
         let outcomes = Arc::<Mutex<Outcomes>>::default();
@@ -115,7 +115,7 @@ impl Load {
         }
     }
 
-    /// Waits for the last pairs, and finds out which of the failed ones had been sent.
+    /// Waits for the last pairs, and counts those failed ones that were sent.
     pub async fn settle(&self, stages: &mut [Stage]) {
         let connections = self.account.connections();
         sleep(4 * TIMEOUT).await;
@@ -158,7 +158,7 @@ impl Stage {
         self.asked as f64 / self.seconds
     }
 
-    /// Pairs that ended while the stage lasted.
+    /// Pairs per second that completed within the stage.
     pub fn done_a_second(&self) -> f64 {
         self.done as f64 / self.seconds
     }
@@ -167,7 +167,7 @@ impl Stage {
         locked(&self.outcomes).failed.len()
     }
 
-    /// How long an acquire took, in ms.
+    /// The latency of acquires, in ms.
     pub fn latency(&self, quantile: f64) -> f64 {
         let mut histogram = Histogram::<u64>::new_with_max(60_000_000, 3).expect("a histogram");
         for (_, took) in &locked(&self.outcomes).granted {
@@ -176,8 +176,8 @@ impl Stage {
         histogram.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// After how many seconds no pair failed any more and the median was at most twice this one
-    /// (and 2 ms).
+    /// The seconds until no pair failed any more and the median was at most twice `normal_ms` plus
+    /// 2 ms.
     pub fn back_to(&self, normal_ms: f64) -> Option<f64> {
         let outcomes = locked(&self.outcomes);
         let bucket = |due: Duration| (due.as_secs_f64() / BUCKET.as_secs_f64()) as usize;

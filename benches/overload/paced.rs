@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::support::{Result, Server};
 
-/// Capacity that was not used within this time is lost.
+/// The capacity that a time of this length leaves unused can be used later. Any more is lost.
 const CREDIT: Duration = Duration::from_millis(50);
 
 pub struct Paced {
@@ -30,7 +30,7 @@ struct Shared {
     next: Mutex<Instant>,
     connections: AtomicU64,
     acquires: Mutex<Acquires>,
-    /// The digest and the text of the script that acquires.
+    /// The digest and the text of the script that acquires a lock.
     names: [String; 2],
 }
 
@@ -62,7 +62,7 @@ impl Paced {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The counts of this proxy, which outlive it.
+    /// The counts of this proxy. They remain readable after the proxy is dropped.
     pub fn account(&self) -> Account {
         Account(self.shared.clone())
     }
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// When this command is due, if that is later.
+    /// The time at which to forward this command, if it is later than now.
     fn turn(&self, words: &[&[u8]]) -> Option<Instant> {
         let is_script = |word: &&[u8]| {
             word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL")
@@ -171,7 +171,8 @@ impl Shared {
     }
 }
 
-/// The words of the first command in a buffer, and where it ends; `None` if it is incomplete.
+/// The words of the first command in a buffer, and the offset of its end; `None` if it is
+/// incomplete.
 fn command(buffer: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let (count, mut at) = number(buffer, 0)?;
     let mut words = Vec::with_capacity(count);
@@ -183,7 +184,7 @@ fn command(buffer: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     (at <= buffer.len()).then_some((words, at))
 }
 
-/// The number of a line `*<number>` or `$<number>`, and where the next line begins.
+/// The number of a line `*<number>` or `$<number>`, and the offset of the next line.
 fn number(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
     let line = buffer.get(at + 1..)?;
     let length = line.iter().position(|byte| *byte == b'\r')?;

@@ -118,7 +118,7 @@ impl Phase {
         self.counted.all(sent) as f64 / self.seconds
     }
 
-    /// What exceeds the usual count.
+    /// The count beyond the usual one.
     fn beyond(&self, usual: &Phase, sent: Sent) -> f64 {
         self.counted.all(sent) as f64 - usual.rate(sent) * self.seconds
     }
@@ -198,7 +198,7 @@ fn in_failover(model: &Model<'_>, usual: &Phase, failover: &Phase, crowds: usize
         model.newcomers(),
         failover.counted.at(successor, Sent::Time) as f64,
     );
-    // For each of the channels: the query of its connection, the join, and a probe.
+    // Three for each channel: the query of its connection, the subscription, and a probe.
     let asked = 3.0 * (crowds * model.plan.crowd) as f64;
     let subscribed = failover.counted.at(successor, Sent::Subscribe) as f64;
     held.add("SSUBSCRIBEs and INFO there", asked, subscribed);

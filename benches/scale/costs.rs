@@ -12,15 +12,15 @@ use super::table::Table;
 pub const CLIENTS: usize = 100_000;
 /// From the death of a master until its replica serves.
 pub const OUTAGE: Duration = Duration::from_secs(3);
-/// The share of a core that may be used. The rest is for what the model leaves out.
+/// The share of a core that the locks may use. The rest is for what the model leaves out.
 const BUSY: f64 = 0.6;
-/// What a server accepts by default (`maxclients`).
+/// The default limit of a server's connections (`maxclients`).
 const MOST_CONNECTIONS: f64 = 10_000.0;
-/// However many clients there are, a tenth of the slots moves in this time.
+/// A tenth of the slots moves in this time, however many clients there are.
 const RESHARDING: f64 = 60.0;
 const MOVED: f64 = 1_638.0;
 
-/// What each client of the fleets on the page does.
+/// The load of each client of the fleets on the page.
 pub fn reference(masters: u16, clients: usize) -> Plan {
     Plan {
         seed: 1,
@@ -36,7 +36,7 @@ pub fn reference(masters: u16, clients: usize) -> Plan {
     }
 }
 
-/// Costs of one master, and of one client.
+/// The costs of one master, and of one client.
 pub struct Costs<'a> {
     inputs: &'a Inputs,
     model: Model<'a>,
@@ -75,7 +75,7 @@ impl Costs<'_> {
         all / self.model.masters()
     }
 
-    /// Per server: each master has a replica, which is queried for the slot map as well.
+    /// Per server, as each master has a replica that also answers queries for the slot map.
     fn per_server(&self, all: f64) -> f64 {
         all / self.model.masters() / 2.0
     }
@@ -152,7 +152,7 @@ impl Costs<'_> {
     }
 }
 
-/// Uncontended pairs a second for which one master has time, if it does nothing else.
+/// The uncontended pairs per second that one master can serve, if it does nothing else.
 pub fn capacity(inputs: &Inputs) -> Table {
     let of = |micros: f64| grouped(BUSY * 1e6 / micros);
     let socket = inputs.socket.value;

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 
-/// A figure's name, its value, and the bench that prints it.
+/// A figure: its name, its value, and the bench that prints it.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
     pub name: &'static str,

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     goal::verdict(is_safe)
 }
 
-/// Sections by their names.
+/// Sections with their names.
 type Sections = Vec<(String, String)>;
 
 fn of_the_model() -> Sections {
@@ -79,7 +79,7 @@ fn of_the_model() -> Sections {
     ]
 }
 
-/// A whole number with a comma before each three digits.
+/// Formats a whole number with a comma before each three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The figures that no other bench prints, from real servers.
+//! Measures the figures that no other bench prints, on real servers.
 
 use std::fs;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub async fn measure(inputs: &mut Inputs) -> String {
     format!("{} {}.{}.{}", version.name, version.major, version.minor, version.patch)
 }
 
-/// The server's whole processor time for a command of a pair, without the script.
+/// The server's processor time for a command of a pair, without the script.
 async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
     let locks = Locks::connect([server.url()]).await.unwrap();
     let pairs = async |count: usize| {
@@ -60,7 +60,7 @@ async fn dials(server: &Server) -> (f64, f64) {
     let begin = pipe().cmd("TIME").cmd("INFO").arg("server").cmd("CLUSTER").arg("MYID").clone();
     let dial = async || {
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let _: Result<(), _> = begin.query_async(&mut connection).await; // no cluster: no id
+        let _: Result<(), _> = begin.query_async(&mut connection).await; // no cluster, so no id
         connection
     };
     drop(dial().await);
@@ -94,8 +94,8 @@ async fn channels(server: &Server) -> (f64, f64) {
     (micros / CHANNELS as f64, bytes as f64 / CHANNELS as f64)
 }
 
-/// The server's time for the two commands that fetch the slot map, and the size of the answers, on
-/// a node that knows that many masters with one replica each. The other nodes do not exist.
+/// The server's time for the two commands that fetch the slot map, and the size of the answers. The
+/// server knows `masters` masters with one replica each. The other nodes do not exist.
 async fn map(masters: usize) -> (f64, f64) {
     let settings = ServerSettings { cluster: true, ..ServerSettings::default() }
         .line("cluster-node-timeout 3600000")

@@ -1,37 +1,38 @@
-//! The cost of a fleet, by formulas. Each formula says in a line what it is based on.
+//! The cost of a fleet, by formulas. A comment on each formula states its basis.
 //!
 //! The constants are the defaults of the library, and the network delay is that of the simulation.
-//! Rates are of the whole cluster, per second.
+//! Rates are per second, and of the whole cluster.
 
 use super::simulation::Plan;
 
 /// The pause between two polls at the head of a queue, in s. Each place behind it adds as much.
 const POLL: f64 = 0.25;
-/// How long a place in the queue lives without a poll, in s. It is polled at least three times in
-/// that time.
+/// How long a place in the queue lives without a poll, in s. Its waiter polls at least three times
+/// in that time.
 const WAITER_TTL: f64 = 10.0;
-/// A random part makes the pause before a poll shorter, by a tenth on average.
+/// A random part shortens the pause before a poll, by a tenth on average.
 const POLL_MEAN: f64 = 0.9;
 /// The same for a renewal, which is due after a third of the lease.
 const RENEWAL_MEAN: f64 = 0.95;
-/// The average time between two fetches of the slot map without trouble, in s: 15 to 30.
+/// The average time between two fetches of the slot map without trouble (15 to 30), in s.
 const REFRESH: f64 = 22.5;
-/// How many nodes are queried for one fetch.
+/// The number of nodes that a client queries for one fetch.
 pub const SAMPLE: f64 = 5.0;
-/// When a silent connection for subscriptions is probed, in s: after 10 s, checked once a second.
+/// The silence after which a connection for subscriptions is probed, in s: 10 s, checked once a
+/// second.
 const SILENCE_AND_LOOK: f64 = 10.5;
-/// The average time between two queries for the slot map while a server does not answer, in s: 0.1
-/// to 0.2.
+/// The average time between two queries for the slot map while a server does not answer (0.1 to
+/// 0.2), in s.
 const URGENT: f64 = 0.15;
-/// The back-off of dials: the first and the longest pause, in s, and the average part that is
-/// waited.
+/// The back-off of dials: the first and the longest pause, in s, and the average part of a pause
+/// that the client waits.
 const DIALS: (f64, f64, f64) = (0.02, 1.0, 0.75);
 /// In s.
 pub const ROUND_TRIP: f64 = 0.0005;
 /// How long the simulation holds an uncontended lock, in s.
 const SHORT: f64 = 0.005;
 
-/// A fleet, by numbers.
+/// A fleet, as numbers.
 pub struct Model<'a> {
     pub plan: &'a Plan,
 }
@@ -58,7 +59,7 @@ impl Model<'_> {
         self.clients() * self.plan.held as f64 + self.plan.crowds as f64
     }
 
-    /// Pairs of uncontended locks: each takes two round trips and the time between them.
+    /// Pairs on uncontended locks. Each takes two round trips and the time between them.
     pub fn pairs(&self) -> f64 {
         match self.plan.pairs {
             pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + SHORT + 2.0 * ROUND_TRIP),
@@ -72,12 +73,14 @@ impl Model<'_> {
         self.clients() * self.plan.held as f64 / interval
     }
 
-    /// A contended lock is handed over whenever a hold ends; release and push take one round trip.
+    /// A contended lock is handed over when a hold ends. The release and the push take one round
+    /// trip.
     pub fn hand_overs(&self) -> f64 {
         self.plan.crowds as f64 / (self.plan.hold.as_secs_f64() + ROUND_TRIP)
     }
 
-    /// A task that has released joins the queue again. The others poll, less often further back.
+    /// A task that has released joins the queue again. The others poll, and poll less often further
+    /// back.
     pub fn polls(&self) -> f64 {
         let places = self.plan.crowd.saturating_sub(1);
         let queue: f64 = (1..=places)
@@ -94,32 +97,32 @@ impl Model<'_> {
         self.clients() * SAMPLE / REFRESH
     }
 
-    /// All of one client's locks.
+    /// The number of one client's locks.
     fn locks_of_one(&self) -> f64 {
         let names = if self.plan.pairs > 0.0 { self.plan.names } else { 0 };
         (self.plan.held + names) as f64 + self.tasks() / self.clients()
     }
 
-    /// How many masters that many locks are on, at random.
+    /// The number of masters that have some of `locks` random locks.
     fn touched(&self, locks: f64) -> f64 {
         self.masters() * (1.0 - (1.0 - 1.0 / self.masters()).powf(locks))
     }
 
-    /// The connections of one client: for commands, and for subscriptions.
+    /// The connections of one client for commands, and for subscriptions.
     pub fn connections(&self) -> (f64, f64) {
         let commands = self.touched(self.locks_of_one());
-        // Nodes that were queried for the map and serve none of the client's locks.
+        // Nodes that the client queries for the map, and that serve none of its locks.
         let others = SAMPLE.min(2.0 * self.masters()) * (1.0 - commands / self.masters());
         (commands + others, self.touched(self.tasks() / self.clients()))
     }
 
-    /// One for each client and each slot with a waiter.
+    /// One channel for each client and each slot with a waiter.
     pub fn channels(&self) -> f64 {
         self.tasks()
     }
 
-    /// A connection for subscriptions is probed after a silence. A grant for its tasks ends the
-    /// silence.
+    /// The client probes a connection for subscriptions after a silence. A grant for its tasks ends
+    /// the silence.
     pub fn probes(&self) -> f64 {
         let links = self.connections().1;
         let grants = self.plan.crowd as f64 * self.plan.hold.as_secs_f64();
@@ -127,8 +130,8 @@ impl Model<'_> {
         self.clients() * links * (between / SILENCE_AND_LOOK).floor() / between
     }
 
-    /// A seed is among the queried nodes, even one that was never dialled. In the simulation all
-    /// servers are seeds.
+    /// Each fetch of the map queries a seed, even one that the client never dialled. In the
+    /// simulation all servers are seeds.
     pub fn seeds(&self) -> f64 {
         let servers = 2.0 * self.masters();
         self.clients() / REFRESH * (1.0 - self.connections().0 / servers)
@@ -142,7 +145,7 @@ impl Model<'_> {
     }
 
     /// Queries for the slot map from the death of a master until its replica serves. The clients
-    /// that call it begin at random times.
+    /// that call the master begin at random times.
     pub fn maps_in_outage(&self, outage: f64) -> f64 {
         self.callers(outage) * (outage / 2.0 / URGENT + SAMPLE)
     }
@@ -170,15 +173,15 @@ impl Model<'_> {
             + self.newcomers()
     }
 
-    /// Subscriptions that are made again when a master is replaced.
+    /// Subscriptions that clients renew after a failover.
     pub fn subscriptions_of_failover(&self) -> f64 {
         self.channels() / self.masters()
     }
 
     /// Slots move at a steady pace, and each fetch of the map corrects all earlier moves. So the
     /// share of slots for which a client's map is wrong grows with the age of the map, until a call
-    /// meets one of them. The renewals of one client are simultaneous: one fetch is enough for all.
-    /// The release after a take, and the next poll, meet none.
+    /// hits one of them. The renewals of one client are simultaneous, and cause one fetch together.
+    /// The release after an acquire hits none, nor does the next poll.
     pub fn moved(&self, slots: f64, length: f64) -> Moved {
         const STEP: f64 = 0.01;
         let one = |all: f64| all / self.clients();
@@ -202,8 +205,8 @@ impl Model<'_> {
         Moved { calls: self.clients() * calls * ends.max(0.0), fetches }
     }
 
-    /// A moved lock leads its client to another master, to which it may not be connected; and each
-    /// fetch of the map leads to a seed.
+    /// After a move, a client calls another master, to which it may have no connection yet. Each
+    /// fetch of the map also dials a seed.
     pub fn dials_of_moves(&self, slots: f64, fetches: f64) -> f64 {
         let connected = self.connections().0;
         let locks = self.clients() * self.locks_of_one() * slots / 16_384.0;
@@ -211,16 +214,16 @@ impl Model<'_> {
             + fetches * (1.0 - connected / self.masters() / 2.0)
     }
 
-    /// Each channel of a moving slot is subscribed again.
+    /// Clients renew the subscription of each channel whose slot moves.
     pub fn subscriptions_of_moves(&self, slots: f64) -> f64 {
         self.channels() * slots / 16_384.0
     }
 }
 
-/// What clients notice of moving slots.
+/// The effect of moving slots on clients.
 pub struct Moved {
-    /// Calls that are answered by MOVED.
+    /// Calls that MOVED answers.
     pub calls: f64,
-    /// Fetches of the slot map because of these, each from several nodes.
+    /// The fetches of the slot map that they cause, each from several nodes.
     pub fetches: f64,
 }

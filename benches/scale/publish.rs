@@ -1,10 +1,10 @@
-//! Copies the printed tables into the page, as `scripts/publish` does for the others.
+//! Copies the printed tables into the page, as `scripts/publish` does for other pages.
 
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scale.md");
 
-/// Replaces what is between `<!-- figures: SECTION -->` and `<!-- end -->` by that section.
+/// Replaces the text between `<!-- figures: SECTION -->` and `<!-- end -->` with that section.
 pub fn publish(sections: &[(String, String)]) {
     let page = fs::read_to_string(PAGE).expect("the page is there");
     fs::write(PAGE, replaced(&page, sections)).expect("the page can be written");

@@ -1,4 +1,4 @@
-//! What `src` defines, by path: modules, types, variants, traits, functions, methods.
+//! The items that `src` defines, by path: modules, types, variants, traits, functions, methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -111,8 +111,8 @@ impl Items {
         }
     }
 
-    /// Resolves members to their types. A block may be in another module than its type: of several
-    /// types with one name, the nearest is meant.
+    /// Resolves members to their types. A block may be in another module than its type. If several
+    /// types have the same name, the nearest one is taken.
     fn settled(mut self) -> Items {
         for (module, of, name) in std::mem::take(&mut self.members) {
             let homes = self.homes.get(&of).into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Imports in `src` run one way: each folder, and each file at the root, imports only what is
-//! before it in this list.
+//! Imports in `src` run one way. Each folder, and each file at the root, imports only those before
+//! it in this list.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ mod items;
 mod page;
 mod results;
 
-/// From the bottom to the top. An order of imports excludes circles.
+/// From the bottom to the top. An order of the imports excludes cycles.
 const LAYERS: [&str; 14] = [
     "slot",
     "backoff",
@@ -91,7 +91,7 @@ fn rank(layer: &str) -> Option<usize> {
     LAYERS.iter().position(|known| *known == layer)
 }
 
-/// All source files below this folder, except those for tests alone.
+/// All source files in this folder, except those for tests alone.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -108,7 +108,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// `node/redis/dial.rs` is `node::redis::dial`.
+/// The module of a file: `node/redis/dial.rs` is `node::redis::dial`.
 fn module_of(file: &Path) -> Vec<String> {
     let mut module: Vec<String> =
         file.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
@@ -118,7 +118,7 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// What a module imports from other folders of the crate.
+/// The folders and files of the crate from which a module imports.
 fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
     let mut found = Imports { module: module.to_vec(), of_the_crate: BTreeSet::new() };
     found.visit_file(&syn::parse_file(text).unwrap());
@@ -133,7 +133,7 @@ struct Imports {
 }
 
 impl Imports {
-    /// Notes a path that begins at the crate, here or above.
+    /// Records the first word of a path that begins at the crate, here or above.
     fn note(&mut self, path: &[String]) {
         let mut from = self.module.clone();
         let mut rest = path.iter();
@@ -198,7 +198,7 @@ impl<'a> Visit<'a> for Imports {
         visit::visit_path(self, path);
     }
 
-    /// Macros are not parsed: their tokens are read as text, `crate :: lock`.
+    /// A macro's arguments are not parsed. Their tokens are searched as text for `crate :: lock`.
     fn visit_macro(&mut self, call: &'a syn::Macro) {
         let text = call.tokens.to_string();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -211,7 +211,7 @@ impl<'a> Visit<'a> for Imports {
     }
 }
 
-/// Returns true if the item exists in tests alone.
+/// Returns true if the item is for tests alone.
 fn is_of_tests(item: &syn::Item) -> bool {
     let attributes = match item {
         syn::Item::Fn(item) => &item.attrs,

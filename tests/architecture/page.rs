@@ -1,4 +1,4 @@
-//! `docs/architecture.md` walks through the source by name: each name on the page must exist.
+//! `docs/architecture.md` walks through the source by name. Each name on the page must exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::items::Items;
 
-/// With fewer, the names are not read as they are written.
+/// Fewer names would mean that the test misreads the page.
 const FEWEST: usize = 60;
 
 #[test]
@@ -68,7 +68,7 @@ fn names_are_the_code_spans_that_are_paths() {
     assert_eq!(named(page), ["A::b", "a::b", "c::D::e"].map(String::from).into());
 }
 
-/// The paths among the code spans of a document.
+/// The code spans of a document that are paths.
 fn named(page: &str) -> BTreeSet<String> {
     let mut is_in_block = false;
     let prose = page.lines().filter(|line| {

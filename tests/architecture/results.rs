@@ -1,5 +1,5 @@
-//! The pages and the charts match the files under `docs/results`, from which `scripts/publish` and
-//! `scripts/pictures` make them.
+//! `scripts/publish` and `scripts/pictures` make the pages and the charts from the files in
+//! `docs/results`. They must match.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn errors(said: &Output) -> String {
     String::from_utf8_lossy(&said.stderr).into()
 }
 
-/// A tree with results of benches, which is deleted when this is dropped.
+/// A folder with results of benches, which is deleted on drop.
 struct Tree(PathBuf);
 
 impl Tree {

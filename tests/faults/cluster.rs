@@ -50,7 +50,7 @@ async fn a_killed_server_comes_back_at_its_port() -> Result {
     Ok(())
 }
 
-/// Redis would count the votes of the first time again, or begin no election at all.
+/// Redis would otherwise count the votes of the first failover again, or start no election.
 #[tokio::test]
 async fn a_replica_takes_over_twice_at_one_order_each() -> Result {
     let cluster = Cluster::start().await?;
@@ -165,8 +165,8 @@ async fn connections_are_killed() -> Result {
     let server = Single::start().await?;
     let mut connection = server.connect().await?;
     assert_eq!(server.kill_clients(Clients::Subscribed).await?, 0);
-    // At least this one: the server may not have seen yet that the connection of the command before
-    // is closed.
+    // At least this connection. The server may still count that of the previous command, which is
+    // closed.
     assert!(server.kill_clients(Clients::Commanding).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
 
@@ -239,7 +239,7 @@ async fn proxies_stand_in_front_of_all_nodes() -> Result {
     Ok(())
 }
 
-/// A killed process cleans nothing up: its servers must end all the same.
+/// A killed process cleans nothing up, but its servers must still end.
 #[tokio::test]
 async fn servers_end_with_a_killed_process() -> Result {
     const CHILD: &str = "RWLEASE_TEST_CHILD";
@@ -280,14 +280,14 @@ async fn servers_end_with_a_killed_process() -> Result {
     Ok(())
 }
 
-/// The lock in two keys does as described, its want of an id included.
+/// The lock in two keys works as published, including that it has no id.
 #[tokio::test]
 async fn the_lock_in_two_keys_knows_no_id() -> Result {
     let server = Single::start().await?;
     let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
     assert!(lock.acquire_read().await? && lock.acquire_read().await?);
     assert!(!lock.acquire_write().await?);
-    lock.release_read().await?; // and with it the other reader's
+    lock.release_read().await?; // releases the other reader's hold too
     assert!(lock.acquire_write().await?);
     assert!(!lock.acquire_write().await? && !lock.acquire_read().await?);
     assert!((1..=10).contains(&server.say::<i64>("TTL {order}:write").await?));
@@ -296,7 +296,7 @@ async fn the_lock_in_two_keys_knows_no_id() -> Result {
     Ok(())
 }
 
-/// Trouble is made from tasks beside the test, so what makes it must be `Send`.
+/// Tests cause faults from spawned tasks, so these futures must be `Send`.
 fn spawnable<F: Future + Send>(future: F) -> F {
     future
 }
@@ -309,8 +309,8 @@ async fn ping(connection: &mut MultiplexedConnection) -> Result<String> {
     Ok(cmd("PING").query_async(connection).await?)
 }
 
-/// Whether the process runs. One that has ended counts as alive until it is reaped, unless `init`
-/// is who should do that.
+/// Whether the process runs. A process that has ended counts as alive until it is reaped, unless
+/// `init` has to reap it.
 fn is_alive(id: Option<u32>) -> bool {
     let Some(id) = id.and_then(|id| Pid::from_raw(id as i32)) else {
         return false;

@@ -1,5 +1,5 @@
-//! Masters that die or are stopped under load: which acknowledged writes are lost, with replicas
-//! that confirmed and without.
+//! Masters that die or are stopped under load: how many acknowledged writes are lost, with and
+//! without the confirmation of a replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,16 +23,16 @@ fn rounds() -> usize {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Kill,
-    /// Stopped, replaced by its replica, and set going again.
+    /// Stopped, replaced by its replica, and resumed.
     Pause,
 }
 
-/// Some who take locks of one shard and keep them, and renew what they have.
+/// Tasks that acquire locks of one shard, keep them, and renew them.
 struct Load {
     locks: Locks,
     replicas: u32,
     stop: AtomicBool,
-    /// After the fault nothing is renewed any more: that would mend what was lost.
+    /// Set at the fault. Renewals stop then, because they would restore lost leases.
     fault: AtomicBool,
     next: AtomicUsize,
 }
@@ -41,7 +41,7 @@ impl Load {
     async fn new(cluster: &Cluster, replicas: u32, fault: Fault) -> Arc<Load> {
         let mut builder = Locks::builder();
         if fault == Fault::Pause {
-            // Waits for the one that is stopped, to hear what it says when it wakes.
+            // Waits for the stopped master, to get its answers when it resumes.
             builder = builder.response_timeout(Duration::from_secs(20));
         }
         Arc::new(Load {
@@ -57,7 +57,7 @@ impl Load {
         let mut held: Vec<WriteGuard> = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            // A hash tag of the shard whose master is struck.
+            // The hash tag selects the shard whose master fails.
             let lock = self.locks.rwlock(format!("{}-{number}{{a}}", self.replicas)).unwrap();
             let request =
                 lock.write().lease(LEASE).renewal(Renewal::Manual).replicas(self.replicas);
@@ -138,7 +138,7 @@ async fn strike(cluster: &Cluster, fault: Fault, slot: u16, old: usize) {
     cluster.agree().await.unwrap();
 }
 
-/// Compares what the holders believe with what the new master knows.
+/// Compares the guards with the state of the new master.
 async fn judge(master: &Server, held: Vec<WriteGuard>) -> Seen {
     let mut connection = master.connect().await.unwrap();
     let mut seen = Seen { acknowledged: 0, lost: 0 };
@@ -157,7 +157,7 @@ async fn judge(master: &Server, held: Vec<WriteGuard>) -> Seen {
     seen
 }
 
-/// What is left of the lease at the server, if it knows it.
+/// The remaining lease at the server, if the server has a record of this token.
 async fn at_server(
     connection: &mut MultiplexedConnection,
     name: &str,

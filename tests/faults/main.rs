@@ -1,8 +1,8 @@
 //! Slow tests: masters that die, slots that move, clients that are killed, TLS. One program, with a
 //! module for each subject.
 //!
-//! `cargo test --test faults -- redirects::` runs one of them. The other promises of locks are
-//! tested in `tests/it`.
+//! `cargo test --test faults -- redirects::` runs one of them. `tests/it` tests the other promises
+//! of locks.
 
 // The bans on direct clocks, unwrapping and printing are for the library.
 #![allow(
@@ -35,7 +35,7 @@ mod migration;
 mod redirects;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod sentinels;
-// With URLs TLS needs a feature; with `fred` the application brings its own, here that of
-// `fred-tls`.
+// By URLs, TLS needs a feature. With `fred`, the application brings its own TLS, here by the
+// feature `fred-tls`.
 #[cfg(any(all(feature = "tls", any(feature = "native", feature = "redis")), feature = "fred-tls"))]
 mod secure;

@@ -1,5 +1,5 @@
-//! Locks under load while slots move: small forms of the scorecard's rows. `make chaos` runs them
-//! in full.
+//! Locks under load while slots move: short versions of the scorecard's rows. `make chaos` runs the
+//! rows in full.
 
 use crate::smoke::smoke;
 use crate::support::Result;

@@ -1,4 +1,4 @@
-//! TLS, and a user that has only the rights that it needs.
+//! TLS, and a user that has only the rights it needs.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -16,22 +16,23 @@ use tokio::time::timeout;
 const USER: &str = "locker";
 const PASSWORD: &str = "a-password";
 
-/// As `docs/operating.md` lists them.
+/// The rights that `docs/operating.md` lists.
 const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
                       +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait \
                       +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
 
-/// What other kinds of locks need besides, and listing them.
+/// Additional rights, for the other kinds of locks and for listing them.
 const BESIDES: &str = "+get +set +del +scan";
 
-/// An authority of one's own, and a certificate by it for 127.0.0.1.
+/// A new certificate authority, and a certificate that it has issued for 127.0.0.1.
 fn certificates() -> Certificates {
     certificates_for("127.0.0.1")
 }
 
 fn certificates_for(name: &str) -> Certificates {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    // Were it of the same name as the one below, that would pass for signed by itself.
+    // The certificate below has the default name. With the same name here, it would pass for
+    // self-signed.
     authority.distinguished_name.push(DnType::CommonName, "authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
@@ -57,7 +58,7 @@ async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
     Ok((Cluster::start_with(shape).await?, certificates))
 }
 
-/// Connects with TLS as that user, trusting that authority.
+/// Connects over TLS as `USER`, with this certificate authority.
 async fn connect(server: &Server, password: &str, authority: &str) -> rwlease::Result<Locks> {
     let patient = Locks::builder().call_timeout(Duration::from_secs(20));
     connect_with(patient, server, password, authority).await
@@ -116,7 +117,7 @@ async fn by_fred(
     settings.connect_fred(config).await
 }
 
-/// With a certificate of the client's own, if one is given.
+/// Configures a client certificate if `own` is set.
 #[cfg(feature = "fred-tls")]
 fn fred_config(
     server: fred::types::config::Server,
@@ -159,8 +160,8 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
     (one, other, cluster)
 }
 
-// The whole suite, once: as that user, with TLS, and nobody has installed a provider of
-// cryptography for the process.
+// The whole suite runs as `USER` and over TLS. The process has installed no provider of
+// cryptography.
 lock_tests!(two_clients);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +185,7 @@ async fn locks_follow_their_slot() -> Result {
     Ok(())
 }
 
-/// A push needs its rights on both sides; with looks so rare, only a push can tell in time.
+/// A push needs rights of both clients. Polls are so rare that only a push is in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_off_is_pushed() -> Result {
     const LONG: Duration = Duration::from_secs(60);
@@ -211,7 +212,7 @@ async fn a_hand_off_is_pushed() -> Result {
     Ok(())
 }
 
-/// The words of an error and of all its sources.
+/// The messages of an error and of all its sources.
 fn words(error: &Error) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
@@ -239,7 +240,8 @@ async fn a_missing_right_is_named() -> Result {
     Ok(())
 }
 
-/// A user that may not query ids and epochs knows less of the servers, but is no stranger to them.
+/// Without the rights to query ids and epochs, a client knows less about the servers, but its locks
+/// work.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_rights_to_tell_nodes_apart_locks_work() -> Result {
     let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
@@ -278,7 +280,7 @@ async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
     lock.write(TIME, TIME).await?.release().await
 }
 
-/// By itself in quotes, or in the list of all.
+/// The error names the right by itself in quotes, or in the list of all rights.
 fn names(error: &Error, right: &str) {
     assert_eq!(error.kind(), ErrorKind::Refused, "{right}: {error:?}");
     let said = words(error);
@@ -316,7 +318,7 @@ async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
     Ok(())
 }
 
-/// A server that requires a certificate lets in clients that have one, and no others.
+/// A server that requires a client certificate refuses clients without one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_a_certificate_of_its_own() -> Result {
     let certificates = certificates();
@@ -351,7 +353,7 @@ async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Loc
     }
 }
 
-/// The nodes announce 127.0.0.1, and their certificate is for a name.
+/// The nodes announce 127.0.0.1, and their certificate is for `localhost`.
 #[cfg(feature = "fred-tls")]
 #[tokio::test(flavor = "multi_thread")]
 async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
@@ -397,7 +399,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
     let server = Server { port: single.tls_port().expect("a server with TLS"), ..own_name };
     let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
-    // Its own name counts, not what it would be mapped to.
+    // The server's own name wins over the mapping.
     config.tls.as_mut().expect("TLS").hostnames =
         TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
     let locks = Locks::builder().connect_fred(config).await?;
@@ -405,7 +407,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     Ok(())
 }
 
-/// That the other side speaks no TLS no retry can mend.
+/// No retry helps if the other side does not speak TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -448,12 +450,12 @@ async fn who_is_not_let_in_is_told_why() -> Result {
     Ok(())
 }
 
-/// A password that can be changed while clients run.
+/// A credentials provider whose password can change while clients run.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[derive(Clone)]
 struct Rotated {
     password: std::sync::Arc<std::sync::Mutex<&'static str>>,
-    /// How often it was called.
+    /// The number of calls of the provider.
     calls: tokio::sync::watch::Sender<u32>,
 }
 
@@ -470,7 +472,7 @@ impl Rotated {
         *self.password.lock().unwrap() = password;
     }
 
-    /// Waits until it was called that many times more.
+    /// Waits until the provider was called `times` more times.
     async fn until_called(&self, times: u32) {
         let enough = *self.calls.borrow() + times;
         let mut calls = self.calls.subscribe();
@@ -490,7 +492,7 @@ impl rwlease::CredentialsProvider for Rotated {
     }
 }
 
-/// Changes the password at the server, and ends the connections that the old one has opened.
+/// Changes the password at the server, and closes the user's connections.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 async fn change_password(server: &Server, password: &str) -> Result {
     server.say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}")).await?;
@@ -498,7 +500,7 @@ async fn change_password(server: &Server, password: &str) -> Result {
     Ok(())
 }
 
-/// The server knows the new password before the provider does.
+/// The server learns the new password before the provider does.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Result {
@@ -524,18 +526,18 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
     let held = timeout(Duration::from_secs(20), waiting).await???;
     assert_eq!(held.release().await?, Released::Released);
 
-    // What cannot change is not tried again.
+    // Fixed credentials are not tried again.
     let error = fixed.rwlock("order")?.write().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
     Ok(())
 }
 
-/// Ends TLS before a server, and notes of each connection whether its session was a new one.
+/// A proxy that terminates TLS, and records for each connection whether it has resumed a session.
 struct Front {
     port: u16,
     handshakes: std::sync::Arc<std::sync::Mutex<Vec<rustls::HandshakeKind>>>,
-    /// Counted up, it ends all connections.
+    /// A new count closes all connections.
     cuts: tokio::sync::watch::Sender<u32>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -609,7 +611,7 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
     Ok(())
 }
 
-/// Servers behind one host name do not know each other's sessions.
+/// Servers behind one host name do not share TLS sessions.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
@@ -660,7 +662,7 @@ async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
     }
 }
 
-/// With servers that speak it among themselves.
+/// The servers and sentinels use TLS among themselves too.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_the_servers_that_they_name() -> Result {

@@ -1,4 +1,4 @@
-//! A server that sentinels watch: how a client finds it, and what holds when its master changes.
+//! A server that sentinels watch: how a client finds it, and what a failover keeps.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::support::{
     Backend, Result, Sentinels, ServerSettings, WaitLimit, Watch, renewed, until_waiting,
 };
 
-/// Longer than a failover after a death, of which elections may be tried several times.
+/// Longer than a failover after a death, which may take several elections.
 const LEASE: Duration = Duration::from_secs(90);
 
-/// The chosen backend, if it knows sentinels.
+/// The chosen backend, if it supports sentinels.
 fn backend() -> Backend {
     match Backend::chosen() {
         chosen @ (Backend::Native | Backend::Redis) => chosen,
@@ -26,7 +26,7 @@ async fn connect(url: &str) -> rwlease::Result<Locks> {
     backend().connect(Locks::builder().call_timeout(LONG), &[url]).await
 }
 
-/// How the master of a failover goes away.
+/// How the master fails, or the order to fail over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Order,
@@ -34,8 +34,8 @@ enum Fault {
     Pause,
 }
 
-/// Leases that a replica has confirmed survive; nobody else gets in; tokens rise; a waiter is
-/// served at the new master.
+/// Leases that a replica has confirmed survive the failover. No other client is granted the lock,
+/// tokens rise, and the new master serves the waiter.
 async fn confirmed_leases_survive(fault: Fault) -> Result {
     let sentinels = Sentinels::start().await?;
     let (one, other) = (connect(&sentinels.url()).await?, connect(&sentinels.url()).await?);
@@ -55,7 +55,7 @@ async fn confirmed_leases_survive(fault: Fault) -> Result {
     assert!(held.is_held(), "{fault:?}");
     assert!(!waiting.is_finished(), "{fault:?}");
 
-    // It comes back as what it was.
+    // The old master returns as a master.
     match fault {
         Fault::Order => {}
         Fault::Kill => sentinels.server(old).restart().await?,
@@ -88,7 +88,7 @@ async fn by_standing_still() -> Result {
     confirmed_leases_survive(Fault::Pause).await
 }
 
-/// Nothing is called meanwhile: only the sentinels can have told.
+/// The client makes no calls meanwhile, so only the sentinels can have told it of the failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle() -> Result {
     let sentinels = Sentinels::start().await?;
@@ -98,7 +98,7 @@ async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle()
     sentinels.server(old).freeze()?;
     let new = sentinels.new_master(old).await?;
     let held = other.rwlock("second")?.write().await?;
-    // The sentinels make it a replica some seconds later.
+    // The sentinels demote it some seconds later.
     sentinels.server(old).thaw()?;
     assert!(idle.rwlock("second")?.try_write().await?.is_none());
     assert_eq!(held.release().await?, Released::Released);
@@ -119,7 +119,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() -> Result {
     let new = sentinels.new_master(old).await?;
     let locks = connect(&sentinels.url()).await?;
     let held = locks.rwlock("kept")?.write().await?;
-    // Both go on as if no time had passed, and the sentinel names the old master for a moment.
+    // Both resume as if no time had passed. The sentinel names the old master for a moment.
     sentinels.server(old).thaw()?;
     sentinels.sentinel(behind).thaw()?;
     let others = connect(&sentinels.url()).await?;
@@ -136,7 +136,7 @@ async fn one_sentinel_is_enough() -> Result {
     sentinels.sentinel(0).kill()?;
     let locks = connect(&sentinels.url()).await?;
     assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
-    // One that is named tells of the others.
+    // The client learns of the other sentinels from the one in its URL.
     let locks = connect(&sentinels.url_of(&sentinels.sentinels()[1..2], "mymaster")).await?;
     let held = locks.rwlock("b")?.write().lease(LEASE).await?;
     let old = sentinels.master().await?;
@@ -196,7 +196,7 @@ async fn sentinels_and_servers_have_passwords_of_their_own() -> Result {
     Ok(())
 }
 
-/// What `docs/operating.md` names as the least rights.
+/// The least rights are those in `docs/operating.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_least_rights_at_sentinels_are_enough() -> Result {
     let rights = rights()?;
@@ -221,7 +221,7 @@ async fn the_least_rights_at_sentinels_are_enough() -> Result {
         wait_limit.pause(format!("{subscribers} subscriptions")).await?;
     }
     for sentinel in sentinels.sentinels() {
-        // The library's name may be refused.
+        // The right to set the library's name may be missing.
         let refused: redis::Value = sentinel.say("ACL LOG").await?;
         let refused = format!("{refused:?}");
         let is_needed = |what| refused.contains(what);
@@ -231,7 +231,7 @@ async fn the_least_rights_at_sentinels_are_enough() -> Result {
     Ok(())
 }
 
-/// The user in the documentation, in one line.
+/// The rights of the user in the documentation, in one line.
 fn rights() -> Result<String> {
     let page = include_str!("../../docs/operating.md");
     let start = page.find("user locker on >PASSWORD resetchannels -@all &+switch-master");

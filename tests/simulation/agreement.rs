@@ -1,11 +1,11 @@
-//! Small histories at random, good and bad, which the judge and the search must call the same.
+//! Small random histories, good and bad ones, on which the judge and the search must agree.
 
 use rwlease::Mode;
 
 use crate::judge::Hold;
 use crate::judge::search::{has_order, is_good};
 
-/// A history that keeps all promises, with requests before and ends within the bounds.
+/// A history that keeps all promises. Requests and ends lie within the bounds.
 fn good(rng: &mut fastrand::Rng) -> Vec<Hold> {
     let (mut now, mut token) = (10, 1);
     let mut holds = Vec::new();
@@ -22,7 +22,7 @@ fn good(rng: &mut fastrand::Rng) -> Vec<Hold> {
     holds
 }
 
-/// The same with something changed.
+/// The same history with something changed.
 fn changed(rng: &mut fastrand::Rng, mut holds: Vec<Hold>) -> Vec<Hold> {
     for _ in 0..rng.u8(0..3) {
         let place = rng.usize(0..holds.len());

@@ -1,4 +1,4 @@
-//! Tracks what each client believes that it holds, and the stores that the locks protect.
+//! Tracks the locks on which users rely, and the stores that the locks protect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,22 +11,22 @@ use crate::chronicle::Chronicle;
 use crate::court::Court;
 use crate::plan::{Plan, SEMAPHORE};
 
-/// How long after an assumption was broken a grant may still result from the state before.
+/// How long after a broken assumption a grant may still result from the state before it.
 pub const AFTERMATH: Duration = Duration::from_secs(3);
 
-/// How much longer a lease lasts by its server's clock than its holder believes.
+/// The most by which a lease lasts longer by its server's clock than its holder relies on it.
 const AT_MOST_OFF: Duration = Duration::from_millis(500);
 
-/// How long after a contact a client may grant a cached lock by itself.
+/// How long after its last contact a client may grant a cached lock by itself.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// A clone is the same book.
+/// Clones share the book.
 #[derive(Clone, Debug)]
 pub struct Book {
     pages: Arc<Mutex<Pages>>,
     court: Court,
     census: Census,
-    /// Judge as if no assumption had been broken.
+    /// Judges as if no assumption had been broken.
     is_strict: bool,
     /// The semaphore's limit, or the upper one of two.
     most_permits: u32,
@@ -36,23 +36,23 @@ pub struct Book {
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
     next: u64,
-    /// For each lock, until when no grant is trusted, and until when only grants that a replica has
-    /// are.
+    /// For each lock: until when no grant is trusted, and until when only grants that a replica has
+    /// confirmed are.
     doubtful_until: BTreeMap<usize, Doubt>,
     /// The greatest token of a write in each store.
     stores: BTreeMap<usize, u64>,
-    /// Locks whose tokens are useless because a clock was set back.
+    /// Locks whose tokens mean nothing because a clock was set back.
     spoilt: BTreeSet<usize>,
-    /// The greatest token of each lock that a server has reported as given.
+    /// The greatest token of each lock that a server has reported as minted.
     fences: BTreeMap<usize, u64>,
     /// When a server last reported that this client holds the lock.
     contacts: BTreeMap<(usize, String), Duration>,
     chronicle: Chronicle,
-    /// Requests under way: the locks, and since when. Those of a client that crashes stay.
+    /// Requests under way: their locks, and their start. Those of a crashed client stay.
     asking: BTreeMap<u64, (Vec<usize>, Duration)>,
-    /// Acquisitions that their holders leave to the end of their leases.
+    /// Acquisitions that their holders keep until their leases end.
     kept: BTreeSet<String>,
-    /// Tickets of locks that were handed on and not taken up.
+    /// Tickets of locks that were handed on and not yet taken up.
     tickets: Vec<(usize, Ticket)>,
 }
 
@@ -62,7 +62,7 @@ struct Doubt {
     unreplicated: Duration,
 }
 
-/// Something that a user believes that it holds.
+/// A hold on which a user relies.
 pub trait Held: std::fmt::Debug + Send + 'static {
     fn is_held(&self) -> bool;
     fn remaining(&self) -> Duration;
@@ -112,20 +112,20 @@ impl Held for Arc<QuorumGuard> {
     }
 }
 
-/// Which lock is held, and in which mode.
+/// The lock that is held, its mode, and how it was granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub lock: usize,
     pub host: usize,
     pub mode: Mode,
     pub token: u64,
-    /// It is confirmed by a replica, and so is each renewal.
+    /// A replica has confirmed it, and confirms each renewal.
     pub is_replicated: bool,
-    /// Readers of its host may have its token too.
+    /// Users of the same host may share its token.
     pub is_shared: bool,
-    /// It was taken up, with the token of the lease that was handed on.
+    /// It was taken up. It has the token of the lease that was handed on.
     pub is_handed: bool,
-    /// Of the semaphore.
+    /// The permits of the semaphore; 0 for a lock.
     pub permits: u32,
     /// When it was requested.
     pub since: Duration,
@@ -135,13 +135,13 @@ pub struct Claim {
 struct Belief {
     claim: Claim,
     held: Box<dyn Held>,
-    /// It began when an assumption was broken: only the tokens protect from it.
+    /// It began while an assumption was broken. Only tokens protect from it.
     is_doubtful: bool,
     was_lost: bool,
-    /// The guard was lost when it came.
+    /// The lease was already lost when the guard arrived.
     is_late: bool,
     granted: Duration,
-    /// When it was last seen to believe.
+    /// When its user last relied on it.
     seen: Duration,
 }
 
@@ -152,7 +152,7 @@ impl Book {
         Book { pages: Arc::new(Mutex::new(pages)), court, census, is_strict, most_permits }
     }
 
-    /// A user begins to believe that it holds. Returns the number for `leave`.
+    /// A user begins to rely on a lease. Returns the number for `leave`.
     pub fn enter(&self, claim: Claim, held: impl Held) -> u64 {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -173,7 +173,7 @@ impl Book {
         number
     }
 
-    /// The holder leaves it to the end of its lease.
+    /// The holder keeps the acquisition until its lease ends.
     pub fn keep(&self, id: String) {
         self.pages.lock().unwrap().kept.insert(id);
     }
@@ -182,12 +182,12 @@ impl Book {
         self.pages.lock().unwrap().kept.contains(id)
     }
 
-    /// Somebody may take this up.
+    /// Adds a ticket for any user to take up.
     pub fn post(&self, lock: usize, ticket: Ticket) {
         self.pages.lock().unwrap().tickets.push((lock, ticket));
     }
 
-    /// The oldest ticket, if there is one. With `leaves`, the ticket stays.
+    /// Returns the oldest ticket, if there is one. With `leaves`, the ticket stays.
     pub fn ticket(&self, leaves: bool) -> Option<(usize, Ticket)> {
         let mut pages = self.pages.lock().unwrap();
         let first = pages.tickets.first().cloned();
@@ -197,7 +197,7 @@ impl Book {
         first
     }
 
-    /// The time of the run.
+    /// The virtual time of the run.
     pub fn now(&self) -> Duration {
         self.court.now()
     }
@@ -223,7 +223,7 @@ impl Book {
         self.pages.lock().unwrap().chronicle.attempted(lock, since, now);
     }
 
-    /// A try was told that the lock is not available; it `may_wait` for holders that only cache it.
+    /// A try was refused. It `may_wait` for holders that only cache the lock.
     pub fn refused(&self, lock: usize, mode: Mode, since: Duration, may_wait: bool) {
         let now = self.court.now();
         self.pages.lock().unwrap().chronicle.refused((lock, mode), since, now, may_wait);
@@ -235,7 +235,7 @@ impl Book {
         self.pages.lock().unwrap().chronicle.given_back(id, now);
     }
 
-    /// Judges all that has been, at the end of a run.
+    /// Judges the whole history at the end of a run.
     pub fn judge_history(&self) {
         let mut pages = self.pages.lock().unwrap();
         let pages = &mut *pages;
@@ -248,14 +248,14 @@ impl Book {
         pages.chronicle.judge(&pages.spoilt, &self.court, &self.census);
     }
 
-    /// A server has reported the tokens of this lock up to this one as given.
+    /// A server has reported this token as the last one that it has minted for the lock.
     pub fn saw_fence(&self, lock: usize, fence: u64) {
         let mut pages = self.pages.lock().unwrap();
         let greatest = pages.fences.entry(lock).or_default();
         *greatest = fence.max(*greatest);
     }
 
-    /// Checks a token that a client has given by itself.
+    /// Checks the token of a grant that the client has made by itself.
     pub fn check_token(&self, claim: &Claim) {
         let fence = self.pages.lock().unwrap().fences.get(&claim.lock).copied().unwrap_or(0);
         if claim.token > fence {
@@ -265,13 +265,13 @@ impl Book {
         }
     }
 
-    /// A server has told this client that it holds.
+    /// A server has confirmed to this client that it holds the lock.
     pub fn saw_contact(&self, lock: usize, client: &str) {
         let now = self.court.now();
         self.pages.lock().unwrap().contacts.insert((lock, client.to_owned()), now);
     }
 
-    /// A client may grant a lock by itself only if it has heard from the server recently.
+    /// A client may grant a lock by itself only after a recent contact with the server.
     pub fn check_contact(&self, lock: usize, since: Duration, client: &str) {
         let now = self.court.now();
         let last = self.pages.lock().unwrap().contacts.get(&(lock, client.to_owned())).copied();
@@ -282,7 +282,7 @@ impl Book {
         }
     }
 
-    /// A server has named a leader of this term.
+    /// Checks the term of a leader that a server has named.
     pub fn check_term(&self, lock: usize, term: u64) {
         let fence = self.pages.lock().unwrap().fences.get(&lock).copied().unwrap_or(0);
         if term > fence {
@@ -292,7 +292,7 @@ impl Book {
         }
     }
 
-    /// A guard has ended.
+    /// A guard has ended, and so must its watch.
     pub fn check_over(&self, watch: &LeaseWatch) {
         if watch.is_held() {
             self.court
@@ -300,7 +300,7 @@ impl Book {
         }
     }
 
-    /// Whether a user of this host writes under the lock.
+    /// Whether a user of this host relies on the lock for writing.
     pub fn is_written(&self, lock: usize, host: usize) -> bool {
         let pages = self.pages.lock().unwrap();
         pages.beliefs.values().any(|Belief { claim, .. }| {
@@ -314,7 +314,7 @@ impl Book {
         pages.beliefs.values().any(|Belief { claim, .. }| (claim.lock, claim.host) == (lock, host))
     }
 
-    /// A user now relies on that many of its permits.
+    /// A user now relies on `permits` of its permits only.
     pub fn shrink(&self, number: u64, permits: u32) {
         if let Some(belief) = self.pages.lock().unwrap().beliefs.get_mut(&number) {
             belief.claim.permits = permits;
@@ -333,7 +333,7 @@ impl Book {
         }
     }
 
-    /// The users of a host are gone.
+    /// The users of a host have ended.
     pub fn forget_host(&self, host: usize) {
         let mut pages = self.pages.lock().unwrap();
         let all = std::mem::take(&mut pages.beliefs);
@@ -343,8 +343,8 @@ impl Book {
         gone.values().for_each(|belief| pages.record(belief, self.is_strict));
     }
 
-    /// An assumption is broken for this lock: what is held now, and what is granted until then, may
-    /// overlap; with `spares`, not what a replica has.
+    /// An assumption is broken for this lock. The present holds, and those granted until then, may
+    /// overlap. With `spares`, those that a replica has confirmed may not.
     pub fn doubt(&self, lock: usize, until: Duration, spares: bool) {
         let mut pages = self.pages.lock().unwrap();
         let pages = &mut *pages;
@@ -358,8 +358,8 @@ impl Book {
         beliefs.for_each(|belief| belief.is_doubtful = true);
     }
 
-    /// A replica that had confirmed leases serves this lock from now on: it has them, for as long
-    /// as their holders believe. `leases` are those that it has, and how long they last.
+    /// A replica that has confirmed leases serves this lock from now on. It must have them for as
+    /// long as their holders rely on them. `leases` are the remaining times of its leases.
     pub fn judge_confirmed(&self, lock: usize, leases: &BTreeMap<String, Duration>) {
         let pages = self.pages.lock().unwrap();
         let confirmed = pages.beliefs.values().filter(|belief| {
@@ -382,8 +382,8 @@ impl Book {
         self.pages.lock().unwrap().spoilt.insert(lock);
     }
 
-    /// At most one writer and no reader beside it, among the users that believe that they hold. A
-    /// user that has ceased to believe never believes again.
+    /// Checks that users rely on at most one writer, and on no reader beside it. A user that has
+    /// lost a lease must never rely on it again.
     pub fn judge(&self) {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -439,7 +439,7 @@ impl Book {
         let greatest = pages.stores.entry(belief.claim.lock).or_default();
         if belief.claim.token < *greatest {
             self.census.count("the store refused a stale token");
-            // No other holder may come before a holder.
+            // While a holder holds, the store must not have a greater token.
             if belief.held.is_held()
                 && !pages.spoilt.contains(&belief.claim.lock)
                 && (self.is_strict || !belief.is_doubtful)
@@ -464,8 +464,8 @@ impl Pages {
         let id = belief.held.id();
         let is_kept = id.as_ref().is_some_and(|id| self.kept.contains(id));
         let stays = if is_kept { belief.held.remaining() + AT_MOST_OFF } else { Duration::ZERO };
-        // From one that is not trusted only its token protects. One that was taken up goes on with
-        // another's.
+        // A doubtful hold counts as an attempt, because only its token protects from it. So does
+        // one that was taken up, because it has the token of another lease.
         if belief.is_late || claim.is_handed || (belief.is_doubtful && !is_strict) {
             self.chronicle.attempted(claim.lock, claim.since, *seen + stays);
         } else {

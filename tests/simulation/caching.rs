@@ -10,7 +10,7 @@ use crate::plan::Fault;
 use crate::users::{Users, name};
 
 impl Users {
-    /// The handles of a user that caches, for as long as it lives.
+    /// The cached handles of a user.
     pub fn cached_handles(&self) -> Vec<CachedRwLock> {
         let cached = |lock| self.locks.rwlock(name(lock)).unwrap().cached().unwrap();
         (0..self.plan.locks).map(cached).collect()

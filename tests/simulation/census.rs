@@ -1,9 +1,9 @@
-//! Counts the faults, and the rare states that were reached.
+//! Counts the faults and the rare states of a run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Counts by name. A clone counts in the same place.
+/// Counts by name. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Census(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 

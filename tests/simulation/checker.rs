@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 /// The most calls of `redis.call` that one run of a script may make.
 pub const MOST_CALLS: u32 = 120;
 
-/// A clone is the same checker.
+/// Clones share the rules.
 #[derive(Clone)]
 pub struct Checker(pub Arc<Mutex<Rules>>);
 
@@ -37,12 +37,11 @@ pub struct Rules {
     seen: BTreeMap<(usize, usize), Hash>,
     /// The greatest token of each lock.
     tokens: BTreeMap<usize, u64>,
-    /// Every lease that there was: lock, acquisition, token.
+    /// All leases so far: lock, acquisition, token.
     granted: BTreeSet<(usize, String, u64)>,
-    /// Locks whose next token may be lower: their history was lost in a way that tokens do not
-    /// survive.
+    /// Locks whose next token may be lower, because a broken assumption has lost their last tokens.
     forgiven: BTreeSet<usize>,
-    /// Locks that two masters serve: each of them has its own tokens.
+    /// Locks that two masters serve. Each master mints its own tokens.
     split: BTreeSet<usize>,
     /// Locks that may have records unknown to any client.
     in_doubt: BTreeSet<usize>,
@@ -50,9 +49,9 @@ pub struct Rules {
     full: BTreeSet<usize>,
     /// Masters whose replica lags.
     lagging: BTreeSet<usize>,
-    /// Nothing has gone wrong yet.
+    /// No fault has happened yet.
     is_undisturbed: bool,
-    /// Clients whose release has found nothing: it may have overtaken the call that it releases, on
+    /// Clients whose release has found nothing. It may have overtaken the call that it releases, on
     /// another connection.
     absent: BTreeSet<String>,
     trusts_clocks: bool,
@@ -62,25 +61,25 @@ pub struct Rules {
     pub most_calls: u32,
 }
 
-/// One run of a script, as the rules see it.
+/// One run of a script.
 pub struct Step<'a> {
     pub script: &'static str,
     pub lock: usize,
     pub server: usize,
     /// The server's time in ms.
     pub now: u64,
-    /// Until when it may run, in the server's ms; 0: forever.
+    /// The time until which it may run, in the server's ms; 0 without a limit.
     pub not_after: u64,
     /// The arguments after the envelope.
     pub args: Vec<&'a str>,
     pub reply: Vec<String>,
-    /// The lock before, if it was seen at this server.
+    /// The lock's hash before the run, if this server's was seen.
     pub before: Option<&'a Hash>,
     pub after: &'a Hash,
     /// The name of the server.
     pub here: &'a str,
     pub memory_is_full: bool,
-    /// Its replica gets nothing.
+    /// Its replica receives nothing.
     pub replica_lags: bool,
     /// The servers' clocks are close to each other and are not set.
     pub trusts_clocks: bool,
@@ -107,12 +106,12 @@ impl Step<'_> {
         self.args.first().copied().unwrap_or("")
     }
 
-    /// Whether it takes up what another acquisition held.
+    /// Whether this call takes up the lease of another acquisition.
     pub fn takes_up(&self, id: &str) -> bool {
         self.script == "take_up" && self.id() == id
     }
 
-    /// The acquisition that has this one's lease afterwards: another one that took it up, or
+    /// The acquisition that has the lease of `id` afterwards: one that has taken it up, or `id`
     /// itself.
     pub fn heir_of<'b>(&'b self, id: &'b str) -> &'b str {
         let hands_on = self.script == "take_up" && self.status() == "granted";
@@ -131,7 +130,7 @@ impl Step<'_> {
     }
 }
 
-/// The parts of a reply, which is a text or a list.
+/// The words of a reply, which is a text or a list.
 fn in_words(reply: Vec<String>) -> Vec<String> {
     match &reply[..] {
         [text] => text.split(' ').map(str::to_owned).collect(),
@@ -181,22 +180,22 @@ impl Checker {
         self.0.lock().unwrap().clients.remove(id);
     }
 
-    /// Forgets what was seen of a lock.
+    /// Forgets the seen states of a lock.
     pub fn forget(&self, lock: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.retain(|(other, _), _| *other != lock);
         rules.queues.forget(lock);
     }
 
-    /// Forgets a lock at a server that is about to get it.
+    /// Forgets a lock at a server that is about to receive it.
     pub fn forget_at(&self, lock: usize, server: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.remove(&(lock, server));
         rules.queues.forget_at(lock, server);
     }
 
-    /// Notes that a lock has moved, with what was seen of it, unless it was seen at its new place
-    /// since. (By a clock that is far ahead, its key may have expired on the way.)
+    /// A lock has moved. Its last seen state moves too, unless a newer one was seen at the target.
+    /// (By a clock that is far ahead, its key may have expired on the way.)
     pub fn has_moved(&self, lock: usize, from: usize, to: usize) {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
@@ -205,8 +204,8 @@ impl Checker {
         }
     }
 
-    /// Notes that a server's clock was set: keys may have expired by it, and stay gone if it is set
-    /// back.
+    /// A server's clock was set. By its old time, keys may have expired, which do not come back
+    /// when the clock is set back.
     pub fn clock_was(&self, server: usize, ms: u64) {
         let mut rules = self.0.lock().unwrap();
         let has_ended = |hash: &Hash| hash.expires.is_some_and(|expires| expires <= ms);
@@ -261,7 +260,7 @@ impl Checker {
         }
     }
 
-    /// From now on things may go wrong.
+    /// From now on, faults happen.
     pub fn disturb(&self) {
         self.0.lock().unwrap().is_undisturbed = false;
     }
@@ -272,7 +271,7 @@ impl Checker {
         (rules.served, rules.most_calls)
     }
 
-    /// A lock as it was last seen at a server.
+    /// The last seen state of a lock at a server.
     pub fn seen(&self, lock: usize, server: usize) -> Option<Hash> {
         self.0.lock().unwrap().seen.get(&(lock, server)).cloned()
     }
@@ -317,7 +316,7 @@ impl Rules {
         self.most_calls = self.most_calls.max(served.calls());
         let now = served.now() / 1000;
         let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
-        // If a clock was set, a key may expire before its time.
+        // After a clock was set, a key may expire early.
         let has_ended = |before: &Hash| {
             !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now)
         };
@@ -360,7 +359,7 @@ impl Rules {
             self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));
         }
         if step.status() == "forced" {
-            self.book.doubt(lock, self.court.now() + AFTERMATH, false); // this is what it is for
+            self.book.doubt(lock, self.court.now() + AFTERMATH, false); // it breaks exclusion
         }
         self.note_overtaken(&step);
         contract::check(&self.court, &step);
@@ -377,7 +376,7 @@ impl Rules {
         self.seen.insert((lock, served.server()), after);
     }
 
-    /// Only these errors are expected.
+    /// Checks that an error is one of those that are expected.
     fn check_error(&self, script: &str, error: &str) {
         let expected = [
             "-MOVED",
@@ -387,8 +386,8 @@ impl Rules {
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",
-            // The answer to a late attempt to acquire, after its acquisition has changed its mode
-            // or has begun to wait for that.
+            // A late acquire gets one of these after its acquisition has changed its mode, or waits
+            // to change it.
             "-LOCKARGS id holds in the other mode",
             "-LOCKARGS id waits in the other mode",
         ];
@@ -404,8 +403,8 @@ impl Rules {
     }
 
     fn check_tokens(&mut self, step: &Step<'_>) {
-        // `set_limit` recreates an expired semaphore without a token: the next token is from the
-        // clock, and greater.
+        // `set_limit` recreates an expired semaphore without a token. The next token is taken from
+        // the clock, so it is greater.
         let lives = |before: &&Hash| before.expires.is_none_or(|expires| expires > step.now);
         if let Some(before) = step.before.filter(lives)
             && step.after.exists
@@ -423,7 +422,7 @@ impl Rules {
             .filter(|(id, _, record)| {
                 self.granted.insert((step.lock, (*id).to_owned(), record.token))
             })
-            .filter(|(id, _, _)| !step.takes_up(id)) // that has the token of the other
+            .filter(|(id, _, _)| !step.takes_up(id)) // it has the token of the other acquisition
             .map(|(_, _, record)| record.token)
             .collect();
         minted.sort_unstable();
@@ -441,15 +440,15 @@ impl Rules {
         }
     }
 
-    /// No client waits for the answer to a call that its release has overtaken.
+    /// Notes a release that has overtaken its call. No client waits for the answer to that call.
     fn note_overtaken(&mut self, step: &Step<'_>) {
         if step.script == "release" && step.status() == "absent" {
             self.absent.insert(step.id().get(..CLIENT).unwrap_or("").to_owned());
         }
     }
 
-    /// A client that claims to be subscribed is subscribed, unless something has gone wrong: so no
-    /// waiter is skipped.
+    /// A client that claims to be subscribed is subscribed until the first fault. So no grant may
+    /// pass over a living waiter.
     fn check_hearing(&self, step: &Step<'_>) {
         let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
             return;
@@ -468,7 +467,7 @@ impl Rules {
         }
     }
 
-    /// No server has a record that its client does not know.
+    /// Checks that no server has a record that its client does not know.
     fn check_owners(&self, step: &Step<'_>) {
         if self.in_doubt.contains(&step.lock) {
             return;

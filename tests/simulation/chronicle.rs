@@ -1,4 +1,4 @@
-//! Records what was requested, granted and refused in a run, to judge whole histories.
+//! Records the requests, grants and refusals of a run, to judge its whole history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::court::Court;
 use crate::judge::search::disagreement;
 use crate::judge::{Attempt, Guilt, History, Hold, Nanos, Refusal, Rule};
 
-/// How long a server may count a client that is gone: a lease or the time to live of a waiter, and
-/// the delay of a call.
+/// How long a server may count a client that has ended: a lease or a waiter's time to live, and the
+/// delay of a call.
 const GONE: Duration = Duration::from_secs(20);
 
-/// The same if no call is lost or late: what is dropped is released at once.
+/// The same if no call is lost or late: a dropped guard or request is released at once.
 const GONE_IN_PEACE: Duration = Duration::from_secs(1);
 
-/// How many pieces of each lock's history are searched as well.
+/// The number of pieces of each lock's history that the search judges as well.
 const PIECES: usize = 8;
 
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ pub struct Chronicle {
     locks: BTreeMap<usize, History>,
     /// The holds of each acquisition: the lock, and their indexes.
     places: BTreeMap<String, Vec<(usize, usize)>>,
-    /// No call is lost or late.
+    /// Whether no call is lost or late.
     is_peaceful: bool,
-    /// The holds in words, by their numbers.
+    /// The holds and the refusals in words, by their numbers.
     told: Vec<String>,
 }
 
@@ -37,8 +37,8 @@ impl Chronicle {
         Chronicle { is_peaceful, ..Chronicle::default() }
     }
 
-    /// Records a hold until then, by a lease of this acquisition, if it was one lease. Without a
-    /// release it `stays` for so much longer.
+    /// Records a hold that was granted and has ended at these times. `acquisition` is that of its
+    /// lease, if it has one lease. Without a release, the hold `stays` for that much longer.
     pub fn held(
         &mut self,
         acquisition: Option<String>,
@@ -56,7 +56,7 @@ impl Chronicle {
             id,
             mode: claim.mode,
             token: claim.token,
-            // A downgrade keeps the token, and so do the readers that share its cached lease.
+            // A downgrade keeps the token, and the readers of a cached lease share its token.
             shares: claim.is_shared.then_some(claim.host),
             requested: nanos(claim.since),
             granted: nanos(granted),
@@ -65,8 +65,8 @@ impl Chronicle {
         });
     }
 
-    /// The server has reported that an acquisition is released. If calls can be late, another one
-    /// may run after that.
+    /// The server has reported that an acquisition is released. If calls can be late, another call
+    /// of it may still run.
     pub fn given_back(&mut self, acquisition: &str, now: Duration) {
         let places = self.places.get(acquisition).filter(|_| self.is_peaceful);
         for (lock, place) in places.into_iter().flatten() {
@@ -83,7 +83,7 @@ impl Chronicle {
         self.of(lock).attempts.push(Attempt { id, requested: nanos(since), gone });
     }
 
-    /// A try was told that the lock is not available; it `may_wait` for holders that only cache it.
+    /// A try was refused. It `may_wait` for holders that only cache the lock.
     pub fn refused(
         &mut self,
         (lock, mode): (usize, Mode),
@@ -97,7 +97,7 @@ impl Chronicle {
         self.of(lock).refusals.push(Refusal { id, mode, requested, answered, waited });
     }
 
-    /// Reports what is wrong. The tokens of some locks are ignored.
+    /// Judges all locks, except those with spoilt tokens.
     pub fn judge(&mut self, spoilt: &BTreeSet<usize>, court: &Court, census: &Census) {
         for (lock, history) in &mut self.locks {
             if spoilt.contains(lock) {
@@ -120,7 +120,7 @@ impl Chronicle {
         }
     }
 
-    /// When no server can count it any more.
+    /// The time after which no server counts it any more.
     fn gone(&self, end: Duration) -> Nanos {
         nanos(end + if self.is_peaceful { GONE_IN_PEACE } else { GONE })
     }

@@ -30,7 +30,7 @@ pub struct Clients {
 
 struct Client {
     host: Host,
-    /// Set once the client is connected; for a quorum, all members.
+    /// Set once the client is connected. A quorum has one for each member.
     locks: Arc<Mutex<Vec<Locks>>>,
     users: JoinHandle<()>,
 }
@@ -58,7 +58,7 @@ impl Clients {
         clients
     }
 
-    /// One of the running clients.
+    /// Picks a running client at random.
     pub fn pick(&self, rng: &mut Rng) -> Option<&Host> {
         let running: Vec<&Host> = self
             .hosts
@@ -84,7 +84,7 @@ impl Clients {
         for locks in &*client.locks.lock().unwrap() {
             self.checker.remove_client(&locks.client_id());
         }
-        // Its tasks stay as they are: nothing wakes them any more.
+        // Its tasks never end, because nothing wakes them any more.
         std::mem::forget(client.users);
     }
 
@@ -93,7 +93,7 @@ impl Clients {
         self.add();
     }
 
-    /// Whether the client of that acquisition runs, and has not given it up.
+    /// Whether the client of this acquisition runs and has not given it up.
     pub fn want(&self, id: &str) -> bool {
         self.hosts.values().any(|client| {
             client.host.is_running()
@@ -101,7 +101,7 @@ impl Clients {
         })
     }
 
-    /// The running host whose client has this acquisition.
+    /// The running host whose client owns this acquisition.
     pub fn host_of(&self, id: &str) -> Option<usize> {
         let is_its = |locks: &Locks| id.starts_with(&locks.client_id());
         let of = |client: &Client| {
@@ -114,13 +114,13 @@ impl Clients {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if each client has found the servers.
+    /// Whether each client has found the servers.
     pub fn are_connected(&self) -> bool {
         let wanted = if self.plan.is_quorum { MEMBERS.len() } else { 1 };
         self.hosts.values().all(|client| client.locks.lock().unwrap().len() == wanted)
     }
 
-    /// Returns true if all users have finished.
+    /// Whether all users have finished.
     pub fn are_idle(&self) -> bool {
         self.hosts.values().all(|client| client.users.is_finished())
     }

@@ -6,13 +6,14 @@ use crate::hash::{CLIENT, Hash, Record, Waiter};
 use crate::permits;
 use crate::plan::SEMAPHORE;
 
-/// How much longer than its records a key must live: the grace of 10 s, minus small skews.
+/// The least time that a key must live longer than its records: the grace period of 10 s, minus
+/// small skews.
 pub const GRACE_MS: u64 = 9_000;
 
-/// The most grants in a call, and one forced release.
+/// The most tokens that a call mints: for its grants, and for one forced release.
 const MOST_MINTED: u64 = 17;
 
-/// The most tokens that a cached write takes at once.
+/// The most tokens that a cached write gets at once.
 const BLOCK: u64 = 1_024;
 
 /// The scripts that grant locks to waiters.
@@ -47,7 +48,7 @@ pub fn check(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// A request for a lock says until when it is valid, even if it is the second of two.
+/// A request for a lock carries a time until which it is valid, even if it is a duplicate.
 fn check_lateness(court: &Court, step: &Step<'_>) {
     let requests =
         step.script.starts_with("acquire") || matches!(step.script, "upgrade" | "take_up");
@@ -96,7 +97,7 @@ fn check_shape(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// The records of the hash must not overlap either.
+/// The records of the hash must not conflict either.
 fn check_exclusion(court: &Court, step: &Step<'_>) {
     let (writers, readers): (Vec<_>, Vec<_>) =
         step.after.leases(step.now).partition(|(_, writes, _)| *writes);
@@ -123,7 +124,7 @@ fn check_life(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// Whatever frees a lock also grants it to the next waiter.
+/// A script that frees a lock also grants it to the next waiter.
 fn check_pump(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     let says_more = step.reply.get(2).is_some_and(|more| more == "1");
@@ -157,7 +158,7 @@ fn check_pump(court: &Court, step: &Step<'_>) {
     }
 }
 
-/// Only its acquisition ends or shortens a lease, and an ended lease stays ended.
+/// Only the acquisition itself ends or shortens its lease, and an ended lease stays ended.
 fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     let lock = step.lock;
     for (id, writes, record) in before.leases(step.now) {
@@ -192,7 +193,7 @@ fn check_leases(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// A cached holder can be recalled, and used, but never becomes cached again.
+/// A cached holder can be recalled or marked as used. It never becomes plainly cached again.
 fn check_marks(court: &Court, step: &Step<'_>, before: &Hash) {
     let rank = |state| "hbck".find(state);
     for (id, writes, had) in before.leases(step.now).filter(|(_, _, had)| had.is_claimed) {
@@ -209,8 +210,8 @@ fn check_marks(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// The last token follows the clock, except for a block of a cached write, so it is not ahead of
-/// the clock for long.
+/// The last token follows the clock. Only a block of tokens of a cached write runs ahead, and not
+/// for long.
 fn check_fence(court: &Court, step: &Step<'_>, before: &Hash) {
     let clock = (step.now + 1) * 1000;
     let allowed = (before.fence + MOST_MINTED).max(clock + BLOCK);
@@ -222,7 +223,7 @@ fn check_fence(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// An unclaimed grant lasts for its waiter's window.
+/// An unclaimed grant lasts for its waiter's claim window at most.
 fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
     for (id, _, record) in step.after.leases(step.now).filter(|(_, _, record)| !record.is_claimed) {
         let waited = before.waiters.get(id).filter(|waiter| waiter.mode != 'u');
@@ -239,7 +240,7 @@ fn check_windows(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// A waiter leaves the queue by a grant, by itself, or dead.
+/// A waiter leaves the queue by a grant, by its own call, or after its death.
 fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     for (id, waiter) in &before.waiters {
         let is_gone =
@@ -247,7 +248,7 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
         let hears_nothing = waiter.node == step.here && step.here != "-";
         let has_lapsed = before.has_lapsed(&id[..CLIENT], step.now);
         let is_another = step.id() != id && waiter.mode != 'u';
-        // The limit of a semaphore was lowered below what it wants.
+        // The waiter wants more permits than a lowered limit allows.
         let wants_too_much = step.after.limit.is_some_and(|limit| waiter.permits > limit);
         if is_gone
             && is_another
@@ -273,7 +274,7 @@ fn check_waiters(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// The queue has its limit, and full memory accepts no new waiter.
+/// The queue has a limit, and a server with full memory accepts no new waiter.
 fn check_limits(court: &Court, step: &Step<'_>, before: &Hash) {
     let id = step.id();
     let is_new = before.lease(id, step.now).is_none() && !before.waiters.contains_key(id);
@@ -298,12 +299,11 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let had = before.lease(id, step.now);
     let has = step.after.lease(id, step.now);
     let is_true = match (step.script, status) {
-        // The record stood, be its lease over or not; or a forced release had ended it.
+        // There was a record, whether its lease had ended or not; or a forced release had ended it.
         ("release", "released") => before.knows(id) && has.is_none(),
         ("release", "expired") => before.knows(id) && had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
-        // A renewal lets in whoever can go, which may be its own acquisition that waits for an
-        // upgrade.
+        // A renewal grants what it can, which may be an upgrade of the same acquisition.
         ("renew", "renewed" | "revoked") => {
             let upgrades = before.upgrader.as_deref() == Some(id) && step.after.upgrader.is_none();
             let outlives =
@@ -313,8 +313,8 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
                 && (step.says(has)
                     || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
         }
-        // It may wait, by a doubled request that came after its release, and be let in by the
-        // renewal itself.
+        // The acquisition may wait, because a duplicated request arrived after its release. The
+        // renewal itself may then grant it.
         ("renew", "lost") => {
             has.is_none_or(|has| before.waiters.contains_key(id) && has.token > before.fence)
         }
@@ -328,7 +328,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             let wrote = before.writer.as_ref().is_some_and(|(writer, _)| writer == id);
             step.says(has) && (wrote || has.is_some_and(|has| has.token > before.fence))
         }
-        // The old one has nothing any more, and the new one what it had.
+        // The old acquisition has nothing any more, and the new one has its lease.
         ("take_up", "granted") => {
             let token = |record: Record| record.token.to_string() == step.args[4];
             let from = before.lease(step.args[3], step.now);
@@ -339,7 +339,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
         }
         ("take_up", "lost") => had == has,
         (_, "stale") => before.says_the_same(step.after) || !step.after.exists,
-        // Whoever holds by a newer token than the one that was named is not concerned.
+        // A holder with a token above the given one keeps its lease.
         (_, "forced") => {
             let limit = id.parse().unwrap_or(u64::MAX).min(before.fence);
             let is_cut_off = |(_, _, record): (&str, bool, Record)| record.token > limit;

@@ -1,5 +1,5 @@
-//! Copies of the source and of the scripts below `target/mutants`, their builds, and the commands
-//! that run there.
+//! Copies of the source and of the scripts in `target/mutants`, their builds, and the commands that
+//! run there.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ pub fn copy_of_the_source() -> PathBuf {
         "lua",
         "tests",
         "examples",
-        // They are not built, but cargo wants all members of a workspace.
+        // Not built, but cargo needs all members of the workspace.
         "cli",
         "benches",
     ] {
@@ -28,16 +28,16 @@ pub fn copy_of_the_source() -> PathBuf {
     folder
 }
 
-/// How a command ended, and what it said.
+/// The result and the output of a command.
 #[derive(Debug)]
 pub struct Finished {
-    /// Nothing if it was ended.
+    /// `None` if it was killed.
     pub is_well: Option<bool>,
     pub text: String,
 }
 
-/// Runs a command until it ends, its time is over, or what it has said is enough. Then the servers
-/// that it has started are ended with it.
+/// Runs a command until it ends, its time is over, or its output is enough. Then kills the servers
+/// that it has started.
 pub fn finish(command: &mut Command, time: Duration, is_enough: impl Fn(&str) -> bool) -> Finished {
     let file = root().join("target/mutants/said");
     let said = fs::File::create(&file).unwrap();
@@ -60,10 +60,10 @@ pub fn finish(command: &mut Command, time: Duration, is_enough: impl Fn(&str) ->
     }
 }
 
-/// The tests that this target of the source in that folder has.
+/// Builds a target of the source in this folder. Returns the path of its tests.
 pub fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
-    // Cargo takes a copy of the source for the source itself, and would run what knows the folder
-    // of the other.
+    // Cargo takes a copy of the source for the source itself. It would run a program that was built
+    // in the other folder.
     let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
         .args(["test", "-p", "rwlease", "--features", "blocking,embedded,metrics"])
@@ -95,7 +95,7 @@ pub fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name() == "target" {
-            continue; // built in a package of its own, below `benches`
+            continue; // of a package of its own, below `benches`
         }
         copy(&entry.path(), &to.join(entry.file_name()));
     }

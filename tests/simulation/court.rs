@@ -15,7 +15,7 @@ pub struct Violation {
     pub at: Duration,
 }
 
-/// Collects the violations of one run. A clone is the same court.
+/// Collects the violations of one run. Clones share the records.
 #[derive(Clone, Debug, Default)]
 pub struct Court(Arc<Mutex<Records>>);
 
@@ -47,7 +47,7 @@ impl Court {
         self.0.lock().unwrap().now = now;
     }
 
-    /// Only the first violation counts, because later ones may follow from it.
+    /// Records a violation. Only the first one counts, because later ones may follow from it.
     pub fn accuse(&self, rule: &'static str, what: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         if records.violation.is_none() && rule.starts_with(records.only) {
@@ -68,7 +68,7 @@ impl Court {
         self.0.lock().unwrap().violation.is_some()
     }
 
-    /// Adds a line to the history. The line is made only if the history is kept.
+    /// Adds a line to the history. `line` is called only if the history is kept.
     pub fn note(&self, digest: impl Hash, line: impl FnOnce() -> String) {
         let mut records = self.0.lock().unwrap();
         let now = records.now - records.started;

@@ -1,5 +1,5 @@
-//! What a cached holder sends before it receives a recall, and which recalls it misses: rare states
-//! that no change of the hash shows.
+//! Recalls that cross a call of a cached holder, and answers that it misses: rare states that no
+//! change of the hash shows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ pub struct Crossings {
     census: Census,
     storm: Storm,
     book: Book,
-    /// The hosts of the clients.
+    /// The host of each client.
     pub hosts: BTreeMap<String, usize>,
-    /// When each holder was called back: lock, acquisition.
+    /// When each holder was recalled, by lock and acquisition.
     called_back: BTreeMap<(usize, String), Duration>,
 }
 
@@ -25,7 +25,7 @@ impl Crossings {
         Crossings { census, storm, book, hosts: BTreeMap::new(), called_back: BTreeMap::new() }
     }
 
-    /// The contact of a cached holder was redirected by ASK.
+    /// ASK has redirected the contact of a cached holder.
     pub fn met_ask(&self, lock: usize, id: &str) {
         let host = id.get(..CLIENT).and_then(|client| self.hosts.get(client));
         if host.is_some_and(|host| !self.book.is_used(lock, *host)) {
@@ -42,7 +42,7 @@ impl Crossings {
         }
     }
 
-    /// It was called back after it had sent this.
+    /// Counts calls that were sent before the recall of their holder.
     fn by_recall(&mut self, step: &Step<'_>) {
         let of = (step.lock, step.id().to_owned());
         let Some(called) = self.called_back.get(&of) else { return };
@@ -57,7 +57,7 @@ impl Crossings {
         }
     }
 
-    /// A cached write got tokens that it does not hear of.
+    /// Counts contacts that minted tokens for a cached write, and whose answer was lost.
     fn by_answer(&self, step: &Step<'_>) {
         let has = step.after.lease(step.id(), step.now);
         let minted = step.before.is_some_and(|before| step.after.fence > before.fence);

@@ -6,7 +6,7 @@ use rwlease::embedded::Served;
 
 use crate::line;
 
-/// The length of the part of an acquisition that names its client.
+/// The length of the prefix of an acquisition's id that names its client.
 pub const CLIENT: usize = 11;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,16 +21,16 @@ pub struct Hash {
     pub forced: u64,
     pub revoked: u64,
     pub read_min: Option<u64>,
-    /// How far a pass that recalls readers has come.
+    /// The progress of a pass that recalls readers.
     pub recall: String,
     pub lapsed: String,
-    /// Of a semaphore: its limit, and how many permits its holders have, the dead among them.
+    /// Of a semaphore: its limit, and the permits of its holders, including dead ones.
     pub limit: Option<u64>,
     pub used: u64,
     pub exists: bool,
-    /// When the key ends, in the server's ms.
+    /// When the key expires, in the server's ms.
     pub expires: Option<u64>,
-    /// What a look at the fields alone shows to be wrong.
+    /// An error in the fields.
     pub malformed: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Record {
     pub deadline: u64,
     pub token: u64,
     pub index: u64,
-    /// Of a semaphore.
+    /// Of a semaphore's holder.
     pub permits: u64,
 }
 
@@ -56,20 +56,20 @@ pub struct Waiter {
     pub window: u64,
     pub node: String,
     pub is_fair: bool,
-    /// That it wants of a semaphore.
+    /// The permits that it wants of a semaphore.
     pub permits: u64,
 }
 
 impl Hash {
-    /// Whether one stands somewhere behind another in its list.
+    /// Whether `one` is somewhere behind `other` in its list.
     pub fn stands_behind(&self, one: &str, other: &str) -> bool {
         let next = |id: &str| self.waiters.get(id).map(|waiter| waiter.next.clone());
         let behind = std::iter::successors(next(other), |id| next(id));
         behind.take(self.waiters.len()).any(|id| id == one)
     }
 
-    /// Whether nobody in a list stands behind one with a later ticket. A ticket may be given twice
-    /// where a failover lost writes.
+    /// Whether each waiter of a list has no later ticket than the one behind it. Two waiters may
+    /// have the same ticket after a failover that lost writes.
     pub fn is_in_order(&self, mode: char) -> bool {
         let mut list = self.waiters.values().filter(|waiter| waiter.mode == mode);
         list.all(|waiter| {
@@ -155,14 +155,14 @@ impl Hash {
         hash
     }
 
-    /// Whether the fields are the same. (The end of the key shifts when it moves to a server with
-    /// another clock.)
+    /// Whether the fields are the same. (The expiry of the key shifts when it moves to a server
+    /// with another clock.)
     pub fn says_the_same(&self, other: &Hash) -> bool {
         let expires = other.expires;
         Hash { expires, ..self.clone() } == *other
     }
 
-    /// The lease that an acquisition has at that server time.
+    /// The lease of an acquisition at this server time.
     pub fn lease(&self, id: &str, now: u64) -> Option<Record> {
         let record = match &self.writer {
             Some((writer, record)) if writer == id => Some(*record),
@@ -171,23 +171,23 @@ impl Hash {
         record.filter(|record| record.deadline > now)
     }
 
-    /// Whether an acquisition has a record, be its lease over or not.
+    /// Whether there is a record of an acquisition, even one whose lease has ended.
     pub fn knows(&self, id: &str) -> bool {
         self.readers.contains_key(id)
             || self.writer.as_ref().is_some_and(|(writer, _)| writer == id)
     }
 
-    /// Whether an acquisition writes at that server time.
+    /// Whether an acquisition writes at this server time.
     pub fn writes(&self, id: &str, now: u64) -> bool {
         self.leases(now).any(|(other, writes, _)| writes && other == id)
     }
 
-    /// Whether an acquisition reads at that server time.
+    /// Whether an acquisition reads at this server time.
     pub fn reads(&self, id: &str, now: u64) -> bool {
         self.leases(now).any(|(other, writes, _)| !writes && other == id)
     }
 
-    /// All leases at that server time: acquisition, whether it writes, record.
+    /// All leases at this server time: acquisition, whether it writes, record.
     pub fn leases(&self, now: u64) -> impl Iterator<Item = (&str, bool, Record)> {
         let writer = self.writer.iter().map(|(id, record)| (id.as_str(), true, *record));
         let readers = self.readers.iter().map(|(id, record)| (id.as_str(), false, *record));
@@ -195,7 +195,7 @@ impl Hash {
         writer.chain(readers).filter(move |(_, _, record)| record.deadline > now)
     }
 
-    /// Whether a grant of that client has ended unclaimed, and nobody has noticed yet.
+    /// Whether a grant of this client has ended unclaimed, and no script has noticed yet.
     pub fn has_lapsed(&self, client: &str, now: u64) -> bool {
         let writer = self.writer.iter().map(|(id, record)| (id, record));
         let mut records = writer.chain(&self.readers);
@@ -217,7 +217,7 @@ impl Hash {
 }
 
 impl Record {
-    /// Whether it may be called back.
+    /// Whether it may be recalled.
     pub fn is_cached(&self) -> bool {
         matches!(self.state, 'k' | 'c')
     }

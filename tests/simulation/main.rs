@@ -1,8 +1,8 @@
-//! The deterministic simulation: the real client and the real scripts, on one thread, under one
-//! virtual clock, with faults of all kinds, and every promise checked at every step.
+//! The deterministic simulation. The real client and the real scripts run on one thread, under one
+//! virtual clock, with faults of all kinds. Every promise is checked at every step.
 //!
 //! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer, `SEED=17
-//! make sim` replays one run, and `make mutants` shows that it notices planted faults.
+//! make sim` replays one run, and `make mutants` shows that it finds planted faults.
 //! `docs/guarantees.md` lists the check for each promise.
 
 // The ban on direct clocks is for the library.
@@ -55,10 +55,10 @@ use mutants::Hunt;
 use plan::{Fault, Plan};
 use runs::{Until, runs};
 
-/// The runs of the short form.
+/// The number of runs of the short form.
 const SEEDS: u64 = 120;
 
-/// How long a violation may take to be found where an assumption is broken on purpose.
+/// How long the search for a violation may take when a test breaks an assumption.
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
@@ -84,7 +84,7 @@ fn the_same_seed_gives_the_same_history() {
     }
 }
 
-/// Else what it shows would be another violation than the one that was found.
+/// Otherwise the smaller plan would show another violation than the one that was found.
 #[test]
 fn a_smaller_plan_breaks_no_further_assumption() {
     for plan in (1..100).map(Plan::from_seed) {
@@ -95,8 +95,7 @@ fn a_smaller_plan_breaks_no_further_assumption() {
     }
 }
 
-/// Without a margin, two servers whose clocks differ by less than a second give the same lock to
-/// two.
+/// Without a margin, exclusion fails although the servers' clocks differ by less than two seconds.
 #[test]
 fn clocks_that_differ_more_than_the_margin_break_exclusion() {
     let rule = first_violation(|seed| Plan {
@@ -109,7 +108,7 @@ fn clocks_that_differ_more_than_the_margin_break_exclusion() {
     assert!(matches!(rule, "one writer" | "no reader beside a writer"), "{rule}");
 }
 
-/// A failover that loses writes breaks exclusion; that the other checks look away then is needed.
+/// A failover that loses writes breaks exclusion. So the other checks must excuse its locks.
 #[test]
 fn a_failover_that_loses_writes_breaks_exclusion() {
     let rule = first_violation(|seed| Plan {
@@ -120,7 +119,7 @@ fn a_failover_that_loses_writes_breaks_exclusion() {
     assert!(matches!(rule, "one writer" | "no reader beside a writer"), "{rule}");
 }
 
-/// The scripts alone tell what comes too late.
+/// Only the scripts detect a request that arrives too late.
 #[test]
 fn without_not_after_who_comes_too_late_gets_the_lock() {
     let scripts = mutants::without_not_after();
@@ -129,7 +128,7 @@ fn without_not_after_who_comes_too_late_gets_the_lock() {
     assert_eq!(rule, "who comes too late gets nothing");
 }
 
-/// Each rule of the judge finds a fault in the scripts without any other rule's help.
+/// Each rule of the judge finds a fault in the scripts by itself.
 #[test]
 fn the_judge_of_histories_finds_faults_by_itself() {
     const MINTS: &str = "math.max(number('fence') + 1, us)";
@@ -165,7 +164,7 @@ fn the_judge_of_histories_finds_faults_by_itself() {
     }
 }
 
-/// The users of a semaphore find one permit too many, and so does what is read of its hash.
+/// Two checks find one permit too many: that of the users, and that of the semaphore's hash.
 #[test]
 fn a_permit_too_many_is_found() {
     let scripts = mutants::scripts_with(
@@ -204,7 +203,7 @@ fn every_mutant_has_its_place() {
     assert_eq!(mutants::without_mutant(&mutants::files()), [0; 0], "invariants without one");
 }
 
-/// `make sim`: as long as MINUTES says, from a random seed on or from FIRST, or one SEED again.
+/// `make sim`: runs for MINUTES, from FIRST or a random seed on, or replays one SEED.
 #[test]
 #[ignore = "takes as long as MINUTES says"]
 fn long() {
@@ -271,7 +270,7 @@ fn mutation_sample() {
     }
 }
 
-/// A process of the mutants.
+/// A search that `mutants` starts as a process.
 #[test]
 #[ignore = "for the mutants"]
 fn hunt() {
@@ -279,7 +278,7 @@ fn hunt() {
     mutants::hunt(setting("RUNS").map_or(Hunt::For(time), Hunt::Through));
 }
 
-/// The rule that is broken first.
+/// The rule of the first violation.
 fn first_violation(plan: impl Fn(u64) -> Plan + Sync) -> &'static str {
     let total = runs(1, Until::Violation(SOON), plan, |_| {});
     total
@@ -289,7 +288,7 @@ fn first_violation(plan: impl Fn(u64) -> Plan + Sync) -> &'static str {
         .map_or("none", |violation| violation.rule)
 }
 
-/// The plan of a seed, made smaller by what the environment says.
+/// The plan of a seed, made smaller by the settings in the environment.
 fn chosen(seed: u64) -> Plan {
     let mut plan = Plan::from_seed(seed);
     let number = |name: &str, place: &mut usize| {

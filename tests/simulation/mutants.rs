@@ -1,7 +1,7 @@
-//! Deliberate faults in the scripts and in the client, one at a time. A fault in the scripts must
-//! be found by the simulation or, if that does not find it in time, by the suites of the scripts. A
-//! fault in the client must be found by a suite that needs no server, which builds in seconds, or
-//! else by the simulation.
+//! Deliberate faults in the scripts and in the client, one at a time. The simulation must find a
+//! fault in the scripts or, if it does not find it in time, the suites of the scripts must. A suite
+//! without a server, which builds in seconds, must find a fault in the client, or else the
+//! simulation.
 //!
 //! A file of mutants is a list of blocks, separated by empty lines:
 //!
@@ -24,31 +24,30 @@ use crate::runs::{Until, runs};
 use crate::sample::{self, DOES_NOT_BUILD, Fault, Results, SURVIVED, Sampled};
 use crate::{source, watchdog};
 
-/// How long suites may take until a mutant is caught, without the time to build.
+/// How long the suites may run until they catch a mutant, without the builds.
 const BUDGET: Duration = Duration::from_secs(120);
 
-/// How long the simulation may take. For a mutant of the scripts, this is a part of the budget
-/// above.
+/// How long the simulation may search. For a mutant of the scripts, this is a part of `BUDGET`.
 pub const HUNT: Duration = Duration::from_secs(40);
 
-/// How many runs look for a sampled fault: about a minute on two processors. Runs are counted,
-/// because others may use the machine meanwhile.
+/// The number of runs that search for a sampled fault: about a minute on two processors. The limit
+/// is a count, because the machine may have other work.
 const RUNS_OF_SAMPLES: u64 = 2_000;
 
-/// What the simulation may take beyond that to finish.
+/// The time beyond that in which the simulation must finish.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// The suites that look for a fault in the scripts, before the simulation and after it.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] =
     [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_usual_paths"] }];
 
-/// The same for a sampled fault, which needs only the worlds' program.
+/// The same for a sampled fault, in the program of the model checker.
 const QUICK_TWIN: Target = Target { arguments: CHECK.arguments, ..SUITES_OF_THE_SCRIPTS[1] };
 
 const PROTOCOL: Target =
     Target { name: "protocol", arguments: &["--test", "protocol"], tests: &[] };
 
-/// The tests that find most and take least.
+/// The tests that find most faults in the shortest time.
 const PROTOCOL_FIRST: Target = Target {
     name: "protocol, first",
     tests: &[
@@ -66,7 +65,7 @@ const PROTOCOL_FIRST: Target = Target {
     ..PROTOCOL
 };
 
-/// Worlds that are searched in half a minute.
+/// Worlds that the model checker searches in half a minute.
 const CHECK: Target = Target {
     name: "check",
     arguments: &["--release", "--lib"],
@@ -76,7 +75,7 @@ const CHECK: Target = Target {
 /// Further suites for a sampled fault of the source.
 const SUITES_OF_SAMPLES: [Target; 2] = [PROTOCOL, CHECK];
 
-/// How long a suite may take with a sampled fault, since others may use the machine meanwhile.
+/// How long a suite may run with a sampled fault. The machine may have other work.
 const BUDGET_OF_SAMPLES: Duration = Duration::from_secs(600);
 
 /// The suites that look for a fault in the client.
@@ -109,16 +108,16 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
     },
 ];
 
-/// What `cargo test` builds.
+/// A target that `cargo test` builds.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     name: &'static str,
     arguments: &'static [&'static str],
-    /// The tests to run; all, if none is named.
+    /// The tests to run. All tests run if the list is empty.
     tests: &'static [&'static str],
 }
 
-/// A target that has been built.
+/// A built target.
 #[derive(Clone, Debug)]
 struct Suite {
     target: Target,
@@ -127,7 +126,7 @@ struct Suite {
     scripts: Option<PathBuf>,
 }
 
-/// Makes the random tests among them repeatable.
+/// The seed of the suites' random tests, which makes them repeatable.
 const SEED_OF_THE_SUITES: &str = "1";
 
 /// The number of numbered invariants of the scripts.
@@ -142,7 +141,7 @@ struct Mutant {
     new: String,
 }
 
-/// A copy of the scripts that run requests however late they come.
+/// A copy of the scripts that accepts requests however late they arrive.
 pub fn without_not_after() -> PathBuf {
     scripts_with(
         "without_not_after",
@@ -194,7 +193,7 @@ pub fn without_mutant(files: &[PathBuf]) -> Vec<u32> {
     (1..=INVARIANTS).filter(|number| !breaks(number)).collect()
 }
 
-/// Tries all mutants in these files, and returns how many were not noticed.
+/// Tries all mutants in these files, and returns how many survived.
 pub fn try_all(files: &[PathBuf]) -> usize {
     let mutants: Vec<Mutant> = files.iter().flat_map(|file| read(file)).collect();
     println!("{} mutants", mutants.len());
@@ -230,18 +229,19 @@ pub fn try_all(files: &[PathBuf]) -> usize {
     survivors
 }
 
-/// Which part of a sample is tried.
+/// The part of a sample to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     pub count: usize,
     pub seed: u64,
-    /// Only with the suites that find most in seconds.
+    /// Runs only the suites that find most faults in seconds.
     pub is_quick: bool,
-    /// Also those that have survived so far.
+    /// Tries again those that have survived so far.
     pub again: bool,
 }
 
-/// Tries a sample of faults in the scripts, and records what finds each. Continues where it ended.
+/// Tries a sample of faults in the scripts, and records what finds each. Continues after the last
+/// recorded one.
 pub fn try_sample(sampling: Sampling) {
     let targets = [PROTOCOL_FIRST, PROTOCOL, QUICK_TWIN, CHECK];
     let targets = if sampling.is_quick { &targets[..1] } else { &targets };
@@ -309,12 +309,12 @@ impl Mutant {
         self.file.starts_with("lua")
     }
 
-    /// Writes the fault into the file below that folder.
+    /// Writes the fault into the file in this folder.
     fn apply(&self, folder: &Path) {
         fs::write(folder.join(&self.file), self.changed(folder).unwrap()).unwrap();
     }
 
-    /// The file's text with the fault, which must fit in exactly one place.
+    /// The file's text with the fault, whose old text must occur exactly once.
     fn changed(&self, folder: &Path) -> Result<String, String> {
         let text = fs::read_to_string(folder.join(&self.file)).unwrap();
         match text.matches(&self.old).count() {
@@ -324,10 +324,10 @@ impl Mutant {
     }
 }
 
-/// The suites without a fault: a test that also fails there has found nothing.
+/// The suites without a fault. A test that also fails here does not count as a find.
 #[derive(Debug)]
 struct Unchanged {
-    /// A copy of this program, which may be rebuilt meanwhile.
+    /// A copy of this program, because a build may replace it during the search.
     simulation: PathBuf,
     /// The folder of the suites' programs.
     kept: PathBuf,
@@ -341,7 +341,7 @@ impl Unchanged {
         Unchanged { simulation, kept: scratch("unchanged"), suites: Vec::new() }
     }
 
-    /// Adds the targets of the source in that folder.
+    /// Adds the targets of the source in this folder.
     fn with(mut self, targets: &[Target], folder: &Path) -> Unchanged {
         for target in targets {
             let mut suite = target.build(folder);
@@ -353,7 +353,7 @@ impl Unchanged {
         self
     }
 
-    /// Otherwise they would catch everything.
+    /// Checks that the suites pass without a fault. Otherwise they would catch every mutant.
     fn must_pass(&self) {
         let mut attempt = Attempt::new(self);
         assert_eq!(attempt.hunt(&self.simulation, None), None);
@@ -363,7 +363,7 @@ impl Unchanged {
         }
     }
 
-    /// Returns true if that test passes.
+    /// Whether this test passes.
     fn passes(&self, target: Target, test: &str) -> bool {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
@@ -372,11 +372,11 @@ impl Unchanged {
     }
 }
 
-/// How long the simulation searches.
+/// The limit of the simulation's search.
 #[derive(Clone, Copy, Debug)]
 pub enum Hunt {
     For(Duration),
-    /// This many runs.
+    /// A number of runs.
     Through(u64),
 }
 
@@ -384,9 +384,9 @@ pub enum Hunt {
 #[derive(Debug)]
 struct Attempt<'a> {
     unchanged: &'a Unchanged,
-    /// How long it has taken so far, without builds.
+    /// The time that it has taken so far, without builds.
     used: Duration,
-    /// Oddities that catch nothing.
+    /// Irregularities that do not count as a find.
     notes: Vec<String>,
     /// The limit of the simulation, and of the whole attempt.
     hunt: Hunt,
@@ -404,7 +404,7 @@ impl Attempt<'_> {
         Attempt { hunt, budget, ..Attempt::new(unchanged) }
     }
 
-    /// In a copy of the scripts, which needs no build.
+    /// Tries a mutant in a copy of the scripts, which needs no build.
     fn on_script(&mut self, mutant: &Mutant) -> Option<String> {
         let folder = scratch("scripts");
         copy(&root().join("lua"), &folder.join("lua"));
@@ -412,14 +412,14 @@ impl Attempt<'_> {
         self.on_scripts(&folder.join("lua"))
     }
 
-    /// With the scripts of that folder.
+    /// Tries the scripts in this folder.
     fn on_scripts(&mut self, scripts: &Path) -> Option<String> {
         self.examine_with(PROTOCOL, scripts)
             .or_else(|| self.hunt(&self.unchanged.simulation, Some(scripts)))
             .or_else(|| self.examine_with(SUITES_OF_THE_SCRIPTS[1], scripts))
     }
 
-    /// In a copy of the scripts, with the quickest suites first.
+    /// Tries a sampled fault in a copy of the scripts, with the quickest suites first.
     fn on_sampled_scripts(&mut self, fault: &Fault, is_quick: bool) -> Option<String> {
         let scripts = scratch("scripts").join("lua");
         copy(&root().join("lua"), &scripts);
@@ -441,7 +441,7 @@ impl Attempt<'_> {
         self.examine(&Suite { scripts: Some(scripts.into()), ..suite.clone() })
     }
 
-    /// In a copy of the source, which is rebuilt.
+    /// Tries a mutant in a copy of the source, which it rebuilds.
     fn on_source(&mut self, mutant: &Mutant) -> Option<String> {
         let folder = copy_of_the_source();
         mutant.apply(&folder);
@@ -450,7 +450,7 @@ impl Attempt<'_> {
         caught.or_else(|| self.hunt_in(&folder))
     }
 
-    /// A sampled fault, in a copy of the source: first the tests of its own module.
+    /// Tries a sampled fault in a copy of the source, with the tests of its own module first.
     fn on_sampled_source(&mut self, fault: &Fault, is_quick: bool) -> Option<String> {
         let folder = &copy_of_the_source();
         fault.plant(&folder.join("src"));
@@ -479,8 +479,8 @@ impl Attempt<'_> {
         self.hunt(&simulation.expect("its other suites are built"), None)
     }
 
-    /// The rule that the first violation broke. The search is a separate process, so that it can be
-    /// killed if a run does not end.
+    /// Returns the rule that the first violation broke. The search is a separate process, so that
+    /// it can be killed if a run does not end.
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
         hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
@@ -512,9 +512,9 @@ impl Attempt<'_> {
         None
     }
 
-    /// A test of the suite that fails with the fault and not without it, even if other tests do not
-    /// end with it. The first failure ends the suite, unless that test also fails without the
-    /// fault.
+    /// Returns a test of the suite that fails with the fault and passes without it, even if other
+    /// tests hang with the fault. The first failure ends the suite, unless that test also fails
+    /// without the fault.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name.split(',').next().unwrap_or_default();
         let failed = |text: &str| {
@@ -539,7 +539,7 @@ impl Attempt<'_> {
         match is_well {
             None if caught.is_some() => {}
             None => self.notes.push(format!("LATE: {name} did not end in time")),
-            // No test reports a failure that ends all of them, such as a stack overflow.
+            // A failure that ends all tests, such as a stack overflow, is not reported by a test.
             Some(false) if caught.is_none() && innocent.is_empty() => {
                 return Some(format!("{name}: the suite ended"));
             }

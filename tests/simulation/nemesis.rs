@@ -18,7 +18,7 @@ use crate::plan::{Fault, Plan};
 use crate::strangers::Strangers;
 use crate::users::key;
 
-/// How long a client may rely on what it knew about a clock that was set.
+/// How long a client may rely on its bounds of a clock that was set.
 const OLD_BOUNDS: Duration = Duration::from_secs(13);
 
 const MASTERS: usize = 3;
@@ -37,7 +37,7 @@ pub struct Nemesis {
     masters: [usize; MASTERS],
     offsets: [i64; SERVERS],
     strangers: Strangers,
-    /// When the last of them is gone.
+    /// When the last stranger leaves.
     strange_until: Duration,
     /// Masters with a fault under way.
     busy: BTreeMap<usize, ()>,
@@ -46,7 +46,7 @@ pub struct Nemesis {
     repairs: u64,
 }
 
-/// The end of a fault, or its next part.
+/// The end of a fault, or its next step.
 #[derive(Clone, Copy, Debug)]
 enum Repair {
     Resume(usize),
@@ -57,7 +57,7 @@ enum Repair {
         lose: usize,
         died: bool,
     },
-    /// A lagging replica gets what it lacks, and continues to lag.
+    /// A lagging replica receives the missed writes, and continues to lag.
     Refresh(usize),
     CatchUp(usize),
     /// A master dies, and then its lagging replica replaces it.
@@ -133,7 +133,7 @@ impl Nemesis {
         self.strange_until = now;
         while let Some((_, repair)) = self.later.pop_first() {
             let repair = match repair {
-                // So soon after its death that the replica's clock may be behind its tokens: the
+                // So soon after the death, the replica's clock may be behind its tokens. So the
                 // master itself returns.
                 Repair::Promote { master, died: true, .. } | Repair::PromoteLagging(master) => {
                     Repair::Start(master)
@@ -159,7 +159,7 @@ impl Nemesis {
             false => kinds[self.rng.usize(0..kinds.len())],
         };
         if self.cause(fault, now, clients) {
-            // Whether it loses writes is known only when a replica replaces the master.
+            // Whether a failover loses writes is known only when the replica replaces the master.
             if !matches!(fault, Fault::LossyFailover | Fault::LaggingFailover) {
                 self.census.count(fault.name());
             }
@@ -240,7 +240,7 @@ impl Nemesis {
                 let pause = this.ms(20..2_000);
                 this.then(now + pause, Repair::Start(master));
             }),
-            // A client that knows no server so far could not tell them apart.
+            // A client that knows no server yet could not tell a stranger from a server.
             Fault::Stranger => {
                 clients.are_connected()
                     && self.with_master(|this, master| {
@@ -330,8 +330,8 @@ impl Nemesis {
             }
             Repair::Die(master) => {
                 self.faults.stop(master);
-                // Not before the replica's clock is past the last token, and often before the
-                // leases have ended.
+                // The pause lets the replica's clock pass the last token. It often ends before the
+                // leases do.
                 let longest = [300, 600, 2_000][self.rng.usize(0..3)];
                 let pause = self.ms(250..longest);
                 self.then(now + pause, Repair::PromoteLagging(master));
@@ -376,7 +376,7 @@ impl Nemesis {
         }
     }
 
-    /// Lets a replica replace a dead master, which is started again as a replica.
+    /// Promotes the replica of a dead master, and restarts that master as a replica.
     fn replace_the_dead(&mut self, master: usize, lose: usize, now: Duration, fault: Fault) {
         let locks = self.locks_of(master);
         let before = self.contents(&locks, master);
@@ -397,7 +397,7 @@ impl Nemesis {
         self.busy.remove(&master);
     }
 
-    /// Lets a replica replace a master.
+    /// Promotes a replica of a master.
     fn promote(&mut self, master: usize, lose: usize, now: Duration) -> Option<usize> {
         let locks = self.locks_of(master);
         let new = self.faults.promote(master, lose)?;
@@ -473,8 +473,8 @@ impl Nemesis {
     fn note_moved(&self, slot: Slot, from: usize, to: usize, now: Duration) {
         let behind = self.offsets[from] - self.offsets[to];
         for lock in self.locks_in(slot) {
-            // A key moves with the rest of its life, so it may expire too early by that difference,
-            // and long after.
+            // A key moves with its remaining time to live. So it may expire too early by that
+            // difference, even long afterwards.
             if behind >= GRACE_MS as i64 {
                 self.book.doubt(lock, Duration::MAX, false);
             }
@@ -487,8 +487,8 @@ impl Nemesis {
         }
     }
 
-    /// A lock may start anew with lower tokens: its key has expired by the other server's clock, or
-    /// its last writes are lost.
+    /// A lock may start again with lower tokens, because its key has expired by the other server's
+    /// clock, or because its last writes are lost.
     fn lose_history(&self, lock: usize) {
         self.checker.forgive(lock);
         self.book.spoil(lock);
@@ -516,12 +516,14 @@ impl Nemesis {
         self.tell_time(server);
     }
 
-    /// Keys may have expired by a clock that is about to be set, or has been.
+    /// Tells the checker the time of a server whose clock is about to be set, or was set. Keys may
+    /// have expired by it.
     fn tell_time(&self, server: usize) {
         self.checker.clock_was(server, server_ms(&self.engine, server));
     }
 
-    /// Sometimes a server without slots: a replica keeps the fault when it becomes a master.
+    /// Picks a server, sometimes one without slots. A replica keeps the fault when it becomes a
+    /// master.
     fn any_server(&mut self) -> usize {
         match self.rng.u8(0..6) {
             0 => self.rng.usize(0..SERVERS),
@@ -534,14 +536,14 @@ impl Nemesis {
         self.with(master, act)
     }
 
-    /// A master with a lock, which has something to lose.
+    /// Acts on a master of a lock, which has something to lose.
     fn with_master_of_a_lock(&mut self, act: impl FnOnce(&mut Self, usize)) -> bool {
         let lock = self.rng.usize(0..self.plan.locks);
         let master = self.faults.master_of(Slot::of(key(lock).as_bytes()));
         self.with(master, act)
     }
 
-    /// Does something to a master without a fault under way.
+    /// Acts on a master, unless a fault of it is under way.
     fn with(&mut self, master: usize, act: impl FnOnce(&mut Self, usize)) -> bool {
         if self.busy.contains_key(&master) {
             return false;
@@ -578,7 +580,7 @@ impl Nemesis {
     }
 }
 
-/// How long the leases in a hash last, by their ids. `words` are its fields and values.
+/// The remaining times of the leases in a hash, by their ids. `words` are its fields and values.
 fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
     let stored = words.as_chunks::<2>().0.iter().cloned().map(|[field, value]| (field, value));
     let fields = line::opened(&stored.collect()).unwrap_or_default();

@@ -5,11 +5,11 @@ use std::panic;
 use std::sync::Once;
 
 thread_local! {
-    /// The first panic on this thread that was not taken. A run has its own thread.
+    /// The first panic on this thread since the last `take`. Each run has its own thread.
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on, keeps panics of this thread for `take`.
+/// Records panics of this thread for `take` from now on.
 pub fn watch() {
     static HOOKED: Once = Once::new();
     HOOKED.call_once(|| {
@@ -25,7 +25,7 @@ pub fn watch() {
     take();
 }
 
-/// The first panic since the last call.
+/// Returns the first panic since the last call.
 pub fn take() -> Option<String> {
     FIRST.with_borrow_mut(Option::take)
 }

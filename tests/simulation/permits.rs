@@ -1,4 +1,4 @@
-//! The rules for one run of a semaphore's script, beside those of locks.
+//! The rules for one run of a semaphore's script, in addition to those of locks.
 
 use crate::checker::Step;
 use crate::court::Court;
@@ -19,8 +19,8 @@ pub fn is_enough_for_any(hash: &Hash, now: u64) -> bool {
     hash.limit.is_some_and(|limit| used + most <= limit)
 }
 
-/// No grant exceeds the limit. More can be in use only after the limit was lowered; then none is
-/// granted.
+/// No grant exceeds the limit. Only after the limit was lowered can more permits be in use, and
+/// then none is granted.
 fn check_limit(court: &Court, step: &Step<'_>, before: &Hash) {
     let hash = step.after;
     let is_over = hash.limit.is_some_and(|limit| hash.used > limit);
@@ -67,7 +67,7 @@ fn check_order(court: &Court, step: &Step<'_>, before: &Hash) {
     }
 }
 
-/// Whatever frees permits or changes the limit also grants the next waiter.
+/// A script that frees permits or changes the limit also grants the next waiter.
 fn check_pump(court: &Court, step: &Step<'_>) {
     let hash = step.after;
     let says_more = step.reply.get(2).is_some_and(|more| more == "1");
@@ -92,7 +92,7 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let (had, has) = (before.lease(step.id(), step.now), step.after.lease(step.id(), step.now));
     let number = |at: usize| step.args.get(at).and_then(|word| word.parse::<u64>().ok());
     let is_true = match (step.script, step.status()) {
-        // A duplicated request arrives after some of its permits were released.
+        // A duplicated request may arrive after some of its permits were released.
         ("acquire", "granted") => {
             let wanted = |has: Record| match had {
                 Some(had) => has.permits == had.permits,

@@ -1,4 +1,4 @@
-//! The parameters of one run. All of them come from the seed, and a plan can be made smaller.
+//! The parameters of one run. The seed determines all of them, and a plan can be made smaller.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use rwlease::embedded::WaitCovers;
 
-/// Everything that can go wrong.
+/// All kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     /// A request is lost, and its connection with it.
     LoseRequest,
     /// A request is carried out, but its reply is lost, and the connection with it.
     LoseReply,
-    /// A message takes longer than its sender waits, sometimes longer than a lease.
+    /// A message takes longer than its sender waits for the reply, sometimes longer than a lease.
     Delay,
     /// A request is carried out twice.
     Double,
@@ -22,7 +22,7 @@ pub enum Fault {
     LosePush,
     /// The connections of a client to a server are cut.
     Cut,
-    /// A client stands still for a while.
+    /// A client is paused for a while.
     Pause,
     /// A client stops forever.
     Crash,
@@ -38,9 +38,9 @@ pub enum Fault {
     FlushScripts,
     /// A server's memory is full for a while.
     FullMemory,
-    /// A server says for a while that the cluster is down.
+    /// A server reports for a while that the cluster is down.
     ClusterDown,
-    /// A server stands still for a while.
+    /// A server is frozen for a while.
     Freeze,
     /// A server is killed, and started again with its data.
     Restart,
@@ -52,7 +52,8 @@ pub enum Fault {
     TwoMasters,
     /// A master's replica receives nothing for a while.
     Lag,
-    /// A master dies whose replica has received nothing for a while, and that replica replaces it.
+    /// A master dies after its replica has received nothing for a while, and that replica replaces
+    /// it.
     LaggingFailover,
     /// A server's clock is set forward or back, by up to a minute.
     ClockStep,
@@ -91,8 +92,8 @@ impl Fault {
         Fault::Stranger,
     ];
 
-    /// Whether it breaks an assumption of exclusion. What happens around it is judged by the tokens
-    /// alone.
+    /// Whether it breaks an assumption of exclusion. Locks that it affects are judged by their
+    /// tokens alone.
     pub fn is_outside_assumptions(self) -> bool {
         matches!(
             self,
@@ -104,7 +105,7 @@ impl Fault {
         )
     }
 
-    /// Whether each call still runs at once and is answered.
+    /// Whether each call still runs at once and gets its answer.
     pub fn is_peaceful(self) -> bool {
         matches!(self, Fault::LosePush | Fault::Cancel | Fault::Drop | Fault::FlushScripts)
     }
@@ -149,61 +150,61 @@ pub struct Plan {
     /// Users of each client.
     pub users: usize,
     pub locks: usize,
-    /// How long faults happen.
+    /// How long faults keep happening.
     pub length: Duration,
-    /// How far the servers' clocks are from the true time, at most, unless they are seconds apart.
+    /// The most by which a server's clock differs from the true time, without `Fault::Skew`.
     pub small_skew_ms: i64,
-    /// How much faster or slower the clients' clocks run, at most.
+    /// The largest drift of a client's clock.
     pub drift_ppm: i32,
-    /// What the clients take off each lease.
+    /// The margin by which clients rely less long on a lease.
     pub margin: Duration,
-    /// How long a pushed grant waits for its claim.
+    /// The claim window of pushed grants.
     pub window: Duration,
     /// The client's default lease.
     pub lease: Duration,
-    /// How often a waiter polls, and how long one that does not stays in the queue.
+    /// The poll interval of a waiter, and its time to live in the queue without a poll.
     pub poll_interval: Duration,
     pub waiter_ttl: Duration,
-    /// The limit of a queue.
+    /// The most waiters in a queue.
     pub max_waiters: u64,
-    /// Its masters die often while their replicas lag.
+    /// Whether masters often die while their replicas lag.
     pub is_about_replicas: bool,
-    /// The share of requests for which a replica must confirm the lease.
+    /// The share of requests that a replica must confirm.
     pub replicated: f64,
     /// The share of users that cache locks.
     pub caching: f64,
-    /// Which writes the servers' `WAIT` covers.
+    /// The writes that the servers' `WAIT` covers.
     pub wait_covers: WaitCovers,
-    /// Judge as if no assumption had been broken.
+    /// Judges as if no assumption had been broken.
     pub is_strict: bool,
-    /// Its users take locks on most of three members, and are judged by that alone.
+    /// Its users acquire locks on most of three members, and only these are judged.
     pub is_quorum: bool,
     /// Scripts in place of the built-in ones.
     pub scripts: Option<PathBuf>,
-    /// Keep the whole history.
+    /// Keeps the whole history.
     pub tells_all: bool,
-    /// Only the rules whose names begin with this are judged.
+    /// Judges only the rules whose names begin with this.
     pub only: &'static str,
 }
 
-/// The shortest and the longest lease of a run.
+/// The shortest and the longest lease that users request.
 pub const LEASES_MS: std::ops::Range<u64> = 600..2500;
 
-/// The semaphore's number among those of the locks.
+/// The number of the semaphore among the locks.
 pub const SEMAPHORE: usize = 1_000;
 
-/// Small differences of a server's clock from the true time.
+/// Small differences between a server's clock and the true time.
 const SMALL_SKEWS_MS: std::ops::RangeInclusive<i64> = 0..=100;
 const LARGE_SKEW_MS: i64 = 4000;
 
-/// The least spare margin beyond the difference of two clocks: the client's drift in the longest
-/// lease.
+/// The least spare margin beyond the difference between two clocks: the client's drift during the
+/// longest lease.
 const LEAST_SPARE_MS: i64 = 1;
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed);
-        // A few kinds of faults at a time find more than all at once; sometimes all of them.
+        // A few kinds of faults at a time find more than all at once. Some plans have all of them.
         let density = [0.2, 0.4, 0.7, 1.0][rng.usize(0..4)];
         let may_leave_assumptions = rng.u8(0..3) == 0;
         let faults: BTreeSet<Fault> = Fault::ALL
@@ -229,7 +230,7 @@ impl Plan {
             false => faults,
         };
         let small_skew_ms = rng.i64(SMALL_SKEWS_MS);
-        // Half of them have no more than they need.
+        // Half of the plans have no more margin than they need.
         let spare_ms = LEAST_SPARE_MS + [0, 0, 20, 90][rng.usize(0..4)];
         let poll_interval = Duration::from_millis(rng.u64(100..300));
         let mut plan = Plan {
@@ -275,19 +276,19 @@ impl Plan {
         (0..self.locks).chain([SEMAPHORE])
     }
 
-    /// The lower and the upper limit of the semaphore. In most runs they are the same, so that one
-    /// permit too many is noticed.
+    /// The lower and the upper limit of the semaphore. In most runs they are equal, so that one
+    /// excess permit is noticed.
     pub fn limits(&self) -> [u32; 2] {
         if self.seed.is_multiple_of(3) { [3, 4] } else { [3, 3] }
     }
 
-    /// Whether no call is lost, late or in doubt, nothing pauses, and no write is lost: what is
-    /// released is gone.
+    /// Whether no call is lost, late or in doubt, no client pauses, and no write is lost. Then a
+    /// released lock is free.
     pub fn is_peaceful(&self) -> bool {
         self.faults.iter().all(|fault| fault.is_peaceful())
     }
 
-    /// How far the servers' clocks are from the true time, at most.
+    /// The most by which a server's clock differs from the true time.
     pub fn skew_ms(&self) -> i64 {
         match self.has(Fault::Skew) {
             true => LARGE_SKEW_MS,
@@ -295,20 +296,20 @@ impl Plan {
         }
     }
 
-    /// Whether the servers' clocks may be further apart than the margin.
+    /// Whether two servers' clocks may differ by more than the margin.
     pub fn is_out_of_time(&self) -> bool {
         self.has(Fault::Skew) || self.has(Fault::ClockStep)
     }
 }
 
-/// Whether a run is about tries that are refused: only where nobody caches and all calls come
-/// through is it known for certain who can have been in their way.
+/// Whether a run judges refused tries. Only if no client caches and no call is lost is it certain
+/// which holders can have blocked them.
 fn is_about_refusals(seed: u64) -> bool {
     seed % 16 == 9
 }
 
-/// These faults, so that what a replica has confirmed is judged: no clocks that break the
-/// assumptions, replicas that lag and take over, and calls that are sent again on another
+/// Faults under which the leases that a replica has confirmed can be judged: no clocks that break
+/// the assumptions, replicas that lag and take over, and calls that are sent again on another
 /// connection.
 fn about_replicas(faults: BTreeSet<Fault>) -> BTreeSet<Fault> {
     let mut faults = faults;

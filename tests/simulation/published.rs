@@ -1,5 +1,5 @@
-//! The published lock in one hash, under the same rule: at most one writer, and no reader beside
-//! it.
+//! The published single-hash lock, judged by the same rule: at most one writer, and no reader
+//! beside it.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ const SCRIPTS: [&str; 4] = [
 const KEY: &[u8] = b"lock";
 const TIMEOUTS_MS: [u64; 3] = [10_000, 1_000, 3_000]; // of the key, of a reader, of a writer
 
-/// One user, whose clock is slightly off.
+/// A user whose clock is slightly off.
 #[derive(Debug)]
 struct User {
     ahead_ms: u64,
-    /// Its hold: whether it writes, and when it took it by its own clock.
+    /// Its hold: whether it writes, and when it acquired the lock by its own clock.
     held: Option<(bool, u64)>,
 }
 
-/// How many steps it takes until two users hold that exclude each other.
+/// The number of steps until two conflicting users hold the lock.
 pub fn steps_until_broken(seed: u64, users: usize, most_ahead_ms: u64) -> Option<u64> {
     let mut rng = Rng::with_seed(seed);
     let engine = Engine::builder().standalone().manual_time().build();
@@ -70,7 +70,7 @@ impl User {
         }
     }
 
-    /// It believes that it holds until its own timeout, minus the difference of the clocks.
+    /// A user relies on its hold until its own timeout, by its own clock.
     fn holds(&self, now: u64, writes: bool) -> bool {
         let timeout = TIMEOUTS_MS[if writes { 2 } else { 1 }];
         self.held

@@ -1,26 +1,26 @@
-//! The rules of the queue: which waiter may go before which other.
+//! The rules of the queue: which waiter may go before which other one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::Step;
 use crate::court::Court;
 
-/// How many entries of a list the scripts search for the place of a returning waiter: sixteen from
-/// either end. In a longer list it may end up behind its place.
+/// The number of entries that the scripts search for the place of a returning waiter: sixteen from
+/// either end of a list. In a longer list it may end up behind its place.
 const SEARCHED: usize = 32;
 
 pub struct Queues {
     court: Court,
-    /// By lock, server and acquisition, while it waits: two masters that serve one lock have a
-    /// queue each.
+    /// Waits by lock, server and acquisition. Two masters that serve one lock each have their own
+    /// queue.
     waits: BTreeMap<(usize, usize), BTreeMap<String, Wait>>,
 }
 
-/// What a waiter has seen pass since it began to wait.
+/// The grants that have passed a waiter since it began to wait.
 #[derive(Debug, Default)]
 struct Wait {
     writes: u32,
-    /// Those of them that were upgrades, which go first.
+    /// Those of the writes that were upgrades, which go first.
     upgrades: u32,
     read_phases: BTreeSet<u64>,
     writers_before: u32,
@@ -63,7 +63,7 @@ impl Queues {
         self.count_passing(step, &granted);
     }
 
-    /// Checks whose turn it was.
+    /// Checks that it was this acquisition's turn.
     fn check_turn(&self, step: &Step<'_>, id: &str, writes: bool) {
         let Some(before) = step.before else { return };
         let asked_with = (step.id() == id).then(|| step.ticket()).flatten();
@@ -117,8 +117,8 @@ impl Queues {
         }
     }
 
-    /// A returning waiter finds its place, if the scripts search that far, and never an earlier
-    /// one.
+    /// A returning waiter gets its old place if the scripts search that far. It never gets an
+    /// earlier one.
     fn check_places(&self, step: &Step<'_>) {
         let Some(before) = step.before else { return };
         let came = step.after.waiters.iter().filter(|(id, _)| !before.waiters.contains_key(*id));

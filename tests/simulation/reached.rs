@@ -1,10 +1,10 @@
-//! The rare states: a simulation that never reaches them shows nothing.
+//! The rare states. A simulation that never reaches them shows nothing.
 
 use crate::census::Census;
 use crate::checker::Step;
 use crate::hash::{CLIENT, Hash, Record};
 
-/// The place in a reply of what recalls a holder.
+/// The index of the mark in a reply that recalls a holder.
 const RECALLED: usize = 6;
 
 /// States that a command and its reply show.
@@ -34,7 +34,7 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
     census.count(state);
 }
 
-/// How many replicas were wanted, and how many there were.
+/// Whether as many replicas as wanted confirmed the writes.
 fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
     let wanted = words.get(1).and_then(|wanted| std::str::from_utf8(wanted).ok()?.parse().ok());
     match (wanted, found.parse::<u64>()) {
@@ -43,7 +43,7 @@ fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
     }
 }
 
-/// States that the change of the hash shows.
+/// States that a change of the hash shows.
 pub fn by_change(census: &Census, step: &Step<'_>) {
     let Some(before) = step.before else { return };
     let (after, now, id) = (step.after, step.now, step.id());

@@ -1,4 +1,4 @@
-//! Users that take the same lock again.
+//! Users that acquire the same lock again while they hold it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::plan::{Fault, LEASES_MS};
 use crate::users::{Held, Users, name};
 
 impl Users {
-    /// An actor of two levels, each of which acquires the same lock. Its guards are dropped in any
+    /// An actor of two levels, each of which acquires the same lock. The guards are dropped in any
     /// order.
     pub async fn reenter(&self, rng: &mut Rng, lock: usize) {
         let actor = self.locks.reentrant();
@@ -62,7 +62,7 @@ impl Users {
             self.count(inner.release().await);
             return self.count(outer.release().await);
         }
-        // The last write is dropped, and a read stays.
+        // The last write guard is dropped, and a read guard stays.
         let held = Held { was_writer: true, since: self.book.now(), ..held };
         let released = outer.release().await;
         let lease: &Lease = &inner;

@@ -1,4 +1,4 @@
-//! What the long form prints.
+//! The output of the long form.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::plan::{Fault, Plan};
 use crate::runs::Total;
 use crate::world::{self, Outcome};
 
-/// How much of a history is shown.
+/// The number of lines of a history that it prints.
 const LAST_LINES: usize = 120;
 
 pub fn total(total: &Total, elapsed: Duration) {
@@ -38,7 +38,7 @@ pub fn total(total: &Total, elapsed: Duration) {
     }
 }
 
-/// A violation with its history, made as small as it gets.
+/// Prints a violation, with the history of the smallest run that shows it.
 pub fn violation(found: &Outcome) {
     let Some(violation) = &found.violation else {
         return;
@@ -56,7 +56,7 @@ pub fn violation(found: &Outcome) {
     println!("the smallest run: {} make sim", replay(&plan));
 }
 
-/// The settings that make the same plan.
+/// The settings that reproduce a plan.
 fn replay(plan: &Plan) -> String {
     let faults: Vec<String> = plan.faults.iter().map(|fault| format!("{fault:?}")).collect();
     let Plan { seed, clients, users, locks, length, .. } = plan;

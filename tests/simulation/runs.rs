@@ -34,7 +34,7 @@ pub enum Until {
     ViolationOrSeed(u64),
 }
 
-/// Runs the plans of all seeds from `first` on. Calls `heard` with the total so far at intervals.
+/// Runs the plans of all seeds from `first` on. Calls `heard` with the total so far after each run.
 pub fn runs(
     first: u64,
     until: Until,
@@ -90,7 +90,7 @@ impl Total {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// The states that were not reached as often as they must be.
+    /// The states that were reached less often than required.
     pub fn missing(&self) -> Vec<String> {
         let faults = Fault::ALL.iter().map(|fault| (fault.name(), 1));
         let rare = if self.runs < MANY_RUNS { &[] } else { RARE };
@@ -103,7 +103,7 @@ impl Total {
     }
 }
 
-/// States that even a short simulation must reach, with the least counts.
+/// States that even a short simulation must reach, with their least counts.
 const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a dead waiter was skipped", 10),
     ("a waiter that hears nothing was passed over", 5),
@@ -184,7 +184,7 @@ const MUST_BE_REACHED: &[(&str, u64)] = &[
     ("a limit was changed", 3),
 ];
 
-/// States that a simulation of so many runs must reach as well.
+/// From this number of runs on, a simulation must reach the rare states as well.
 const MANY_RUNS: u64 = 1_000;
 
 const RARE: &[(&str, u64)] = &[

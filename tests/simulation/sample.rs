@@ -1,11 +1,11 @@
-//! A seeded sample of faults of one token each in the scripts, which nobody chose: how many of them
-//! the checks find says more than faults that were planted by who knew the checks.
+//! A seeded random sample of faults in the scripts, of one token each. The share that the checks
+//! find says more than faults planted by an author who knows the checks.
 //!
-//! `make mutation-sample` (`LUA=300`, `SEED=1`) appends a line a fault to
-//! mutation-lua.tsv in `docs/results`, and goes on after the last line that is there. The first
-//! lines of the file say which sample of which scripts it is; of other scripts it begins anew.
-//! `QUICK=1` leaves out what takes minutes, `AGAIN=1` tries those again that have survived so far.
-//! The scripts of the mutex and of the semaphore are not among them.
+//! `make mutation-sample` (`LUA=300`, `SEED=1`) appends a line for each fault to mutation-lua.tsv
+//! in `docs/results`, and continues after its last line. The first lines of the file identify the
+//! sample and the scripts. If the scripts have changed, the file is started again. `QUICK=1` leaves
+//! out suites that take minutes, and `AGAIN=1` tries those faults again that have survived so far.
+//! The sample leaves out the scripts of the mutex and of the semaphore.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ use sha1_smol::Sha1;
 
 use crate::copies::root;
 
-/// What takes the place of what. Longer ones come first.
+/// The tokens and their replacements. Longer tokens come first.
 const TOKENS: &[(&str, &[&str])] = &[
     ("==", &["~="]),
     ("~=", &["=="]),
@@ -34,13 +34,12 @@ const TOKENS: &[(&str, &[&str])] = &[
     ("false", &["true"]),
 ];
 
-/// How much of a fault is told.
+/// The length to which the text of a fault is cut.
 const LONGEST: usize = 70;
 
-/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Below the folder that the sample is of.
+    /// Relative to the folder of the sample.
     pub file: PathBuf,
     pub at: usize,
     pub line: usize,
@@ -57,7 +56,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The beginning of a text of several lines.
+/// The beginning of a text, in one line.
 fn in_a_line(text: &str) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() > LONGEST {
@@ -67,7 +66,7 @@ fn in_a_line(text: &str) -> String {
 }
 
 impl Fault {
-    /// Puts it into the copy in that folder.
+    /// Plants the fault in the copy in this folder.
     pub fn plant(&self, folder: &Path) {
         let path = folder.join(&self.file);
         let mut text = fs::read_to_string(&path).unwrap();
@@ -76,7 +75,7 @@ impl Fault {
     }
 }
 
-/// What faults are drawn from: files below a folder.
+/// The files from which a sample is drawn.
 #[derive(Debug)]
 pub struct Sampled {
     pub folder: &'static str,
@@ -88,7 +87,7 @@ impl Sampled {
         root().join(self.folder).join(file)
     }
 
-    /// All their faults, shuffled by the seed.
+    /// All faults of the files, shuffled by the seed.
     pub fn faults(&self, seed: u64, faults_of: impl Fn(&Path, &str) -> Vec<Fault>) -> Vec<Fault> {
         let faults = self.files.iter().flat_map(|file| {
             let text = fs::read_to_string(self.path(file)).unwrap();
@@ -99,7 +98,7 @@ impl Sampled {
         all
     }
 
-    /// What changes with each of the files, and with no other.
+    /// Changes with each of the files, and with no other file.
     fn digest(&self) -> String {
         let mut digest = Sha1::new();
         for file in &self.files {
@@ -158,7 +157,7 @@ fn faults_of(file: &Path, text: &str) -> Vec<Fault> {
     faults
 }
 
-/// A line with what is no code blanked out: comments, and what stands in quotes.
+/// A line whose comments and quoted texts are blanked out.
 fn code_of(line: &str) -> String {
     let mut code = String::with_capacity(line.len());
     let mut quote = None;
@@ -178,7 +177,7 @@ fn code_of(line: &str) -> String {
     code
 }
 
-/// Each token that has another, and each number, with what takes its place.
+/// The tokens and the numbers of a line, with their replacements.
 fn tokens(code: &str) -> Vec<(usize, String, String)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -202,7 +201,7 @@ fn tokens(code: &str) -> Vec<(usize, String, String)> {
         match TOKENS.iter().find(starts) {
             Some((old, others)) => {
                 found.extend(others.iter().map(|new| (at, (*old).to_owned(), (*new).to_owned())));
-                // The space at its end may begin the next one.
+                // The space at its end may begin the next token.
                 at += old.trim_end().len();
             }
             None => at += 1,
@@ -215,7 +214,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.'
 }
 
-/// Whether a line can be left out: a call, or an assignment to what is there.
+/// Whether a line can be left out: a call, or an assignment to an existing name.
 fn is_statement(code: &str) -> bool {
     let names = code.bytes().take_while(|byte| is_word(*byte)).count();
     let (name, rest) = code.split_at(names);
@@ -233,22 +232,22 @@ fn is_statement(code: &str) -> bool {
         && (rest.starts_with('(') || rest.starts_with(" = "))
 }
 
-/// What was found so far, in a file that says of what it is.
+/// The results so far, in a file whose head identifies the sample.
 #[derive(Debug)]
 pub struct Results {
     path: PathBuf,
     head: String,
-    /// A line for each fault so far.
+    /// A line for each tried fault.
     lines: Vec<String>,
 }
 
-/// Of a fault that is none: the compiler finds it.
+/// The result of a fault that the compiler rejects.
 pub const DOES_NOT_BUILD: &str = "does not build";
 
 const COLUMNS: &str = "number\tfile\tplace\told\tnew\tseconds\tfound by";
 
 impl Results {
-    /// Those that are there, if they are of this sample of these files. Else it begins anew.
+    /// Reads the results, if they are of this sample of these files. Otherwise starts again.
     pub fn open(path: &Path, sampled: &Sampled, seed: u64) -> Results {
         let (folder, digest) = (sampled.folder, sampled.digest());
         let head = format!("# a sample of faults, seed {seed}, {folder} {digest}");
@@ -259,12 +258,12 @@ impl Results {
         Results { path: path.to_owned(), head, lines }
     }
 
-    /// What found each fault so far.
+    /// The result of each fault so far.
     pub fn found(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|line| line.rsplit('\t').next().unwrap_or_default())
     }
 
-    /// What found the fault of that place in the sample, in the place of what did before.
+    /// Records the result of the fault at this place of the sample. An earlier result is replaced.
     pub fn set(&mut self, at: usize, fault: &Fault, seconds: f64, found: &str) {
         let line = format!("{}\t{fault}\t{seconds:.1}\t{found}", at + 1);
         match self.lines.get_mut(at) {
@@ -272,25 +271,25 @@ impl Results {
             None => self.lines.push(line),
         }
         let text = format!("{}\n{COLUMNS}\n{}\n", self.head, self.lines.join("\n"));
-        // A file that ends in between would be of no use.
+        // An incomplete file would be useless, so a complete one replaces it.
         let new = self.path.with_extension("new");
         fs::create_dir_all(self.path.parent().unwrap()).unwrap();
         fs::write(&new, text).unwrap();
         fs::rename(new, &self.path).unwrap();
     }
 
-    /// The places of the faults that nothing has found.
+    /// The places of the faults that no check has found.
     pub fn survivors(&self) -> Vec<usize> {
         let found = self.found().enumerate();
         found.filter(|(_, found)| found.starts_with(SURVIVED)).map(|(at, _)| at).collect()
     }
 
-    /// How many were tried; what does not build was not.
+    /// The number of tried faults, without those that do not build.
     pub fn tried(&self) -> usize {
         self.found().filter(|found| *found != DOES_NOT_BUILD).count()
     }
 
-    /// The place of the next one.
+    /// The place of the next fault.
     pub fn next(&self) -> usize {
         self.lines.len()
     }
@@ -302,7 +301,7 @@ impl Results {
     }
 }
 
-/// How the word for a fault begins that nothing has found.
+/// The prefix of the result of a fault that no check has found.
 pub const SURVIVED: &str = "SURVIVED";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A small fleet of the bench `scale`: the model of `docs/scale.md` bounds what its clients send,
-//! even in an ordered failover and while slots move.
+//! A small fleet of the bench `scale`. The model of `docs/scale.md` bounds the calls of its
+//! clients, even in an ordered failover and while slots move.
 
 #[path = "../../benches/scale/simulation/mod.rs"]
 mod simulation;
@@ -12,9 +12,9 @@ const CLIENTS: u64 = 50;
 const HELD: u64 = 8;
 const CROWDS: u64 = 20;
 const CROWD: u64 = 5;
-/// Nodes that are queried for one fetch of the slot map.
+/// The nodes that a client queries for one fetch of the slot map.
 const SAMPLE: u64 = 5;
-/// Locks that a client has: held, taken in pairs, and shared.
+/// The locks of a client: held ones, those of its pairs, and contended ones.
 const LOCKS: u64 = HELD + NAMES + CROWDS * CROWD / CLIENTS;
 const NAMES: u64 = 10;
 /// Scripts that the fleet uses.
@@ -36,7 +36,7 @@ fn plan() -> Plan {
     }
 }
 
-/// Lets time pass, and tells what was sent and what came of it.
+/// Lets time pass. Returns the counts and the results of the locks.
 async fn pass(simulation: &Simulation, length: Duration) -> (Counted, Outcome) {
     simulation.run(length).await;
     (simulation.take_counts(), simulation.take_outcome())
@@ -52,16 +52,16 @@ fn a_fleet_sends_no_more_than_the_model_says() {
     simulation::runtime().block_on(async {
         let simulation = Simulation::start(&plan()).await;
         let started = pass(&simulation, LENGTH).await.0;
-        // Each client has a connection to each server at most, and one more for subscriptions to
+        // Each client has at most one connection to each server, and one more for subscriptions to
         // each master.
         assert!(started.all(Sent::Time) <= CLIENTS * 20, "{}", started.all(Sent::Time));
 
         let (usual, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
-        // A third of a lease of 30 s, less at most a tenth of it.
+        // Renewals are due after a third of a lease of 30 s, less at most a tenth of it.
         let renewals = usual.all(Sent::Renew);
         assert!((CLIENTS * HELD * 3..=CLIENTS * HELD * 4).contains(&renewals), "{renewals}");
-        // Every 15 to 30 s.
+        // A fetch is due every 15 to 30 s.
         let maps = usual.all(Sent::Map);
         assert!((CLIENTS * SAMPLE..=CLIENTS * SAMPLE * 2).contains(&maps), "{maps}");
         assert_eq!([Sent::Moved, Sent::Ask, Sent::Error].map(|it| usual.all(it)), [0; 3]);
@@ -70,7 +70,7 @@ fn a_fleet_sends_no_more_than_the_model_says() {
         let (failover, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
         assert_bounded(&failover, LENGTH);
-        // One caller of a client brings the text of a script, and the others wait.
+        // One call of a client sends the text of a script, and the others wait for it.
         let unknown = failover.all(Sent::NoScript);
         assert!((1..=CLIENTS * SCRIPTS).contains(&unknown), "{unknown}");
 
@@ -78,15 +78,15 @@ fn a_fleet_sends_no_more_than_the_model_says() {
         let (moves, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
         assert_bounded(&moves, length + LENGTH);
-        // Each lock moves once, with a tenth of the slots.
+        // Each lock moves at most once, with a tenth of the slots.
         let moved = moves.all(Sent::Moved);
         assert!((1..=CLIENTS * LOCKS / 5).contains(&moved), "{moved}");
     });
 }
 
-/// The slot map is fetched every 15 s at most, and once for each call and each subscription that
-/// finds a slot moved. Each subscription is made anew at most once, with one query, and tried after
-/// each 10 s of silence.
+/// A client fetches the slot map every 15 s at most, and once for each call and each subscription
+/// that meets a moved slot. It renews each subscription at most once, with one query, and probes it
+/// after each 10 s of silence.
 fn assert_bounded(sent: &Counted, length: Duration) {
     let rounds = |seconds: u64| length.as_secs() / seconds + 1;
     let channels = CROWDS * CROWD;

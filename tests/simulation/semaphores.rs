@@ -1,4 +1,4 @@
-//! Users of the semaphore. In a part of the runs some of them change its limit.
+//! Users of the semaphore. In some of the runs they change its limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::plan::{Fault, LEASES_MS, SEMAPHORE};
 use crate::users::{Users, name};
 
 impl Users {
-    /// Some requests at once, so that there is a queue.
+    /// Makes some requests at once, so that a queue forms.
     pub async fn take_permits(&self, rng: &mut Rng) {
         let seeds: Vec<u64> = (0..rng.usize(1..5)).map(|_| rng.u64(..)).collect();
         let requests = seeds.into_iter().map(async |seed| {
@@ -56,8 +56,8 @@ impl Users {
         self.hold_permits(rng, number, guard).await;
     }
 
-    /// A handle of it that names its limit, unless that changes just then, or one that was guessed.
-    /// None for somebody who has changed the limit.
+    /// A handle with the semaphore's limit, unless the limit changes meanwhile, or with a guessed
+    /// one. `None` if the user has changed the limit instead.
     async fn semaphore(&self, rng: &mut Rng) -> Option<Semaphore> {
         let [low, high] = self.plan.limits();
         let guess = if rng.bool() { low } else { high };
@@ -77,7 +77,7 @@ impl Users {
         }
     }
 
-    /// Gives them back: some of them first, at times.
+    /// Holds permits and releases them, sometimes in parts.
     async fn hold_permits(&self, rng: &mut Rng, number: u64, mut guard: SemaphoreGuard) {
         self.hold(rng, &guard, number, false).await;
         while guard.permits() > 1 && rng.u8(0..3) > 0 {

@@ -1,11 +1,11 @@
-//! Makes a run that violates a rule smaller, as long as it violates the same rule.
+//! Makes a plan that violates a rule smaller, as long as it violates the same rule.
 
 use std::time::{Duration, Instant};
 
 use crate::plan::Plan;
 use crate::world;
 
-/// How long that may take.
+/// How long the search for a smaller plan may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 pub fn shrink(plan: &Plan, rule: &str) -> Plan {
@@ -23,7 +23,7 @@ pub fn shrink(plan: &Plan, rule: &str) -> Plan {
     }
 }
 
-/// Each of them lacks one thing.
+/// Plans that each lack one thing.
 pub fn smaller_ones(plan: &Plan) -> Vec<Plan> {
     let mut smaller = Vec::new();
     for fault in &plan.faults {

@@ -1,5 +1,5 @@
-//! The single-place faults from which a seeded sample is drawn, in the source of the client, the
-//! router and the protocol: the operators of `cargo mutants`, and numbers that are off by one.
+//! The single-place faults in the source of the client, the router and the protocol, from which a
+//! seeded sample is drawn: the operators of `cargo mutants`, and numbers that are off by one.
 //!
 //! `make mutation-sample SOURCE=150` appends a line for each fault to mutation-source.tsv in
 //! `docs/results`, and continues after the last line.
@@ -17,10 +17,10 @@ use syn::{
 use crate::copies::root;
 use crate::sample::{Fault, Sampled};
 
-/// Where they are.
+/// The folders of the sampled source.
 const FOLDERS: [&str; 3] = ["client", "protocol", "router"];
 
-/// The files in them.
+/// The files in these folders.
 pub fn files() -> Sampled {
     let (src, mut files) = (root().join("src"), Vec::new());
     FOLDERS.iter().for_each(|folder| files_in(&src.join(folder), &mut files));
@@ -34,7 +34,7 @@ pub fn sample(seed: u64) -> Vec<Fault> {
     files().faults(seed, faults_of)
 }
 
-/// The source in a folder, without tests and telemetry, which are no behaviour.
+/// Finds the source in a folder. Tests and telemetry are left out, because they are not behavior.
 fn files_in(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -73,7 +73,7 @@ impl Finder<'_> {
     }
 
     fn negate(&mut self, condition: &Expr) {
-        // A pattern cannot be negated, nor what stands beside one.
+        // A condition with `let` cannot be negated.
         let place = condition.span().byte_range();
         if !self.text[place.clone()].contains("let ") {
             let negated = format!("!({})", &self.text[place.clone()]);
@@ -186,7 +186,7 @@ fn others(operator: &BinOp) -> &'static [&'static str] {
     }
 }
 
-/// What a function can return without having done anything.
+/// The values that a function can return without any work.
 fn values(output: &ReturnType) -> &'static [&'static str] {
     let ReturnType::Type(_, output) = output else { return &[""] };
     let Type::Path(path) = &**output else { return &[] };

@@ -1,4 +1,4 @@
-//! Servers of another cluster at the addresses of known ones.
+//! Servers of another cluster at the addresses of known servers.
 
 use rwlease::embedded::{Engine, Network, Served};
 
@@ -23,13 +23,13 @@ impl Strangers {
         Strangers { network: network.clone(), cluster, single }
     }
 
-    /// One of them gets the address of a server that is down.
+    /// Gives one of them the address of a server that is down.
     pub fn come(&self, server: usize, is_cluster: bool) {
         let stranger = if is_cluster { (&self.cluster, server) } else { (&self.single, 0) };
         self.network.lead_to(server, Some(stranger));
     }
 
-    /// The address is the server's again.
+    /// Gives the address back to its server.
     pub fn go(&self, server: usize) {
         self.network.lead_to(server, None);
         self.cluster.faults().kill_connections(server);
@@ -37,7 +37,7 @@ impl Strangers {
     }
 }
 
-/// Who it is, a stranger may be asked, and nothing else.
+/// A client may query a stranger's identity, and nothing else.
 fn judge(served: &Served<'_>, court: &Court, census: &Census) {
     let Some(command) = served.words().first() else { return };
     census.count("a stranger was met");

@@ -1,4 +1,4 @@
-//! Users that follow one another: leaders of an election, and holders that hand a held lock on.
+//! Users that follow one another: leaders of an election, and users that hand their lock on.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::plan::{Fault, LEASES_MS};
 use crate::users::{Held, Users, name};
 
 impl Users {
-    /// Stands for the election that this lock is, and leads: a writer by another name, beside the
-    /// others. The leader that a server names has a term that the server has given out.
+    /// Campaigns in the lock's election, and leads: a leader is a writer, beside the other users.
+    /// If a server names a leader, its term is a token that the server has minted.
     pub async fn campaign(&self, rng: &mut Rng, lock: usize) {
         let leader = self.locks.leader(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
@@ -43,7 +43,7 @@ impl Users {
         }
     }
 
-    /// Leaves the lock to whoever takes it up, unless it loses interest first.
+    /// Hands the lock on to any user, unless the call is cancelled first.
     pub async fn hand_on(
         &self,
         rng: &mut Rng,
@@ -58,8 +58,8 @@ impl Users {
         }
     }
 
-    /// Takes up what somebody has handed on: of this client or of another. A copy of the ticket may
-    /// be used again, and is refused.
+    /// Takes up a lock that a user of any client has handed on. A copy of the ticket may be used
+    /// again, and is refused.
     pub async fn take_up(&self, rng: &mut Rng) {
         let Some((lock, ticket)) = self.book.ticket(rng.u8(0..4) == 0) else {
             return;
@@ -69,7 +69,7 @@ impl Users {
         let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..50_000)));
         let request = self.locks.take_up(&ticket).lease(Duration::from_millis(rng.u64(LEASES_MS)));
         let taken = self.asked(&[lock], wait_limit, request.into_future()).await;
-        // Its history is the one of the lease that was handed on.
+        // It continues the history of the lease that was handed on.
         self.book.attempted(lock, since);
         let Some(guard) = taken else {
             return;

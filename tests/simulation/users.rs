@@ -15,12 +15,12 @@ use crate::book::{Book, Claim};
 use crate::census::Census;
 use crate::plan::{Fault, LEASES_MS, Plan, SEMAPHORE};
 
-/// What every user of a client knows.
+/// The parts that all users of a client share.
 #[derive(Clone)]
 pub struct Users {
     pub plan: Arc<Plan>,
     pub locks: Locks,
-    /// A quorum of three members, if the run is about that.
+    /// A quorum of three members, if the run is about quorums.
     pub quorum: Option<Quorum>,
     pub host: Host,
     pub book: Book,
@@ -28,19 +28,19 @@ pub struct Users {
     pub stops: Arc<AtomicBool>,
 }
 
-/// What a user holds.
+/// A held lock.
 #[derive(Clone, Copy)]
 pub struct Held {
     pub lock: usize,
     pub is_replicated: bool,
-    /// It has the token that it had as a writer.
+    /// It has kept the token that it had as a writer.
     pub was_writer: bool,
     /// When it was requested.
     pub since: Duration,
 }
 
 impl Users {
-    /// One user, until it is told to stop.
+    /// Runs one user, until it is told to stop.
     pub async fn live(self, seed: u64) {
         let mut rng = Rng::with_seed(seed);
         let caches = self.quorum.is_none() && rng.f64() < self.plan.caching;
@@ -123,7 +123,7 @@ impl Users {
                 }
             }
             35..38 => {
-                let request = rwlock.write().lease(lease); // waits as long as it takes
+                let request = rwlock.write().lease(lease); // waits without a limit
                 let request = request.into_future();
                 if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
                     self.write(rng, Held { is_replicated: false, ..held }, guard).await;
@@ -142,7 +142,7 @@ impl Users {
         }
     }
 
-    /// A lock on most of the members.
+    /// Requests a lock on most of the members.
     async fn request_most(&self, rng: &mut Rng, quorum: &Quorum, lock: usize) {
         let writes = rng.bool();
         let request = match writes {
@@ -183,8 +183,8 @@ impl Users {
         }
     }
 
-    /// Several locks, named in any order; some requests wait without a limit. Two such requests
-    /// must not wait for each other.
+    /// Requests several locks, named in any order. Some requests wait without a limit. Two such
+    /// requests must not wait for each other.
     async fn several(&self, rng: &mut Rng) {
         let mut locks: Vec<usize> = (0..self.plan.locks).collect();
         rng.shuffle(&mut locks);
@@ -220,7 +220,7 @@ impl Users {
         }
     }
 
-    /// Many readers at once, whose leases end without a release.
+    /// Requests many reads at once, and lets their leases end without a release.
     async fn crowd(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
@@ -240,7 +240,7 @@ impl Users {
         numbers.into_iter().for_each(|number| self.book.leave(number));
     }
 
-    /// The guard of a request that waits for these locks, if it was granted.
+    /// Waits for a request for these locks. Returns the guard, if it was granted.
     pub async fn asked<T>(
         &self,
         locks: &[usize],
@@ -256,7 +256,7 @@ impl Users {
         granted
     }
 
-    /// The guard of a try, if it was granted.
+    /// Makes a try. Returns the guard, if it was granted.
     pub async fn tried<T>(
         &self,
         lock: usize,
@@ -314,7 +314,7 @@ impl Users {
         }
         let next = rng.u8(0..12);
         if next < 2 {
-            self.book.keep(guard.id().to_string()); // its client forgets it
+            self.book.keep(guard.id().to_string()); // its client forgets the acquisition
         }
         self.book.leave(number);
         match next {
@@ -327,8 +327,8 @@ impl Users {
         }
     }
 
-    /// Upgrades to a writer, if possible. While the upgrade waits, or after it was refused, the
-    /// user still reads.
+    /// Upgrades to a writer, if possible. The user still reads while the upgrade waits, and after a
+    /// refusal.
     async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
         for _ in 0..rng.u8(1..4) {
             let since = self.book.now();
@@ -362,7 +362,7 @@ impl Users {
         }
     }
 
-    /// `None` if the user gave up, with its guard.
+    /// Returns `None` if the user gave up, which drops its guard.
     async fn become_writer(
         &self,
         rng: &mut Rng,
@@ -427,7 +427,7 @@ impl Users {
         }
     }
 
-    /// Reads and writes in turn, so that late calls find another token.
+    /// Reads and writes in turn, so that late calls meet another token.
     async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
         for _ in 0..rng.u8(4..24) {
             let Ok(reading) = guard.downgrade().await else {
@@ -501,7 +501,7 @@ impl Users {
         self.census.count(if kept.is_ok() { "kept to its end" } else { "could not be kept" });
     }
 
-    /// Releases what this acquisition holds.
+    /// Releases the lock of this acquisition.
     pub async fn give_back(
         &self,
         id: String,
@@ -523,7 +523,7 @@ impl Users {
     }
 }
 
-/// The name of a lock: two of them share each slot. The semaphore shares the first one's.
+/// The name of a lock. Two locks share each slot. The semaphore shares that of the first lock.
 pub fn name(lock: usize) -> String {
     if lock == SEMAPHORE {
         return "permits:{0}".into();
@@ -536,11 +536,10 @@ pub fn key(lock: usize) -> String {
     format!("rwlease:{}", name(lock))
 }
 
-/// What the keys of a quorum's members begin with. The members are the masters of the one cluster
-/// that there is.
+/// The prefixes of the keys of a quorum's members. The members are the masters of the one cluster.
 pub const MEMBERS: [&str; 3] = ["m0:", "m1:", "m2:"];
 
-/// A lock's name in a quorum: one whose keys are served by another master for each member.
+/// The name of a lock in a quorum. Each member's key of it is on another master.
 fn name_at_members(lock: usize) -> String {
     let master = |key: &str| usize::from(Slot::of(key.as_bytes()).get()) * MEMBERS.len() / 16_384;
     let is_apart = |name: &String| {

@@ -1,4 +1,4 @@
-//! Prints the seed of a run that does not end: nothing else stops a script, or a task that never
+//! Prints the seed of a run that does not end. Nothing else stops a script, or a task that never
 //! waits.
 
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// The message for a run that does not end, before its seed.
+/// The message before the seed of a run that does not end.
 pub const STUCK: &str = "this run does not end: seed ";
 
-/// How long a run may take, in ms. Usually it takes less than a second.
+/// The longest time that a run may take, in ms. A run usually takes less than a second.
 static PATIENCE: AtomicU64 = AtomicU64::new(60_000);
 
-/// The runs under way, and since when.
+/// The seeds and the start times of the runs under way.
 static RUNNING: Mutex<BTreeMap<u64, (u64, Instant)>> = Mutex::new(BTreeMap::new());
 
-/// A run that is watched until this is dropped.
+/// Watches a run until it is dropped.
 #[derive(Debug)]
 pub struct Watched(u64);
 
@@ -25,7 +25,7 @@ pub fn set_patience(wait_limit: Duration) {
     PATIENCE.store(wait_limit.as_millis() as u64, Ordering::Relaxed);
 }
 
-/// Ends this process if the run of that seed takes too long.
+/// Aborts this process if the run of this seed takes too long.
 pub fn watch(seed: u64) -> Watched {
     static STARTED: Once = Once::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +49,7 @@ fn look_after_all() {
         if let Some((seed, _)) =
             running.values().find(|(_, started)| started.elapsed() > wait_limit)
         {
-            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // past the capture of the tests' output
+            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // bypasses the tests' capture
             process::abort();
         }
     }

@@ -11,7 +11,7 @@ use crate::census::Census;
 use crate::court::Court;
 use crate::plan::{Fault, Plan};
 
-/// Storms and calms. A clone is the same weather.
+/// Storms and calms. Clones share the weather.
 #[derive(Clone, Debug)]
 pub struct Storm(Arc<Mutex<Inner>>);
 
@@ -20,7 +20,7 @@ struct Inner {
     rng: Rng,
     faults: BTreeSet<Fault>,
     is_calm: bool,
-    /// How often a fault happens to a message.
+    /// The probability of each fault of a message.
     odds: f64,
     census: Census,
     doubled: BTreeSet<String>,
@@ -40,7 +40,7 @@ impl Storm {
     pub fn new(plan: &Plan, census: Census, court: Court) -> Storm {
         let mut rng = Rng::with_seed(plan.seed ^ 0x5707_2d00);
         let odds = match plan.is_about_replicas {
-            true => 0.03, // much must be sent again while a replica lags
+            true => 0.03, // a lagging replica matters only if many calls are sent again
             false => [0.002, 0.01, 0.03][rng.usize(0..3)],
         };
         Storm(Arc::new(Mutex::new(Inner {
@@ -59,12 +59,12 @@ impl Storm {
         self.0.lock().unwrap().is_calm = is_calm;
     }
 
-    /// Whether a request of that acquisition was carried out twice, which no client can know of.
+    /// Whether a request of this acquisition was carried out twice, which no client can know.
     pub fn has_doubled(&self, id: &str) -> bool {
         self.0.lock().unwrap().doubled.contains(id)
     }
 
-    /// What a holder has sent last.
+    /// The last request of a holder.
     pub fn last_of(&self, id: &str) -> Option<Sent> {
         self.0.lock().unwrap().sent.get(id).copied()
     }
@@ -107,7 +107,7 @@ impl Inner {
                 fate.back += late;
             }
         }
-        // A late double shows something only if much has happened since, so there must be many.
+        // A late duplicate matters only if much has happened since, so there must be many.
         if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
             fate.again = Some(
                 Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()),
@@ -118,7 +118,7 @@ impl Inner {
         fate
     }
 
-    /// Of a holder: its id comes after the server's name.
+    /// Notes the last request of each holder. The holder's id follows the server's name.
     fn note(&mut self, message: &Message<'_>, fate: &Fate) {
         let sent = Sent { at: self.court.now(), is_answered: !fate.loses_reply };
         let ids = message.commands().filter_map(|command| command.get(5).map(|id| id.to_vec()));

@@ -1,4 +1,4 @@
-//! One run: its parts, and the loop that moves time.
+//! One run: its parts, and the loop that advances the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::users::key;
 use crate::watchdog;
 use crate::weather::Storm;
 
-/// How long after the last fault everything must be normal again.
+/// How long after the last fault everything must work normally again.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// A lock can be free while a living waiter waits, until that waiter polls: a third of its time to
-/// live, plus this for the check.
+/// A lock can be free until a living waiter polls: a third of the waiter's time to live, and this
+/// for the check.
 const LOOK: Duration = Duration::from_millis(130);
 
-/// How long a client may keep a lease that none of its users needs: a contact that finds it used,
-/// the next one, which does not, and the release.
+/// How long a client may keep a lease that none of its users needs: until a contact that still
+/// reports it as used, the next one, which does not, and the release.
 const UNUSED: Duration = Duration::from_millis(2_000);
 
-/// The same for a lease that was recalled.
+/// The same for a recalled lease.
 const CALLED_BACK: Duration = Duration::from_millis(1_200);
 
-/// How long users may take to finish when nothing goes wrong any more.
+/// How long users may take to finish after the last fault.
 const LAST_WAITS: Duration = Duration::from_secs(120);
 
 /// How long a client may take to release everything.
@@ -46,11 +46,11 @@ const LAST_LEASES: Duration = Duration::from_secs(60);
 /// The longest life of an unused lock: the rest of the last lease, then 20 s.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
 
-/// Added to the last three if clocks are set: a key may expire by a clock that was ahead by some
+/// Added to the last three if clocks are set. A key may expire by a clock that was ahead by some
 /// steps of a minute.
 const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 
-/// The most steps in one millisecond: more would never end.
+/// The most steps in one millisecond. A run with more would never end.
 const MOST_STEPS: u32 = 20_000;
 
 /// The result of a run.
@@ -97,9 +97,9 @@ struct World {
     pace: (u128, u32),
     is_storm: bool,
     quiet_since: Duration,
-    /// Since when a lock is free and a living waiter waits for it.
+    /// Since when each lock is free although a living waiter waits for it.
     idle_since: BTreeMap<usize, Duration>,
-    /// Since when a client caches a lock that none of its users needs; and since when it is
+    /// Since when a client caches a lock that none of its users needs, and since when it is
     /// recalled.
     unused_since: BTreeMap<(usize, String, bool), Duration>,
 }
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Lets all users finish, and checks that nothing is left behind.
+    /// Lets all users finish, and checks that no key is left behind.
     async fn come_to_rest(&mut self) {
         self.clients.stop();
         let clocks = match self.plan.has(Fault::ClockStep) {
@@ -193,7 +193,7 @@ impl World {
             }
             self.go_until(self.engine.now() + Duration::from_millis(200)).await;
         }
-        // The servers' clocks decide whether an attempt can still run.
+        // The servers' clocks decide whether a late request can still run.
         let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
         let (wait_limit, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
         for locks in self.clients.all() {
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Lets events happen until then.
+    /// Runs until this time.
     async fn go_until(&mut self, until: Duration) {
         let mut strike_at = self.next_strike();
         loop {
@@ -242,7 +242,7 @@ impl World {
             if self.is_storm && now >= strike_at {
                 self.nemesis.strike(now, &mut self.clients);
                 strike_at = self.next_strike();
-                continue; // what was struck may have something to do at once
+                continue; // the fault may have made tasks ready at once
             }
             let mut next = until;
             if let Some(wait) = self.engine.until_next_wake() {
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// Time goes on.
+    /// Checks that the time advances.
     fn check_pace(&mut self, now: Duration) {
         let (ms, steps) = self.pace;
         self.pace = match now.as_millis() == ms {
@@ -276,8 +276,8 @@ impl World {
         self.engine.now() + Duration::from_millis(self.rng.u64(1..longest))
     }
 
-    /// No lock stays free for long while a client waits for it, unless something has gone wrong
-    /// lately.
+    /// Checks that no lock stays free for long while a client waits for it, unless there was a
+    /// fault recently.
     fn check_idle(&mut self, now: Duration) {
         if self.is_storm || now < self.quiet_since + RECOVERY {
             self.idle_since.clear();
@@ -293,7 +293,7 @@ impl World {
             let for_write = hash.waiters.values().any(|waiter| waiter.mode != 'r');
             let cached = hash.leases(ms).filter(|(_, _, it)| it.is_cached());
             self.check_unused(now, lock, for_write, cached);
-            // An upgrader of a lock without a holder has lost its read, and cannot get a grant.
+            // An upgrader of a lock without a holder has lost its read, so it gets no grant.
             let waits = hash.waiters.iter().any(|(id, waiter)| {
                 waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.want(id)
             });
@@ -316,7 +316,7 @@ impl World {
 }
 
 impl World {
-    /// No client keeps for long what it does not use.
+    /// Checks that no client keeps an unused lease for long.
     fn check_unused<'a>(
         &mut self,
         now: Duration,
@@ -324,8 +324,8 @@ impl World {
         for_write: bool,
         cached: impl Iterator<Item = (&'a str, bool, Record)>,
     ) {
-        // A failover can bring back a released lease, at a server whose clock is behind: no client
-        // knows of it, and its lease ends late.
+        // A failover can bring back a released lease. On a server whose clock is behind, that lease
+        // ends late, and no client knows of it.
         if self.plan.has(Fault::LossyFailover) && self.plan.has(Fault::ClockStep) {
             return;
         }
@@ -357,8 +357,8 @@ impl World {
     }
 }
 
-/// Runs every task until none can continue. Tokio's own time, which nothing else uses, moves only
-/// then.
+/// Runs every task until all of them wait. Only then does Tokio's own time advance, which nothing
+/// else uses.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

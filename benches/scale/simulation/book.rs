@@ -1,4 +1,4 @@
-//! Tracks the holders of contended locks, and how long they waited.
+//! Tracks the holders of contended locks, and their waits.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,22 +14,22 @@ struct Entries {
     outcome: Outcome,
 }
 
-/// What came of the locks.
+/// The results of the locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Two believed at the same time that they hold one lock.
+    /// Times when two holders relied on one lock at once.
     pub overlaps: u64,
     /// Leases that their holders were told are lost.
     pub lost: u64,
     /// Requests and releases that failed.
     pub failed: u64,
-    /// Pairs of locks that nobody else wants.
+    /// Pairs on uncontended locks.
     pub pairs: u64,
-    /// The longest wait for such a lock.
+    /// The longest of these pairs' waits.
     pub longest: Duration,
-    /// Grants of locks that many want.
+    /// Grants of contended locks.
     pub grants: u64,
-    /// The longest wait in a crowd.
+    /// The longest wait for a contended lock.
     pub longest_in_crowd: Duration,
 }
 

@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use rwlease::embedded::{Fate, Kind, Message, Served, Watcher, Weather};
 
-/// One way.
+/// The one-way delay of a message.
 pub const LATENCY: Duration = Duration::from_micros(250);
 
-/// What is counted.
+/// The kinds of messages that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// An uncontended lock is taken.
+    /// An acquire of an uncontended lock.
     Take,
-    /// It is released.
+    /// Its release.
     GiveBack,
-    /// A lock that is held all the time is taken.
+    /// The acquire of a lock that is held all the time.
     First,
-    /// Its lease is renewed.
+    /// A renewal of its lease.
     Renew,
-    /// A contended lock is requested: to join the queue, or as a poll.
+    /// A request for a contended lock, to join the queue or as a poll.
     Wait,
-    /// Its holder releases it.
+    /// Its release.
     HandOver,
-    /// Its next holder claims it.
+    /// The claim of its next holder.
     Claim,
     /// Any other script.
     Other,
-    /// A script with its text.
+    /// A script that is sent with its text.
     Text,
     /// A dial, of either kind.
     Dial,
@@ -39,7 +39,7 @@ pub enum Sent {
     Map,
     /// `SSUBSCRIBE` and `SUNSUBSCRIBE`, and the one query of each connection for subscriptions.
     Subscribe,
-    /// What comes by subscription: confirmations and pushed messages.
+    /// Confirmations and messages of subscriptions.
     Notice,
     Moved,
     Ask,
@@ -50,11 +50,11 @@ pub enum Sent {
 
 const KINDS: usize = Sent::Error as usize + 1;
 
-/// Counts of one server, or of all.
+/// The counts of one server, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts([u64; KINDS]);
 
-/// Counts of each server.
+/// The counts of each server.
 #[derive(Clone, Debug)]
 pub struct Counted {
     servers: Vec<Counts>,
@@ -65,7 +65,7 @@ impl Counted {
         self.servers.iter().map(|server| server[sent]).sum()
     }
 
-    /// The count of the server that has most.
+    /// The highest count of one server.
     pub fn most(&self, sent: Sent) -> u64 {
         self.servers.iter().map(|server| server[sent]).max().unwrap_or(0)
     }
@@ -89,7 +89,7 @@ impl IndexMut<Sent> for Counts {
     }
 }
 
-/// A clone counts into the same.
+/// Clones share the counts.
 #[derive(Clone)]
 pub struct Counter {
     counts: Arc<Mutex<Vec<Counts>>>,
@@ -131,7 +131,7 @@ impl Counter {
     }
 }
 
-/// What the keys of locks begin with.
+/// The prefix of the keys of locks.
 pub const PREFIX: &str = "rwlease:";
 
 impl Watcher for Counter {
@@ -157,7 +157,7 @@ impl Watcher for Counter {
     }
 }
 
-/// A network in which every message takes as long, and none is lost.
+/// A network in which every message has the same delay, and none is lost.
 pub struct Wire(pub Counter);
 
 impl Weather for Wire {

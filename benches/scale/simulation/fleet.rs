@@ -1,4 +1,4 @@
-//! The clients and what their tasks do.
+//! The clients and the work of their tasks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Fleet {
     guards: Guards,
 }
 
-/// The guards of locks that are held all the time.
+/// The guards that a client holds all the time.
 type Guards = Arc<Mutex<Vec<WriteGuard>>>;
 
 /// One client, as its tasks see it.

@@ -2,7 +2,7 @@
 //!
 //! `tests/simulation/scale.rs` runs a small one.
 
-// The bench and the test compile this as a module of their own, and need only a part of it each.
+// The bench and the test each compile this as their own module, and need only a part of it.
 #![allow(dead_code, unused_imports)]
 
 mod book;
@@ -24,13 +24,13 @@ pub use book::Outcome;
 pub use counts::{Counted, Sent};
 pub use plan::Plan;
 
-/// Time moves by multiples of this, so that what happens at about the same time is one step.
+/// Time advances in multiples of this, so that events at about the same time share one step.
 const GRAIN: Duration = Duration::from_micros(250);
 
-/// A slot is open for this long before its keys move, and for as long after that.
+/// A slot is migrating for this long before its keys move, and for as long afterwards.
 const OPEN: Duration = Duration::from_millis(7);
 
-/// After the last client has come, until its fleet is taken to have started.
+/// The fleet counts as started this long after its last client.
 pub const CALM: Duration = Duration::from_secs(5);
 
 pub struct Simulation {
@@ -41,7 +41,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Connects all clients, and has them take what they hold, spread over one renewal interval.
+    /// Connects all clients. Each acquires the locks that it holds, within one renewal interval.
     pub async fn start(plan: &Plan) -> Simulation {
         fastrand::seed(plan.seed);
         let engine = Engine::builder().masters(plan.masters).replicas(1).manual_time().build();
@@ -55,12 +55,12 @@ impl Simulation {
         simulation
     }
 
-    /// What was sent since this was last called.
+    /// The counts since the last call.
     pub fn take_counts(&self) -> Counted {
         self.counter.take()
     }
 
-    /// What came of the locks since this was last called.
+    /// The results of the locks since the last call.
     pub fn take_outcome(&self) -> Outcome {
         self.book.take()
     }
@@ -70,7 +70,6 @@ impl Simulation {
         self.fleet.held()
     }
 
-    /// Lets time pass.
     pub async fn run(&self, length: Duration) {
         let until = self.engine.now() + length;
         loop {
@@ -85,26 +84,26 @@ impl Simulation {
         }
     }
 
-    /// How many locks with a crowd a master serves.
+    /// The number of contended locks that a master serves.
     pub fn crowds_at(&self, master: usize) -> usize {
         let faults = self.faults();
         self.fleet.crowds().filter(|slot| faults.master_of(*slot) == master).count()
     }
 
-    /// A replica takes the place of a master, which has lost nothing.
+    /// Promotes a master's replica, without a loss of writes.
     pub async fn order_failover(&self, master: usize) {
         self.faults().promote(master, 0).expect("it has a replica");
     }
 
-    /// A master dies, and after a while its replica takes its place.
+    /// Kills a master, and promotes its replica after the outage.
     pub async fn kill(&self, master: usize, outage: Duration) {
         self.faults().stop(master);
         self.run(outage).await;
         self.faults().promote(master, 0).expect("it has a replica");
     }
 
-    /// Moves so many slots, one after another: of each master its first ones, to the next master.
-    /// Tells how long it took, and how many locks with a crowd have moved.
+    /// Moves `slots` slots, one after another: the first ones of each master, to the next master.
+    /// Returns the time that it took, and the number of contended locks that moved.
     pub async fn reshard(&self, slots: usize) -> (Duration, usize) {
         let faults = self.faults();
         let owners: Vec<(Slot, usize)> =
@@ -133,14 +132,14 @@ impl Simulation {
 }
 
 impl Drop for Simulation {
-    /// Else the engine and what watches it would keep each other.
+    /// Breaks the reference cycle between the engine and its watcher.
     fn drop(&mut self) {
         self.engine.watch(|_: &Served<'_>| {});
     }
 }
 
-/// Lets every task run until none can go on by itself. Tokio's own time, which nothing else uses,
-/// moves only then.
+/// Runs every task until all of them wait. Only then does Tokio's own time advance, which nothing
+/// else uses.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -149,7 +148,7 @@ fn all_slots() -> impl Iterator<Item = Slot> {
     (0..16_384).filter_map(Slot::new)
 }
 
-/// A runtime whose time stands still, for one simulation.
+/// A runtime with paused time, for one simulation.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-/// What the fleet is made of. Each client does the same.
+/// The parts of a fleet. All clients are alike.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub masters: u16,
     pub clients: usize,
-    /// Locks that a client holds all the time.
+    /// Locks that each client holds all the time.
     pub held: usize,
-    /// Pairs of taking and giving back that it makes in a second.
+    /// Uncontended pairs that each client makes per second.
     pub pairs: f64,
-    /// Locks that it has names of for these, one after another.
+    /// The number of locks that it uses for these pairs, one after another.
     pub names: usize,
-    /// Locks that many wait for.
+    /// Contended locks.
     pub crowds: usize,
-    /// Tasks that want such a lock: one has it, and the others wait.
+    /// Tasks that contend for each of these locks: one holds it, and the others wait.
     pub crowd: usize,
-    /// How long each has it.
+    /// How long each task holds it.
     pub hold: Duration,
     pub lease: Duration,
 }
 
 impl Plan {
-    /// Between two renewals of a lease, at most.
+    /// The longest time between two renewals of a lease.
     pub fn renewal(&self) -> Duration {
         self.lease / 3
     }

@@ -7,11 +7,11 @@ use rwlease::Mode;
 
 use crate::support::{Error, Result};
 
-/// Whether two may hold a lock at once.
+/// Whether conflicting holders of a lock are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlaps {
     Never,
-    /// A failover can lose what the old master had acknowledged.
+    /// A failover can lose acknowledged grants.
     InFailovers,
 }
 
@@ -21,7 +21,6 @@ pub struct Book {
     pages: Mutex<BTreeMap<String, Page>>,
 }
 
-/// One lock.
 #[derive(Debug, Default)]
 struct Page {
     readers: usize,
@@ -30,7 +29,8 @@ struct Page {
     last_write: u64,
 }
 
-/// Holds in the book until it is dropped: from after the grant to before the release.
+/// Registers a holder in the book until it is dropped. The test creates it after the grant, and
+/// drops it before the release.
 #[derive(Debug)]
 pub struct Stay {
     book: Arc<Book>,
@@ -64,7 +64,7 @@ impl Book {
         self.overlaps
     }
 
-    /// How many grants there were.
+    /// The number of grants.
     pub fn grants(&self) -> usize {
         self.pages().values().map(|page| page.tokens.len()).sum()
     }
@@ -81,7 +81,7 @@ impl Page {
         } else if overlaps == Overlaps::InFailovers {
             return Ok(());
         }
-        // Readers are granted together and may come here in any order.
+        // Readers are granted together, and may register in any order.
         let before = match mode {
             Mode::Read => self.last_write,
             Mode::Write => self.tokens.last().copied().unwrap_or(0),

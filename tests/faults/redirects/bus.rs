@@ -1,5 +1,5 @@
-//! A cluster whose nodes reach each other only through this process, so that one of them can be cut
-//! off from the others while clients reach all.
+//! A cluster whose nodes reach each other only through this process. It can cut one of them off
+//! from the others, and clients still reach all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::support::{Cluster, Result, Server, ServerSettings, Shape};
 
-/// A packet of the bus begins with a header, in which the sender's id is here.
+/// The bytes of the sender's id in the header of a packet of the cluster bus.
 const SENDER: std::ops::Range<usize> = 40..80;
 
 /// The ids of the nodes that are cut off.
@@ -22,7 +22,8 @@ type CutOff = BTreeSet<String>;
 pub struct Bus(watch::Sender<CutOff>);
 
 impl Bus {
-    /// A cluster whose nodes do not notice for long that others are away.
+    /// Starts a cluster. Set a long node timeout, so that its nodes do not notice soon that others
+    /// are unreachable.
     pub async fn cluster(shape: Shape) -> Result<(Bus, Cluster)> {
         let settings = ServerSettings { cluster: true, ..shape.settings };
         let settings = settings.line(format!("cluster-node-timeout {}", shape.node_timeout));
@@ -39,7 +40,7 @@ impl Bus {
         Ok((bus, Cluster::join(nodes, shape.masters).await?))
     }
 
-    /// Cuts one node off from all others. What was sent has arrived or never will.
+    /// Cuts one node off from all others. Data in flight is dropped.
     pub fn cut_off(&self, id: &str) {
         self.0.send_modify(|ids| {
             ids.insert(id.to_owned());
@@ -47,7 +48,7 @@ impl Bus {
     }
 }
 
-/// Takes what other nodes send to one node.
+/// Forwards the connections of other nodes to one node.
 async fn carry(
     listener: TcpListener,
     to: String,
@@ -61,7 +62,7 @@ async fn carry(
     }
 }
 
-/// One link between two nodes, until one of them is cut off.
+/// Forwards one connection between two nodes, until one of them is cut off.
 async fn link(
     mut from: TcpStream,
     to: Arc<str>,

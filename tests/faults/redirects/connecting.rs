@@ -1,4 +1,4 @@
-//! How a client starts, and servers that refuse.
+//! How a client connects, and servers that refuse it.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -129,8 +129,8 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     first.renew().await?;
     assert_eq!(first.release().await?, Released::Released);
     assert_eq!(second.release().await?, Released::Released);
-    // The one that waits was let in by the release, or waits for the memory, but is not turned
-    // away.
+    // The release has granted the waiter its lock, or the waiter waits for memory. It is not
+    // refused.
     server.say::<()>("CONFIG SET maxmemory 0").await?;
     assert_eq!(waiting.await??.release().await?, Released::Released);
     assert_eq!(free.write().await?.release().await?, Released::Released);
@@ -148,7 +148,7 @@ async fn wait_for_waiter(server: &Single, name: &str) -> Result {
     }
 }
 
-/// Where nobody listens.
+/// A URL at which nothing listens.
 fn dead_url() -> Result<String> {
     let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     Ok(format!("redis://127.0.0.1:{port}"))

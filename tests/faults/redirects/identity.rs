@@ -1,5 +1,5 @@
-//! Servers of another cluster at known addresses, two histories of one cluster, nodes that lag or
-//! know nothing.
+//! Servers of another cluster at known addresses, two histories of one cluster, and nodes with an
+//! old or empty slot map.
 
 use std::error::Error as _;
 use std::fs;
@@ -30,12 +30,12 @@ async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Resul
     without_cluster_mode(sick)?;
     sick.restart().await?;
     is_left_alone(sick, &locks, &names[2][0], "without cluster mode").await?;
-    // Nor are the slots of the others looked for there.
+    // Nor does the client look there for the slots of the others.
     for name in names[..2].concat() {
         locks.rwlock(name)?.write().await?.release().await?;
     }
     is_empty(sick).await?;
-    // It is among the seeds of new clients, and the first one that they query.
+    // It is a seed of new clients, and the first one that they query.
     let newcomer = patient_for(2).connect_to(&[sick.url(), cluster.node(0).url()]).await?;
     newcomer.rwlock(&names[0][0])?.write().await?.release().await?;
     is_left_alone(sick, &newcomer, &names[2][0], "without cluster mode").await
@@ -49,7 +49,7 @@ async fn two_servers_without_a_cluster_are_an_error() -> Result {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
         assert!(error.to_string().contains("without cluster mode"), "{error}");
     }
-    // One of them stands still: what is left is not taken for all of it.
+    // One of them is stopped: the client does not take the other one for all of the deployment.
     for (still, urls) in [
         (&one, [one.url(), other.url()]),
         (&one, [other.url(), one.url()]),
@@ -75,7 +75,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
     for name in names.concat() {
         locks.rwlock(name)?.write().await?.release().await?;
     }
-    // Another node takes the address, and has all slots of a cluster of its own.
+    // Another node takes over the address. It has all slots of its own cluster.
     let sick = cluster.node(2);
     sick.kill()?;
     fs::remove_file(sick.folder().join("nodes.conf"))?;
@@ -105,14 +105,14 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
             wait_limit.pause(number).await?;
         }
     }
-    // Each side serves, and says so.
+    // Each side serves, and claims the slot.
     for number in [old, replica] {
         serves(cluster.node(number)).await?;
         let view = View::of(cluster.node(number)).await?;
         assert_eq!(view.master_of(slot), Some(cluster.id(number)));
     }
 
-    // Which one a client queries first does not matter.
+    // The result does not depend on the node that a client queries first.
     let at_old = connect(&[cluster.node(old).url()]).await?;
     let at_new = connect(&[cluster.node(0).url()]).await?;
     for name in lock {
@@ -152,7 +152,7 @@ async fn a_fresh_node_takes_nothing_over() -> Result {
     let fresh = cluster.add(settings.line("cluster-require-full-coverage no")).await?;
     let slots: Vec<u16> = names.iter().step_by(2).map(|name| Slot::of(key(name)).get()).collect();
     let fresh = cluster.node(fresh);
-    // It knows no slot at first, then some.
+    // At first it has no slot, then some.
     for slots in [&[][..], &slots] {
         if !slots.is_empty() {
             fresh.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(slots)).await?;
@@ -185,7 +185,7 @@ async fn a_cluster_that_was_known_is_known_again() -> Result {
     let names = on_each_master(&cluster, "again", 1).await?.concat();
     let locks = client(&cluster).await?;
     for number in 0..3 {
-        // The same node, of another process.
+        // The same node in a new process.
         cluster.node(number).restart().await?;
         cluster.agree().await?;
         for name in &names {
@@ -195,7 +195,7 @@ async fn a_cluster_that_was_known_is_known_again() -> Result {
     Ok(())
 }
 
-/// Fails in so many seconds what cannot be had.
+/// Calls fail after this many seconds.
 fn patient_for(seconds: u64) -> rwlease::Builder {
     Locks::builder().call_timeout(Duration::from_secs(seconds))
 }
@@ -204,7 +204,7 @@ fn healthy_shards_serve(shape: Shape) -> Shape {
     shape.line("cluster-require-full-coverage no")
 }
 
-/// Makes it a server without cluster mode from its next start on.
+/// The server runs without cluster mode from its next start on.
 fn without_cluster_mode(server: &Server) -> Result {
     let file = server.folder().join("server.conf");
     let lines = fs::read_to_string(&file)?;
@@ -212,7 +212,7 @@ fn without_cluster_mode(server: &Server) -> Result {
     Ok(fs::write(file, kept.join("\n") + "\n")?)
 }
 
-/// Waits until a node says that it serves.
+/// Waits until a node reports that it serves.
 async fn serves(server: &Server) -> Result {
     let wait_limit = WaitLimit::new(format!("{} to serve", server.address()));
     loop {
@@ -224,7 +224,7 @@ async fn serves(server: &Server) -> Result {
     }
 }
 
-/// Its lock cannot be had, for this reason, and the server has heard nothing of it.
+/// A try for its lock fails for this reason, and the server has received no key.
 async fn is_left_alone(server: &Server, locks: &Locks, name: &str, why: &str) -> Result {
     let outcome = locks.rwlock(name)?.try_write().await;
     let error = outcome.err().ok_or_else(|| Error::new(format!("{name} was granted")))?;

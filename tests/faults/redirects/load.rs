@@ -1,4 +1,4 @@
-//! Tasks that take and release locks without a pause, and check every answer.
+//! Tasks that acquire and release locks without a pause, and check every answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::book::{Book, Overlaps};
 use super::raw::Witness;
 use crate::support::{Error, Result, WaitLimit};
 
-/// The work of one task.
+/// What one task works with.
 #[derive(Clone, Debug)]
 struct Worker {
     locks: Locks,
@@ -28,7 +28,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Tasks at work on some locks.
+/// Tasks that use some locks.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// So many tasks for each client.
+    /// Starts `tasks` tasks for each client.
     pub fn start(
         clients: &[Locks],
         tasks: usize,
@@ -61,12 +61,12 @@ impl Load {
         Load { shared, tasks: set }
     }
 
-    /// How often a lock was taken and released.
+    /// The number of times that a lock was acquired and released.
     pub fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more rounds are done. Fails at once if a task has failed.
+    /// Waits until `rounds` more rounds are done. Fails at once if a task has failed.
     pub async fn advance(&mut self, rounds: u64) -> Result {
         let goal = self.rounds() + rounds;
         let wait_limit = WaitLimit::new(format!("{rounds} more rounds"));
@@ -85,7 +85,7 @@ impl Load {
         Ok(())
     }
 
-    /// Lets every task finish its round; how many rounds there were.
+    /// Lets every task finish its round. Returns the number of rounds.
     pub async fn finish(mut self) -> Result<u64> {
         self.shared.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -124,7 +124,7 @@ impl Worker {
         };
         match released {
             Released::Released => Ok(()),
-            // What the promoted replica did not have.
+            // The promoted replica did not have the grant.
             Released::AlreadyLost | Released::Unknown
                 if self.book.overlaps() == Overlaps::InFailovers =>
             {
@@ -134,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// Holds for a moment, in the book and before the witness.
+    /// Holds for a moment, registered in the book. The witness confirms the grant.
     async fn stay(&self, name: &str, mode: Mode, token: u64) -> Result {
         let _stay = self.book.enter(name, mode, token)?;
         match &self.witness {
@@ -147,7 +147,7 @@ impl Worker {
     }
 }
 
-/// With what the servers said.
+/// An error with its details, such as the server's answer.
 fn in_full(error: rwlease::Error) -> Error {
     Error::new(format!("{error:?}"))
 }

@@ -11,8 +11,8 @@ use crate::support::{Cluster, Error, Result, Shape, WaitLimit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
-    // By this default of the servers the healthy shards do not serve either, for a while after the
-    // death was noticed.
+    // With the servers' default settings, the healthy shards do not serve for a while either, after
+    // the death is noticed.
     let cluster = Cluster::start().await?;
     let mut shards = Shards::start(&cluster).await?;
     raw::reset_errors(&cluster).await?;
@@ -31,8 +31,8 @@ async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
     cluster.node(shards.sick).freeze()?;
     let meanwhile = shards.outlive(&cluster).await?;
     assert!(meanwhile >= 200, "{meanwhile} rounds while the shard had no master");
-    // It goes on as if no time had passed: with what was sent to it, and as a master until it hears
-    // the others.
+    // It resumes as if no time had passed. It handles the commands that were sent to it, and acts
+    // as a master until it hears from the others.
     cluster.node(shards.sick).thaw()?;
     shards.advance(200).await?;
     shards.finish(&cluster).await
@@ -48,7 +48,7 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     let assign =
         |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
 
-    // Nobody claims the slot from here on, so nobody puts it right.
+    // From here on no node claims the slot, so no node corrects the maps.
     cluster.node(master).say::<()>(&assign(other)).await?;
     for (at, named) in [(master, other), (other, master)] {
         let said = cluster.node(at).say::<()>(&format!("GET {}", key("odd"))).await;
@@ -69,7 +69,7 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
         let error = lock.try_read().await.err().ok_or_else(|| Error::new("it was granted"))?;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
-    // The other slots of both have nothing to do with it.
+    // The other slots of both masters still work.
     for name in on_each_master(&cluster, "well", 2).await?.concat() {
         locks.rwlock(name)?.write().await?.release().await?;
     }
@@ -83,7 +83,7 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     Ok(())
 }
 
-/// A load on every shard; one of them is about to lose its master.
+/// A load on every shard. The first shard will lose its master.
 struct Shards {
     sick: usize,
     names: Vec<String>,
@@ -105,8 +105,8 @@ impl Shards {
         Ok(Shards { sick: 0, names: shards.concat(), loads, _clients: clients })
     }
 
-    /// From the fault to long after the promotion; how many rounds the healthy shards made before
-    /// it.
+    /// Runs the load from the fault until long after the promotion. Returns the number of rounds of
+    /// the healthy shards before the promotion.
     async fn outlive(&mut self, cluster: &Cluster) -> Result<u64> {
         let slot = Slot::of(key(&self.names[0])).get();
         let before = self.healthy();
@@ -146,7 +146,7 @@ impl Shards {
     }
 }
 
-/// So many names of locks for each of the first three nodes, whose slots they have.
+/// `count` names of locks for each of the first three nodes, in slots that the node serves.
 pub async fn on_each_master(
     cluster: &Cluster,
     prefix: &str,

@@ -1,5 +1,5 @@
-//! Locks on real clusters whose slots move, whose connections break, and whose masters die: what
-//! the caller sees, and what is left afterwards.
+//! Locks on real clusters whose slots move, whose connections break, and whose masters die: the
+//! caller's results, and the state afterwards.
 
 mod book;
 mod bus;
@@ -18,14 +18,14 @@ use crate::support::{Cluster, ConnectTo, Result};
 use rwlease::{Builder, Locks};
 use tokio::sync::Mutex;
 
-/// So long that no test is helped by a lease that ends.
+/// No test may pass only because a lease of this length has ended.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The longest that anything is waited for that must come.
+/// The longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster that is used by one test after the other, to save its start. One whose test failed is
-/// not used again.
+/// A cluster that the tests share one after another, because its start is slow. After a test has
+/// failed on it, it is not used again.
 static IDLE: Mutex<Option<Arc<Cluster>>> = Mutex::const_new(None);
 
 async fn on_cluster(test: impl AsyncFnOnce(Arc<Cluster>) -> Result) -> Result {
@@ -39,7 +39,7 @@ async fn on_cluster(test: impl AsyncFnOnce(Arc<Cluster>) -> Result) -> Result {
     Ok(())
 }
 
-/// Settings for a client of the cluster: it looks often, so that queues are quick where there is no
+/// Settings of a client of the cluster. It polls often, so that queues are quick where there is no
 /// push.
 fn settings() -> Builder {
     let poll = Duration::from_millis(50);
@@ -50,7 +50,6 @@ async fn client(cluster: &Cluster) -> Result<Locks> {
     Ok(settings().connect_to(&cluster.urls()).await?)
 }
 
-/// The key of a lock.
 fn key(name: &str) -> String {
     format!("rwlease:{name}")
 }

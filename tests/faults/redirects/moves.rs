@@ -1,4 +1,4 @@
-//! Slots that move, in steps and under load.
+//! Slot moves, in steps and under load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster, settings};
 use crate::support::{Cluster, ConnectTo, Error, Move, Result, WaitLimit};
 
-/// How far a slot is on its way.
+/// How far the move of a slot has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begun,
@@ -27,8 +27,8 @@ const STAGES: [Stage; 3] = [Stage::Begun, Stage::KeyMoved, Stage::Finished];
 async fn a_held_lock_moves_with_its_slot() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         for stage in STAGES {
-            // New ones each time: the redirects of the last stage may still be having the map
-            // fetched.
+            // New clients for each stage: the redirects of the last stage may still cause a fetch
+            // of the slot map.
             let (locks, other) = (client(&cluster).await?, client(&cluster).await?);
             let name = format!("held:{stage:?}");
             let lock = locks.rwlock(&name)?;
@@ -36,7 +36,7 @@ async fn a_held_lock_moves_with_its_slot() -> Result {
             raw::reset_errors(&cluster).await?;
             let step = to_stage(&cluster, &name, stage).await?;
 
-            // The other one learns where the lock is from this call alone.
+            // The other client learns from this call alone where the lock is.
             let others = other.rwlock(&name)?;
             assert!(others.try_read().await?.is_none(), "{stage:?}");
             held.renew().await?;
@@ -71,7 +71,7 @@ async fn a_held_lock_moves_with_its_slot() -> Result {
 async fn a_lock_that_is_not_there_is_taken_at_the_target() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         let (locks, other) = (client(&cluster).await?, client(&cluster).await?);
-        // Both know the slot by now.
+        // From here on, both have the slot in their maps.
         for locks in [&locks, &other] {
             locks.rwlock("{new}known")?.read().await?.release().await?;
         }
@@ -154,7 +154,7 @@ async fn a_queue_keeps_its_order_over_a_move() -> Result {
             for turn in 0..tasks.len() {
                 let (at, token) =
                     told.recv().await.ok_or_else(|| Error::new("the waiters are gone"))?;
-                // The two readers go together.
+                // The two readers are granted together.
                 assert!(token > last || turn == 1, "{stage:?}: {token} after {last}");
                 last = last.max(token);
                 order.push(at);
@@ -181,7 +181,7 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         let clients = [client(&cluster).await?, client(&cluster).await?];
         let names: Vec<String> = (0..6).map(|number| format!("load:{number}")).collect();
-        // Held all the time, renewed again and again, in the slots that move.
+        // Held and renewed all the time, in the slots that move.
         let mut held: Vec<(u64, WriteGuard)> = Vec::new();
         let quick = settings().lease(Duration::from_secs(6)).connect_to(&cluster.urls()).await?;
         for name in &names {
@@ -228,7 +228,7 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
     .await
 }
 
-/// Brings the slot of a lock on its way to another master, which knows no script.
+/// Brings the move of a lock's slot to this stage. The target has no scripts loaded.
 async fn to_stage(cluster: &Cluster, name: &str, stage: Stage) -> Result<Move> {
     let slot = cluster.slot_of(key(name)).await?;
     let step = cluster.begin_move(slot, another(cluster, slot).await?).await?;
@@ -243,7 +243,7 @@ async fn to_stage(cluster: &Cluster, name: &str, stage: Stage) -> Result<Move> {
     Ok(step)
 }
 
-/// Brings the slot all the way.
+/// Completes the move.
 async fn finish(cluster: &Cluster, step: Move, stage: Stage) -> Result {
     if stage == Stage::Finished {
         return Ok(());
@@ -252,7 +252,7 @@ async fn finish(cluster: &Cluster, step: Move, stage: Stage) -> Result {
     cluster.finish_move(step).await
 }
 
-/// A master that does not have the slot.
+/// A master that does not serve the slot.
 async fn another(cluster: &Cluster, slot: u16) -> Result<usize> {
     let master = cluster.master_of(slot).await?;
     let mut others = cluster.masters().await?;
@@ -260,7 +260,7 @@ async fn another(cluster: &Cluster, slot: u16) -> Result<usize> {
     fastrand::choice(others).ok_or_else(|| Error::new("there is one master only"))
 }
 
-/// Waits for the lock in a task, tells its number and token when it has it, and releases it.
+/// Waits for the lock in a task, sends its number and token once it is granted, and releases it.
 fn wait_in_line(
     locks: &Locks,
     name: &str,
@@ -285,7 +285,7 @@ fn wait_in_line(
     })
 }
 
-/// Waits until so many wait.
+/// Waits until the queue has `waiters` waiters.
 async fn queued(cluster: &Cluster, name: &str, waiters: usize) -> Result {
     let wait_limit = WaitLimit::new(format!("{waiters} waiters"));
     loop {

@@ -12,7 +12,7 @@ use super::key;
 pub use crate::support::Fields;
 use crate::support::{Cluster, Error, Result, WaitLimit, as_fields};
 
-/// The hash and its time to live in ms, at one node, also at one that only imports the slot.
+/// The lock's hash at one node, and its time to live in ms. The node may be importing the slot.
 pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fields, i64)> {
     let mut connection = cluster.node(node).connect().await?;
     let (read, left) = pipe()
@@ -29,13 +29,13 @@ pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fie
     Ok((as_fields(&read)?, left))
 }
 
-/// The hash, at the master of its slot.
+/// The lock's hash, at the master of its slot.
 pub async fn state(cluster: &Cluster, name: &str) -> Result<Fields> {
     let slot = cluster.slot_of(key(name)).await?;
     Ok(state_at(cluster, cluster.master_of(slot).await?, name).await?.0)
 }
 
-/// Ids and modes of the waiters, by their tickets.
+/// The ids and modes of the waiters, by their tickets.
 pub fn queue(fields: &Fields) -> BTreeMap<u64, (String, String)> {
     let waiter = |(field, entry): (&String, &String)| {
         let master = field.strip_prefix("q:")?;
@@ -45,14 +45,14 @@ pub fn queue(fields: &Fields) -> BTreeMap<u64, (String, String)> {
     fields.iter().filter_map(waiter).collect()
 }
 
-/// Who waits for what and who holds: what must not be left.
+/// The fields of holders and waiters.
 pub fn occupants(fields: &Fields) -> Vec<&str> {
     let is_one =
         |field: &&str| *field == "writer" || field.starts_with("r:") || field.starts_with("q:");
     fields.keys().map(String::as_str).filter(is_one).collect()
 }
 
-/// Waits until nobody holds these locks or waits for them, as the servers say.
+/// Waits until the servers have no holder of these locks and no waiter.
 pub async fn vacant(cluster: &Cluster, names: &[String]) -> Result {
     for name in names {
         let wait_limit = WaitLimit::limited(format!("{name} to be vacant"), super::PATIENCE / 2);
@@ -67,7 +67,7 @@ pub async fn vacant(cluster: &Cluster, names: &[String]) -> Result {
     Ok(())
 }
 
-/// How often the nodes have given an error of this kind since the last reset.
+/// The number of errors of this kind that the nodes have returned since the last reset.
 pub async fn errors(cluster: &Cluster, code: &str) -> Result<u64> {
     let mut total = 0;
     for number in cluster.running() {
@@ -86,8 +86,8 @@ pub async fn reset_errors(cluster: &Cluster) -> Result {
     Ok(())
 }
 
-/// Confirms grants by what the servers have written: a reply that went to the wrong caller has a
-/// token that is not there.
+/// Confirms grants by the records on the servers. If a reply reaches the wrong caller, no record
+/// has its token.
 #[derive(Debug)]
 pub struct Witness {
     cluster: Arc<Cluster>,
@@ -100,8 +100,8 @@ impl Witness {
         Arc::new(Witness { cluster, connections })
     }
 
-    /// Finds the record with this token at one of the nodes. While the key is moved it can be at
-    /// neither for a moment.
+    /// Finds the record with this token at one of the nodes. While the key is moved, both nodes can
+    /// lack it for a moment.
     pub async fn confirm(&self, name: &str, mode: Mode, token: u64) -> Result {
         let digits = format!("{token:016}");
         let wait_limit = WaitLimit::limited(

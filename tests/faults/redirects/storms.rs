@@ -1,4 +1,4 @@
-//! Connections that break and scripts that are flushed, repeatedly, under load.
+//! Connections that are cut, and scripts that are flushed, repeatedly and under load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Res
             killed += cluster.storm(1, Duration::from_millis(20)).await?;
             load.advance(1).await?;
         }
-        // The witness has connections too, and each of the six nodes gets at most three of them.
+        // The witness has connections too. Each of the six nodes has at most three of them.
         assert!(killed > ROUNDS as u64, "{killed} connections were killed");
         load.advance(50).await?;
         let rounds = load.finish().await?;
@@ -58,8 +58,8 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
     .await
 }
 
-/// The lease is long, and so is the silence: longer than a place in a queue lives, which is all
-/// that the client is known to have requested.
+/// The silence is longer than a place in the queue lives, and the lease is longer than the silence.
+/// The client knows only that it has requested a place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> Result {
     let server = Single::start().await?;
@@ -72,7 +72,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
         .connect_to(&[proxy.url()])
         .await?;
     let lock = locks.rwlock("silence")?;
-    // So that the server knows the scripts.
+    // Loads the scripts into the server.
     lock.write().await?.release().await?;
     proxy.replies(Flow::Lost);
     let waiting =
@@ -87,7 +87,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
     written(&server, false).await
 }
 
-/// Waits until somebody writes under that lock, or nobody.
+/// Waits until the lock has a writer, or has none.
 async fn written(server: &Single, is_written: bool) -> Result {
     let wait_limit = WaitLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
     while fields(server, &key("silence")).await?.contains_key("writer") != is_written {
