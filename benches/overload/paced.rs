@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::support::{Result, Server};
 
-/// The capacity that a time of this length leaves unused can be used later. Any more is lost.
+/// How long unused capacity can still be used.
 const CREDIT: Duration = Duration::from_millis(50);
 
 pub struct Paced {

@@ -399,7 +399,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
     let server = Server { port: single.tls_port().expect("a server with TLS"), ..own_name };
     let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
-    // The server's own name wins over the mapping.
+    // The server's own name takes precedence over the mapping.
     config.tls.as_mut().expect("TLS").hostnames =
         TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
     let locks = Locks::builder().connect_fred(config).await?;

@@ -195,7 +195,7 @@ async fn a_cluster_that_was_known_is_known_again() -> Result {
     Ok(())
 }
 
-/// Calls fail after this many seconds.
+/// A builder of clients whose calls fail after this many seconds.
 fn patient_for(seconds: u64) -> rwlease::Builder {
     Locks::builder().call_timeout(Duration::from_secs(seconds))
 }
@@ -204,7 +204,7 @@ fn healthy_shards_serve(shape: Shape) -> Shape {
     shape.line("cluster-require-full-coverage no")
 }
 
-/// The server runs without cluster mode from its next start on.
+/// Changes the configuration, so that the server's next start is without cluster mode.
 fn without_cluster_mode(server: &Server) -> Result {
     let file = server.folder().join("server.conf");
     let lines = fs::read_to_string(&file)?;
@@ -224,7 +224,7 @@ async fn serves(server: &Server) -> Result {
     }
 }
 
-/// A try for its lock fails for this reason, and the server has received no key.
+/// Checks that a try for its lock fails for this reason, and that the server has no key.
 async fn is_left_alone(server: &Server, locks: &Locks, name: &str, why: &str) -> Result {
     let outcome = locks.rwlock(name)?.try_write().await;
     let error = outcome.err().ok_or_else(|| Error::new(format!("{name} was granted")))?;
