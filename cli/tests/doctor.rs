@@ -105,6 +105,21 @@ async fn a_user_that_lacks_rights() -> Result {
     Ok(())
 }
 
+/// A user that needs no password is not the default user.
+#[tokio::test]
+async fn a_user_without_a_password() -> Result {
+    let default = "user default on nopass ~* &* +@all -spublish";
+    let locker = "user locker on nopass ~* &* +@all";
+    let server = Single::start_with(ServerSettings::default().line(default).line(locker)).await?;
+    let url = server.url();
+    let ran = Tool::new([&url]).run(&["doctor"]).await?;
+    assert!(ran.out.contains("+spublish"), "{}", ran.out);
+    let ran = Tool::new([url.replace("redis://", "redis://locker:@")]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(!ran.out.contains("+spublish"), "{}", ran.out);
+    Ok(())
+}
+
 /// Whether a line at this level says all of that.
 fn says(ran: &Ran, level: &str, parts: &[&str]) -> bool {
     let mut lines = ran.out.lines().filter(|line| line.starts_with(level));

@@ -55,8 +55,10 @@ impl fmt::Debug for FredConnector {
 pub(crate) fn check(config: &Config) -> Result<(), &'static str> {
     let names_user = config.username.as_deref().is_some_and(|user| !user.is_empty());
     if names_user && config.password.is_none() {
-        return Err("the configuration has a user without a password; leave the user out if a \
-                    provider has the credentials");
+        return Err(
+            "the configuration has a user without a password; give a user who needs none an \
+                    empty one, and leave the user out if a provider has the credentials",
+        );
     }
     Ok(())
 }

@@ -210,7 +210,11 @@ impl ClusterAdapter {
                 self.pause(state, deadline).await;
                 Ok(None)
             }
-            Decision::Refused(error) => Err(state.failed(Reason::Refused(error))),
+            Decision::Refused(error) => {
+                // The connection may have sent it before, and lost that answer.
+                state.note_in_doubt(not_after);
+                Err(state.failed(Reason::Refused(error)))
+            }
             Decision::Garbled(what) => {
                 state.note_in_doubt(0);
                 Err(state.failed(Reason::Garbled(what)))

@@ -134,13 +134,13 @@ impl Connection {
         limits: Limits,
     ) -> Result<Connection, NodeError> {
         let timeout = limits.connect_timeout;
-        let in_handshake = AtomicBool::new(connector.uses_tls());
+        let connects_with_tls = AtomicBool::new(connector.uses_tls());
         let opening = Box::pin(async {
             let node = match place {
                 None => connector.connect(address).await?,
                 Some(place) => connector.connect_at(address, place).await?,
             };
-            in_handshake.store(false, Ordering::Relaxed);
+            connects_with_tls.store(false, Ordering::Relaxed);
             let sent = clock.now();
             let replies = node
                 .pipeline(&[
@@ -157,8 +157,8 @@ impl Connection {
                 Either::Left((opened, _)) => opened
                     .map_err(|failure: NodeError| NodeError { maybe_sent: false, ..failure })?,
                 Either::Right(_) => {
-                    let in_handshake = in_handshake.load(Ordering::Relaxed);
-                    return Err(no_answer(address, timeout, in_handshake));
+                    let connects_with_tls = connects_with_tls.load(Ordering::Relaxed);
+                    return Err(no_answer(address, timeout, connects_with_tls));
                 }
             };
         let renews = connector.renews_credentials();
@@ -572,12 +572,12 @@ const FAR: Moment = Moment::from_origin(Duration::MAX);
 
 /// The failure for a server that has not answered in time. Many a server waits for more of a TLS
 /// handshake that it does not understand.
-fn no_answer(address: &Address, timeout: Duration, in_handshake: bool) -> NodeError {
-    let why = match in_handshake {
-        true => ": no TLS handshake came to its end; the port may not speak TLS",
+fn no_answer(address: &Address, timeout: Duration, connects_with_tls: bool) -> NodeError {
+    let advice = match connects_with_tls {
+        true => " to a connection with TLS (does the port speak it?)",
         false => "",
     };
-    NodeError::unsent(format!("{address} did not answer in {timeout:?}{why}"))
+    NodeError::unsent(format!("{address} did not answer in {timeout:?}{advice}"))
 }
 
 /// The time in the answer to `TIME`, in ms. Scripts read it too, so a server that refuses `TIME`
@@ -677,11 +677,16 @@ mod tests {
         let connector = NativeConnector { dialer: Dialer { tls, ..Dialer::default() } };
         let timeout = Duration::from_millis(500);
         let limits = Limits { connect_timeout: timeout, response_timeout: timeout, in_flight: 1 };
-        let cases: [(&[u8], bool, &str); 2] = [
-            (b"-ERR unknown command\r\n", true, "the TLS handshake failed"),
-            (b"", false, "did not answer"),
+        let cases: [(&[u8], bool, &str, &str); 2] = [
+            (
+                b"-ERR unknown command\r\n",
+                true,
+                "the TLS handshake failed",
+                "the port may not speak TLS",
+            ),
+            (b"", false, "did not answer", "does the port speak it?"),
         ];
-        for (answer, permanent, said) in cases {
+        for (answer, permanent, said, advice) in cases {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let at =
                 Address { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
@@ -695,7 +700,7 @@ mod tests {
             let failure = opened.unwrap_err();
             assert_eq!(failure.permanent, permanent, "{failure}");
             let message = &failure.message;
-            assert!(message.contains(said) && message.contains("may not speak TLS"), "{message}");
+            assert!(message.contains(said) && message.contains(advice), "{message}");
             server.abort();
         }
     }

@@ -176,6 +176,10 @@ impl Entrance {
             };
             if seeds.is_empty() {
                 session = info.redis_settings().clone();
+                // `user:@` in the URL, which the crate takes for no password.
+                if session.username().is_some() && session.password().is_none() {
+                    session = session.set_password("");
+                }
             }
             seeds.push(Address { host, port });
         }

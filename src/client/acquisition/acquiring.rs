@@ -342,11 +342,9 @@ impl Acquiring {
     }
 
     /// Whether a call that was refused has changed nothing, so that nothing must be released: the
-    /// script has not begun, or it is that of a mutex, which makes one change at most. If replicas
-    /// must confirm it, the refusal may be of the wait for them.
+    /// script has not begun, or it is that of a mutex, which makes one change at most.
     fn has_changed_nothing(&self, said: &ServerError, at: &Context<'_>) -> bool {
-        let has_not_begun = !self.answered && is_before_script(said);
-        self.options.replicas == 0 && (at.kind == Kind::Mutex || has_not_begun)
+        at.kind == Kind::Mutex || (!self.answered && is_before_script(said))
     }
 
     /// Whether to call again: a slot that cannot be served now may be served in time.

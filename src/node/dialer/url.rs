@@ -127,7 +127,7 @@ fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
             "" => Ok(None),
             _ => Err(UrlError(
                 "a user needs a password: write `user:password@`, or `:password@` for the default \
-                 user",
+                 user; leave the user out if the credentials are given otherwise",
             )),
         };
     };

@@ -27,14 +27,14 @@ struct Server {
     port: u16,
     /// How many queries for the time it answers too late.
     late: AtomicUsize,
-    /// Refuses `TIME`.
-    refuses: bool,
+    /// The command that it refuses.
+    refuses: &'static str,
     /// The `not_after` of each script that arrived.
     scripts: Mutex<Vec<String>>,
 }
 
 impl Server {
-    async fn start(late: usize, refuses: bool) -> Arc<Server> {
+    async fn start(late: usize, refuses: &'static str) -> Arc<Server> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Arc::new(Server {
             port: listener.local_addr().unwrap().port(),
@@ -66,11 +66,11 @@ impl Server {
 
     fn answer(&self, command: &[String]) -> String {
         match command[0].as_str() {
+            name if name == self.refuses => {
+                format!("-NOPERM this user has no permissions to run the '{name}' command\r\n")
+            }
             "CLUSTER" => {
                 format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", self.port)
-            }
-            "TIME" if self.refuses => {
-                "-NOPERM this user has no permissions to run the 'time' command\r\n".into()
             }
             "TIME" => format!("*2\r\n$10\r\n{NOW_S}\r\n$1\r\n0\r\n"),
             "EVALSHA" => {
@@ -135,7 +135,7 @@ async fn length(stream: &mut BufReader<TcpStream>) -> Option<usize> {
 
 #[tokio::test]
 async fn without_the_servers_time_nothing_is_sent() {
-    let server = Server::start(usize::MAX, false).await;
+    let server = Server::start(usize::MAX, "").await;
     let error = server.call(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::TimedOut(None)), "{error:?}");
     assert_eq!(error.in_doubt, None, "nothing can still arrive");
@@ -144,7 +144,7 @@ async fn without_the_servers_time_nothing_is_sent() {
 
 #[tokio::test]
 async fn the_servers_time_is_asked_for_again() {
-    let server = Server::start(1, false).await;
+    let server = Server::start(1, "").await;
     server.call(Duration::from_secs(20)).await.unwrap();
     let [not_after] = &server.scripts()[..] else { panic!("sent with {:?}", server.scripts()) };
     assert!(not_after.parse::<u64>().unwrap() > NOW_S * 1000, "{not_after}");
@@ -152,8 +152,17 @@ async fn the_servers_time_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_user_who_may_not_ask_for_the_time_is_told_at_once() {
-    let server = Server::start(0, true).await;
+    let server = Server::start(0, "TIME").await;
     let error = server.call(Duration::from_secs(20)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
     assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
+}
+
+/// The connection may have sent the script before, and lost the answer.
+#[tokio::test]
+async fn a_refused_script_is_in_doubt() {
+    let server = Server::start(0, "EVALSHA").await;
+    let error = server.call(Duration::from_secs(20)).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Refused(_)), "{error:?}");
+    assert!(error.in_doubt.is_some_and(|not_after| not_after > NOW_S * 1000), "{error:?}");
 }
