@@ -64,7 +64,7 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact long --nocapture
 
-check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well, QUICK=1: some of them, in half a minute)
+check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well, QUICK=1: further ones, up to a bound, in a minute)
 	DEEP=$(DEEP) $(CHECK) $(if $(QUICK),checker::score::the_scripts_as_they_are,checker::worlds checker::planted --test-threads=2)
 	@$(if $(QUICK),,cat target/check.md)
 
