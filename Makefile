@@ -13,8 +13,8 @@ VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
 SCORECARD := migration failover
 # How many tests of a program run at a time: most of them wait most of the time.
 # tests/support/turn.rs limits the servers that they start.
-# A suite of the command goes with one of the library: alone, it has all built again, with fewer
-# features.
+# Run a suite of the command together with one of the library. Alone, it is built with fewer
+# features, and so is all that it needs.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
 # Where a bench of the load leaves its reports.
 REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))

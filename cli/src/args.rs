@@ -44,7 +44,8 @@ pub struct Servers {
     #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
 
-    /// User to connect as; RWLEASE_PASSWORD has its password
+    /// User to connect as, in place of that in the URL; RWLEASE_PASSWORD has its password, and
+    /// without a user, that of the user `default`
     #[arg(long, value_name = "NAME", env = "RWLEASE_USER", hide_env_values = true, global = true)]
     pub user: Option<String>,
 

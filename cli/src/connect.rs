@@ -103,15 +103,19 @@ impl Servers {
         }
     }
 
-    /// The user that is named beside the URLs, and its password.
+    /// The user that is named beside the URLs, and its password. A password without a user is that
+    /// of the user `default`, unless a URL has credentials.
     pub fn credentials(&self) -> Result<Option<(String, String)>, Failure> {
-        let Some(user) = &self.user else {
-            return Ok(None);
-        };
-        let password = std::env::var(PASSWORD).map_err(|_| {
-            Failure::usage(format!("--user {user} needs a password; set {PASSWORD}"))
-        })?;
-        Ok(Some((user.clone(), password)))
+        match (std::env::var(PASSWORD), &self.user) {
+            (Ok(password), Some(user)) => Ok(Some((user.clone(), password))),
+            (Err(_), Some(user)) => Err(Failure::usage(format!(
+                "--user {user} needs a password; set {PASSWORD}"
+            ))),
+            (Ok(password), None) if !self.urls()?.iter().any(|url| url.contains('@')) => {
+                Ok(Some(("default".to_owned(), password)))
+            }
+            (_, None) => Ok(None),
+        }
     }
 
     pub fn certificates(&self) -> Result<Certificates, Failure> {

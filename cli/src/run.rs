@@ -159,7 +159,7 @@ struct WaitLimit {
 }
 
 impl WaitLimit {
-    /// With a timeout of 0, the wait for the servers has no limit.
+    /// A timeout of 0 is no limit here: it makes a try, whose calls have limits of their own.
     fn of(args: &args::Run) -> WaitLimit {
         let limit = args.timeout.filter(|timeout| !timeout.is_zero());
         WaitLimit {

@@ -77,9 +77,9 @@ async fn a_user_that_lacks_rights() -> Result {
     // `+ssubscribe`, `+spublish` for the other.
     let poor = "user poor on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                 +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
-                +pexpireat +pttl +spublish";
+                +pexpireat +spublish";
     let mute = "user mute on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time \
-                +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat +pttl";
+                +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat";
     let server = Single::start_with(ServerSettings::default().line(poor).line(mute)).await?;
     let as_user =
         |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);

@@ -2,7 +2,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::support::{Certificates, Cluster, Result, ServerSettings, Shape};
+use crate::support::{Certificates, Cluster, Result, ServerSettings, Shape, Single};
 use crate::tool::{self, Ran, Tool};
 
 const PASSWORD: &str = "a-password";
@@ -51,6 +51,26 @@ async fn tls_and_a_user() -> Result {
     let untrusted = run(&tool, PASSWORD, &["status", "a"]).await?;
     assert_eq!(untrusted.status, Some(77), "{untrusted:?}");
     std::fs::remove_file(roots)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_password_alone_is_that_of_the_default_user() -> Result {
+    let server = Single::start_with(ServerSettings::default().password(PASSWORD)).await?;
+    let run = async |url: String, password: &str, args: &[&str]| {
+        let mut command = Tool::new([url]).command(args);
+        command.env("RWLEASE_PASSWORD", password);
+        tool::ran(command).await
+    };
+    let bare = || format!("redis://{}", server.address());
+    for args in [&["run", "a", "--", "true"][..], &["status", "a"], &["doctor"]] {
+        let ran = run(bare(), PASSWORD, args).await?;
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+    }
+    let refused = run(bare(), "another", &["status", "a"]).await?;
+    assert_eq!(refused.status, Some(77), "{refused:?}");
+    let with_its_own = run(server.url(), "another", &["status", "a"]).await?;
+    assert_eq!(with_its_own.status, Some(0), "{with_its_own:?}");
     Ok(())
 }
 

@@ -19,10 +19,10 @@ const PASSWORD: &str = "a-password";
 /// The rights that `docs/operating.md` lists.
 const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
                       +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait \
-                      +exists +hget +hmget +hset +hdel +pexpireat +pttl +spublish";
+                      +exists +hget +hmget +hset +hdel +pexpireat +spublish";
 
 /// Additional rights, for the other kinds of locks and for listing them.
-const BESIDES: &str = "+get +set +del +scan";
+const BESIDES: &str = "+get +set +del +pttl +scan";
 
 /// A new certificate authority, and a certificate that it has issued for 127.0.0.1.
 fn certificates() -> Certificates {
