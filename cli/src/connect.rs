@@ -108,9 +108,9 @@ impl Servers {
     pub fn credentials(&self) -> Result<Option<(String, String)>, Failure> {
         match (std::env::var(PASSWORD), &self.user) {
             (Ok(password), Some(user)) => Ok(Some((user.clone(), password))),
-            (Err(_), Some(user)) => Err(Failure::usage(format!(
-                "--user {user} needs a password; set {PASSWORD}"
-            ))),
+            (Err(_), Some(user)) => {
+                Err(Failure::usage(format!("--user {user} needs a password; set {PASSWORD}")))
+            }
             (Ok(password), None) if !self.urls()?.iter().any(|url| url.contains('@')) => {
                 Ok(Some(("default".to_owned(), password)))
             }

@@ -17,12 +17,19 @@ pub(crate) struct HandedOn {
     pub(crate) deadline: u64,
 }
 
-/// Renews the lease to its full length, waits until no earlier call for it can be carried out any
-/// more, and stops tracking it. A late acquire would find that its acquisition no longer holds the
-/// lock, and acquire the lock again.
+/// Renews the lease as [`settle`], and stops tracking it.
 ///
 /// If the future is dropped, the lease is unchanged.
 pub(crate) async fn hand_on(client: &Client, acquisition: &Acquisition) -> Result<HandedOn> {
+    let handed_on = settle(client, acquisition).await?;
+    client.on(acquisition, Event::HandOn);
+    Ok(handed_on)
+}
+
+/// Renews the lease to its full length, and waits until no earlier call for it can be carried out
+/// any more. A late acquire would find that its acquisition no longer holds the lock, and acquire
+/// the lock again, when nobody tracks it any more.
+pub(crate) async fn settle(client: &Client, acquisition: &Acquisition) -> Result<HandedOn> {
     let mut certain_after = None;
     loop {
         let confirmed = renewal::renew(client, acquisition).await?;
@@ -34,7 +41,6 @@ pub(crate) async fn hand_on(client: &Client, acquisition: &Acquisition) -> Resul
         let ends = || in_doubt.map_or(0, |doubt| doubt.server_ms(server_now, confirmed.sent));
         let after = *certain_after.get_or_insert_with(ends);
         if server_now > after {
-            client.on(acquisition, Event::HandOn);
             let (id, deadline) = (acquisition.id, confirmed.grant.deadline);
             return Ok(HandedOn { mode, id, token, deadline });
         }

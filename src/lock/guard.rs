@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::client::acquire;
 use crate::client::acquisition::Event;
+use crate::client::hand_on::settle;
 use crate::client::reply::read;
 use crate::client::request::WaitPolicy;
 use crate::client::telemetry;
@@ -84,14 +85,14 @@ impl Hold {
         }
     }
 
-    /// Renews the lease and then leaves the lock to it. Whether that succeeds or fails, the lease
-    /// is not released.
+    /// Renews the lease, once nothing earlier can change it any more, and then leaves the lock to
+    /// it. Whether that succeeds or fails, the lease is not released.
     pub(crate) async fn keep(self) -> Result<Duration> {
         let Lease { client, acquisition } = &self.0;
         // Pending changes come first: nobody would make them later, and the lease would be kept in
         // the wrong mode.
         let renewed = match self.0.unencumbered().await {
-            Ok(()) => self.0.renew().await,
+            Ok(()) => settle(client, acquisition).await.map(drop),
             Err(error) => Err(error),
         };
         let left = self.0.remaining();
@@ -172,9 +173,9 @@ macro_rules! guard {
             /// bound of the time it has left.
             ///
             /// One round trip. If this read has given up an upgrade and the server has not yet
-            /// confirmed that, one or two more, so that what is kept stays a read. If an attempt of
-            /// the upgrade had no answer, it also takes the time until the server would refuse that
-            /// attempt (two seconds).
+            /// confirmed that, one or two more, so that what is kept stays a read. If an attempt to
+            /// acquire or to upgrade had no answer, it also takes the time until the server would
+            /// refuse that attempt (two seconds).
             ///
             /// ```
             /// # #[cfg(feature = "embedded")]

@@ -329,9 +329,13 @@ impl Subscription for RedisSubscription {
         async move {
             let command = self.channels.leave(channel);
             let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;
-            outcome
-                .map(drop)
-                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })
+            let reply = outcome
+                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })?;
+            // A push reports success. A server that does not serve the slot answers by an error.
+            if let (Reply::Error(_), Some(notify)) = (reply_of(reply), self.notify.upgrade()) {
+                let _ = notify.send(Notice::Left { channel: Bytes::copy_from_slice(channel) });
+            }
+            Ok(())
         }
         .boxed()
     }

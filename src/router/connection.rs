@@ -7,7 +7,6 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use futures::future::{self, Either};
-use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
@@ -19,6 +18,7 @@ use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
 use crate::router::pulse::Pulse;
+use crate::router::runtime::Runtime;
 use crate::router::telemetry::Load;
 use crate::router::tenure::Tenure;
 use crate::router::time_out::time_out;
@@ -63,6 +63,7 @@ pub(crate) struct Connection {
     clock: Arc<dyn Clock>,
     response_timeout: Duration,
     pulse: Arc<Pulse>,
+    runtime: Runtime,
     bound: Apart<Mutex<ClockBound>>,
     retired: AtomicBool,
     /// Set where sentinels name the master: ends when another server becomes the master.
@@ -172,7 +173,8 @@ impl Connection {
         let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
         let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
         let identity = Identity::told(replies.next())?;
-        let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS);
+        let runtime = Runtime::current();
+        let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS, runtime.clone());
         Ok(Connection {
             name,
             identity,
@@ -182,6 +184,7 @@ impl Connection {
             clock,
             response_timeout: limits.response_timeout,
             pulse,
+            runtime,
             bound: Apart(Mutex::new(bound)),
             retired: AtomicBool::new(false),
             tenure: OnceLock::new(),
@@ -549,16 +552,12 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
         let Some(mut answer) = self.answer.take().filter(|_| self.connection.is_usable()) else {
             return;
         };
-        // Outside of a runtime nothing can wait.
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
         let (connection, sent) = (self.connection.clone(), self.sent);
         let permits = self.permit.take().map(|permit| {
             permit.permit.forget();
             permit.of
         });
-        runtime.spawn(async move {
+        self.connection.runtime.spawn(async move {
             let _ = connection.hear_out(&mut answer, sent, FAR).await;
             if let Some(of) = permits {
                 connection.semaphore(of).add_permits(1);

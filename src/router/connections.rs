@@ -15,6 +15,7 @@ use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector, NodeError};
 use crate::router::connection::{Connection, Limits};
 use crate::router::membership::Membership;
+use crate::router::runtime::Runtime;
 use crate::router::telemetry::{self, Carries};
 use crate::router::{DIALS, lock, read, write};
 
@@ -25,6 +26,7 @@ pub(crate) struct Connections {
     clock: Arc<dyn Clock>,
     membership: Arc<Membership>,
     limits: Limits,
+    runtime: Runtime,
     live: RwLock<FxHashMap<Address, Arc<Connection>>>,
     dials: Mutex<HashMap<Address, Dial>>,
     closed: AtomicBool,
@@ -47,7 +49,18 @@ struct Dial {
 type Dialled = Result<Arc<Connection>, Arc<NodeError>>;
 
 impl Connections {
+    /// Connections of a client that is made now, on this runtime.
     pub(crate) fn new(
+        connector: Arc<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        membership: Arc<Membership>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        Connections::on(Runtime::current(), connector, clock, membership, limits)
+    }
+
+    pub(crate) fn on(
+        runtime: Runtime,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         membership: Arc<Membership>,
@@ -58,6 +71,7 @@ impl Connections {
             clock,
             membership,
             limits,
+            runtime,
             live: RwLock::default(),
             dials: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -165,7 +179,7 @@ impl Connections {
     ) -> Shared<BoxFuture<'static, Dialled>> {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let opened = tokio::select! {
                 biased;
                 () = this.end() => Err(shut_down()),

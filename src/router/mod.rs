@@ -17,6 +17,7 @@ mod masters;
 mod membership;
 mod pulse;
 mod replicated;
+mod runtime;
 mod sent_with;
 // Only URLs name sentinels.
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(dead_code, unused_imports))]
@@ -160,14 +161,14 @@ impl Router {
         let membership = Membership::new(translation, settings.response_timeout)
             .with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
+        let connections =
+            Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
         let replicated = Arc::new(ReplicatedCalls::new(
             connector.clone(),
             clock.clone(),
             membership.clone(),
             limits,
         ));
-        let connections =
-            Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
         let texts = Arc::<Texts>::default();
         let topology = Topology::new(
             connections.clone(),

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::router::runtime::Runtime;
 
 /// Wakes all waiting calls once a period, while there are any.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     clock: Arc<dyn Clock>,
     period: Duration,
+    runtime: Runtime,
     beats: Notify,
     /// A call has waited since the last beat.
     used: AtomicBool,
@@ -23,10 +24,11 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration) -> Arc<Pulse> {
+    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration, runtime: Runtime) -> Arc<Pulse> {
         Arc::new(Pulse {
             clock,
             period,
+            runtime,
             beats: Notify::new(),
             used: AtomicBool::new(false),
             runs: AtomicBool::new(false),
@@ -46,10 +48,9 @@ impl Pulse {
         }
         if !self.runs.load(Ordering::SeqCst) && !self.runs.swap(true, Ordering::SeqCst) {
             let mut beating = Beating { pulse: self.clone(), has_ended: false };
-            match Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn(async move { beating.run().await })),
-                // Without a runtime it beats for this caller alone.
-                Err(_) => return beating.pulse.pause().await,
+            // With its runtime, the client's connections have ended: each caller beats for itself.
+            if self.runtime.spawn(async move { beating.run().await }).is_finished() {
+                return self.pause().await;
             }
         }
         beat.await;
@@ -60,8 +61,7 @@ impl Pulse {
     }
 }
 
-/// The task that beats. It ends when no call has waited for a period, or with its runtime; then
-/// calls on another runtime start it again.
+/// The task that beats. It ends when no call has waited for a period, or with its runtime.
 struct Beating {
     pulse: Arc<Pulse>,
     has_ended: bool,
@@ -106,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_beats_for_all_while_somebody_waits() {
-        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD);
+        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current());
         assert!(pulse.is_early_for(PERIOD * 2) && !pulse.is_early_for(PERIOD));
         for _ in 0..3 {
             futures::join!(pulse.beat(), pulse.beat());
@@ -119,11 +119,30 @@ mod tests {
         pulse.beat().await;
     }
 
+    fn two_runtimes() -> [tokio::runtime::Runtime; 2] {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();
+        [runtime().unwrap(), runtime().unwrap()]
+    }
+
+    fn on(runtime: &tokio::runtime::Runtime) -> Arc<Pulse> {
+        let _inside = runtime.enter();
+        Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current())
+    }
+
+    #[test]
+    fn it_beats_while_the_runtime_of_the_first_caller_stands_still() {
+        let [client, caller] = two_runtimes();
+        let pulse = on(&client);
+        let mut waiting = Box::pin(pulse.beat());
+        caller.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });
+        let beaten = async { tokio::time::timeout(PERIOD * 1000, pulse.beat()).await };
+        client.block_on(beaten).expect("a beat");
+    }
+
     #[test]
     fn it_beats_on_when_its_runtime_is_gone() {
-        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let (first, second) = (runtime().unwrap(), runtime().unwrap());
-        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD);
+        let [first, second] = two_runtimes();
+        let pulse = on(&first);
         first.block_on(pulse.beat());
         let mut waiting = Box::pin(pulse.beat());
         second.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::router::connections::Connections;
 use crate::router::in_flight::{Attempt, command};
 use crate::router::lock;
 use crate::router::membership::Membership;
+use crate::router::runtime::Runtime;
 use crate::router::sent_with::SentWith;
 
 /// The most calls in one group.
@@ -35,6 +37,7 @@ pub(crate) struct ReplicatedCalls {
     clock: Arc<dyn Clock>,
     membership: Arc<Membership>,
     limits: Limits,
+    runtime: Runtime,
     pools: Mutex<Pools>,
 }
 
@@ -49,6 +52,7 @@ struct Pools {
 struct Pool {
     replicas: u32,
     clock: Arc<dyn Clock>,
+    runtime: Runtime,
     connections: Arc<Connections>,
     lanes: Mutex<HashMap<Address, Lane>>,
 }
@@ -85,6 +89,7 @@ impl ReplicatedCalls {
                 response_timeout: limits.response_timeout + CONFIRM_TIMEOUT,
                 ..limits
             },
+            runtime: Runtime::current(),
             pools: Mutex::default(),
         }
     }
@@ -132,7 +137,8 @@ impl ReplicatedCalls {
         let mut pools = lock(&self.pools);
         let Pools { by_replicas, closed } = &mut *pools;
         let pool = by_replicas.entry(replicas).or_insert_with(|| {
-            let connections = Connections::new(
+            let connections = Connections::on(
+                self.runtime.clone(),
                 self.connector.clone(),
                 self.clock.clone(),
                 self.membership.clone(),
@@ -144,6 +150,7 @@ impl ReplicatedCalls {
             Arc::new(Pool {
                 replicas,
                 clock: self.clock.clone(),
+                runtime: self.runtime.clone(),
                 connections,
                 lanes: Mutex::default(),
             })
@@ -174,14 +181,27 @@ impl Pool {
             lane.driven = true;
             drop(lanes);
             // In a separate task, so that a caller that gives up does not stop it for the others.
-            tokio::spawn(self.drive(address.clone()));
+            let runtime = self.runtime.clone();
+            runtime.spawn(self.drive(address.clone()));
         }
     }
 
-    /// Sends group after group until no call waits.
+    /// Sends group after group until no call waits. Calls do not wait behind a group without an
+    /// answer: they begin anew, and watch for the slot's new master.
     async fn drive(self: Arc<Self>, address: Address) {
         while let Some(group) = self.next_group(&address) {
-            self.send_group(&address, group).await;
+            if !self.send_group(&address, group).await {
+                self.turn_back(&address);
+            }
+        }
+    }
+
+    fn turn_back(&self, address: &Address) {
+        let mut lanes = lock(&self.lanes);
+        let waiting = lanes.get_mut(address).map(|lane| mem::take(&mut lane.waiting));
+        drop(lanes);
+        for entry in waiting.into_iter().flatten() {
+            let _ = entry.tell.send(Attempt::Silent { sent: None });
         }
     }
 
@@ -197,9 +217,10 @@ impl Pool {
         Some(group)
     }
 
-    async fn send_group(&self, address: &Address, mut group: Vec<Entry>) {
+    /// Returns false if the server did not answer.
+    async fn send_group(&self, address: &Address, mut group: Vec<Entry>) -> bool {
         if group.is_empty() {
-            return;
+            return true;
         }
         let connected = self.connections.reach(address).await;
         // A caller that has given up by now has released over another connection, or calls another
@@ -207,16 +228,18 @@ impl Pool {
         group.retain(Entry::is_wanted);
         match connected {
             Ok(connection) if !group.is_empty() => self.exchange(&connection, group).await,
-            Ok(_) => {}
+            Ok(_) => true,
             Err(failure) => {
                 for entry in group {
                     let _ = entry.tell.send(Attempt::Unconnected(failure.clone()));
                 }
+                false
             }
         }
     }
 
-    async fn exchange(&self, connection: &Arc<Connection>, group: Vec<Entry>) {
+    /// Returns false if there was no answer.
+    async fn exchange(&self, connection: &Arc<Connection>, group: Vec<Entry>) -> bool {
         let clock = &*self.clock;
         // From here on, a caller that gives up learns that its call may have been sent. Calls whose
         // callers gave up earlier are left out.
@@ -226,7 +249,7 @@ impl Pool {
         });
         let (group, limits): (Vec<Entry>, Vec<u64>) = claimed.unzip();
         if group.is_empty() {
-            return;
+            return true;
         }
         let commands = self.pipeline(connection, &group, &limits);
         let response_timeout = connection.response_timeout();
@@ -237,7 +260,10 @@ impl Pool {
             }
         };
         match connection.pipeline(clock, &commands, until).await {
-            Ok(exchange) => tell_replies(connection, group, exchange),
+            Ok(exchange) => {
+                tell_replies(connection, group, exchange);
+                return true;
+            }
             Err(Failure::Silent) => {
                 connection.gave_up(clock.now(), response_timeout);
                 tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
@@ -247,6 +273,7 @@ impl Pool {
                 tell(&broken, group);
             }
         }
+        false
     }
 
     fn pipeline(&self, connection: &Connection, group: &[Entry], limits: &[u64]) -> Vec<Command> {

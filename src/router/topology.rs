@@ -18,6 +18,7 @@ use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
 use crate::router::call::{CallError, Reason};
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
+use crate::router::runtime::Runtime;
 use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
@@ -68,6 +69,7 @@ pub(crate) struct Topology {
     changed: Notify,
     refreshing: Mutex<Refreshing>,
     watchers: Watchers,
+    runtime: Runtime,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +136,7 @@ impl Topology {
             changed: Notify::new(),
             refreshing: Mutex::default(),
             watchers: Watchers::default(),
+            runtime: Runtime::current(),
         })
     }
 
@@ -196,7 +199,7 @@ impl Topology {
         refreshing.begin = begin;
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             this.wait_to_begin().await;
             // A failure is logged there, and every call that needs the map refreshes again.
             let changed = this.fetch(&from).await.unwrap_or(false);
@@ -235,7 +238,8 @@ impl Topology {
     /// the same server share these queries.
     pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
         self.look_later().await;
-        let _watcher = self.watchers.join(address, || self.clone().look_beside(address.clone()));
+        let look = || self.clone().look_beside(address.clone());
+        let _watcher = self.watchers.join(&self.runtime, address, look);
         loop {
             let changed = self.changed();
             if self.membership.known().map.master_of(slot) != Some(address) {

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 
 use crate::node::Address;
 use crate::router::lock;
+use crate::router::runtime::Runtime;
 
 /// The watchers, by the server that calls wait for.
 #[derive(Debug, Default)]
@@ -19,7 +20,12 @@ pub(crate) struct Watcher(AbortHandle);
 
 impl Watchers {
     /// The running watcher for this server, or a new one that runs `look`.
-    pub(crate) fn join<F>(&self, address: &Address, look: impl FnOnce() -> F) -> Arc<Watcher>
+    pub(crate) fn join<F>(
+        &self,
+        runtime: &Runtime,
+        address: &Address,
+        look: impl FnOnce() -> F,
+    ) -> Arc<Watcher>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -28,7 +34,7 @@ impl Watchers {
             return watcher;
         }
         watchers.retain(|_, watcher| watcher.strong_count() > 0);
-        let watcher = Arc::new(Watcher(tokio::spawn(look()).abort_handle()));
+        let watcher = Arc::new(Watcher(runtime.spawn(look()).abort_handle()));
         watchers.insert(address.clone(), Arc::downgrade(&watcher));
         watcher
     }
@@ -53,7 +59,7 @@ mod tests {
         let looking = Arc::new(());
         let look = |address: &str| {
             let looks = looking.clone();
-            watchers.join(&self::address(address), || async move {
+            watchers.join(&Runtime::current(), &self::address(address), || async move {
                 let _looks = looks;
                 pending().await
             })

@@ -436,6 +436,20 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_has_failed_has_no_place_any_more() {
+    let engine = engine();
+    let (here, there) = (client(&engine).await, client(&engine).await);
+    let (lock, others) = (cached(&here).await, plain(&there).await);
+    warm(&lock, Mode::Write).await;
+    let held = lock.write().await.unwrap();
+    let mut late = std::pin::pin!(lock.write().timeout(MS).into_future());
+    assert_eq!((&mut late).await.unwrap_err().kind(), ErrorKind::TimedOut);
+    drop(held);
+    drop(timeout(SECOND, lock.write().into_future()).await.expect("its turn").unwrap());
+    drop(timeout(SECOND, others.write().into_future()).await.expect("a recall").unwrap());
+}
+
 /// The request has its turn, and has not been polled since.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {

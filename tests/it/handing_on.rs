@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, TakenUp, Ticket};
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, TakenUp, Ticket, WriteGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::until_waiting;
@@ -268,16 +268,30 @@ async fn what_is_in_doubt_is_waited_for() {
     assert!(began.elapsed() < Duration::from_millis(500), "nothing is in doubt");
     other.take_up(&ticket).await.unwrap().release().await.unwrap();
 
+    let held = in_doubt(&engine, &one, "doubt").await;
+    let began = Instant::now();
+    let ticket = held.into_ticket().await.unwrap();
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+    let taken = other.take_up(&ticket).await.unwrap();
+    assert!(taken.is_held());
+    taken.release().await.unwrap();
+
+    // The same of a lease that is kept: nobody tracks it either.
+    let held = in_doubt(&engine, &one, "kept").await;
+    let began = Instant::now();
+    held.keep().await.unwrap();
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+/// A write that was granted at the second attempt. The first one had no answer.
+async fn in_doubt(engine: &Engine, locks: &Locks, name: &str) -> WriteGuard {
+    let lock = locks.rwlock(name).unwrap();
     engine.faults().pause(0);
     let acquiring = tokio::spawn(async move { lock.write().await.unwrap() });
     sleep(Duration::from_millis(100)).await;
     engine.faults().kill_connections(0);
     engine.faults().resume(0);
-    let held = timeout(LONG, acquiring).await.unwrap().unwrap();
-    let began = Instant::now();
-    let ticket = held.into_ticket().await.unwrap();
-    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
-    assert!(other.take_up(&ticket).await.unwrap().is_held());
+    timeout(LONG, acquiring).await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -664,3 +664,25 @@ async fn an_upgrade_never_reaches_past_the_longest_hold() {
         bench.must_be_free().await;
     }
 }
+
+/// A thread of the application may run its futures on a runtime that stands still in between. What
+/// one call begins there for others as well, such as a group of confirmed calls, goes on.
+#[test]
+fn calls_do_not_depend_on_the_runtime_of_others() {
+    let own = tokio::runtime::Runtime::new().unwrap();
+    let caller = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let engine = own.block_on(async { Engine::builder().masters(1).replicas(1).build() });
+    let locks = own.block_on(Locks::builder().connect_embedded(&engine)).unwrap();
+    let lock = locks.rwlock("runtimes").unwrap();
+    for cuts in [false, true] {
+        engine.faults().pause(0);
+        if cuts {
+            engine.faults().kill_connections(0);
+        }
+        let brief = lock.write().replicas(1).timeout(Duration::from_millis(50));
+        assert!(caller.block_on(brief.into_future()).is_err());
+        engine.faults().resume(0);
+        let taking = async { timeout(20 * SECOND, lock.write().replicas(1)).await };
+        drop(own.block_on(taking).expect("the runtime of the other call stands still").unwrap());
+    }
+}

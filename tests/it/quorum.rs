@@ -162,6 +162,19 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_limits_a_try_as_well() {
+    let bench = Bench::new().await;
+    for proxy in &bench.proxies[..3] {
+        proxy.replies(Flow::Slow(Duration::from_secs(1)));
+    }
+    let request = bench.quorum.mutex("brief").member_timeout(LONG);
+    let error = request.timeout(Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::TimedOut, Some("brief")));
+    bench.proxies.iter().for_each(Proxy::heal);
+    bench.gone("brief").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_of_five_may_answer_late() {
     let bench = Bench::new().await;
     for late in [1, 4] {

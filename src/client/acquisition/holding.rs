@@ -596,6 +596,9 @@ impl Holding {
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
+        if self.standing == Standing::Releasing {
+            return; // the release answers for all permits
+        }
         let is_all = keep <= self.permits();
         if let Ok(Told { what, sent, .. }) = &outcome
             && !what.is_some_and(|grant| self.is_named_by(grant.token, *sent))

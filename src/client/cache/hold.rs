@@ -145,8 +145,9 @@ impl Hold {
 
     /// The next token: the greatest that somebody may have, or one more if that was read.
     fn next_token(&self) -> u64 {
-        let used = self.tokens.used.load(Ordering::Acquire);
-        self.tokens.phase.load(Ordering::Acquire) + u64::from(used)
+        // In this order: while a phase ends, the result is one too low, never one too high.
+        let phase = self.tokens.phase.load(Ordering::Acquire);
+        phase + u64::from(self.tokens.used.load(Ordering::Acquire))
     }
 
     /// The greatest token that somebody may have.

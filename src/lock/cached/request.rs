@@ -47,6 +47,8 @@ enum Stage<'a> {
     /// It waits for its turn, or for its timeout.
     Local(Place<'a>, Option<(Moment, BoxFuture<'static, ()>)>),
     Plain(BoxFuture<'a, Result<Granted>>),
+    /// It has its result, and no place any more.
+    Over,
 }
 
 impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
@@ -131,6 +133,7 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let granted = ready!(self.poll_granted(context));
+        self.stage = Stage::Over;
         let granted = granted.map_err(|error| self.entry.about(error))?;
         Poll::Ready(Ok(G::of(Held::new(self.entry, granted))))
     }

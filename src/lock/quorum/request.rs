@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use crate::client::Handle;
 use crate::client::request::LeaseOptions;
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::round::{Round, Tried};
@@ -143,7 +143,11 @@ impl QuorumAcquire {
         let mut tries = retry.begin(clock.now(), self.wait.timeout);
         let mut unreached_since: Option<Moment> = None;
         loop {
-            let error = match round.run().await? {
+            let Some(tried) = tries.within(clock, round.run()).await else {
+                let message = "the time that was given has passed during a try";
+                return Err(round.with_lock(Error::new(ErrorKind::TimedOut, message)));
+            };
+            let error = match tried? {
                 Tried::Held(guard) => return Ok(guard),
                 Tried::Refused => {
                     unreached_since = None;

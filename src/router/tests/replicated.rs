@@ -83,3 +83,25 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(other.unwrap().confirmed, 1);
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 1, "{:?}", bench.fakes.log("a"));
 }
+
+/// Calls behind a group that a dead server does not answer go to the new master with the others.
+#[tokio::test(start_paused = true)]
+async fn calls_behind_a_group_do_not_wait_for_a_dead_server() {
+    let bench = Bench::new(&HALVES).await;
+    bench.confirmed("k").await.unwrap();
+    bench.fakes.stop("a", true);
+    bench.fakes.set_door("a", Door::Hangs);
+    let fakes = bench.fakes.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        fakes.set_slots(&[(0, 16383, "b")]);
+    });
+    let start = bench.clock.now();
+    let keys = (0..3000).map(|number| number.to_string());
+    let keys: Vec<String> = keys.filter(|key| Slot::of(key).get() < 8192).collect();
+    for answer in join_all(keys.iter().map(|key| bench.confirmed(key))).await {
+        assert_eq!(answer.unwrap().address, address("b"));
+    }
+    let took = bench.clock.now().since(start);
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+}

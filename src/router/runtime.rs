@@ -1,0 +1,28 @@
+//! The runtime of the client. What one call begins for others as well runs there: the runtime that
+//! the call is polled on may end, or stand still, while the others wait.
+
+use std::future::Future;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// The runtime on which the client was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Runtime(Option<Handle>);
+
+impl Runtime {
+    pub(crate) fn current() -> Runtime {
+        Runtime(Handle::try_current().ok())
+    }
+
+    /// Spawns a task there. If that runtime has ended, the task is dropped at once.
+    pub(crate) fn spawn<T>(&self, task: T) -> JoinHandle<T::Output>
+    where
+        T: Future<Output: Send + 'static> + Send + 'static,
+    {
+        match &self.0 {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task), // a client is made on a runtime
+        }
+    }
+}
