@@ -200,8 +200,8 @@ impl ClusterAdapter {
                 state.text = true;
                 Ok(None)
             }
-            // The connection itself follows redirects up to its own limit. It may have sent the call
-            // before, and lost that answer.
+            // The connection itself follows redirects up to its own limit. It may have sent the
+            // call before, and lost that answer.
             Decision::Moved(_) | Decision::Ask(_) => {
                 state.note_in_doubt(not_after);
                 self.pause(state, deadline).await;

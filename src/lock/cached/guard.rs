@@ -283,7 +283,8 @@ impl CachedWriteGuard {
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade).
+    /// As [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). Where nothing is sent there is
+    /// no error: [`state`](crate::Lease::state) tells whether the lease is lost.
     pub async fn downgrade(mut self) -> Result<CachedReadGuard> {
         self.0.downgrade().await?;
         Ok(CachedReadGuard(self.0))
