@@ -111,7 +111,7 @@ impl Servers {
             (Err(_), Some(user)) => {
                 Err(Failure::usage(format!("--user {user} needs a password; set {PASSWORD}")))
             }
-            (Ok(password), None) if !self.urls()?.iter().any(|url| url.contains('@')) => {
+            (Ok(password), None) if !self.urls()?.iter().any(|url| has_credentials(url)) => {
                 Ok(Some(("default".to_owned(), password)))
             }
             (_, None) => Ok(None),
@@ -131,6 +131,12 @@ impl Servers {
 /// Accepts a bare `HOST:PORT`.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("redis://{url}") }
+}
+
+/// Whether there is an `@` before the path.
+fn has_credentials(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split('/').next().is_some_and(|authority| authority.contains('@'))
 }
 
 fn is_of_sentinels(url: &str) -> bool {

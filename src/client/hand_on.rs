@@ -34,8 +34,9 @@ pub(crate) async fn settle(client: &Client, acquisition: &Acquisition) -> Result
     loop {
         let confirmed = renewal::renew(client, acquisition).await?;
         let server_now = confirmed.server_now;
-        let lease = acquisition.holding(|held| (held.mode, held.token, held.in_doubt()));
-        let Some((mode, token, in_doubt)) = lease else {
+        let held = acquisition
+            .holding(|held| (held.mode, held.token, held.in_doubt(), held.requested_lease()));
+        let Some((mode, token, in_doubt, lease)) = held else {
             return Err(acquisition.lock.with_lock(lost())); // the client was shut down
         };
         let ends = || in_doubt.map_or(0, |doubt| doubt.server_ms(server_now, confirmed.sent));
@@ -44,7 +45,8 @@ pub(crate) async fn settle(client: &Client, acquisition: &Acquisition) -> Result
             let (id, deadline) = (acquisition.id, confirmed.grant.deadline);
             return Ok(HandedOn { mode, id, token, deadline });
         }
-        let left = Duration::from_millis(after - server_now + 1);
+        // Nobody else may renew the lease.
+        let left = Duration::from_millis(after - server_now + 1).min(lease / 3);
         client.clock.sleep_until(client.clock.now().after(left)).await;
     }
 }

@@ -31,8 +31,8 @@ use crate::router::{Router, RouterSettings, Transport};
 ///
 /// Background tasks keep the leases and the connections, on the runtime that
 /// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
-/// guards are dropped and the leases are released. Requests may be awaited on other tokio runtimes,
-/// also on one that ends or stands still in between.
+/// guards are dropped and the leases are released. That runtime must not stand still: timeouts are
+/// kept there as well. Requests may be awaited on other tokio runtimes, each on one of them.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,

@@ -1,9 +1,6 @@
 //! Retry policies: how often to try again, and for how long.
 
-use std::pin::pin;
 use std::time::Duration;
-
-use futures::future::{Either, select};
 
 use crate::backoff::{Backoff, JITTER, part_of};
 use crate::client::settings::BRIEF;
@@ -109,21 +106,6 @@ impl Tries<'_> {
     pub(crate) fn answer_by(&self, now: Moment, call_timeout: Duration) -> Moment {
         let by = now.after(call_timeout);
         self.until.map_or(by, |until| until.min(by))
-    }
-
-    /// The result of a try. `None` if the time limit passes before.
-    pub(crate) async fn within<T>(
-        &self,
-        clock: &dyn Clock,
-        trying: impl Future<Output = T>,
-    ) -> Option<T> {
-        let Some(until) = self.until else {
-            return Some(trying.await);
-        };
-        match select(pin!(trying), clock.sleep_until(until)).await {
-            Either::Left((tried, _)) => Some(tried),
-            Either::Right(_) => None,
-        }
     }
 
     /// Sleeps until the next try is due. Fails if there is none.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, TakenUp, Ticket, WriteGuard};
+use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, TakenUp, Ticket, WriteGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::until_waiting;
@@ -268,7 +268,7 @@ async fn what_is_in_doubt_is_waited_for() {
     assert!(began.elapsed() < Duration::from_millis(500), "nothing is in doubt");
     other.take_up(&ticket).await.unwrap().release().await.unwrap();
 
-    let held = in_doubt(&engine, &one, "doubt").await;
+    let held = in_doubt(&engine, &one, "doubt", LEASE).await;
     let began = Instant::now();
     let ticket = held.into_ticket().await.unwrap();
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
@@ -276,18 +276,21 @@ async fn what_is_in_doubt_is_waited_for() {
     assert!(taken.is_held());
     taken.release().await.unwrap();
 
-    // The same of a lease that is kept: nobody tracks it either.
-    let held = in_doubt(&engine, &one, "kept").await;
+    // The same of a lease that is kept: nobody tracks it either. Nobody else renews it meanwhile.
+    let held = in_doubt(&engine, &one, "kept", Duration::from_secs(1)).await;
     let began = Instant::now();
     held.keep().await.unwrap();
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
 /// A write that was granted at the second attempt. The first one had no answer.
-async fn in_doubt(engine: &Engine, locks: &Locks, name: &str) -> WriteGuard {
+async fn in_doubt(engine: &Engine, locks: &Locks, name: &str, lease: Duration) -> WriteGuard {
     let lock = locks.rwlock(name).unwrap();
     engine.faults().pause(0);
-    let acquiring = tokio::spawn(async move { lock.write().await.unwrap() });
+    let acquiring =
+        tokio::spawn(
+            async move { lock.write().lease(lease).renewal(Renewal::Manual).await.unwrap() },
+        );
     sleep(Duration::from_millis(100)).await;
     engine.faults().kill_connections(0);
     engine.faults().resume(0);

@@ -169,7 +169,10 @@ async fn a_timeout_limits_a_try_as_well() {
     }
     let request = bench.quorum.mutex("brief").member_timeout(LONG);
     let error = request.timeout(Duration::from_millis(50)).await.unwrap_err();
-    assert_eq!((error.kind(), error.lock()), (ErrorKind::TimedOut, Some("brief")));
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Unavailable, Some("brief")));
+    let request = bench.quorum.mutex("brief").member_timeout(LONG);
+    let error = request.timeout(Duration::from_millis(50)).try_once().await.unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Unavailable, Some("brief")));
     bench.proxies.iter().for_each(Proxy::heal);
     bench.gone("brief").await;
 }

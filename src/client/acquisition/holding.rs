@@ -184,6 +184,11 @@ impl Holding {
         Renew { lease, cached: self.options.cached }
     }
 
+    /// The length of the lease that was requested.
+    pub(crate) fn requested_lease(&self) -> Duration {
+        self.options.lease
+    }
+
     /// Attempts without an answer that may still be carried out.
     pub(crate) fn in_doubt(&self) -> Option<InDoubt> {
         let upgrade = self.upgrade.as_ref().and_then(|acquiring| acquiring.in_doubt());

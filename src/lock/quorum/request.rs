@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use crate::client::Handle;
 use crate::client::request::LeaseOptions;
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::round::{Round, Tried};
@@ -108,7 +108,9 @@ impl QuorumAcquire {
     /// majority answers.
     pub async fn try_once(self) -> Result<Option<QuorumGuard>> {
         let round = self.round()?;
-        match round.run().await? {
+        let limit = self.wait.timeout.unwrap_or(round.member_timeout).min(round.member_timeout);
+        let until = self.quorum.members[0].client.clock.now().after(limit);
+        match round.run(until).await? {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Refused => Ok(None),
             Tried::Unreached(error) => Err(error),
@@ -143,15 +145,18 @@ impl QuorumAcquire {
         let mut tries = retry.begin(clock.now(), self.wait.timeout);
         let mut unreached_since: Option<Moment> = None;
         loop {
-            let Some(tried) = tries.within(clock, round.run()).await else {
-                let message = "the time that was given has passed during a try";
-                return Err(round.with_lock(Error::new(ErrorKind::TimedOut, message)));
-            };
-            let error = match tried? {
+            let began = clock.now();
+            let until = tries.answer_by(began, round.member_timeout);
+            let error = match round.run(until).await? {
                 Tried::Held(guard) => return Ok(guard),
                 Tried::Refused => {
                     unreached_since = None;
                     None
+                }
+                Tried::Unreached(_)
+                    if unreached_since.is_none() && tries.was_cut_short(began, clock.now()) =>
+                {
+                    return Err(round.with_lock(tries.out_of_time()));
                 }
                 Tried::Unreached(error) => {
                     let since = *unreached_since.get_or_insert(clock.now());

@@ -11,6 +11,7 @@ use futures::stream::FuturesUnordered;
 use super::telemetry;
 use crate::client::acquire;
 use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
@@ -43,11 +44,11 @@ pub(super) enum Tried {
 }
 
 impl Round<'_> {
-    pub(super) async fn run(&self) -> Result<Tried> {
+    /// Waits for the members' answers until then. A majority that is held by then is enough.
+    pub(super) async fn run(&self, mut until: Moment) -> Result<Tried> {
         let (members, majority) = (&self.quorum.members, self.quorum.majority());
         let clock = &*members[0].client.clock;
         let started = clock.now();
-        let mut until = started.after(self.member_timeout);
         let mut tries: FuturesUnordered<_> = members
             .iter()
             .zip(self.locks)
