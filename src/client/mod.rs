@@ -22,7 +22,6 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
@@ -33,7 +32,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Reply;
 use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
-use crate::router::{Call, Transport};
+use crate::router::{Call, Runtime, Transport};
 use crate::slot::Slot;
 
 #[derive(Debug)]
@@ -46,8 +45,7 @@ pub(crate) struct Client {
     next: AtomicU64,
     registry: Mutex<Registry>,
     cache: Mutex<Entries>,
-    /// The runtime of the worker.
-    runtime: Option<Runtime>,
+    runtime: Runtime,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached: AtomicUsize,
     pub(crate) stray: cache::stray::Pause,
@@ -79,7 +77,7 @@ impl Client {
             next: AtomicU64::new(0),
             registry: Mutex::default(),
             cache: Mutex::default(),
-            runtime: Runtime::try_current().ok(),
+            runtime: Runtime::current(),
             cached: AtomicUsize::new(0),
             stray: cache::stray::Pause::default(),
             wake: Notify::new(),
@@ -232,11 +230,9 @@ impl Client {
         self.cache_entries(slot).iter().for_each(|entry| entry.look_for_recalls());
     }
 
-    /// Runs a task on the runtime of the worker. It works on any thread.
+    /// Runs a task on the client's runtime. It works on any thread.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(runtime) = &self.runtime {
-            runtime.spawn(task);
-        }
+        self.runtime.spawn(task);
     }
 
     pub(crate) fn may_cache_more(&self) -> bool {

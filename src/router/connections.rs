@@ -49,17 +49,7 @@ struct Dial {
 type Dialled = Result<Arc<Connection>, Arc<NodeError>>;
 
 impl Connections {
-    /// Connections of a client that is made now, on this runtime.
     pub(crate) fn new(
-        connector: Arc<dyn Connector>,
-        clock: Arc<dyn Clock>,
-        membership: Arc<Membership>,
-        limits: Limits,
-    ) -> Arc<Self> {
-        Connections::on(Runtime::current(), connector, clock, membership, limits)
-    }
-
-    pub(crate) fn on(
         runtime: Runtime,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
@@ -302,8 +292,13 @@ mod tests {
         let connector: Arc<dyn Connector> = Arc::new(fakes);
         for _ in 0..200 {
             let membership = Arc::new(Membership::new(Translation(None), LIMITS.response_timeout));
-            let connections =
-                Connections::new(connector.clone(), clock.clone(), membership, LIMITS);
+            let connections = Connections::new(
+                Runtime::current(),
+                connector.clone(),
+                clock.clone(),
+                membership,
+                LIMITS,
+            );
             let opened =
                 Connection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
             let opened = opened.map(Arc::new);

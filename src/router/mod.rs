@@ -1,5 +1,6 @@
 //! The router: slots, the slot map, redirects, retries.
 
+mod about;
 mod answer;
 mod batch;
 mod belief;
@@ -61,6 +62,7 @@ pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
+pub(crate) use runtime::Runtime;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
 pub(crate) use sentinels::SentinelSettings;
 pub(crate) use subscriptions::{Event, Listener, Subscriptions};
@@ -161,16 +163,24 @@ impl Router {
         let membership = Membership::new(translation, settings.response_timeout)
             .with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
-        let connections =
-            Connections::new(connector.clone(), clock.clone(), membership.clone(), limits);
+        let runtime = Runtime::current();
+        let connections = Connections::new(
+            runtime.clone(),
+            connector.clone(),
+            clock.clone(),
+            membership.clone(),
+            limits,
+        );
         let replicated = Arc::new(ReplicatedCalls::new(
+            runtime.clone(),
             connector.clone(),
             clock.clone(),
             membership.clone(),
             limits,
         ));
-        let texts = Arc::<Texts>::default();
+        let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
         let topology = Topology::new(
+            runtime,
             connections.clone(),
             clock.clone(),
             settings.seeds,

@@ -76,6 +76,7 @@ struct Entry {
 
 impl ReplicatedCalls {
     pub(crate) fn new(
+        runtime: Runtime,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         membership: Arc<Membership>,
@@ -89,7 +90,7 @@ impl ReplicatedCalls {
                 response_timeout: limits.response_timeout + CONFIRM_TIMEOUT,
                 ..limits
             },
-            runtime: Runtime::current(),
+            runtime,
             pools: Mutex::default(),
         }
     }
@@ -137,7 +138,7 @@ impl ReplicatedCalls {
         let mut pools = lock(&self.pools);
         let Pools { by_replicas, closed } = &mut *pools;
         let pool = by_replicas.entry(replicas).or_insert_with(|| {
-            let connections = Connections::on(
+            let connections = Connections::new(
                 self.runtime.clone(),
                 self.connector.clone(),
                 self.clock.clone(),

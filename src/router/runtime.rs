@@ -8,21 +8,20 @@ use tokio::task::JoinHandle;
 
 /// The runtime on which the client was made.
 #[derive(Clone, Debug)]
-pub(crate) struct Runtime(Option<Handle>);
+pub(crate) struct Runtime(Handle);
 
 impl Runtime {
+    /// The runtime of the caller. Clients are made on one.
     pub(crate) fn current() -> Runtime {
-        Runtime(Handle::try_current().ok())
+        Runtime(Handle::current())
     }
 
-    /// Spawns a task there. If that runtime has ended, the task is dropped at once.
+    /// Spawns a task there, from any thread. If that runtime has ended, the task is dropped at
+    /// once.
     pub(crate) fn spawn<T>(&self, task: T) -> JoinHandle<T::Output>
     where
         T: Future<Output: Send + 'static> + Send + 'static,
     {
-        match &self.0 {
-            Some(runtime) => runtime.spawn(task),
-            None => tokio::spawn(task), // a client is made on a runtime
-        }
+        self.0.spawn(task)
     }
 }

@@ -6,11 +6,14 @@
 //! clients use few of them, and the first call of each takes two round trips either way.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use futures::future;
 use tokio::sync::Notify;
 
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::node::Address;
 use crate::router::answer;
 use crate::router::call::Script;
@@ -18,8 +21,13 @@ use crate::router::in_flight::Attempt;
 use crate::router::lock;
 
 /// What is known about the scripts at the servers.
-#[derive(Debug, Default)]
-pub(crate) struct Texts(Mutex<HashMap<(Address, &'static str), Arc<Text>>>);
+#[derive(Debug)]
+pub(crate) struct Texts {
+    clock: Arc<dyn Clock>,
+    /// How long a turn lasts.
+    patience: Duration,
+    by_place: Mutex<HashMap<(Address, &'static str), Arc<Text>>>,
+}
 
 /// One script at one server.
 #[derive(Debug, Default)]
@@ -30,7 +38,11 @@ struct Text {
 
 #[derive(Debug, Default)]
 struct State {
-    is_being_sent: bool,
+    /// How many turns there were.
+    turns: u64,
+    /// The end of the last turn, while the text is being sent. The task that sends it may not be
+    /// polled for long, so the others do not wait for it longer than that.
+    being_sent_until: Option<Moment>,
     /// When the server last answered to the text. Calls that were sent earlier may have arrived
     /// before it.
     known_at: Option<Moment>,
@@ -45,11 +57,19 @@ pub(crate) struct Unknown {
     pub(crate) again: bool,
 }
 
-/// The turn to send a text. When it is dropped, the next waiting call gets the turn.
+/// The turn to send a text. When it is dropped, or has lasted too long, the next waiting call gets
+/// the turn.
 #[derive(Debug)]
-pub(crate) struct Sender(Arc<Text>);
+pub(crate) struct Sender {
+    text: Arc<Text>,
+    turn: u64,
+}
 
 impl Texts {
+    pub(crate) fn new(clock: Arc<dyn Clock>, patience: Duration) -> Self {
+        Texts { clock, patience, by_place: Mutex::default() }
+    }
+
     /// Waits for the turn to send the text to that server. `None` if the server knows it by now.
     pub(crate) async fn turn(
         &self,
@@ -58,30 +78,49 @@ impl Texts {
         unknown: Unknown,
     ) -> Option<Sender> {
         let text = {
-            let mut texts = lock(&self.0);
+            let mut texts = lock(&self.by_place);
             texts.entry((address.clone(), script.name)).or_default().clone()
         };
-        loop {
+        let turn = loop {
             // Created before the check, so that no change is missed.
-            let changed = text.changed.notified();
-            {
-                let mut state = lock(&text.state);
-                if state.known_at.is_some_and(|known_at| unknown.is_older_than(known_at)) {
-                    return None;
-                }
-                if !state.is_being_sent {
-                    state.is_being_sent = true;
-                    break;
+            let changed = pin!(text.changed.notified());
+            let next = lock(&text.state).next(unknown, self.clock.now(), self.patience);
+            match next {
+                Next::Known => return None,
+                Next::Turn(turn) => break turn,
+                Next::Wait(until) => {
+                    future::select(changed, self.clock.sleep_until(until)).await;
                 }
             }
-            changed.await;
-        }
-        Some(Sender(text))
+        };
+        Some(Sender { text, turn })
     }
 
     /// Forgets servers that `keep` does not keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
-        lock(&self.0).retain(|(address, _), text| keep(address) || Arc::strong_count(text) > 1);
+        lock(&self.by_place)
+            .retain(|(address, _), text| keep(address) || Arc::strong_count(text) > 1);
+    }
+}
+
+/// What a call does that needs the text at a server.
+enum Next {
+    Known,
+    Turn(u64),
+    Wait(Moment),
+}
+
+impl State {
+    fn next(&mut self, unknown: Unknown, now: Moment, patience: Duration) -> Next {
+        if self.known_at.is_some_and(|known_at| unknown.is_older_than(known_at)) {
+            return Next::Known;
+        }
+        if let Some(until) = self.being_sent_until.filter(|until| *until > now) {
+            return Next::Wait(until);
+        }
+        self.turns += 1;
+        self.being_sent_until = Some(now.after(patience));
+        Next::Turn(self.turns)
     }
 }
 
@@ -99,7 +138,7 @@ impl Sender {
         if let Attempt::Answered(exchange) | Attempt::Confirmed(exchange, _) = attempt
             && answer::has_run(&exchange.value)
         {
-            lock(&self.0.state).known_at = Some(exchange.received);
+            lock(&self.text.state).known_at = Some(exchange.received);
         }
     }
 }
@@ -107,14 +146,16 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let is_known = {
-            let mut state = lock(&self.0.state);
-            state.is_being_sent = false;
+            let mut state = lock(&self.text.state);
+            if state.turns == self.turn {
+                state.being_sent_until = None;
+            }
             state.known_at.is_some()
         };
         if is_known {
-            self.0.changed.notify_waiters();
+            self.text.changed.notify_waiters();
         } else {
-            self.0.changed.notify_one();
+            self.text.changed.notify_one();
         }
     }
 }

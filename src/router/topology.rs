@@ -115,6 +115,7 @@ struct Survey<'a> {
 
 impl Topology {
     pub(crate) fn new(
+        runtime: Runtime,
         connections: Arc<Connections>,
         clock: Arc<dyn Clock>,
         seeds: Vec<Address>,
@@ -136,7 +137,7 @@ impl Topology {
             changed: Notify::new(),
             refreshing: Mutex::default(),
             watchers: Watchers::default(),
-            runtime: Runtime::current(),
+            runtime,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::node::{Address, Command, NodeError, Reply};
-use crate::router::connection::name_of;
+use crate::router::about::name_of;
 use crate::router::translation::Translation;
 
 /// A sentinel's report.

@@ -17,7 +17,7 @@ use crate::node::{
     Address, Command, Connector, MessageHandler, NodeError, Notice, ServerError, Subscribed,
     Subscription, is_about_credentials,
 };
-use crate::router::connection::server_name;
+use crate::router::about::server_name;
 use crate::router::subscriptions::joins::Joins;
 use crate::router::subscriptions::{Event, Events};
 use crate::router::telemetry::{self, Carries};

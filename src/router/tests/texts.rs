@@ -100,3 +100,21 @@ async fn a_server_that_forgets_again_is_told_again() {
     }
     assert_eq!(bench.fakes.count("a", "EVAL "), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [refusal("NOSCRIPT x")]);
+    let (k, x) = (call("k"), call("x"));
+    let mut paused = Box::pin(bench.router.call(&k, bench.within(10)));
+    while bench.fakes.count("a", "EVAL ") == 0 {
+        assert!(futures::poll!(&mut paused).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let began = bench.clock.now();
+    bench.fakes.script("a", [refusal("NOSCRIPT x")]);
+    bench.router.call(&x, bench.within(10)).await.unwrap();
+    assert_eq!(bench.clock.now().since(began), RouterSettings::default().response_timeout);
+    assert_eq!(bench.fakes.count("a", "EVAL "), 2);
+    paused.await.unwrap();
+}

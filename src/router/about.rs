@@ -1,0 +1,106 @@
+//! What a server says about itself in its first answers on a connection.
+
+use std::sync::Arc;
+
+use crate::node::{NodeError, Reply, is_about_credentials};
+
+/// How many characters of a server's run id its name has.
+const NAME_LENGTH: usize = 12;
+
+/// The time in the answer to `TIME`, in ms. Scripts read it too, so a server that refuses `TIME`
+/// cannot be used.
+pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
+    let number = |reply: &Reply| match reply {
+        Reply::Text(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
+        Reply::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let ms = match &reply {
+        Some(Reply::List(parts)) => match parts.as_slice() {
+            [seconds, micros] => number(seconds)
+                .zip(number(micros))
+                .map(|(s, us)| s.saturating_mul(1000) + us / 1000),
+            _ => None,
+        },
+        _ => None,
+    };
+    ms.ok_or_else(|| match reply {
+        Some(Reply::Error(error)) => {
+            let permanent = matches!(error.code.as_str(), "NOAUTH" | "NOPERM" | "WRONGPASS");
+            NodeError {
+                permanent,
+                source: Some(Arc::new(error)),
+                ..NodeError::unsent("the server does not tell its time")
+            }
+        }
+        other => NodeError::unsent(format!("no answer to TIME: {other:?}")),
+    })
+}
+
+/// The failure for a server that does not recognise this user, or refuses the credentials. The
+/// server did not carry out what it so refused.
+pub(crate) fn locked_out(replies: &[Reply]) -> Option<NodeError> {
+    let refusal = |reply: &Reply| match reply {
+        Reply::Error(error) if is_about_credentials(&error.code) => Some(error.clone()),
+        _ => None,
+    };
+    let mut refusals = replies.iter().filter_map(refusal);
+    let first = refusals.next()?;
+    Some(NodeError {
+        maybe_sent: refusals.count() + 1 < replies.len(),
+        source: Some(Arc::new(first)),
+        ..NodeError::unsent("the server does not accept the credentials")
+    })
+}
+
+/// The name in the answer to `INFO server`.
+pub(crate) fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
+    let Some(Reply::Text(info)) = reply else {
+        return None;
+    };
+    let info = String::from_utf8_lossy(&info);
+    info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim).and_then(name_of)
+}
+
+/// The name of the server with this run id.
+pub(crate) fn name_of(run_id: &str) -> Option<Box<str>> {
+    let name: String = run_id.chars().take(NAME_LENGTH).collect();
+    (!name.is_empty()).then(|| name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::ServerError;
+
+    #[test]
+    fn the_time_is_read() {
+        let time = |seconds: &'static str, micros: &'static str| {
+            Some(Reply::List(vec![Reply::Text(seconds.into()), Reply::Text(micros.into())]))
+        };
+        assert_eq!(server_time(time("1700000000", "999999")).unwrap(), 1_700_000_000_999);
+        assert!(server_time(time("x", "1")).is_err());
+        assert!(server_time(None).is_err());
+        let refused = |code: &str| {
+            server_time(Some(Reply::Error(ServerError { code: code.into(), detail: "no".into() })))
+                .unwrap_err()
+        };
+        assert!(refused("NOPERM").permanent);
+        assert!(!refused("LOADING").permanent);
+    }
+
+    #[test]
+    fn the_name_is_the_beginning_of_the_run_id() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123456789abcdef01234567\r\ntcp_port:1\r\n";
+        assert_eq!(server_name(Some(Reply::Text(info.into()))).as_deref(), Some("0123456789ab"));
+        assert_eq!(server_name(Some(Reply::Text("# Server\r\n".into()))), None);
+        assert_eq!(server_name(Some(Reply::Text("run_id:\r\n".into()))), None);
+        assert_eq!(
+            server_name(Some(Reply::Error(ServerError {
+                code: "NOPERM".into(),
+                detail: String::new()
+            }))),
+            None
+        );
+    }
+}
