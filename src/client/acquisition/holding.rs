@@ -1,20 +1,18 @@
-//! A lease: its deadline, its renewals, and its end.
+//! A lease: its deadline, what is due for it, and its end.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use crate::client::acquisition::acquiring::{Acquiring, Granted, out_of_time, too_few_replicas};
+use crate::client::acquisition::acquiring::{Acquiring, Granted};
 use crate::client::acquisition::event::{Context, Effects, Lost, Next, Note, Sending};
 use crate::client::acquisition::pending::{Pending, Transition};
 use crate::client::acquisition::releasing::{HORIZON, RELEASE_GRACE};
-use crate::client::acquisition::state::{lost, revoked};
-use crate::client::deadline::{self, Renewals};
+use crate::client::deadline::Renewals;
 use crate::client::in_doubt::{self, InDoubt};
 use crate::client::reply::{Outcome, Told};
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
+use crate::client::request::{LeaseOptions, Renewal};
 use crate::clock::Moment;
-use crate::error::Error;
-use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renew, Renewed, Shrink};
+use crate::protocol::{Ended, Grant, Mode, Renew};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
@@ -29,7 +27,7 @@ pub(crate) struct Holding {
     pub(crate) margin: Duration,
     /// When it was granted.
     pub(super) since: Moment,
-    standing: Standing,
+    pub(super) standing: Standing,
     pub(super) renewals: Renewals,
     pub(super) renewal: NextRenewal,
     question: Question,
@@ -58,7 +56,7 @@ pub(crate) struct Contact {
 
 /// The condition of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Standing {
+pub(super) enum Standing {
     Good,
     /// The last renewal failed.
     Failing,
@@ -218,12 +216,12 @@ impl Holding {
     }
 
     /// Moves the end to a later moment, at most to the end of the longest hold.
-    fn prolong(&mut self, ends: Moment) {
+    pub(super) fn prolong(&mut self, ends: Moment) {
         self.ends = self.ends.max(self.renewals.within_hold(ends));
     }
 
     /// Schedules its renewal, if its renewals go on by `then`.
-    fn renew_at(&mut self, due: Moment, then: Moment) {
+    pub(super) fn renew_at(&mut self, due: Moment, then: Moment) {
         self.renewal = match self.renewals.go_on(then) {
             true => NextRenewal::Due(due),
             false => NextRenewal::Never,
@@ -251,23 +249,6 @@ impl Holding {
         }
     }
 
-    /// The renewal to send by then, if there is one. It counts as sent from here on.
-    fn due_renewal(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
-        let NextRenewal::Due(due) = self.renewal else {
-            return None;
-        };
-        if due > horizon {
-            return None;
-        }
-        if !self.renewals.go_on(now) {
-            self.renewal = NextRenewal::Never;
-            return None;
-        }
-        self.renewal = NextRenewal::Sent(due);
-        let (renew, replicas) = (self.renew(now), self.options.replicas);
-        Some(Sending::Renew { renew, replicas, ends: self.ends })
-    }
-
     fn due_question(&mut self) -> Option<Sending> {
         let Question { is_due, is_sent } = self.question;
         if !is_due || is_sent {
@@ -277,94 +258,10 @@ impl Holding {
         Some(Sending::Ask { ends: self.ends })
     }
 
-    fn due_change(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
-        let lease = self.renew(now).lease;
-        let cached = self.options.cached;
-        let shrink = Shrink { keep: self.permits() };
-        let downgrade = Downgrade { token: self.token, lease, cached };
-        self.pending.as_mut()?.send(horizon, downgrade, shrink)
-    }
-
-    // Renewals.
-
-    /// Handles the outcome of a renewal.
-    pub(super) fn renewed(
-        &mut self,
-        outcome: Outcome<Renewed>,
-        at: &Context<'_>,
-        fx: &mut Effects,
-    ) {
-        if let NextRenewal::Sent(due) = self.renewal {
-            self.renewal = NextRenewal::Due(due);
-        }
-        if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
-            fx.next = match outcome.map(|told| told.what) {
-                Ok(Renewed::Held(_)) => None,
-                Ok(Renewed::Revoked(_)) => Some(Next::Failed(revoked())),
-                Ok(Renewed::Lost) => Some(Next::Failed(lost())),
-                Err(failure) => Some(Next::Failed(failure.into())),
-            };
-            return;
-        }
-        if !self.is_held(at.now) {
-            // Somebody may have seen by now that it was lost, so it stays lost whatever the server
-            // says.
-            return self.lose(false, at, fx);
-        }
-        match outcome {
-            Ok(told) => self.renewal_answered(told, at, fx),
-            Err(failure) => {
-                let why = failure.to_string();
-                self.renewal_failed(why, failure.into(), at, fx);
-            }
-        }
-        if !self.is_lost() {
-            fx.look_by(self.next_due());
-        }
-    }
-
-    fn renewal_answered(&mut self, told: Told<Renewed>, at: &Context<'_>, fx: &mut Effects) {
-        let Told { what, envelope, sent, node, confirmed, .. } = told;
-        let (mode, took) = (self.mode, at.now.since(sent));
-        let note = |outcome| Some(Note::Renewed { mode, node, outcome, took });
-        match what {
-            Renewed::Held(grant) | Renewed::Revoked(grant)
-                if !self.is_named_by(grant.token, sent) =>
-            {
-                fx.note = note("lost");
-                self.lose(true, at, fx);
-            }
-            Renewed::Held(grant) if confirmed >= self.options.replicas => {
-                fx.note = note("held");
-                if self.standing == Standing::Failing {
-                    self.standing = Standing::Good;
-                }
-                self.renewals.count_one();
-                self.note_contact(grant, sent, fx);
-                self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
-                let next = deadline::renew_at(sent, self.options.lease, at.random);
-                self.renew_at(next, next);
-            }
-            Renewed::Held(_) => {
-                let error = too_few_replicas(confirmed, self.options.replicas);
-                self.renewal_failed(error.to_string(), error, at, fx);
-            }
-            Renewed::Revoked(grant) => {
-                fx.note = note("revoked");
-                self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
-                (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);
-                fx.next = Some(Next::Failed(revoked()));
-                fx.changed = true;
-            }
-            Renewed::Lost => {
-                fx.note = note("lost");
-                self.lose(false, at, fx);
-            }
-        }
-    }
+    // What the server says of it.
 
     /// Records the server's answer about a cached lease. Answers can arrive out of order.
-    fn note_contact(&mut self, grant: Grant, sent: Moment, fx: &mut Effects) {
+    pub(super) fn note_contact(&mut self, grant: Grant, sent: Moment, fx: &mut Effects) {
         if let Some(contact) = &mut self.contact {
             let Grant { fence, recall, .. } = grant;
             let is_newer = sent >= contact.sent;
@@ -375,22 +272,12 @@ impl Holding {
         }
     }
 
-    fn renewal_failed(&mut self, why: String, error: Error, at: &Context<'_>, fx: &mut Effects) {
-        fx.note = Some(Note::RenewalFailed { mode: self.mode, why });
-        fx.next = Some(Next::Failed(error));
-        if self.standing == Standing::Good {
-            self.standing = Standing::Failing;
-        }
-        self.renew_at(deadline::retry_at(at.now, self.options.lease, at.random), at.now);
-        fx.changed = true;
-    }
-
     /// Whether the token in an answer means this lease. The call was sent at `sent`.
     ///
     /// A newer token is that of an upgrade whose grant has not been received. If there was no
     /// upgrade, it is another lease. An older token is what the server had before the upgrade. If
     /// the server still has that one, the upgrade is gone.
-    fn is_named_by(&self, token: u64, sent: Moment) -> bool {
+    pub(super) fn is_named_by(&self, token: u64, sent: Moment) -> bool {
         match token.cmp(&self.token) {
             Ordering::Equal => true,
             Ordering::Greater => self.may_be_upgraded(),
@@ -453,7 +340,7 @@ impl Holding {
     }
 
     /// Loses it for good. What may have taken its place is released.
-    fn lose(&mut self, replaced: bool, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn lose(&mut self, replaced: bool, at: &Context<'_>, fx: &mut Effects) {
         if self.is_lost() {
             return;
         }
@@ -496,226 +383,18 @@ impl Holding {
         }
     }
 
-    /// Stops tracking it, unless there may be another lease of this acquisition.
-    pub(super) fn leave_alone(&mut self, how: &'static str, at: &Context<'_>, fx: &mut Effects) {
-        self.expire(at, fx);
-        self.note_end(how, at.now, fx);
-        fx.over = !self.is_replaced();
-    }
-
-    // Changes.
-
-    pub(super) fn upgrading(&mut self) -> Option<&mut Acquiring> {
-        self.upgrade.as_deref_mut()
-    }
-
-    /// Begins an upgrade once no pending change can be carried out any more.
-    pub(super) fn begin_upgrade(&mut self, policy: WaitPolicy, at: &Context<'_>) -> Next {
-        if !self.is_held(at.now) {
-            return Next::Failed(lost());
-        }
-        // A downgrade that may still arrive names the token of the write it ends. There must be a
-        // new token first.
-        if self.pending.as_ref().is_some_and(|pending| pending.may_be_under_way()) {
-            return match policy.until() {
-                Some(until) if at.now >= until => Next::Failed(out_of_time()),
-                until => Next::Wait(until.unwrap_or(Moment::from_origin(Duration::MAX))),
-            };
-        }
-        let pending = self.pending.take();
-        let lingers = pending.as_ref().is_some_and(|one| one.transition == Transition::EndWait);
-        let goal = Goal::Upgrade { token: self.token };
-        let upgrade = Acquiring::new(goal, &self.options, policy, at.now).following(
-            self.renewals.hold_ends,
-            pending.and_then(|pending| pending.in_doubt()),
-            lingers,
-        );
-        self.upgrade = Some(Box::new(upgrade));
-        Next::Again
-    }
-
-    /// The upgrade was granted. `None` if the lease has ended meanwhile.
-    pub(super) fn become_writer(
-        &mut self,
-        granted: Granted,
-        at: &Context<'_>,
-        fx: &mut Effects,
-    ) -> Option<Next> {
-        if !self.is_held(at.now) {
-            return None;
-        }
-        let Granted { grant, ends, claim_or_renew_at, by, node, .. } = granted;
-        self.in_doubt = self.in_doubt();
-        self.upgrade = None;
-        (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
-        self.prolong(ends);
-        if claim_or_renew_at <= at.now {
-            let left = &mut self.renewals.left;
-            *left = left.map(|left| left.saturating_add(1));
-        }
-        self.renew_at(claim_or_renew_at, at.now);
-        fx.look_by(self.next_due());
-        fx.changed = true;
-        Some(Next::Held { token: grant.token, by, node })
-    }
-
-    /// The upgrade has nothing at the server, or its wait must still be ended.
-    pub(super) fn settle_upgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        match &self.upgrade {
-            Some(upgrade) if upgrade.may_be_there() => self.end_wait(at, fx),
-            _ => self.upgrade = None,
-        }
-    }
-
-    /// Leaves ending the wait for an upgrade to the worker. The read stays.
-    pub(super) fn end_wait(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if let Some(upgrade) = self.upgrade.take() {
-            self.owe(Pending::new(Transition::EndWait, at.now, upgrade.in_doubt()));
-            fx.look_by(at.now);
-        }
-    }
-
-    pub(super) fn begin_downgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if self.mode == Mode::Write && self.pending.is_none() && !self.is_lost() {
-            self.owe(Pending::new(Transition::Downgrade, at.now, None));
-        }
-        fx.look_by(at.now);
-    }
-
-    /// Keeps this many permits. A call under way names more, and another one follows it.
-    pub(super) fn begin_shrink(&mut self, keep: u32, at: &Context<'_>, fx: &mut Effects) {
-        if let Some(permits) = &mut self.options.permits {
-            permits.count = permits.count.min(keep);
-        }
-        if self.pending.is_none() && !self.is_lost() && self.standing != Standing::Releasing {
-            self.owe(Pending::new(Transition::Shrink, at.now, None));
-        }
-        fx.look_by(at.now);
-    }
-
-    /// Handles the outcome of giving back some of the permits.
-    pub(super) fn shrunk(
-        &mut self,
-        keep: u32,
-        outcome: Outcome<Option<Grant>>,
-        at: &Context<'_>,
-        fx: &mut Effects,
-    ) {
-        if self.standing == Standing::Releasing {
-            return; // the release answers for all permits
-        }
-        let is_all = keep <= self.permits();
-        if let Ok(Told { what, sent, .. }) = &outcome
-            && !what.is_some_and(|grant| self.is_named_by(grant.token, *sent))
-        {
-            return self.lose(what.is_some(), at, fx);
-        }
-        let Some(pending) = self.owed(Transition::Shrink) else {
-            return;
-        };
-        match outcome {
-            Ok(_) if is_all => self.pending = None,
-            Ok(_) => pending.due = Some(at.now),
-            Err(failure) => pending.failed(failure, at.now, fx),
-        }
-        fx.changed = true;
-        fx.look_by(self.next_due());
-    }
-
-    pub(super) fn stay_writer(&mut self, fx: &mut Effects) {
-        let waits = |pending: &Pending| {
-            pending.transition == Transition::Downgrade && !pending.may_be_under_way()
-        };
-        if self.pending.as_deref().is_some_and(waits) {
-            self.pending = None;
-        }
-        fx.changed = true;
-    }
-
-    fn owe(&mut self, pending: Pending) {
-        self.pending = Some(Box::new(pending));
-    }
-
-    /// The pending change, if it is of this kind. If the lease was lost meanwhile, another change
-    /// may be pending.
-    fn owed(&mut self, transition: Transition) -> Option<&mut Pending> {
-        let pending = self.pending.as_deref_mut();
-        pending.filter(|pending| pending.transition == transition)
-    }
-
-    /// Handles the outcome of a downgrade.
-    pub(super) fn downgraded(
-        &mut self,
-        outcome: Outcome<Renewed>,
-        at: &Context<'_>,
-        fx: &mut Effects,
-    ) {
-        let Some(pending) = self.owed(Transition::Downgrade) else {
-            return;
-        };
-        match outcome {
-            Ok(Told {
-                what: Renewed::Held(grant) | Renewed::Revoked(grant),
-                envelope,
-                sent,
-                ..
-            }) => {
-                (self.mode, self.pending) = (Mode::Read, None);
-                // If replicas must confirm a lease, the next renewal extends it and is the next
-                // contact.
-                if self.options.replicas == 0 {
-                    self.note_contact(grant, sent, fx);
-                    if self.is_held(at.now) {
-                        self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
-                    }
-                } else if let Some(contact) = &mut self.contact {
-                    contact.recall = grant.recall;
-                }
-            }
-            Ok(Told { what: Renewed::Lost, .. }) => {
-                return self.taken(at, fx);
-            }
-            Err(failure) => pending.failed(failure, at.now, fx),
-        }
-        fx.changed = true;
-        fx.look_by(self.next_due());
-    }
-
-    /// Handles the outcome of the worker's partial release: of a wait for an upgrade, or of a lease
-    /// that took this one's place.
-    pub(super) fn released(
-        &mut self,
-        only_wait: bool,
-        outcome: Outcome<Ended>,
-        at: &Context<'_>,
-        fx: &mut Effects,
-    ) {
-        let transition = if only_wait { Transition::EndWait } else { Transition::GiveBack };
-        let Some(pending) = self.owed(transition) else {
-            return;
-        };
-        match outcome {
-            Ok(Told { what: Ended::Writing(grant), .. }) => {
-                (self.token, self.token_since) = (grant.token, at.now);
-                self.owe(Pending::new(Transition::Downgrade, at.now, None));
-            }
-            Ok(Told { envelope, sent, .. }) => {
-                if !pending.goes_on(envelope.now, sent, at.now) {
-                    self.pending = None;
-                }
-            }
-            Err(_) if pending.is_over(at.now) => self.pending = None,
-            Err(failure) => pending.failed(failure, at.now, fx),
-        }
-        fx.changed = true;
-        fx.look_by(self.next_due());
-    }
-
     /// Handles the answer to the holder's own release. If anything may still arrive, the release
     /// goes on when the guard is dropped.
     pub(super) fn given_back(&self, told: Told<Ended>, at: &Context<'_>, fx: &mut Effects) {
         let Told { sent, what, node, .. } = told;
         fx.note = Some(Note::Released { node, ended: what, took: at.now.since(sent) });
         fx.over = self.in_doubt.is_none();
+    }
+
+    /// Stops tracking it, unless there may be another lease of this acquisition.
+    pub(super) fn leave_alone(&mut self, how: &'static str, at: &Context<'_>, fx: &mut Effects) {
+        self.expire(at, fx);
+        self.note_end(how, at.now, fx);
+        fx.over = !self.is_replaced();
     }
 }

@@ -4,10 +4,12 @@
 //! which callers and the worker share and wait on.
 
 mod acquiring;
+mod changing;
 mod event;
 mod holding;
 mod pending;
 mod releasing;
+mod renewing;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod shift;
 mod state;

@@ -1,0 +1,126 @@
+//! Renewals of a lease, and its loss.
+
+use super::*;
+
+#[test]
+fn a_lease_is_renewed_while_its_limits_allow_it_and_ends_by_itself() {
+    let mut bench = Bench::holding(Mode::Read, 5, |options| options.renewal = Renewal::AtMost(1));
+    bench.after(2_000);
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    bench.after(1_000);
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    assert_eq!(bench.on(Event::Look).sends, [None, None], "it is on its way");
+    let grant = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Held(grant));
+    assert_eq!(bench.ends(), at(12_000));
+    bench.after(5_000);
+    assert_eq!(bench.on(Event::Look).sends, [None, None], "there was one renewal");
+    let effects = bench.after(4_000).on(Event::Look);
+    assert!(bench.is_lost() && effects.ended && effects.lost.is_some_and(|lost| !lost.taken));
+    let late = bench.renewed(Renewed::Held(grant));
+    assert!(bench.is_lost() && late.lost.is_none(), "for good, and told once");
+}
+
+#[test]
+fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
+    let renew = |bench: &mut Bench, token: u64, sent: Moment| {
+        let mut told = bench.told(Renewed::Held(bench.grant(token, LEASE)));
+        told.sent = sent;
+        let _ = bench.on(Event::Renewed(Ok(told)));
+        bench.is_lost()
+    };
+    for token in [4, 6] {
+        let mut bench = Bench::holding(Mode::Read, 5, |_| {});
+        bench.after(1_000);
+        assert!(renew(&mut bench, token, at(1_000)), "{token}");
+        // The lease in its place is released.
+        assert_eq!(bench.on(Event::Look).sends, [None, Some(RELEASE)]);
+    }
+    let mut upgrading = Bench::upgrading(5);
+    assert!(!renew(&mut upgrading, 6, at(0)), "granted, and not heard of yet");
+    let mut given_up = Bench::upgrading(5);
+    let _ = given_up.on(Event::Leave);
+    assert!(!renew(&mut given_up, 6, at(0)), "granted all the same");
+    let mut granted = Bench::upgrading(5);
+    granted.after(1_000);
+    let grant = granted.grant(6, LEASE);
+    assert!(matches!(granted.acquired(Acquired::Granted(grant)), Next::Held { token: 6, .. }));
+    assert!(!renew(&mut granted, 5, at(900)), "sent before the upgrade");
+    assert!(renew(&mut granted, 5, at(1_100)), "the server has lost the upgrade");
+}
+
+#[test]
+fn what_took_the_place_of_a_lost_lease_is_neither_kept_nor_released_without_end() {
+    let replaced = || {
+        let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+        let grant = bench.grant(6, LEASE);
+        let _ = bench.renewed(Renewed::Held(grant));
+        bench
+    };
+    let mut kept = replaced();
+    assert!(!kept.on(Event::Keep).over);
+    let mut bench = replaced();
+    let _ = bench.on(Event::Look);
+    for _ in 0..100 {
+        let _ = bench.on(Event::Released { only_wait: false, outcome: no_answer() });
+        let _ = bench.after(1_000).on(Event::Look);
+    }
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    assert!(matches!(&bench.state, State::Held(holding) if holding.pending().is_none()));
+    let mut good = Bench::holding(Mode::Write, 5, |_| {});
+    assert!(good.on(Event::Keep).over);
+}
+
+#[test]
+fn a_revoked_lease_ends_at_its_deadline() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let grant = bench.grant(5, LEASE);
+    let effects = bench.renewed(Renewed::Revoked(grant));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+    assert!(matches!(&bench.state, State::Held(it) if it.is_shaky(bench.now) && !it.is_lost()));
+    bench.after(5_000);
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+}
+
+#[test]
+fn a_renewal_that_fails_is_tried_again_and_the_lease_is_uncertain_meanwhile() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.after(3_000);
+    let _ = bench.on(Event::Look);
+    let effects = bench.on(Event::Renewed(no_answer()));
+    assert!(effects.changed && matches!(effects.note, Some(Note::RenewalFailed { .. })));
+    assert!(matches!(&bench.state, State::Held(holding) if holding.is_shaky(bench.now)));
+    bench.after(900);
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    let grant = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Held(grant));
+    assert!(matches!(&bench.state, State::Held(holding) if !holding.is_shaky(bench.now)));
+}
+
+#[test]
+fn a_claim_is_not_counted_as_a_renewal() {
+    for (renewal, claims) in [(Renewal::Manual, 1), (Renewal::AtMost(1), 2)] {
+        let wait = WaitPolicy::Queue { until: None };
+        let mut bench = Bench::new(Mode::Write, |options| options.renewal = renewal, wait);
+        bench.call();
+        bench.acquired(QUEUED);
+        bench.push(5, Duration::from_millis(1_500));
+        let mut sent = 0;
+        for _ in 0..5 {
+            let [renewal, _] = bench.on(Event::Look).sends;
+            sent += u32::from(renewal.is_some());
+            let grant = bench.grant(5, LEASE);
+            if renewal.is_some() {
+                let _ = bench.renewed(Renewed::Held(grant));
+            }
+            bench.after(3_000);
+        }
+        assert_eq!(sent, claims, "{renewal:?}");
+    }
+    let mut bench = Bench::holding(Mode::Read, 5, |options| options.renewal = Renewal::Manual);
+    let _ = bench.on(Event::Upgrade(WaitPolicy::Queue { until: None }));
+    bench.call();
+    bench.acquired(Acquired::Queued { ticket: 0, ahead: 1 });
+    bench.push(6, Duration::from_millis(1_500));
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+}
