@@ -1,0 +1,65 @@
+//! Rules for the leases of holders.
+
+use crate::checker::call::{Answer, Request};
+use crate::checker::rules::Step;
+use crate::checker::time::SERVER_NOW;
+use crate::checker::view::Record;
+use crate::client::acquisition::Sending;
+use crate::protocol::Renewed;
+
+pub(super) fn leases_of_others(step: &Step<'_>) -> Option<String> {
+    step.before.holders().find_map(|(id, old)| {
+        let mine = step.is_mine(id);
+        let Some(new) = step.after.holder(id) else {
+            let is_taken = matches!(step.request, Request::Force(token) if old.token <= *token);
+            return (!mine && !is_taken).then(|| format!("{id} holds no more"));
+        };
+        if new.deadline < old.deadline {
+            Some(format!("{id} holds for less time"))
+        } else if new.token != old.token {
+            let upgrades = !old.writes && new.writes && step.before.waiters.contains_key(id);
+            (!mine && !upgrades).then(|| format!("{id} has another lease"))
+        } else if old.claimed && !new.claimed {
+            Some(format!("{id} has not claimed its lease any more"))
+        } else {
+            (!mine && (new.deadline, new.claimed) != (old.deadline, old.claimed))
+                .then(|| format!("{id} has another end"))
+        }
+    })
+}
+
+pub(super) fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
+    if let Request::Revoke(token) = step.request {
+        let told = step.after.number("revoked");
+        let left = |record: &Record| record.token <= *token && record.token > told;
+        let is_left = step.after.holders().any(|(_, record)| left(record));
+        return is_left.then(|| format!("{token} is, and it says {told}"));
+    }
+    let revoked = step.before.number("revoked");
+    let mut old = step.before.holders().filter(|(_, old)| old.token <= revoked);
+    old.find_map(|(id, old)| {
+        let new = step.after.holder(id)?;
+        let is_more = new.deadline > old.deadline || (new.writes && !old.writes);
+        (is_more && new.token <= revoked).then(|| format!("{id}, {old:?}, {new:?}"))
+    })
+}
+
+/// A repeated acquire finds the lease that it has; any other call renews it.
+pub(super) fn lease_lasts(step: &Step<'_>) -> Option<String> {
+    let lease = match step.request {
+        Request::Acquire(acquire) => acquire.lease,
+        Request::Work(Sending::Renew { renew, .. }) => renew.lease,
+        Request::Work(Sending::Downgrade(downgrade)) => downgrade.lease,
+        _ => return None,
+    };
+    let record = step.after.holder(&step.id).filter(|record| record.claimed)?;
+    let asked = SERVER_NOW + lease.as_millis() as u64;
+    let old = step.before.holder(&step.id);
+    let most = old.map_or(0, |old| old.deadline).max(asked);
+    let is_new = old.is_none_or(|old| !old.claimed || (old.writes != record.writes));
+    let revoked = step.before.number("revoked").max(step.after.number("revoked"));
+    let is_anew = record.token > revoked
+        && (is_new || matches!(step.answer, Answer::Renewed(Renewed::Held(_))));
+    let is_wrong = record.deadline > most || (is_anew && record.deadline < asked);
+    is_wrong.then(|| format!("{asked} was asked, and it has {}", record.deadline))
+}

@@ -1,0 +1,181 @@
+//! Rules for replies and messages.
+
+use crate::checker::call::{Answer, Request};
+use crate::checker::rules::Step;
+use crate::checker::time::SERVER_NOW;
+use crate::checker::view::Record;
+use crate::client::acquisition::Sending;
+use crate::protocol::{Acquire, Acquired, Ended, Goal, Grant, Mode, Renewed};
+
+pub(super) fn late_is_stale(step: &Step<'_>) -> Option<String> {
+    let is_late = step.not_after > 0 && SERVER_NOW > step.not_after;
+    let is_stale = matches!(step.answer, Answer::Acquired(Acquired::Stale));
+    match (is_late, is_stale) {
+        (true, false) => Some("it was carried out".into()),
+        (false, true) => Some("it was in time".into()),
+        _ => (is_stale && step.changed).then(|| "something was done".into()),
+    }
+}
+
+pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
+    let grant = match step.answer {
+        Answer::Acquired(Acquired::Granted(grant))
+        | Answer::Renewed(Renewed::Held(grant))
+        | Answer::Downgraded(Renewed::Held(grant)) => *grant,
+        Answer::Acquired(Acquired::Queued { .. }) => return queued_is_true(step),
+        Answer::Acquired(Acquired::Refused) => return refused_is_true(step),
+        Answer::Acquired(Acquired::Conflict) => {
+            let mut upgraders = step.before.living_waiters().filter(|(_, it)| it.mode == 'u');
+            let is_alone = upgraders.all(|(id, _)| step.is_mine(id));
+            return is_alone.then(|| "nobody else waits to upgrade".into());
+        }
+        Answer::Renewed(Renewed::Revoked(grant)) => {
+            let is_so = step.after.number("revoked") >= grant.token;
+            return (!is_so).then(|| "it was not revoked".into());
+        }
+        Answer::Downgraded(Renewed::Lost) | Answer::Acquired(Acquired::Lost) => {
+            return lost_is_true(step);
+        }
+        // The pump after a renewal may grant the turn of a waiter whose lease was lost in a
+        // failover.
+        Answer::Renewed(Renewed::Lost) => {
+            return step.before.holder(&step.id).map(|_| "lost, and it held".into());
+        }
+        _ => return None,
+    };
+    if matches!(step.answer, Answer::Renewed(_)) && step.before.holder(&step.id).is_none() {
+        return Some("what is over is renewed".into());
+    }
+    let Some(record) = step.after.holder(&step.id) else {
+        return Some("it holds nothing".into());
+    };
+    // The pump after the renewal of an upgrader may grant its upgrade; the reply names the read.
+    let upgrades = step.before.waiters.get(&step.id).is_some_and(|waiter| waiter.mode == 'u');
+    if upgrades && record.writes && grant.token < record.token {
+        return None;
+    }
+    let Record { token, deadline, claimed, state, .. } = *record;
+    // A call that keeps a cached lease cached gets the last token in any case.
+    let knows_last = grant.fence == step.after.number("fence");
+    let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.fence == token);
+    let is_so = (grant.token, grant.deadline) == (token, deadline) && is_told;
+    (!claimed || !is_so).then(|| format!("{grant:?}, and {record:?}"))
+}
+
+fn queued_is_true(step: &Step<'_>) -> Option<String> {
+    let waits = step.after.waiters.contains_key(&step.id);
+    (!waits).then(|| "queued, and it does not wait".into())
+}
+
+fn refused_is_true(step: &Step<'_>) -> Option<String> {
+    let Request::Acquire(Acquire { goal: Goal::Take(mode, _), .. }) = step.request else {
+        return None;
+    };
+    let is_in_the_way = match mode {
+        Mode::Read => step.before.writes(),
+        Mode::Write => step.before.holders().next().is_some(),
+    };
+    let is_free = !is_in_the_way && step.before.living_waiters().next().is_none();
+    (is_free && !step.envelope.more).then(|| "refused, and it is free".into())
+}
+
+fn lost_is_true(step: &Step<'_>) -> Option<String> {
+    let named = named_token(step)?;
+    let upgrades = matches!(step.request, Request::Acquire(_));
+    let held = step.before.holder(&step.id)?;
+    (held.token == named && held.writes != upgrades).then(|| "lost, and it held".into())
+}
+
+/// The token of the lease to change.
+fn named_token(step: &Step<'_>) -> Option<u64> {
+    match step.request {
+        Request::Work(Sending::Downgrade(downgrade)) => Some(downgrade.token),
+        Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => Some(*token),
+        _ => None,
+    }
+}
+
+pub(super) fn release_ends_all(step: &Step<'_>) -> Option<String> {
+    if let Answer::Released { only_wait: true, .. } = step.answer {
+        let waits = step.after.waiters.contains_key(&step.id);
+        return waits.then(|| "it still waits".into());
+    }
+    let (Answer::Released { ended, .. } | Answer::GivenBack(ended)) = step.answer else {
+        return None;
+    };
+    let (held, waits) = (step.before.stood(&step.id), step.before.waiters.get(&step.id));
+    if step.after.holder(&step.id).is_some() || step.after.waiters.contains_key(&step.id) {
+        return Some("it is still there".into());
+    }
+    if held != (*ended == Ended::Released) {
+        return Some(format!("{ended:?}, and its record stood: {held}"));
+    }
+    // The end of an upgrader's lease is reported before that of its wait.
+    let left = !held && waits.is_some_and(|waiter| waiter.mode != 'u');
+    (left && *ended != Ended::Left).then(|| format!("{ended:?}, and it waited"))
+}
+
+pub(super) fn change_names_token(step: &Step<'_>) -> Option<String> {
+    let (old, new) = (step.before.holder(&step.id)?, step.after.holder(&step.id)?);
+    let named = named_token(step)?;
+    (old.writes != new.writes && old.token != named)
+        .then(|| format!("{named} was named, and {} changed", old.token))
+}
+
+pub(super) fn messages_are_true(step: &Step<'_>) -> Option<String> {
+    let grants = step.pushes.iter().flat_map(|push| &push.grants);
+    let is_so = |id: &str, grant: &Grant| {
+        let record = step.after.holder(id);
+        record.is_some_and(|it| (it.token, it.deadline) == (grant.token, grant.deadline))
+    };
+    if let Some(wrong) = grants.into_iter().find(|(id, grant)| !is_so(id, grant)) {
+        return Some(format!("{wrong:?}"));
+    }
+    let holds = |id: &str, token: u64| step.after.holder(id).is_some_and(|it| it.token == token);
+    let wrong = step.ended.iter().find(|(id, token)| holds(id, *token));
+    wrong.map(|wrong| format!("{wrong:?} still holds"))
+}
+
+/// The call that ends them tells them; but with many readers it tells only a few.
+pub(super) fn ended_are_told(step: &Step<'_>) -> Option<String> {
+    if !matches!(step.request, Request::Force(_)) {
+        return None;
+    }
+    // This call may grant the upgrade of a reader that waits to write.
+    let upgrader = step.before.word("upgrader");
+    let is_over = |id: &str, old: &Record| {
+        let new = step.after.holder(id);
+        new.is_none_or(|new| new.token != old.token && upgrader.is_none_or(|it| it != id))
+    };
+    let is_told = |id: &str, old: &Record| {
+        step.ended.iter().any(|told| (told.0.as_str(), told.1) == (id, old.token))
+    };
+    let mut over = step.before.holders().filter(|(id, old)| is_over(id, old));
+    match step.before.writes() {
+        true => over.find(|(id, old)| !is_told(id, old)).map(|(id, _)| id.to_owned()),
+        false => over.next().filter(|_| step.ended.is_empty()).map(|(id, _)| id.to_owned()),
+    }
+}
+
+pub(super) fn grantees_are_told(step: &Step<'_>) -> Option<String> {
+    let is_told =
+        |id: &str| step.pushes.iter().flat_map(|push| &push.grants).any(|(told, _)| told == id);
+    step.granted().into_iter().find_map(|(id, _)| {
+        let waiter = step.before.waiters.get(id)?;
+        let hears = waiter.node == step.server && step.client_hears(id) && !step.is_mine(id);
+        (hears && !is_told(id)).then(|| id.to_owned())
+    })
+}
+
+pub(super) fn grant_lasts_its_window(step: &Step<'_>) -> Option<String> {
+    step.granted().into_iter().find_map(|(id, record)| {
+        let waiter = step.before.waiters.get(id)?;
+        if step.is_mine(id) {
+            return None;
+        }
+        // An upgrader's lease lasts at least as long as its read did.
+        let read = step.before.holder(id).map_or(0, |read| read.deadline);
+        let wrong = record.claimed || record.deadline != read.max(SERVER_NOW + waiter.window);
+        wrong.then(|| format!("{id} until {}", record.deadline))
+    })
+}
