@@ -225,7 +225,7 @@ impl Locks {
             Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
         telemetry::describe();
         worker::listen(&client);
-        tokio::spawn(worker::run(client.clone()));
+        client.spawn(worker::run(client.clone()));
         Ok(Locks { client: Arc::new(Handle(client)) })
     }
 }

@@ -1,4 +1,5 @@
-//! What a server says about itself in its first answers on a connection.
+//! What the answers of a server tell about it: its time, its name, and that it refuses the
+//! credentials.
 
 use std::sync::Arc;
 

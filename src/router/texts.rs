@@ -1,5 +1,5 @@
 //! Decides which caller sends the text of a script to a server that does not know it. The other
-//! callers wait.
+//! callers wait. If there is no answer within `response_timeout`, the next one sends it again.
 //!
 //! After a failover, every call in flight is answered by NOSCRIPT. A text has about 25 KB, so
 //! thousands of copies would be hundreds of megabytes. Scripts are not loaded in advance: most
@@ -19,6 +19,7 @@ use crate::router::answer;
 use crate::router::call::Script;
 use crate::router::in_flight::Attempt;
 use crate::router::lock;
+use crate::router::time_out::time_out;
 
 /// What is known about the scripts at the servers.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ struct Text {
 struct State {
     /// How many turns there were.
     turns: u64,
-    /// The end of the last turn, while the text is being sent. The task that sends it may not be
-    /// polled for long, so the others do not wait for it longer than that.
+    /// The end of the last turn, while the text is being sent. The caller that sends it may not be
+    /// polled, or its server may be slow, so the others do not wait for it longer than that.
     being_sent_until: Option<Moment>,
     /// When the server last answered to the text. Calls that were sent earlier may have arrived
     /// before it.
@@ -57,8 +58,8 @@ pub(crate) struct Unknown {
     pub(crate) again: bool,
 }
 
-/// The turn to send a text. When it is dropped, or has lasted too long, the next waiting call gets
-/// the turn.
+/// The turn to send a text. When it is dropped, or has lasted too long, one of the waiting calls
+/// gets the turn.
 #[derive(Debug)]
 pub(crate) struct Sender {
     text: Arc<Text>,
@@ -89,7 +90,7 @@ impl Texts {
                 Next::Known => return None,
                 Next::Turn(turn) => break turn,
                 Next::Wait(until) => {
-                    future::select(changed, self.clock.sleep_until(until)).await;
+                    future::select(changed, pin!(time_out(&*self.clock, until))).await;
                 }
             }
         };
@@ -138,24 +139,19 @@ impl Sender {
         if let Attempt::Answered(exchange) | Attempt::Confirmed(exchange, _) = attempt
             && answer::has_run(&exchange.value)
         {
-            lock(&self.text.state).known_at = Some(exchange.received);
+            let known_at = &mut lock(&self.text.state).known_at;
+            *known_at = (*known_at).max(Some(exchange.received));
         }
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let is_known = {
-            let mut state = lock(&self.text.state);
-            if state.turns == self.turn {
-                state.being_sent_until = None;
-            }
-            state.known_at.is_some()
-        };
-        if is_known {
-            self.text.changed.notify_waiters();
-        } else {
-            self.text.changed.notify_one();
+        let mut state = lock(&self.text.state);
+        if state.turns == self.turn {
+            state.being_sent_until = None;
         }
+        drop(state);
+        self.text.changed.notify_waiters();
     }
 }

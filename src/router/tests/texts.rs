@@ -118,3 +118,28 @@ async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
     paused.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_whose_turn_is_over_does_not_end_the_next_turn() {
+    let bench = Bench::new(&[ALL]).await;
+    let (k, x) = (call("k"), call("x"));
+    bench.fakes.script("a", [refusal("NOSCRIPT x"), Act::Hang]);
+    let mut first = Box::pin(bench.router.call(&k, bench.within(10)));
+    while bench.fakes.count("a", "EVAL ") == 0 {
+        assert!(futures::poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let late = Act::Late(Duration::from_millis(300), ran(1));
+    bench.fakes.script("a", [refusal("NOSCRIPT x"), late, refusal("NOSCRIPT x")]);
+    let next = bench.router.call(&x, bench.within(10));
+    let another = async {
+        while bench.fakes.count("a", "EVAL ") < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(first);
+        bench.call("another").await.unwrap();
+        assert_eq!(bench.fakes.count("a", "EVAL "), 2, "it waits for the next one's text");
+    };
+    let (answer, ()) = tokio::join!(next, another);
+    answer.unwrap();
+}
