@@ -20,6 +20,7 @@ use crate::router::runtime::Runtime;
 use crate::router::telemetry::Load;
 use crate::router::tenure::Tenure;
 use crate::router::time_out::time_out;
+use crate::router::unopened::{no_answer, unopened};
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
@@ -150,8 +151,9 @@ impl Connection {
         let until = clock.now().after(timeout);
         let (node, sent, received, replies) =
             match future::select(opening, clock.sleep_until(until)).await {
-                Either::Left((opened, _)) => opened
-                    .map_err(|failure: NodeError| NodeError { maybe_sent: false, ..failure })?,
+                Either::Left((opened, _)) => {
+                    opened.map_err(|failure| unopened(failure, connector.uses_tls()))?
+                }
                 Either::Right(_) => {
                     let connects_with_tls = connects_with_tls.load(Ordering::Relaxed);
                     return Err(no_answer(address, timeout, connects_with_tls));
@@ -563,60 +565,3 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
 
 /// A wait without a limit.
 const FAR: Moment = Moment::from_origin(Duration::MAX);
-
-/// The failure for a server that has not answered in time. Many a server waits for more of a TLS
-/// handshake that it does not understand.
-fn no_answer(address: &Address, timeout: Duration, connects_with_tls: bool) -> NodeError {
-    let advice = match connects_with_tls {
-        true => " to a connection with TLS (does the port speak it?)",
-        false => "",
-    };
-    NodeError::unsent(format!("{address} did not answer in {timeout:?}{advice}"))
-}
-
-#[cfg(all(test, feature = "native", feature = "tls"))]
-mod tests {
-    use super::*;
-
-    /// Some servers answer what they take for a command; some wait for its end.
-    #[tokio::test]
-    async fn a_port_that_does_not_speak_tls_is_told() {
-        use tokio::io::AsyncWriteExt;
-
-        use crate::node::dialer::{Dialer, TlsFiles};
-        use crate::node::native::NativeConnector;
-
-        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
-        let roots = Some(authority.cert.pem().into());
-        let tls = Some(TlsFiles { roots, client: None });
-        let connector = NativeConnector { dialer: Dialer { tls, ..Dialer::default() } };
-        let timeout = Duration::from_millis(500);
-        let limits = Limits { connect_timeout: timeout, response_timeout: timeout, in_flight: 1 };
-        let cases: [(&[u8], bool, &str, &str); 2] = [
-            (
-                b"-ERR unknown command\r\n",
-                true,
-                "the TLS handshake failed",
-                "the port may not speak TLS",
-            ),
-            (b"", false, "did not answer", "does the port speak it?"),
-        ];
-        for (answer, permanent, said, advice) in cases {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let at =
-                Address { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
-            let server = tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                stream.write_all(answer).await.unwrap();
-                std::future::pending::<()>().await;
-            });
-            let clock = Arc::new(crate::clock::SystemClock);
-            let opened = Connection::open(&connector, clock, &at, None, limits).await;
-            let failure = opened.unwrap_err();
-            assert_eq!(failure.permanent, permanent, "{failure}");
-            let message = &failure.message;
-            assert!(message.contains(said) && message.contains(advice), "{message}");
-            server.abort();
-        }
-    }
-}

@@ -34,6 +34,7 @@ mod topology;
 mod translation;
 mod transport;
 mod tried;
+mod unopened;
 mod views;
 mod watchers;
 

@@ -1,5 +1,6 @@
 //! The two tasks of a connection: one writes, and one reads.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -94,6 +95,8 @@ async fn write_all(
     half.flush().await
 }
 
+const CLOSED: &str = "the server closed the connection";
+
 /// Ends the connection however the reader's task ends.
 struct Reader(Arc<Wire>);
 
@@ -109,7 +112,7 @@ async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option
     let (mut said, mut meanings) = (Vec::new(), Vec::new());
     loop {
         let came = match half.read_buf(decoder.room()).await {
-            Ok(0) => Err(NodeError::unsent("the server closed the connection")),
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, CLOSED).into()),
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         };
