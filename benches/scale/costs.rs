@@ -126,7 +126,7 @@ impl Costs<'_> {
 
     fn lock_bytes(&self) -> f64 {
         let Inputs { held_lock, idle_lock, waiter, .. } = self.inputs;
-        // A released lock is kept for 20 s, or for the rest of its lease.
+        // An idle lock is kept until 10 to 20 s after its last lease would have ended.
         let idle = self.model.clients() * self.model.plan.names as f64;
         self.per_master(
             self.model.holders() * held_lock.value

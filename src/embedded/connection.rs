@@ -238,11 +238,5 @@ impl World {
 }
 
 fn not_sent(message: &str) -> NodeError {
-    NodeError {
-        message: message.into(),
-        maybe_sent: false,
-        permanent: false,
-        refused: false,
-        source: None,
-    }
+    NodeError::unsent(message)
 }

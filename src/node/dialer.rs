@@ -155,6 +155,7 @@ impl From<io::Error> for NodeError {
         NodeError {
             permanent: is_about_tls(&error),
             refused: error.kind() == io::ErrorKind::ConnectionRefused,
+            ended: is_end(&error),
             ..NodeError::unsent(error.to_string())
         }
         .with_source(error)
@@ -165,6 +166,13 @@ impl NodeError {
     fn with_source(self, source: impl StdError + Send + Sync + 'static) -> NodeError {
         NodeError { source: Some(Arc::new(source)), ..self }
     }
+}
+
+/// Returns true if the other side ended the connection.
+pub(super) fn is_end(error: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ConnectionReset | BrokenPipe | UnexpectedEof))
 }
 
 /// Returns true if the TLS handshake failed, or the certificate is not trusted.

@@ -106,6 +106,8 @@ pub(crate) struct NodeError {
     pub(crate) permanent: bool,
     /// Nothing listens at that address: the machine is there, the server is not.
     pub(crate) refused: bool,
+    /// The other side ended the connection.
+    pub(crate) ended: bool,
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -117,6 +119,7 @@ impl NodeError {
             maybe_sent: false,
             permanent: false,
             refused: false,
+            ended: false,
             source: None,
         }
     }

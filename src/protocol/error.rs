@@ -51,8 +51,8 @@ impl From<ServerError> for Error {
                 // Some versions do not name the command.
                 (
                     ErrorKind::Refused,
-                    "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, +pttl, \
-                     +spublish; +get, +set, +del (mutex, two-key lock)",
+                    "the user lacks one of the rights that the scripts need: +time, +exists, +hmget, +hget, +hset, +hdel, +pexpireat, \
+                     +spublish; +get, +set, +del, +pttl (mutex, two-key lock)",
                 )
             }
             _ => (ErrorKind::Refused, "the server refused"),

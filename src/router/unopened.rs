@@ -1,7 +1,5 @@
 //! Why a connection could not be opened, with advice for a port that does or does not speak TLS.
 
-use std::error::Error as StdError;
-use std::io;
 use std::time::Duration;
 
 use crate::node::{Address, NodeError};
@@ -10,27 +8,10 @@ use crate::node::{Address, NodeError};
 /// that begins with anything else.
 pub(crate) fn unopened(mut failure: NodeError, uses_tls: bool) -> NodeError {
     failure.maybe_sent = false;
-    if !uses_tls && was_ended(&failure) {
+    if !uses_tls && failure.ended {
         failure.message.push_str(" (does the port expect TLS?)");
     }
     failure
-}
-
-/// Whether the server, or something before it, ended the connection.
-fn was_ended(failure: &NodeError) -> bool {
-    let mut next: Option<&(dyn StdError + 'static)> = Some(failure);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::BrokenPipe
-            );
-        }
-        next = error.source();
-    }
-    false
 }
 
 /// The failure for a server that has not answered in time. Many a server waits for more of a TLS

@@ -78,6 +78,7 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         maybe_sent: false,
         permanent: is_permanent(&error),
         refused: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionRefused"),
+        ended: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionReset"),
         source: Some(Arc::new(error)),
     }
 }

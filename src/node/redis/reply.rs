@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
-use crate::node::dialer::is_about_tls;
+use crate::node::dialer::{is_about_tls, is_end};
 use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
 /// Converts a value to a reply. Types that only RESP3 has become what RESP2 would have sent.
@@ -57,6 +57,7 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
         maybe_sent: false,
         permanent: is_permanent(&error),
         refused: error.is_connection_refusal(),
+        ended: of_source(&error, is_end),
         source: Some(Arc::new(error)),
     }
 }
@@ -66,7 +67,7 @@ fn is_permanent(error: &RedisError) -> bool {
     is_authentication(error)
         || error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPERM")
-        || is_tls(error)
+        || of_source(error, is_about_tls)
 }
 
 /// Returns true if the server does not accept the credentials.
@@ -75,13 +76,13 @@ pub(super) fn is_authentication(error: &RedisError) -> bool {
         || error.code().is_some_and(is_about_credentials)
 }
 
-/// Returns true if the TLS handshake failed, or the certificate is not trusted.
-fn is_tls(error: &RedisError) -> bool {
+/// Whether it is true of the error's source.
+fn of_source(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
     type Shared = Arc<dyn StdError + Send + Sync>;
 
     // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {
-        is_about_tls(source.downcast_ref::<Shared>().map_or(source, |shared| &**shared))
+        is(source.downcast_ref::<Shared>().map_or(source, |shared| &**shared))
     })
 }
 
@@ -149,10 +150,11 @@ mod tests {
         assert!(failure("NOAUTH x").permanent);
         assert!(!failure("LOADING x").permanent);
         assert!(!failure("ERR max number of clients reached").permanent);
-        assert!(
-            !connect_failure(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
-                .permanent
-        );
+        let io = |kind| connect_failure(std::io::Error::from(kind).into());
+        let (refused, ended) =
+            (io(std::io::ErrorKind::ConnectionRefused), io(std::io::ErrorKind::ConnectionReset));
+        assert!(refused.refused && !refused.permanent && !refused.ended);
+        assert!(ended.ended && !ended.permanent && !ended.refused);
     }
 
     #[cfg(feature = "tls")]
