@@ -137,11 +137,12 @@ async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
 #[tokio::test]
 async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
-    let command = "run --lease 60s a -- sh -c 'echo ready; sleep 1; exit 5'";
-    let mut run = OnTerminal::shell(
-        &server,
-        &format!("set -m; {RWLEASE} {command}; echo stopped; fg; exit $?"),
-    )?;
+    let work = "echo ready; until [ -e $GO ]; do sleep 0.05; done; rm $GO; exit 5";
+    let script = format!(
+        "export GO=$(mktemp -u); set -m; {RWLEASE} run --lease 60s a -- sh -c '{work}'; \
+         echo stopped; touch $GO; fg; exit $?"
+    );
+    let mut run = OnTerminal::shell(&server, &script)?;
     run.shows("ready").await?;
     run.types("\x1a").await?;
     let (status, shown) = run.ended().await?;
