@@ -1,6 +1,6 @@
 //! A configuration that every request reads and that seldom changes. The process keeps its read
-//! lock between requests, so that most of them are granted in memory; who changes the configuration
-//! takes a plain write lock, which calls the cached ones back.
+//! lock between requests, so that most of them are granted in memory. A process that changes the
+//! configuration takes a plain write lock, which recalls the cached ones.
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! A store that refuses stale writers. It is what makes a lock on a network safe for data: a writer
-//! that was stopped for longer than its lease wakes up believing nothing, writes all the same, and
-//! is turned away by its token.
+//! that was stopped for longer than its lease wakes up and writes all the same, and the store
+//! refuses its token.
 
 mod common;
 #[path = "demo/store.rs"]
