@@ -210,7 +210,9 @@ async fn tasks(
         }
     }
     let theirs = median(theirs);
-    table.add(["rds_lock".into(), format!("{theirs:.0}"), String::new(), String::new()]);
+    if peers.is_some() {
+        table.add(["rds_lock".into(), format!("{theirs:.0}"), String::new(), String::new()]);
+    }
     println!("{table}");
     let later = waits(ours, 0.999) - waits(plain, 0.999);
     match (among, reads) {
