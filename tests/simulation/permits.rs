@@ -41,9 +41,11 @@ fn check_limit(court: &Court, step: &Step<'_>, before: &Hash) {
         });
     }
     let may_change = step.script == "set_limit" && step.status() == "set";
-    if before.limit != hash.limit && before.exists && hash.exists && !may_change {
+    let lives = before.expires.is_none_or(|expires| expires > step.now);
+    if before.limit != hash.limit && before.exists && lives && hash.exists && !may_change {
         court.accuse("only its call changes a limit", || {
-            format!("{} from {:?} to {:?}", step.script, before.limit, hash.limit)
+            let (limits, now) = ((before.limit, hash.limit), step.now);
+            format!("{} at {now}: {limits:?}, the key until {:?}", step.script, before.expires)
         });
     }
 }
