@@ -12,10 +12,13 @@ use crate::{CachedRwLock, Locks};
 
 const MS: Duration = Duration::from_millis(1);
 
+fn engine() -> Engine {
+    Engine::builder().masters(1).replicas(0).build()
+}
+
 /// A client that has the lock cached as a write, without guards.
-async fn cached() -> (Locks, CachedRwLock, Arc<Entry>) {
-    let engine = Engine::builder().masters(1).replicas(0).build();
-    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+async fn cached(engine: &Engine) -> (Locks, CachedRwLock, Arc<Entry>) {
+    let locks = Locks::builder().connect_embedded(engine).await.unwrap();
     let lock = locks.rwlock("cached").unwrap();
     let handle = lock.cached().unwrap();
     for _ in 0..20 {
@@ -30,7 +33,7 @@ async fn cached() -> (Locks, CachedRwLock, Arc<Entry>) {
 /// Admits a writer, and takes the last token from it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
-    let (_locks, handle, entry) = cached().await;
+    let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.current().unwrap();
     assert!(hold.word.write());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
@@ -44,7 +47,7 @@ async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
 /// The keeper opens the gate when the last writer of a block leaves.
 #[tokio::test(start_paused = true)]
 async fn nobody_reads_with_a_token_past_the_last_one() {
-    let (_locks, handle, entry) = cached().await;
+    let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.current().unwrap();
     let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
     hold.use_up_tokens();
@@ -62,10 +65,26 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
     assert!(reader.token() > last && reader.token() <= hold.end_of_block());
 }
 
+/// The server gives no more tokens, so the reader needs another lease.
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_was_opened_without_a_token_is_shut() {
+    let engine = engine();
+    let (_locks, handle, entry) = cached(&engine).await;
+    let hold = entry.current().unwrap();
+    let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
+    engine.faults().step_clock(0, -60_000);
+    hold.use_up_tokens();
+    let last = writer.token();
+    drop(writer);
+    hold.word.open();
+    let reader = handle.read().timeout(500 * MS).await.unwrap();
+    assert!(reader.token() > last);
+}
+
 /// The keeper can be late. The clock then stops grants in its place.
 #[tokio::test(start_paused = true)]
 async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
-    let (_locks, handle, entry) = cached().await;
+    let (_locks, handle, entry) = cached(&engine()).await;
     let old = entry.current().unwrap();
     old.acquisition.recall(Mode::Write);
     tokio::time::sleep(MS).await;
