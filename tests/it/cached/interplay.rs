@@ -314,6 +314,32 @@ fn with_its_runtime_everything_that_a_client_has_cached_ends() {
     assert_eq!(lock.local().readers, 0);
 }
 
+/// A request that another runtime polls makes a plain request then.
+#[test]
+fn nobody_waits_for_a_keeper_that_ended_with_its_runtime() {
+    let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let engine = own.block_on(async { engine() });
+    let lock = runtime.block_on(async {
+        let lock = cached(&client(&engine).await).await;
+        warm(&lock, Mode::Write).await;
+        lock
+    });
+    let guard = runtime.block_on(lock.write().into_future()).unwrap();
+    let waiter = lock.clone();
+    let waiting = own.spawn(async move { waiter.read().timeout(20 * SECOND).await.map(drop) });
+    own.block_on(async {
+        let until = Instant::now() + 10 * SECOND;
+        while lock.local().waiting == 0 && Instant::now() < until {
+            sleep(MS).await;
+        }
+    });
+    assert_eq!(lock.local().waiting, 1);
+    runtime.shutdown_timeout(SECOND);
+    assert_eq!(lock.local().waiting, 0);
+    waiting.abort();
+    drop(guard);
+}
+
 /// Each request finds room when it checks for it.
 #[tokio::test(start_paused = true)]
 async fn no_more_leases_are_cached_than_may_be_when_all_are_taken_at_once() {
