@@ -327,15 +327,18 @@ fn nobody_waits_for_a_keeper_that_ended_with_its_runtime() {
     let guard = runtime.block_on(lock.write().into_future()).unwrap();
     let waiter = lock.clone();
     let waiting = own.spawn(async move { waiter.read().timeout(20 * SECOND).await.map(drop) });
-    own.block_on(async {
-        let until = Instant::now() + 10 * SECOND;
-        while lock.local().waiting == 0 && Instant::now() < until {
-            sleep(MS).await;
-        }
-    });
-    assert_eq!(lock.local().waiting, 1);
+    let waits_become = |count: usize| {
+        own.block_on(async {
+            let until = Instant::now() + 10 * SECOND;
+            while lock.local().waiting != count && Instant::now() < until {
+                sleep(MS).await;
+            }
+        });
+        assert_eq!(lock.local().waiting, count);
+    };
+    waits_become(1);
     runtime.shutdown_timeout(SECOND);
-    assert_eq!(lock.local().waiting, 0);
+    waits_become(0);
     waiting.abort();
     drop(guard);
 }
