@@ -79,12 +79,13 @@ impl Connector for EmbeddedConnector {
 
 impl Link {
     fn open(world: &World, address: &Address) -> Result<Link, NodeError> {
-        let server = world.find(address).ok_or_else(|| not_sent("no server has this address"))?;
+        let server =
+            world.find(address).ok_or_else(|| NodeError::unsent("no server has this address"))?;
         match world.servers[server].health {
             Health::Up | Health::Paused => {
                 Ok(Link { server, generation: world.servers[server].generation })
             }
-            Health::Down => Err(not_sent("connection refused")),
+            Health::Down => Err(NodeError::unsent("connection refused")),
         }
     }
 
@@ -99,7 +100,7 @@ impl EmbeddedNode {
             let mut host = lock(&self.shared.host);
             let mut world = lock(&self.shared.world);
             if !self.link.is_open(&world) {
-                return Err(not_sent("the connection is broken"));
+                return Err(NodeError::unsent("the connection is broken"));
             }
             let server = &mut world.servers[self.link.server];
             if server.health != Health::Paused {
@@ -119,7 +120,7 @@ impl EmbeddedNode {
         };
         waiting.await.map_err(|_| NodeError {
             maybe_sent: true,
-            ..not_sent("the connection broke before the answer")
+            ..NodeError::unsent("the connection broke before the answer")
         })
     }
 }
@@ -129,7 +130,7 @@ impl Node for EmbeddedNode {
         let node = self.clone();
         Answering::Future(Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
-            replies.pop().ok_or_else(|| not_sent("nothing was sent"))
+            replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
         }))
     }
 
@@ -150,7 +151,7 @@ impl EmbeddedSubscription {
         if !self.link.is_open(&world)
             || !world.servers[server].subscribers.is_connected(self.connection)
         {
-            return Err(not_sent("the connection is broken"));
+            return Err(NodeError::unsent("the connection is broken"));
         }
         match world.servers[server].health {
             Health::Paused => world.servers[server].queue.push_back(queued),
@@ -235,8 +236,4 @@ impl World {
             }
         }
     }
-}
-
-fn not_sent(message: &str) -> NodeError {
-    NodeError::unsent(message)
 }

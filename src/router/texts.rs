@@ -39,8 +39,6 @@ struct Text {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many turns there were.
-    turns: u64,
     /// The end of the last turn, while the text is being sent. The caller that sends it may not be
     /// polled, or its server may be slow, so the others do not wait for it longer than that.
     being_sent_until: Option<Moment>,
@@ -63,7 +61,8 @@ pub(crate) struct Unknown {
 #[derive(Debug)]
 pub(crate) struct Sender {
     text: Arc<Text>,
-    turn: u64,
+    /// The end of the turn, which no other turn has.
+    until: Moment,
 }
 
 impl Texts {
@@ -82,19 +81,19 @@ impl Texts {
             let mut texts = lock(&self.by_place);
             texts.entry((address.clone(), script.name)).or_default().clone()
         };
-        let turn = loop {
+        let until = loop {
             // Created before the check, so that no change is missed.
             let changed = pin!(text.changed.notified());
             let next = lock(&text.state).next(unknown, self.clock.now(), self.patience);
             match next {
                 Next::Known => return None,
-                Next::Turn(turn) => break turn,
+                Next::Turn(until) => break until,
                 Next::Wait(until) => {
                     future::select(changed, pin!(time_out(&*self.clock, until))).await;
                 }
             }
         };
-        Some(Sender { text, turn })
+        Some(Sender { text, until })
     }
 
     /// Forgets servers that `keep` does not keep.
@@ -107,7 +106,7 @@ impl Texts {
 /// What a call does that needs the text at a server.
 enum Next {
     Known,
-    Turn(u64),
+    Turn(Moment),
     Wait(Moment),
 }
 
@@ -119,9 +118,9 @@ impl State {
         if let Some(until) = self.being_sent_until.filter(|until| *until > now) {
             return Next::Wait(until);
         }
-        self.turns += 1;
-        self.being_sent_until = Some(now.after(patience));
-        Next::Turn(self.turns)
+        let until = now.after(patience);
+        self.being_sent_until = Some(until);
+        Next::Turn(until)
     }
 }
 
@@ -148,7 +147,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut state = lock(&self.text.state);
-        if state.turns == self.turn {
+        if state.being_sent_until == Some(self.until) {
             state.being_sent_until = None;
         }
         drop(state);

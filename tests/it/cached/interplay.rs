@@ -292,15 +292,20 @@ fn what_is_cached_does_not_depend_on_the_runtime_of_the_caller() {
     .unwrap();
 }
 
+/// A cached lock of a client that this runtime has.
+fn cached_on(runtime: &Runtime, engine: &Engine) -> CachedRwLock {
+    runtime.block_on(async {
+        let lock = cached(&client(engine).await).await;
+        warm(&lock, Mode::Write).await;
+        lock
+    })
+}
+
 #[test]
 fn with_its_runtime_everything_that_a_client_has_cached_ends() {
     let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let engine = own.block_on(async { engine() });
-    let lock = runtime.block_on(async {
-        let lock = cached(&client(&engine).await).await;
-        warm(&lock, Mode::Write).await;
-        lock
-    });
+    let lock = cached_on(&runtime, &engine);
     let guards =
         runtime.block_on(async { [lock.read().await.unwrap(), lock.read().await.unwrap()] });
     runtime.shutdown_timeout(SECOND);
@@ -319,11 +324,7 @@ fn with_its_runtime_everything_that_a_client_has_cached_ends() {
 fn nobody_waits_for_a_keeper_that_ended_with_its_runtime() {
     let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let engine = own.block_on(async { engine() });
-    let lock = runtime.block_on(async {
-        let lock = cached(&client(&engine).await).await;
-        warm(&lock, Mode::Write).await;
-        lock
-    });
+    let lock = cached_on(&runtime, &engine);
     let guard = runtime.block_on(lock.write().into_future()).unwrap();
     let waiter = lock.clone();
     let waiting = own.spawn(async move { waiter.read().timeout(20 * SECOND).await.map(drop) });
