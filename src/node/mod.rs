@@ -27,8 +27,6 @@ mod resolve;
 mod task;
 #[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
 mod tests;
-#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-mod turns;
 
 use std::error::Error as StdError;
 use std::fmt;
