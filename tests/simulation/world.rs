@@ -43,8 +43,12 @@ const LAST_WAITS: Duration = Duration::from_secs(120);
 /// How long a client may take to release everything.
 const LAST_LEASES: Duration = Duration::from_secs(60);
 
-/// The longest life of an unused lock: the rest of the last lease, then 20 s.
-const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(25);
+/// The longest rest of a lease.
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// The most by which the key of an unused lock outlives the last lease, and the last place in its
+/// queue: the grace and the slack.
+const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(20);
 
 /// Added to the last three if clocks are set. A key may expire by a clock that was ahead by some
 /// steps of a minute.
@@ -195,7 +199,9 @@ impl World {
         }
         // The servers' clocks decide whether a late request can still run.
         let apart = Duration::from_millis(2 * self.plan.skew_ms().unsigned_abs());
-        let (wait_limit, life) = (LAST_LEASES + clocks, LIFE_OF_THE_IDLE + apart + clocks);
+        let wait_limit = LAST_LEASES + clocks;
+        let rest = self.plan.waiter_ttl.max(LONGEST_REST);
+        let life = rest + LIFE_OF_THE_IDLE + apart + clocks;
         for locks in self.clients.all() {
             let left = tokio::spawn(async move { locks.shutdown(wait_limit).await });
             let latest = self.engine.now() + wait_limit + Duration::from_secs(1);
