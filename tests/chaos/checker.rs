@@ -38,6 +38,8 @@ pub struct Excuses {
     pub workers: HashMap<usize, Vec<Span>>,
     /// How long a process that a recall cannot reach keeps a cached lock.
     pub lease: Nanos,
+    /// How long a client may not know that its subscription has ended.
+    pub unaware: Nanos,
 }
 
 impl Excuses {
@@ -145,7 +147,7 @@ impl Findings {
             lock.holds.sort_by_key(|held| held.grant.at);
             lock.waits.sort_by_key(|wait| wait.until);
             let excuses_of = |worker| excuses.of(*name, worker);
-            let semaphore = lock.as_semaphore(history, excuses_of, excuses.lease);
+            let semaphore = lock.as_semaphore(history, excuses_of, excuses);
             let OfLock { holds, waits, others } = lock;
             match semaphore {
                 Some(mut semaphore) => {
@@ -391,14 +393,14 @@ impl OfLock<'_> {
     fn as_semaphore(
         &self,
         history: &History,
-        excuses: impl Fn(usize) -> Vec<Span>,
-        lease: Nanos,
+        excuses_of: impl Fn(usize) -> Vec<Span>,
+        &Excuses { lease, unaware, .. }: &Excuses,
     ) -> Option<permits::History> {
         let all = self.holds.iter().map(|held| held.hold).chain(self.others.iter().copied());
         let limit = all.filter_map(|hold| hold.permits).next()?.limit;
-        let mut semaphore = permits::History { limit, ..permits::History::default() };
+        let mut semaphore = permits::History { limit, unaware, ..permits::History::default() };
         for (id, held) in self.holds.iter().enumerate() {
-            semaphore.holds.extend(held.as_permits(id, &excuses(held.hold.worker)));
+            semaphore.holds.extend(held.as_permits(id, &excuses_of(held.hold.worker)));
         }
         for (id, hold) in self.others.iter().enumerate() {
             let (id, requested) = (self.holds.len() + id, hold.requested);

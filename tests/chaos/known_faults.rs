@@ -219,6 +219,9 @@ fn one_that_is_passed_in_a_queue_of_permits_is_found() {
     assert_eq!(passed(&passes(3_000, 12), &none), 0, "it came later, by its token");
     assert_eq!(passed(&passes(3_000, 10), &excuse_name(7, (2_000_000, 3_000_000))), 0);
     assert_eq!(passed(&passes(3_000, 10), &excuse_name(8, (2_000_000, 3_000_000))), 1);
+    let unaware = |unaware| Excuses { unaware, ..Excuses::default() };
+    assert_eq!(passed(&passes(3_000, 10), &unaware(5_999_000_000)), 1);
+    assert_eq!(passed(&passes(3_000, 10), &unaware(6_000_000_000)), 0, "it did not know");
 }
 
 #[test]

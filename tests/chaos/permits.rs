@@ -39,6 +39,9 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub limit: u32,
+    /// A waiter may be passed for as long, because its client does not know that its subscription
+    /// has ended.
+    pub unaware: Nanos,
     pub holds: Vec<Hold>,
     /// When each request that was not granted may have waited or held: from, until.
     pub attempts: Vec<(Nanos, Nanos)>,
@@ -95,7 +98,11 @@ impl History {
         let mut guilty = Vec::new();
         let mut first: Option<&Hold> = None; // of those that were granted later
         for hold in self.holds.iter().rev() {
-            if let Some(other) = first.filter(|other| other.requested + ARRIVES < hold.requested) {
+            let is_passed = |other: &&Hold| {
+                let for_short = self.unaware > 0 && other.granted < hold.granted + self.unaware;
+                other.requested + ARRIVES < hold.requested && !for_short
+            };
+            if let Some(other) = first.filter(is_passed) {
                 guilty.push(Guilt::Passed(hold.id, other.id));
             }
             if !hold.is_excused && first.is_none_or(|other| hold.requested < other.requested) {

@@ -8,6 +8,7 @@ use super::checker::{Excuses, Findings, Seen};
 use super::history::{History, Nanos};
 use super::rows::{Promise, Variant};
 use super::scene::Fault;
+use crate::support::Backend;
 
 /// The number of faults from which on holders must have been told in time.
 const TELLING: usize = 20;
@@ -35,6 +36,15 @@ pub enum Outcome {
     Broken,
 }
 
+/// How long a client on a busy machine may not know that its subscription has ended, with its poll
+/// after that. Over `fred`, it asks every 250 ms.
+fn unaware(backend: Backend) -> Nanos {
+    match backend {
+        Backend::Fred => 2_000_000_000,
+        _ => 300_000_000,
+    }
+}
+
 impl Verdict {
     /// The verdict so far or, at the end, with what only shows then.
     pub fn of(
@@ -44,7 +54,8 @@ impl Verdict {
         seen_elsewhere: &[String],
     ) -> Verdict {
         let lease = variant.load.lease.as_nanos() as Nanos;
-        let mut excuses = Excuses { lease, ..Excuses::default() };
+        let unaware = if faults.is_empty() { 0 } else { unaware(Backend::chosen()) };
+        let mut excuses = Excuses { lease, unaware, ..Excuses::default() };
         for fault in faults {
             for name in &fault.out {
                 let spans = excuses.names.entry(*name).or_default();

@@ -28,10 +28,11 @@ use crate::node::{
     Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
 };
 
-/// How often channels are subscribed again, and how many of them each time. A client can have one
-/// for each of 16,384 slots, and each costs a round trip.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-const AT_ONCE: usize = 64;
+/// How often channels are subscribed again, and how many of them each time. Until then the server
+/// passes over the waiters of a channel that is gone. A client can have one for each of 16,384
+/// slots, and each costs a round trip.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+const AT_ONCE: usize = 16;
 
 /// Turns a connection into one that carries subscriptions.
 pub(super) fn start(connection: Connection) -> Subscribed {
