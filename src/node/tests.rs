@@ -6,6 +6,7 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -408,6 +409,49 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
         cluster.node(to).kill_clients(Clients::Subscribed).await?;
         while let Some(notice) = timeout(LONG, answers.recv()).await? {
             assert_eq!(notice, left("{tag}one"), "{name}");
+        }
+    }
+    Ok(())
+}
+
+/// The server answers with MOVED: it has ended that subscription itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
+    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    if !cluster.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    let moves = cluster.slot_of("{tag}").await?;
+    for (name, backend) in backends() {
+        let (from, to) = (cluster.master_of(moves).await?, 1 - cluster.master_of(moves).await?);
+        let mut stays = String::from("stays");
+        while cluster.master_of(cluster.slot_of(&stays).await?).await? != from {
+            stays.push('s');
+        }
+        let (here, mut notices) =
+            backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
+        let channels = |tag: &str| (0..100).map(|number| format!("{{{tag}}}{number}")).collect();
+        let (old, new): (Vec<String>, Vec<String>) = (channels("tag"), channels(&stays));
+        let joins = old.iter().map(|channel| here.join(channel.as_bytes(), false));
+        assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
+        let step = cluster.begin_move(moves, to).await?;
+        cluster.finish_move(step).await?;
+        let both = old
+            .iter()
+            .zip(&new)
+            .flat_map(|(old, new)| [here.leave(old.as_bytes()), here.join(new.as_bytes(), false)]);
+        assert!(join_all(both).await.iter().all(|one| one.is_ok()), "{name}");
+        let mut missing: BTreeSet<String> = new.into_iter().collect();
+        while !missing.is_empty() {
+            match timeout(LONG, notices.recv()).await?.unwrap() {
+                Notice::Joined { channel } => {
+                    missing.remove(&*String::from_utf8_lossy(&channel));
+                }
+                Notice::Refused { channel, error } if !channel.starts_with(b"{tag}") => {
+                    panic!("{name}: {channel:?} is refused: {error:?}")
+                }
+                _ => {}
+            }
         }
     }
     Ok(())

@@ -48,9 +48,14 @@ impl Connection {
         debug_assert!(early.is_pending());
         let task = Task::of(client.connect());
         let connection = Connection { client, task };
-        match select(ready, connection.ended()).await {
-            Either::Left((ready, _)) => ready.map_err(connect_failure)?,
-            Either::Right(_) => return Err(NodeError::unsent("the connection ended at once")),
+        let outcome = match select(ready, connection.ended()).await {
+            Either::Left((outcome, _)) => Some(outcome),
+            // The reason comes before the end, but may have come after `ready` was polled.
+            Either::Right((_, ready)) => ready.now_or_never(),
+        };
+        match outcome {
+            Some(outcome) => outcome.map_err(connect_failure)?,
+            None => return Err(NodeError::unsent("the connection ended at once")),
         }
         connection.introduce().await;
         Ok(connection)

@@ -95,8 +95,12 @@ impl Subscription for FredSubscription {
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
-            self.channels.lock().remove(&channel);
-            self.channels.unsubscribe(&channel).await?;
+            let asking = self.channels.lock().remove(&channel).unwrap_or(false);
+            // The crate gives an error reply to SUNSUBSCRIBE (MOVED) to the caller of another
+            // command. What can be subscribed can be left without one.
+            if self.channels.subscribe(&channel, asking).await?.is_ok() {
+                self.channels.unsubscribe(&channel).await?;
+            }
             // `fred` drops the server's confirmation as well, which is a push.
             self.channels.tell(Notice::Left { channel });
             Ok(())
