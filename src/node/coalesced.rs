@@ -7,8 +7,8 @@
 //!
 //! A command that is alone on its connection does not wait.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -20,6 +20,10 @@ use tokio::sync::oneshot;
 
 use crate::node::task::Task;
 use crate::node::{Answering, Command, Node, NodeError, Reply};
+
+/// The most requests in one pipeline. Its callers get their answers together: if all callers were
+/// in one, client and server would take turns, and each would be idle while the other one works.
+const MOST: usize = 32;
 
 /// Most requests are one command.
 type Commands = SmallVec<[Command; 1]>;
@@ -42,7 +46,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    requests: Vec<Request>,
+    requests: VecDeque<Request>,
     /// The task's waker, while there is nothing to pass on.
     task: Option<Waker>,
 }
@@ -107,7 +111,7 @@ impl Queue {
         let (tell, told) = oneshot::channel();
         let task = {
             let mut waiting = self.lock();
-            waiting.requests.push(Request { commands, tell });
+            waiting.requests.push_back(Request { commands, tell });
             waiting.task.take()
         };
         if let Some(task) = task {
@@ -129,11 +133,12 @@ impl Queue {
         .await;
     }
 
-    /// Takes all waiting requests whose callers still wait.
+    /// Takes the first requests. Leaves out those whose callers do not wait any more.
     fn take(&self) -> Vec<Request> {
-        let mut requests = mem::take(&mut self.lock().requests);
-        requests.retain(|request| !request.tell.is_closed());
-        requests
+        let mut waiting = self.lock();
+        let count = waiting.requests.len().min(MOST);
+        let first = waiting.requests.drain(..count);
+        first.filter(|request| !request.tell.is_closed()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -310,6 +315,26 @@ mod tests {
         let last = node.call(command("last"));
         assert_eq!(last.await.unwrap(), text("last"));
         assert_eq!(recorder.sent().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn many_go_in_several_pipelines() {
+        let recorder = Recorder::new(None);
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let first = tokio::spawn(node.call(command("first")));
+        turns().await;
+        let names: Vec<String> = (0..2 * MOST + 1).map(|number| number.to_string()).collect();
+        let calls = names.iter().map(|name| node.call(command(name)));
+        let calls = tokio::spawn(join_all(calls.collect::<Vec<_>>()));
+        turns().await;
+        let sent = recorder.sent();
+        let counts: Vec<usize> = sent.iter().map(Vec::len).collect();
+        assert_eq!(counts, [1, MOST, MOST, 1]);
+        assert_eq!(sent[1..].concat(), names, "in order");
+        recorder.answers.add_permits(1);
+        let answers = calls.await.unwrap().into_iter().map(Result::unwrap);
+        assert!(answers.eq(names.iter().map(|name| text(name))));
+        first.await.unwrap().unwrap();
     }
 
     #[tokio::test]
