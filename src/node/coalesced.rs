@@ -1,9 +1,9 @@
-//! Passes commands that are ready at the same time to a client crate as one pipeline.
+//! Passes commands that are ready at the same time to a client crate in pipelines.
 //!
 //! tokio runs a task that was just woken next, so the task that drives a crate's connection would
 //! write each command separately: a system call and a wake-up for each, here and at the server. So
 //! this task lets the others run first. Then all callers that are ready have put in their commands,
-//! and the crate writes them together.
+//! and the crate writes many of them together.
 //!
 //! A command that is alone on its connection does not wait.
 
@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 use crate::node::task::Task;
 use crate::node::{Answering, Command, Node, NodeError, Reply};
 
-/// The most requests in one pipeline. Its callers get their answers together: if all callers were
-/// in one, client and server would take turns, and each would be idle while the other one works.
+/// A pipeline has at most so many requests, or a fourth of those under way. Its callers get their
+/// answers together: if all callers were in one, client and server would take turns, and each would
+/// be idle while the other one works.
 const MOST: usize = 32;
 
 /// Most requests are one command.
@@ -136,7 +137,8 @@ impl Queue {
     /// Takes the first requests. Leaves out those whose callers do not wait any more.
     fn take(&self) -> Vec<Request> {
         let mut waiting = self.lock();
-        let count = waiting.requests.len().min(MOST);
+        let most = MOST.max(self.under_way.load(Ordering::Relaxed) / 4);
+        let count = waiting.requests.len().min(most);
         let first = waiting.requests.drain(..count);
         first.filter(|request| !request.tell.is_closed()).collect()
     }
@@ -317,24 +319,30 @@ mod tests {
         assert_eq!(recorder.sent().len(), 3);
     }
 
-    #[tokio::test]
-    async fn many_go_in_several_pipelines() {
+    /// The numbers of requests in the pipelines when this many callers are ready.
+    async fn handed_over(count: usize) -> Vec<usize> {
         let recorder = Recorder::new(None);
         let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
-        let names: Vec<String> = (0..2 * MOST + 1).map(|number| number.to_string()).collect();
+        let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
         let calls = names.iter().map(|name| node.call(command(name)));
         let calls = tokio::spawn(join_all(calls.collect::<Vec<_>>()));
         turns().await;
         let sent = recorder.sent();
-        let counts: Vec<usize> = sent.iter().map(Vec::len).collect();
-        assert_eq!(counts, [1, MOST, MOST, 1]);
         assert_eq!(sent[1..].concat(), names, "in order");
         recorder.answers.add_permits(1);
         let answers = calls.await.unwrap().into_iter().map(Result::unwrap);
         assert!(answers.eq(names.iter().map(|name| text(name))));
         first.await.unwrap().unwrap();
+        sent[1..].iter().map(Vec::len).collect()
+    }
+
+    #[tokio::test]
+    async fn many_go_in_several_pipelines() {
+        assert_eq!(handed_over(MOST).await, [MOST]);
+        assert_eq!(handed_over(2 * MOST + 1).await, [MOST, MOST, 1]);
+        assert_eq!(handed_over(8 * MOST - 1).await, [2 * MOST, 2 * MOST, 2 * MOST, 2 * MOST - 1]);
     }
 
     #[tokio::test]

@@ -475,12 +475,37 @@ async fn channels_that_were_left_stay_left() -> Result {
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             limit.pause(name).await?;
         }
-        let leaves = channels.iter().map(|channel| subscription.leave(channel.as_bytes()));
-        assert!(join_all(leaves).await.iter().all(|one| one.is_ok()), "{name}");
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        for some in channels.chunks(200) {
+            let leaves = some.iter().map(|channel| subscription.leave(channel.as_bytes()));
+            assert!(join_all(leaves).await.iter().all(|one| one.is_ok()), "{name}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
         let left: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
         assert_eq!(left.len(), 0, "{name}");
         drop((subscription, notices));
+    }
+    Ok(())
+}
+
+/// Both are under way at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_that_is_left_and_joined_again_is_subscribed() -> Result {
+    let server = Single::start().await?;
+    if !server.version().has_sharded_pubsub() {
+        return Ok(());
+    }
+    for (name, backend) in backends() {
+        let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
+        subscription.join(b"one", false).await.unwrap();
+        for turn in 0..100 {
+            let (leave, join) = (subscription.leave(b"one"), subscription.join(b"one", false));
+            let (leave, join) = tokio::join!(leave, join);
+            assert!(leave.is_ok() && join.is_ok(), "{name}");
+            let heard: i64 = server.say("SPUBLISH one message").await?;
+            assert_eq!(heard, 1, "{name}, turn {turn}");
+        }
+        while notices.try_recv().is_ok() {}
     }
     Ok(())
 }

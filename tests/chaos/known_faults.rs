@@ -222,6 +222,29 @@ fn one_that_is_passed_in_a_queue_of_permits_is_found() {
     let unaware = |unaware| Excuses { unaware, ..Excuses::default() };
     assert_eq!(passed(&passes(3_000, 10), &unaware(5_999_000_000)), 1);
     assert_eq!(passed(&passes(3_000, 10), &unaware(6_000_000_000)), 0, "it did not know");
+    let early = ["0 R 0 7 5/5", "3100 G 0 11 20000", "3101 E 0 held"];
+    let late = ["500 R 0 7 5/5", "9000 G 0 12 20000", "9001 E 0 held"];
+    let passing = ["3000 R 0 7 1/5", "3001 G 0 10 20000", "3050 E 0 held"];
+    let both = history(&[&early, &late, &passing]);
+    assert_eq!(passed(&both, &unaware(2_000_000_000)), 1, "the other one was passed for long");
+}
+
+#[test]
+fn a_waiter_is_passed_for_a_moment_when_its_slot_moves() {
+    let waits: &[&str] = &["1 R 0 9 5/5", "8000 G 0 12 19000"];
+    let passes = |granted: u32| {
+        let (end, grant) = (granted + 100, format!("{granted} G 0 11 9000"));
+        [grant, format!("{end} E 0 held"), format!("{} X 0 Released", end + 1)]
+    };
+    let is_broken = |granted: u32, what: &str| {
+        let (grant, moved) =
+            (passes(granted), Fault { what: what.into(), ..fault(10, 20, &[], &[]) });
+        let passing = ["4000 R 0 9 1/5", &grant[0], &grant[1], &grant[2]];
+        !broken(Promise::InTurn, &[waits, &passing], &[moved]).is_empty()
+    };
+    assert!(!is_broken(7_800, "move"));
+    assert!(is_broken(4_000, "move"));
+    assert!(is_broken(7_800, "flush"), "that ends no subscription");
 }
 
 #[test]

@@ -96,17 +96,19 @@ impl History {
     /// First in, first out, as far as the order of the requests is known.
     fn passed(&self) -> Vec<Guilt> {
         let mut guilty = Vec::new();
-        let mut first: Option<&Hold> = None; // of those that were granted later
+        // Of those that were granted later. Each was requested before, or granted after, those
+        // behind it.
+        let mut later: Vec<&Hold> = Vec::new();
         for hold in self.holds.iter().rev() {
-            let is_passed = |other: &&Hold| {
-                let for_short = self.unaware > 0 && other.granted < hold.granted + self.unaware;
-                other.requested + ARRIVES < hold.requested && !for_short
-            };
-            if let Some(other) = first.filter(is_passed) {
+            let least = if self.unaware > 0 { hold.granted + self.unaware } else { 0 };
+            let long_after = later.partition_point(|other| other.granted >= least);
+            if let Some(other) = later[..long_after].last()
+                && other.requested + ARRIVES < hold.requested
+            {
                 guilty.push(Guilt::Passed(hold.id, other.id));
             }
-            if !hold.is_excused && first.is_none_or(|other| hold.requested < other.requested) {
-                first = Some(hold);
+            if !hold.is_excused {
+                note(&mut later, hold);
             }
         }
         guilty
@@ -130,6 +132,17 @@ impl History {
         };
         self.refusals.iter().filter(is_guilty).map(|one| Guilt::Refused(one.id)).collect()
     }
+}
+
+/// Adds a hold, unless another one was requested before it and granted after it. The last one was
+/// requested first.
+fn note<'a>(later: &mut Vec<&'a Hold>, hold: &'a Hold) {
+    let place = later.partition_point(|other| other.requested > hold.requested);
+    if later.get(place).is_some_and(|first| first.granted >= hold.granted) {
+        return;
+    }
+    let first_dropped = later[..place].partition_point(|other| other.granted > hold.granted);
+    later.splice(first_dropped..place, [hold]);
 }
 
 /// Times, each with a weight.

@@ -37,10 +37,13 @@ pub enum Outcome {
 }
 
 /// How long a client on a busy machine may not know that its subscription has ended, with its poll
-/// after that. Over `fred`, it asks every 250 ms.
-fn unaware(backend: Backend) -> Nanos {
+/// after that. Subscriptions end with the moves of their slots. Over `fred` nothing tells of it:
+/// the next poll of a waiter may be its usual one, 3.3 s after the last.
+fn unaware(faults: &[Fault], backend: Backend) -> Nanos {
+    let moves = |fault: &Fault| ["move", "atomic move", "drain"].contains(&&*fault.what);
     match backend {
-        Backend::Fred => 2_000_000_000,
+        _ if !faults.iter().any(moves) => 0,
+        Backend::Fred => 4_000_000_000,
         _ => 300_000_000,
     }
 }
@@ -54,7 +57,7 @@ impl Verdict {
         seen_elsewhere: &[String],
     ) -> Verdict {
         let lease = variant.load.lease.as_nanos() as Nanos;
-        let unaware = if faults.is_empty() { 0 } else { unaware(Backend::chosen()) };
+        let unaware = unaware(faults, Backend::chosen());
         let mut excuses = Excuses { lease, unaware, ..Excuses::default() };
         for fault in faults {
             for name in &fault.out {

@@ -50,7 +50,7 @@ const LONGEST_REST: Duration = Duration::from_secs(5);
 /// queue: the grace and the slack.
 const LIFE_OF_THE_IDLE: Duration = Duration::from_secs(20);
 
-/// Added to the last three if clocks are set. A key may expire by a clock that was ahead by some
+/// Added to these limits if clocks are set. A key may expire by a clock that was ahead by some
 /// steps of a minute.
 const CLOCKS_THAT_WERE_SET: Duration = Duration::from_secs(600);
 

@@ -48,14 +48,16 @@ impl Connection {
         debug_assert!(early.is_pending());
         let task = Task::of(client.connect());
         let connection = Connection { client, task };
-        let outcome = match select(ready, connection.ended()).await {
-            Either::Left((outcome, _)) => Some(outcome),
+        let failure = match select(ready, connection.ended()).await {
+            Either::Left((outcome, _)) => outcome.err(),
             // The reason comes before the end, but may have come after `ready` was polled.
-            Either::Right((_, ready)) => ready.now_or_never(),
+            Either::Right((_, ready)) => match ready.now_or_never() {
+                Some(Err(reason)) => Some(reason),
+                _ => return Err(NodeError::unsent("the connection ended at once")),
+            },
         };
-        match outcome {
-            Some(outcome) => outcome.map_err(connect_failure)?,
-            None => return Err(NodeError::unsent("the connection ended at once")),
+        if let Some(reason) = failure {
+            return Err(connect_failure(reason));
         }
         connection.introduce().await;
         Ok(connection)

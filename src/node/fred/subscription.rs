@@ -15,7 +15,7 @@ use ::fred::interfaces::{EventInterface, PubsubInterface};
 use ::fred::types::{Message, Value};
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::{BoxFuture, select};
+use futures::future::{BoxFuture, select, try_join_all};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -80,12 +80,14 @@ impl Subscription for FredSubscription {
         async move {
             let channels = &self.channels;
             let channel = Bytes::copy_from_slice(channel);
+            // Before it is sent: a leave that is under way must not end what this begins.
+            channels.lock().insert(channel.clone(), asking);
             match channels.subscribe(&channel, asking).await? {
-                Ok(()) => {
-                    channels.lock().insert(channel.clone(), asking);
-                    channels.tell(Notice::Joined { channel });
+                Ok(()) => channels.tell(Notice::Joined { channel }),
+                Err(error) => {
+                    channels.lock().remove(&channel);
+                    channels.tell(Notice::Refused { channel, error });
                 }
-                Err(error) => channels.tell(Notice::Refused { channel, error }),
             }
             Ok(())
         }
@@ -95,14 +97,12 @@ impl Subscription for FredSubscription {
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
-            let asking = self.channels.lock().remove(&channel).unwrap_or(false);
-            // The crate gives an error reply to SUNSUBSCRIBE (MOVED) to the caller of another
-            // command. What can be subscribed can be left without one.
-            if self.channels.subscribe(&channel, asking).await?.is_ok() {
-                self.channels.unsubscribe(&channel).await?;
-            }
+            self.channels.lock().remove(&channel);
+            self.channels.unsubscribe(&channel).await?;
             // `fred` drops the server's confirmation as well, which is a push.
-            self.channels.tell(Notice::Left { channel });
+            if self.channels.asked(&channel).is_none() {
+                self.channels.tell(Notice::Left { channel });
+            }
             Ok(())
         }
         .boxed()
@@ -134,7 +134,14 @@ impl Channels {
         })
     }
 
-    async fn unsubscribe(&self, channel: &[u8]) -> Result<(), NodeError> {
+    /// Unsubscribes, unless the channel is joined again meanwhile.
+    ///
+    /// The crate gives an error reply to SUNSUBSCRIBE (MOVED) to the callers of other commands. A
+    /// channel that can be subscribed can be left without one, unless it moves in between.
+    async fn unsubscribe(&self, channel: &Bytes) -> Result<(), NodeError> {
+        if self.subscribe(channel, false).await?.is_err() || self.asked(channel).is_some() {
+            return Ok(());
+        }
         let name = String::from_utf8_lossy(channel).into_owned();
         self.connection.run(|client| client.sunsubscribe(name)).await
     }
@@ -209,10 +216,9 @@ async fn ask_again(channels: Weak<Channels>) {
         let turn = next(&channels.lock(), &last);
         // After the very last channel it starts over.
         last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
-        for channel in turn {
-            if channels.ask_again(channel).await.is_err() {
-                return;
-            }
+        let asked = turn.into_iter().map(|channel| channels.ask_again(channel));
+        if try_join_all(asked).await.is_err() {
+            return;
         }
     }
 }
