@@ -4,7 +4,7 @@
 //! A proxy fixes the capacity of each server, in scripts a second. An open loop requests half of
 //! the capacity, all of it, twice and four times that, and half again. The bench exits with 3 if a
 //! goal is missed. Then it repeats the loop without the proxy's limit, where the machine is the
-//! limit. That part has no goals.
+//! limit, up to twice what it can. That part has no goals.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -37,6 +37,10 @@ const CAPACITY: u32 = 5_000;
 /// The load of each stage, as a multiple of the capacity.
 const LOADS: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 0.5];
 
+/// The same where the machine is the limit. It could not even start four times as many, and would
+/// run out of memory.
+const UNPACED_LOADS: [f64; 4] = [0.5, 1.0, 2.0, 0.5];
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let quick = std::env::args().any(|argument| argument == "--quick");
@@ -47,8 +51,8 @@ async fn main() -> Result<ExitCode> {
     let paced = Paced::start(&server, Some(CAPACITY)).await?;
     let mut load = Load::connect(&paced).await?;
     let capacity = f64::from(CAPACITY) / 2.0;
-    let stages = run(&mut load, capacity, long).await;
-    println!("{}", report("5,000 scripts a second", &stages));
+    let stages = run(&mut load, capacity, &LOADS, long).await;
+    println!("{}", report("5,000 scripts a second", &LOADS, &stages));
     let goals = goals(&stages);
     println!("{goals}");
     drop(load);
@@ -56,21 +60,21 @@ async fn main() -> Result<ExitCode> {
     let unpaced = Paced::start(&server, None).await?;
     let mut load = Load::connect(&unpaced).await?;
     let capacity = load.capacity(long / 5).await;
-    let stages = run(&mut load, capacity, long / 4).await;
-    println!("{}", report("as much as the machine can", &stages));
+    let stages = run(&mut load, capacity, &UNPACED_LOADS, long / 4).await;
+    println!("{}", report("as much as the machine can", &UNPACED_LOADS, &stages));
     Ok(goals.verdict())
 }
 
-async fn run(load: &mut Load, capacity: f64, long: Duration) -> Vec<Stage> {
+async fn run(load: &mut Load, capacity: f64, loads: &[f64], long: Duration) -> Vec<Stage> {
     let mut stages = Vec::new();
-    for times in LOADS {
+    for times in loads {
         stages.push(load.stage(times * capacity, long).await);
     }
     load.settle(&mut stages).await;
     stages
 }
 
-fn report(title: &str, stages: &[Stage]) -> Table {
+fn report(title: &str, loads: &[f64], stages: &[Stage]) -> Table {
     let mut table = Table::new(&[
         title,
         "pairs asked for a second",
@@ -84,7 +88,7 @@ fn report(title: &str, stages: &[Stage]) -> Table {
         "back to normal after, s",
     ]);
     let normal = stages.first().map_or(0.0, |stage| stage.latency(0.5));
-    for (times, stage) in LOADS.iter().zip(stages) {
+    for (times, stage) in loads.iter().zip(stages) {
         let recovery = stage.back_to(normal).map_or("never".into(), |after| format!("{after:.1}"));
         table.add([
             format!("load {times}"),
