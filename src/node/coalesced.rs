@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 use crate::node::task::Task;
 use crate::node::{Answering, Command, Node, NodeError, Reply};
 
-/// A pipeline has at most so many requests, or a fourth of those under way. Its callers get their
-/// answers together: if all callers were in one, client and server would take turns, and each would
-/// be idle while the other one works.
+/// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
+/// callers get their answers together: if all callers were in one, client and server would take
+/// turns, and each would be idle while the other one works.
 const MOST: usize = 32;
 
 /// Most requests are one command.

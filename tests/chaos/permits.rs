@@ -96,8 +96,7 @@ impl History {
     /// First in, first out, as far as the order of the requests is known.
     fn passed(&self) -> Vec<Guilt> {
         let mut guilty = Vec::new();
-        // Of those that were granted later. Each was requested before, or granted after, those
-        // behind it.
+        // Of those that were granted later. Each was requested and granted after those behind it.
         let mut later: Vec<&Hold> = Vec::new();
         for hold in self.holds.iter().rev() {
             let least = if self.unaware > 0 { hold.granted + self.unaware } else { 0 };

@@ -37,10 +37,11 @@ pub enum Outcome {
 }
 
 /// How long a client on a busy machine may not know that its subscription has ended, with its poll
-/// after that. Subscriptions end with the moves of their slots. Over `fred` nothing tells of it:
-/// the next poll of a waiter may be its usual one, 3.3 s after the last.
+/// after that. Subscriptions end with the moves of their slots, of which each skew has one. Over
+/// `fred` nothing tells of it: the next poll of a waiter may be its usual one, 3.3 s after the
+/// last.
 fn unaware(faults: &[Fault], backend: Backend) -> Nanos {
-    let moves = |fault: &Fault| ["move", "atomic move", "drain"].contains(&&*fault.what);
+    let moves = |fault: &Fault| ["move", "atomic move", "drain", "skew"].contains(&&*fault.what);
     match backend {
         _ if !faults.iter().any(moves) => 0,
         Backend::Fred => 4_000_000_000,

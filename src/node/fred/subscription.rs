@@ -28,9 +28,9 @@ use crate::node::{
     Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
 };
 
-/// How often channels are subscribed again, and how many of them each time. Until then the server
-/// passes over the waiters of a channel that is gone. A client can have one for each of 16,384
-/// slots, and each costs a round trip.
+/// How often channels are subscribed again, and how many of them each time. If a slot has left the
+/// server and come back, the server passes over its waiters until then. A client can have a channel
+/// for each of 16,384 slots, and each costs a round trip.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const AT_ONCE: usize = 16;
 
@@ -66,9 +66,39 @@ impl Drop for FredSubscription {
 #[derive(Debug)]
 struct Channels {
     connection: Connection,
-    /// Each with whether its subscription took `ASKING`.
-    joined: Mutex<BTreeMap<Bytes, bool>>,
+    joined: Mutex<Joined>,
     notify: mpsc::WeakUnboundedSender<Notice>,
+}
+
+/// The channels that are joined, or being joined.
+#[derive(Debug, Default)]
+struct Joined {
+    channels: BTreeMap<Bytes, Join>,
+    /// The number of joins so far.
+    joins: u64,
+}
+
+/// The last join of a channel.
+#[derive(Clone, Copy, Debug)]
+struct Join {
+    number: u64,
+    asking: bool,
+}
+
+impl Joined {
+    fn add(&mut self, channel: &Bytes, asking: bool) -> Join {
+        self.joins += 1;
+        let join = Join { number: self.joins, asking };
+        self.channels.insert(channel.clone(), join);
+        join
+    }
+
+    /// Removes a channel that was refused, unless it was left or joined again meanwhile. Returns
+    /// true if it was removed.
+    fn refused(&mut self, channel: &Bytes, join: Join) -> bool {
+        let is_last = self.channels.get(channel).is_some_and(|last| last.number == join.number);
+        is_last && self.channels.remove(channel).is_some()
+    }
 }
 
 impl Subscription for FredSubscription {
@@ -81,11 +111,11 @@ impl Subscription for FredSubscription {
             let channels = &self.channels;
             let channel = Bytes::copy_from_slice(channel);
             // Before it is sent: a leave that is under way must not end what this begins.
-            channels.lock().insert(channel.clone(), asking);
+            let join = channels.lock().add(&channel, asking);
             match channels.subscribe(&channel, asking).await? {
                 Ok(()) => channels.tell(Notice::Joined { channel }),
                 Err(error) => {
-                    channels.lock().remove(&channel);
+                    channels.lock().refused(&channel, join);
                     channels.tell(Notice::Refused { channel, error });
                 }
             }
@@ -97,10 +127,10 @@ impl Subscription for FredSubscription {
     fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
-            self.channels.lock().remove(&channel);
+            self.channels.lock().channels.remove(&channel);
             self.channels.unsubscribe(&channel).await?;
             // `fred` drops the server's confirmation as well, which is a push.
-            if self.channels.asked(&channel).is_none() {
+            if self.channels.last_join(&channel).is_none() {
                 self.channels.tell(Notice::Left { channel });
             }
             Ok(())
@@ -139,7 +169,7 @@ impl Channels {
     /// The crate gives an error reply to SUNSUBSCRIBE (MOVED) to the callers of other commands. A
     /// channel that can be subscribed can be left without one, unless it moves in between.
     async fn unsubscribe(&self, channel: &Bytes) -> Result<(), NodeError> {
-        if self.subscribe(channel, false).await?.is_err() || self.asked(channel).is_some() {
+        if self.subscribe(channel, false).await?.is_err() || self.last_join(channel).is_some() {
             return Ok(());
         }
         let name = String::from_utf8_lossy(channel).into_owned();
@@ -150,15 +180,14 @@ impl Channels {
     /// may have come after that: then it is left once more.
     async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
         // Repeats only if the channel was joined again while it was left once more.
-        while let Some(asking) = self.asked(&channel) {
-            if self.subscribe(&channel, asking).await?.is_err() {
-                // Unless it was left meanwhile, the link must learn of it.
-                if self.lock().remove(&channel).is_some() {
+        while let Some(join) = self.last_join(&channel) {
+            if self.subscribe(&channel, join.asking).await?.is_err() {
+                if self.lock().refused(&channel, join) {
                     self.tell(Notice::Left { channel });
                 }
                 return Ok(());
             }
-            if self.asked(&channel).is_some() {
+            if self.last_join(&channel).is_some() {
                 return Ok(());
             }
             self.unsubscribe(&channel).await?;
@@ -166,10 +195,8 @@ impl Channels {
         Ok(())
     }
 
-    /// Whether the subscription of a joined channel took `ASKING`; `None` if the channel is not
-    /// joined.
-    fn asked(&self, channel: &Bytes) -> Option<bool> {
-        self.lock().get(channel).copied()
+    fn last_join(&self, channel: &Bytes) -> Option<Join> {
+        self.lock().channels.get(channel).copied()
     }
 
     fn tell(&self, notice: Notice) {
@@ -178,7 +205,7 @@ impl Channels {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Bytes, bool>> {
+    fn lock(&self) -> MutexGuard<'_, Joined> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,7 +240,7 @@ async fn ask_again(channels: Weak<Channels>) {
         let Some(channels) = channels.upgrade() else {
             return;
         };
-        let turn = next(&channels.lock(), &last);
+        let turn = next(&channels.lock().channels, &last);
         // After the very last channel it starts over.
         last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
         let asked = turn.into_iter().map(|channel| channels.ask_again(channel));
@@ -224,7 +251,7 @@ async fn ask_again(channels: Weak<Channels>) {
 }
 
 /// The channels to subscribe again next, after the one that was last.
-fn next(joined: &BTreeMap<Bytes, bool>, last: &Bytes) -> Vec<Bytes> {
+fn next<V>(joined: &BTreeMap<Bytes, V>, last: &Bytes) -> Vec<Bytes> {
     let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
     later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()
 }
@@ -234,9 +261,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_refusal_is_for_its_own_join_alone() {
+        let (mut joined, channel) = (Joined::default(), Bytes::from("one"));
+        let first = joined.add(&channel, false);
+        let second = joined.add(&channel, true);
+        assert!(!joined.refused(&channel, first));
+        assert!(joined.channels[&channel].asking);
+        assert!(joined.refused(&channel, second));
+        assert!(!joined.refused(&channel, second), "it was left");
+    }
+
+    #[test]
     fn each_channel_has_its_turn() {
-        let joined: BTreeMap<Bytes, bool> =
-            (0..2 * AT_ONCE + 1).map(|number| (format!("{number:05}").into(), false)).collect();
+        let joined: BTreeMap<Bytes, ()> =
+            (0..2 * AT_ONCE + 1).map(|number| (format!("{number:05}").into(), ())).collect();
         let (mut last, mut asked) = (Bytes::new(), Vec::new());
         for expected in [AT_ONCE, AT_ONCE, 1] {
             let turn = next(&joined, &last);
