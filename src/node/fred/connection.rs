@@ -48,16 +48,14 @@ impl Connection {
         debug_assert!(early.is_pending());
         let task = Task::of(client.connect());
         let connection = Connection { client, task };
-        let failure = match select(ready, connection.ended()).await {
-            Either::Left((outcome, _)) => outcome.err(),
+        match select(ready, connection.ended()).await {
+            Either::Left((outcome, _)) => outcome.map_err(connect_failure)?,
             // The reason comes before the end, but may have come after `ready` was polled.
-            Either::Right((_, ready)) => match ready.now_or_never() {
-                Some(Err(reason)) => Some(reason),
-                _ => return Err(NodeError::unsent("the connection ended at once")),
-            },
-        };
-        if let Some(reason) = failure {
-            return Err(connect_failure(reason));
+            Either::Right((_, ready)) => {
+                let reason = ready.now_or_never().and_then(Result::err);
+                let ended = || NodeError::unsent("the connection ended at once");
+                return Err(reason.map_or_else(ended, connect_failure));
+            }
         }
         connection.introduce().await;
         Ok(connection)
