@@ -87,6 +87,9 @@ pub struct Findings {
     /// A token that is not greater than that of a grant before its request, or of a holder that
     /// ended before its grant; or a token that two grants have.
     pub tokens: Seen,
+    /// Tokens that a process gave out of its cached lease after another process had a newer one:
+    /// the server had ended the lease.
+    pub outlived: Seen,
     /// Tries that were refused although no holder or waiter can have blocked them.
     pub denied: Seen,
     /// Permits that were granted ahead of a waiter that had queued before their request.
@@ -229,11 +232,25 @@ impl Findings {
         if let Some(piece) = disagreement(&judged, PIECES) {
             self.disagreements.note(|| format!("{piece:?}"));
         }
-        for guilt in judged.judge() {
+        let mut guilty = judged.judge();
+        let outlives = |guilt: &judge::Guilt| {
+            let after = guilt.second.and_then(|id| holds.get(id));
+            guilt.rule == Rule::Order && after.is_some_and(|it| holds[guilt.first].outlives(it))
+        };
+        if guilty.iter().any(outlives) {
+            // Of each hold, one pair was told: one without a cached lease may be behind it.
+            judged.holds.retain(|hold| !holds[hold.id].grant.cached);
+            guilty.retain(|guilt| outlives(guilt) || guilt.rule != Rule::Order);
+            guilty.extend(judged.judge().into_iter().filter(|guilt| guilt.rule == Rule::Order));
+        }
+        for guilt in guilty {
             let first = told(guilt.first);
             let second = || guilt.second.map(told).unwrap_or_default();
             match guilt.rule {
                 Rule::Overlap => self.overlaps.note(|| format!("{first}, and {}", second())),
+                Rule::Order if outlives(&guilt) => {
+                    self.outlived.note(|| format!("{first}, though after {}", second()))
+                }
                 Rule::Order => self.tokens.note(|| format!("{first}, though after {}", second())),
                 Rule::SameToken => {
                     self.tokens.note(|| format!("the same token: {first}, and {}", second()))
@@ -485,6 +502,12 @@ impl<'a> Held<'a> {
             true => self.expired,
             false => self.gone,
         }
+    }
+
+    /// Whether its process gave it a token of a cached lease although another process had a newer
+    /// one.
+    fn outlives(&self, newer: &Held<'_>) -> bool {
+        self.grant.cached && self.hold.worker != newer.hold.worker
     }
 
     /// Whether it may share its token.

@@ -122,6 +122,7 @@ impl Verdict {
             "writes": found.writes,
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
+            "outlived": found.outlived.count,
             "denied": found.denied.count,
             "passed": found.passed.count,
             "disagreements": found.disagreements.count,
@@ -172,7 +173,10 @@ impl Promise {
         let none = |seen: &Seen, what: &str| (seen.count > 0).then(|| told(seen, what));
         match self {
             Promise::NoOverlap => none(&found.overlaps, "overlaps")
-                .or_else(|| none(&found.overtaken, "holders overtaken")),
+                .or_else(|| none(&found.overtaken, "holders overtaken"))
+                .or_else(|| {
+                    none(&found.outlived, "tokens given out of a cached lease that had ended")
+                }),
             Promise::InTurn => none(&found.passed, "passed in a queue of permits"),
             Promise::NoLoss => none(&found.lost, "leases lost"),
             Promise::NothingVanished => {
