@@ -363,12 +363,12 @@ impl Unchanged {
         }
     }
 
-    /// Whether this test passes.
+    /// Whether this test passes in time.
     fn passes(&self, target: Target, test: &str) -> bool {
         let suite = self.suites.iter().find(|suite| suite.target.name == target.name);
         let mut again = Command::new(&suite.expect("one that was built").program);
         again.args(["--include-ignored", "--exact", test]).env("RWLEASE_SEED", SEED_OF_THE_SUITES);
-        finish(&mut again, BUDGET, |_| false).is_well == Some(true)
+        finish(&mut again, target.patience(), |_| false).is_well == Some(true)
     }
 }
 
@@ -512,14 +512,17 @@ impl Attempt<'_> {
         None
     }
 
-    /// Returns a test of the suite that fails with the fault and passes without it, even if other
-    /// tests hang with the fault. The first failure ends the suite, unless that test also fails
-    /// without the fault.
+    /// Returns a test of the suite that fails or hangs with the fault and passes without it. The
+    /// first one ends the suite, unless it also fails without the fault.
     fn examine(&mut self, suite: &Suite) -> Option<String> {
         let name = suite.target.name.split(',').next().unwrap_or_default();
+        let is_failure = |line: &&str| {
+            line.ends_with("FAILED")
+                || (suite.target.is_of_seconds() && line.ends_with("running for over 60 seconds"))
+        };
         let failed = |text: &str| {
             text.lines()
-                .filter(|line| line.ends_with("FAILED"))
+                .filter(is_failure)
                 .filter_map(|line| Some(line.split(' ').nth(1)?.to_owned()))
                 .collect::<Vec<_>>()
         };
@@ -565,6 +568,16 @@ impl Attempt<'_> {
 }
 
 impl Target {
+    /// Whether each test of it ends within seconds, so that one that runs for a minute hangs.
+    fn is_of_seconds(self) -> bool {
+        SUITES_OF_THE_CLIENT.iter().any(|suite| suite.name == self.name)
+    }
+
+    /// How long a test of it may run without a fault.
+    fn patience(self) -> Duration {
+        if self.is_of_seconds() { BUDGET / 4 } else { BUDGET }
+    }
+
     fn build(self, folder: &Path) -> Suite {
         let program = build(folder, self.arguments);
         Suite {
