@@ -98,14 +98,24 @@ impl Sampled {
         all
     }
 
-    /// Changes with each of the files, and with no other file.
+    /// Changes with each of the files, and with no other file. Tests at the end of a file do not
+    /// count.
     fn digest(&self) -> String {
         let mut digest = Sha1::new();
         for file in &self.files {
             digest.update(file.to_string_lossy().as_bytes());
-            digest.update(&fs::read(self.path(file)).unwrap());
+            let text = fs::read_to_string(self.path(file)).unwrap();
+            digest.update(without_tests(&text).as_bytes());
         }
         digest.digest().to_string().split_off(33)
+    }
+}
+
+/// The text of a file up to its module of tests.
+fn without_tests(text: &str) -> &str {
+    match text.rsplit_once("\n#[cfg(test)]\n") {
+        Some((code, rest)) if rest.contains("mod tests {") => code,
+        _ => text,
     }
 }
 
@@ -327,6 +337,18 @@ mod tests {
         assert_eq!(found("  set('k', v)\n"), ["set('k', v)>"]);
         assert_eq!(found("  t.a = {\n"), [""; 0]);
         assert_eq!(found("  a = b or c\n"), [" or > and ", "a = b or c>"]);
+    }
+
+    #[test]
+    fn tests_are_no_code() {
+        let code = "#[cfg(test)]\nmod other;\nfn f() {}\n";
+        assert_eq!(without_tests(code), code);
+        for mark in ["", "#[allow(x)]\n"] {
+            assert_eq!(
+                without_tests(&format!("{code}\n#[cfg(test)]\n{mark}mod tests {{\n}}\n")),
+                code
+            );
+        }
     }
 
     #[test]

@@ -101,6 +101,23 @@ async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     drop(guard);
 }
 
+/// The gate is closed, and the last guard stays: the lease is kept by one contact a second.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
+    let engine = engine();
+    let (_locks, handle, entry) = cached(&engine).await;
+    let guard = handle.write().await.unwrap();
+    let hold = entry.current().unwrap();
+    hold.acquisition.recall(Mode::Write);
+    tokio::time::sleep(10 * MS).await;
+    assert!(entry.current().is_none(), "the gate is closed");
+    engine.reset_tally();
+    tokio::time::sleep(10_000 * MS).await;
+    let calls = engine.tally().scripts;
+    assert!((9..=12).contains(&calls), "{calls} calls");
+    assert!(guard.is_held());
+}
+
 /// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {

@@ -191,6 +191,17 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_sentinels_are_no_majority() {
+        let of_four = |sentinel, master| Report { others: Some(3), ..says(sentinel, 4, master) };
+        let half = [of_four("2", "a"), of_four("3", "a")];
+        assert!(!is_majority(&half, 4));
+        assert_eq!(knowing().learn(&half, 4, at(60)), Learned::Outdated);
+        let most = [of_four("2", "a"), of_four("3", "a"), of_four("4", "a")];
+        assert!(is_majority(&most, 4));
+        assert_eq!(knowing().learn(&most, 4, at(60)), Learned::Changed);
+    }
+
+    #[test]
     fn sentinels_that_were_set_up_anew_count_when_most_have_said_so_for_long() {
         let mut belief = knowing();
         let anew = [says("4", 0, "c"), says("5", 0, "c")];

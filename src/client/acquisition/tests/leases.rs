@@ -97,6 +97,17 @@ fn a_renewal_that_fails_is_tried_again_and_the_lease_is_uncertain_meanwhile() {
     assert!(matches!(&bench.state, State::Held(holding) if !holding.is_shaky(bench.now)));
 }
 
+/// At most a sixth of the lease late.
+#[test]
+fn a_renewal_that_is_late_makes_the_lease_uncertain() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let due = 3_000; // a third of the lease
+    bench.after(due + 1_500);
+    assert!(!bench.is_shaky());
+    bench.after(1);
+    assert!(bench.is_shaky());
+}
+
 #[test]
 fn a_claim_is_not_counted_as_a_renewal() {
     for (renewal, claims) in [(Renewal::Manual, 1), (Renewal::AtMost(1), 2)] {

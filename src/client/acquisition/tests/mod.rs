@@ -5,6 +5,7 @@ mod forced;
 mod leases;
 mod releases;
 mod requests;
+mod shrinks;
 mod waiting;
 
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::clock::Moment;
 use crate::error::ErrorKind;
 use crate::node::{Address, ServerError};
 use crate::protocol::{
-    Acquired, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Release, Renewed,
+    Acquired, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Permits, Release, Renewed, Shrink,
 };
 use crate::router::{CallError, ClockBound, Reason};
 
@@ -129,6 +130,11 @@ impl Bench {
         self.on(Event::GivenBack(told))
     }
 
+    fn shrunk(&mut self, keep: u32, token: u64) -> Effects {
+        let outcome = Ok(self.told(Some(self.grant(token, LEASE))));
+        self.on(Event::Shrunk { keep, outcome })
+    }
+
     fn released(&mut self, only_wait: bool, what: Ended) -> Effects {
         let outcome = Ok(self.told(what));
         self.on(Event::Released { only_wait, outcome })
@@ -146,6 +152,10 @@ impl Bench {
         };
         assert!(self.on(Event::Pushed(Box::new(pushed))).changed);
         self.on(Event::Wake).next.unwrap()
+    }
+
+    fn is_shaky(&self) -> bool {
+        matches!(&self.state, State::Held(holding) if holding.is_shaky(self.now))
     }
 
     fn ends(&self) -> Moment {
@@ -182,6 +192,6 @@ fn kind_of(next: Next) -> ErrorKind {
     }
 }
 
-const QUEUED: Acquired = Acquired::Queued { ticket: 7, ahead: 3 };
+const QUEUED: Acquired = Acquired::Queued { ticket: 1, ahead: 3 };
 const END_WAIT: Sending = Sending::Release(Release { only_wait: true });
 const RELEASE: Sending = Sending::Release(Release { only_wait: false });

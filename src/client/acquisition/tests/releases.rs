@@ -71,7 +71,8 @@ fn a_release_of_its_holder_ends_it_unless_an_attempt_can_still_arrive() {
     let effects = bench.on(Event::Release);
     assert!(matches!(effects.held, Some((Mode::Write, "released", _))));
     assert!(bench.after(10_000).on(Event::Look).lost.is_none(), "its end is no loss");
-    assert!(bench.given_back(Ended::Released).over);
+    let effects = bench.given_back(Ended::Released);
+    assert!(effects.over && effects.ended);
 
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();

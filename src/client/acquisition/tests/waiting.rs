@@ -27,11 +27,22 @@ fn a_waiter_polls_by_its_place_and_ends_with_its_time() {
     assert!(matches!(bench.after(999).on(Event::Wake).next, Some(Next::Wait(_))));
     assert!(matches!(bench.after(1).on(Event::Wake).next, Some(Next::Again)));
     let Next::Send { acquire, .. } = bench.call() else { panic!() };
-    assert_eq!(acquire.wait.unwrap().ticket, 7);
+    assert_eq!(acquire.wait.unwrap().ticket, 1);
     bench.acquired(QUEUED);
     let next = bench.after(4_000).on(Event::Wake).next.unwrap();
     assert_eq!(kind_of(next), ErrorKind::TimedOut);
     assert!(matches!(bench.state, State::Releasing(_)), "it leaves the queue");
+}
+
+#[test]
+fn a_place_in_the_queue_is_told_once() {
+    let mut bench = Bench::waiting(Mode::Read);
+    for is_first in [true, false] {
+        bench.call();
+        let told = bench.told(QUEUED);
+        let effects = bench.on(Event::Acquired(Ok(told)));
+        assert_eq!(matches!(effects.note, Some(Note::Queued { .. })), is_first);
+    }
 }
 
 #[test]
