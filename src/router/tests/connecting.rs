@@ -23,6 +23,22 @@ async fn one_refresh_is_in_flight_at_a_time() {
     assert!(bench.clock.now().since(start) >= Duration::from_millis(400));
 }
 
+/// The refresh under way would begin after a second or more.
+#[tokio::test(start_paused = true)]
+async fn a_call_in_trouble_makes_a_rare_refresh_begin_earlier() {
+    let bench = Bench::new(&HALVES).await;
+    let topology = &bench.router.topology;
+    for _ in 0..8 {
+        topology.refresh(RefreshFrom::Anyone).await;
+    }
+    let _rare = topology.refresh(RefreshFrom::Anyone);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    let start = bench.clock.now();
+    topology.master_left(Slot::of("k"), &address("a")).await;
+    let took = bench.clock.now().since(start);
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     let bench = Bench::new(&[(0, 5000, "a"), (5001, 10000, "b"), (10001, 16383, "c")]).await;

@@ -276,6 +276,23 @@ async fn a_node_that_came_new_to_the_cluster_is_served_by() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_connection_to_a_node_that_left_the_cluster_is_closed() {
+    let interval = Duration::from_secs(10);
+    let bench = Bench::with(&HALVES, |settings| settings.refresh_interval = interval).await;
+    let connected = bench.router.connections.connect(&address("b")).await.unwrap();
+    let connection = Arc::downgrade(&connected);
+    drop(connected);
+    tokio::time::sleep(2 * interval).await;
+    assert!(connection.upgrade().is_some());
+    for host in ["a", "b", "c"] {
+        bench.fakes.set_slots_of(host, slots(&[(0, 8191, "a"), (8192, 16383, "c")]));
+    }
+    tokio::time::sleep(2 * interval).await;
+    assert_eq!(bench.call("x").await.unwrap().address, address("c"));
+    assert!(connection.upgrade().is_none(), "nothing holds it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_those_that_lag() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
