@@ -118,6 +118,18 @@ async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
     assert!(guard.is_held());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_with_the_last_handle() {
+    let (_locks, handle, entry) = cached(&engine()).await;
+    let other = handle.clone();
+    drop(handle);
+    tokio::time::sleep(MS).await;
+    assert!(entry.current().is_some(), "there is another handle");
+    drop(other);
+    tokio::time::sleep(MS).await;
+    assert!(entry.current().is_none());
+}
+
 /// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {

@@ -1,5 +1,10 @@
 //! Connecting to servers in this process.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
 use super::{Builder, refuse};
 use crate::embedded::{Engine, Host};
 use crate::error::Result;
@@ -41,11 +46,22 @@ impl Builder {
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts on servers in
-    /// this process without a build. The text stays in memory.
+    /// Takes the scripts from a folder laid out as `lua/`, to try changed scripts on servers in
+    /// this process without a build. A folder is read once, and its text stays in memory.
     #[doc(hidden)]
-    pub fn scripts_from(mut self, folder: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
-        self.scripts = Some(Box::leak(Box::new(Scripts::from_folder(folder.as_ref())?)));
+    pub fn scripts_from(mut self, folder: impl AsRef<Path>) -> io::Result<Self> {
+        static READ: Mutex<BTreeMap<PathBuf, &'static Scripts>> = Mutex::new(BTreeMap::new());
+        let folder = folder.as_ref();
+        let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+        let scripts = match read.get(folder) {
+            Some(known) => known,
+            None => {
+                let new: &'static Scripts = Box::leak(Box::new(Scripts::from_folder(folder)?));
+                read.insert(folder.to_owned(), new);
+                new
+            }
+        };
+        self.scripts = Some(scripts);
         Ok(self)
     }
 }

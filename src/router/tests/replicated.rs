@@ -105,3 +105,12 @@ async fn calls_behind_a_group_do_not_wait_for_a_dead_server() {
     let took = bench.clock.now().since(start);
     assert!(took < Duration::from_millis(2500), "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_connections_of_confirmed_calls_end_with_the_router() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.confirmed("k").await.unwrap();
+    assert!(bench.router.replicated.is_ready(&address("a"), 1));
+    bench.router.close().await;
+    assert!(!bench.router.replicated.is_ready(&address("a"), 1));
+}
