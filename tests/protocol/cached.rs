@@ -173,9 +173,9 @@ fn a_reader_joins_cached_readers_and_calls_nobody_back() {
 }
 
 /// Lets many readers hold. Returns the names of the cached ones.
-fn crowd(lab: &mut Lab) -> Vec<String> {
+fn crowd(lab: &mut Lab, readers: usize) -> Vec<String> {
     let mut cached = Vec::new();
-    for number in 1..=45 {
+    for number in 1..=readers {
         let name = format!("ann{number}");
         match number % 5 {
             0 => lab.request(&Request::read(&name).lease(60_000)).granted(),
@@ -192,7 +192,7 @@ fn crowd(lab: &mut Lab) -> Vec<String> {
 fn a_pass_asks_each_cached_reader_once_in_steps() {
     let (_server, mut lab) = alone();
     let mut ann = Channel::of(&mut lab, "ann");
-    let cached = crowd(&mut lab);
+    let cached = crowd(&mut lab, 45);
     let bob = waits(Request::write("bob1"));
     for _ in 0..2 {
         let mut answer = lab.request(&bob);
@@ -213,11 +213,22 @@ fn a_pass_asks_each_cached_reader_once_in_steps() {
     }
 }
 
+/// One reader is left for the last step.
+#[test]
+fn a_pass_goes_on_for_one_reader() {
+    let (_server, mut lab) = alone();
+    crowd(&mut lab, PASS + 1);
+    assert!(lab.request(&waits(Request::write("bob1"))).unwrap().more);
+    assert_eq!(lab.state().recall(), Some(0));
+    assert!(!lab.pump().unwrap().more);
+    assert_eq!(lab.state().recall(), Some(-1));
+}
+
 #[test]
 fn a_poll_goes_on_with_a_pass() {
     let (_server, mut lab) = alone();
     let mut ann = Channel::of(&mut lab, "ann");
-    let cached = crowd(&mut lab);
+    let cached = crowd(&mut lab, 45);
     let bob = waits(Request::write("bob1"));
     let steps = (0..3).filter(|_| lab.request(&bob).unwrap().more).count();
     assert_eq!(steps, 2);
@@ -229,7 +240,7 @@ fn a_poll_goes_on_with_a_pass() {
 fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
     let (_server, mut lab) = alone();
     let mut ann = Channel::of(&mut lab, "ann");
-    let cached = crowd(&mut lab);
+    let cached = crowd(&mut lab, 45);
     lab.request(&waits(Request::write("bob1"))).queued();
     // Three readers with low indexes, whose places the last readers take, and one with a high
     // index.

@@ -463,7 +463,9 @@ fn readers_that_come_after_a_forced_release_stay() {
 fn an_owner_is_told_whether_it_holds() {
     let mut lab = Lab::new();
     let holds = |lab: &mut Lab, name: &str| {
-        lab.unchanged(|lab| lab.send("holds", &[HERE, &id(name)])).unwrap()
+        let answer = lab.unchanged(|lab| lab.send("holds", &[HERE, &id(name)])).unwrap();
+        assert!(!answer.more);
+        answer
     };
     assert_eq!(holds(&mut lab, "ann1").status, "absent");
     let ann = lab.write("ann1").granted();

@@ -599,6 +599,8 @@ pub fn make(lab: &mut Lab, call: &str) -> Answer {
         "wait_read" => Request::read(name).waiting(),
         "long_write" => Request::write(name).lease(60_000),
         "long_read" => Request::read(name).lease(60_000),
+        "soft_write" => Request::write(name).trying(),
+        "soft_read" => Request::read(name).trying(),
         "late_write" => Request::write(name).not_after(lab.now() - 1),
         "return_write" => Request::write(name).waiting().ticket(7),
         "return_read" => Request::read(name).waiting().ticket(7),

@@ -5,6 +5,7 @@
 //! in `docs/results`, and continues after its last line. The first lines of the file identify the
 //! sample and the scripts. If the scripts have changed, the file is started again. `QUICK=1` leaves
 //! out suites that take minutes, and `AGAIN=1` tries those faults again that have survived so far.
+//! A fault that changes nothing has `equivalent: ` and the reason as its result, written by hand.
 //! The sample leaves out the scripts of the mutex and of the semaphore.
 
 use std::fmt;
@@ -299,20 +300,31 @@ impl Results {
         self.found().filter(|found| *found != DOES_NOT_BUILD).count()
     }
 
+    /// The number of those that change nothing, as somebody has noted with the reason.
+    fn equivalent(&self) -> usize {
+        self.found().filter(|found| found.starts_with(EQUIVALENT)).count()
+    }
+
     /// The place of the next fault.
     pub fn next(&self) -> usize {
         self.lines.len()
     }
 
     pub fn score(&self) -> String {
-        let (tried, survivors) = (self.tried(), self.survivors().len());
+        let equivalent = self.equivalent();
+        let (tried, survivors) = (self.tried() - equivalent, self.survivors().len());
         let share = 100.0 * (tried - survivors) as f64 / tried.max(1) as f64;
-        format!("{} of {tried} found ({share:.0} %)", tried - survivors)
+        let found = tried - survivors;
+        format!("{found} of {tried} found ({share:.0} %); {equivalent} more change nothing")
     }
 }
 
 /// The prefix of the result of a fault that no check has found.
 pub const SURVIVED: &str = "SURVIVED";
+
+/// The prefix of the reason why a fault changes nothing that matters, in place of a result. It is
+/// written by hand.
+const EQUIVALENT: &str = "equivalent: ";
 
 #[cfg(test)]
 mod tests {
