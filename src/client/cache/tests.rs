@@ -130,6 +130,18 @@ async fn a_hold_ends_with_the_last_handle() {
     assert!(entry.current().is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_is_told_why_the_server_grants_no_hold() {
+    let engine = engine();
+    let (_locks, handle, entry) = cached(&engine).await;
+    entry.current().unwrap().acquisition.recall(Mode::Write);
+    tokio::time::sleep(MS).await;
+    assert!(entry.current().is_none(), "it was idle");
+    engine.faults().refuse(0, Some("NOPERM no right for evalsha"));
+    let error = handle.write().timeout(500 * MS).await.unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Refused, "{error}");
+}
+
 /// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {

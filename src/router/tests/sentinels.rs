@@ -444,6 +444,21 @@ async fn a_former_master_can_be_the_master_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sentinels_that_cannot_be_reached_are_dialled_more_and_more_seldom() {
+    let watched = Watched::new().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for sentinel in SENTINELS {
+        watched.fakes.set_door(sentinel, Door::Refuses);
+        watched.fakes.cut(sentinel);
+    }
+    let dials = || -> usize { SENTINELS.iter().map(|it| watched.fakes.dials(it)).sum() };
+    let before = dials();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let dials = dials() - before;
+    assert!((60..300).contains(&dials), "{dials}"); // by two subscriptions, once in 0.5 to 1 s
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sentinel_that_stands_still_holds_up_nobody() {
     let watched = Watched::new().await;
     watched.fakes.stop("s1", true);
@@ -472,12 +487,11 @@ async fn what_replicas_confirm_goes_to_the_new_master_too() {
 async fn nothing_is_left_when_the_client_is_gone() {
     let watched = Watched::new().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let subscribers =
-        || -> usize { SENTINELS.iter().map(|sentinel| watched.fakes.subscribers(sentinel)).sum() };
-    assert_eq!(subscribers(), 2);
+    let subscribers = || SENTINELS.map(|sentinel| watched.fakes.subscribers(sentinel));
+    assert_eq!(subscribers(), [1, 1, 0]);
     watched.router.close().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(subscribers(), 0);
+    assert_eq!(subscribers(), [0; 3]);
     let questions =
         || -> usize { SENTINELS.iter().map(|s| watched.fakes.count(s, "SENTINEL")).sum() };
     let (asked, dials) = (questions(), watched.fakes.dials("s1"));
