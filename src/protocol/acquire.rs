@@ -252,3 +252,15 @@ impl Acquire {
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_a_millisecond_or_more() {
+        let durations = [Duration::ZERO, Duration::from_micros(999), Duration::from_micros(2_999)];
+        assert_eq!(durations.map(millis), [1, 1, 2]);
+        assert_eq!(millis(Duration::MAX), u64::MAX);
+    }
+}

@@ -170,7 +170,9 @@ mod tests {
             let (envelope, status, mut rest) = Elements::open(reply).unwrap();
             assert_eq!(envelope, Envelope { now: 1700, more: true });
             assert_eq!(status.as_bytes(), b"lock");
+            assert!(!rest.is_empty());
             assert_eq!(rest.number().unwrap(), 5);
+            assert!(rest.is_empty());
             assert!(rest.number().is_err(), "that was all");
         }
     }

@@ -80,6 +80,7 @@ mod tests {
             Some(Reply::List(vec![Reply::Text(seconds.into()), Reply::Text(micros.into())]))
         };
         assert_eq!(server_time(time("1700000000", "999999")).unwrap(), 1_700_000_000_999);
+        assert_eq!(server_time(time("1700000000", "1000")).unwrap(), 1_700_000_000_001);
         assert!(server_time(time("x", "1")).is_err());
         assert!(server_time(None).is_err());
         let refused = |code: &str| {

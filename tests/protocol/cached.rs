@@ -583,11 +583,25 @@ fn a_cached_write_owns_the_tokens_up_to_the_last_one() {
 }
 
 #[test]
-fn one_token_is_one() {
+fn a_block_has_the_tokens_that_were_requested() {
+    for tokens in [1, 2] {
+        let mut lab = Lab::new();
+        let held = lab.request(&Request::write("ann1").cached(tokens));
+        assert_eq!(told(&held).0, held.granted().token + tokens - 1);
+        assert_eq!(mark(&mut lab, "ann1"), 'k');
+    }
+}
+
+/// Its own poll lets it in.
+#[test]
+fn a_write_that_is_not_cached_owns_one_token() {
     let mut lab = Lab::new();
-    let held = lab.request(&Request::write("ann1").cached(1));
-    assert_eq!(told(&held).0, held.granted().token);
-    assert_eq!(mark(&mut lab, "ann1"), 'k');
+    lab.request(&Request::write("ann1").lease(1_000)).granted();
+    let bob = Request::write("bob1").waiting();
+    lab.request(&bob).queued();
+    lab.pass(1_000);
+    let token = lab.request(&bob).granted().token;
+    assert_eq!(lab.state().number("fence"), token);
 }
 
 #[test]
