@@ -473,6 +473,18 @@ fn a_reader_that_let_a_grant_lapse_counts_too() {
 }
 
 #[test]
+fn the_lock_is_free_when_the_client_of_the_only_waiter_is_gone() {
+    let mut lab = Lab::new();
+    lab.request(&Request::write("ann1").lease(60_000)).granted();
+    lab.request(&Request::read("gone1").waiting().ttl(60_000)).queued();
+    lab.request(&Request::write("gone2").waiting().ttl(60_000)).queued();
+    lab.release("ann1").status();
+    lab.pass(1_000);
+    lab.pump().unwrap();
+    assert_eq!((holders(&mut lab), lab.shape().0), (vec![], "F".into()));
+}
+
+#[test]
 fn a_claimed_lease_that_runs_out_is_no_lapse() {
     let mut lab = Lab::new();
     lab.request(&Request::write("ann1").lease(1_000)).granted();
