@@ -203,6 +203,19 @@ async fn one_that_was_reset_does_not_make_the_others_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sentinel_is_queried_over_the_connection_that_there_is() {
+    let watched = Watched::new().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let dials = || SENTINELS.map(|sentinel| watched.fakes.dials(sentinel));
+    watched.router.topology.refresh(RefreshFrom::Several).await;
+    let before = dials();
+    for _ in 0..5 {
+        watched.router.topology.refresh(RefreshFrom::Several).await;
+    }
+    assert_eq!(dials(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn sentinels_that_cannot_be_reached_are_told_apart() {
     let fakes = servers();
     for door in [Door::Refuses, Door::Hangs, Door::Unreachable] {
