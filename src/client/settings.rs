@@ -194,6 +194,7 @@ mod tests {
             ("margin", 0, 500, |it| {
                 checked(|all| (all.lease, all.margin) = (ms(1_000), Some(ms(it))))
             }),
+            // The time to live is that of 60,001 ms.
             ("interval", 1, 60_000, |it| {
                 checked(|all| (all.poll.interval, all.poll.waiter_ttl) = (ms(it), ms(180_003)))
             }),

@@ -87,9 +87,9 @@ pub struct Findings {
     /// A token that is not greater than that of a grant before its request, or of a holder that
     /// ended before its grant; or a token that two grants have.
     pub tokens: Seen,
-    /// Tokens that a process gave out of its cached lease after another process had a newer one:
-    /// the server had ended the lease.
-    pub outlived: Seen,
+    /// The same where one of the two was granted by a cached handle. If the server has ended a
+    /// cached lease, the process gives out tokens of it until it knows.
+    pub tokens_cached: Seen,
     /// Tries that were refused although no holder or waiter can have blocked them.
     pub denied: Seen,
     /// Permits that were granted ahead of a waiter that had queued before their request.
@@ -233,14 +233,13 @@ impl Findings {
             self.disagreements.note(|| format!("{piece:?}"));
         }
         let mut guilty = judged.judge();
-        let outlives = |guilt: &judge::Guilt| {
-            let after = guilt.second.and_then(|id| holds.get(id));
-            guilt.rule == Rule::Order && after.is_some_and(|it| holds[guilt.first].outlives(it))
-        };
-        if guilty.iter().any(outlives) {
-            // Of each hold, one pair was told: one without a cached lease may be behind it.
-            judged.holds.retain(|hold| !holds[hold.id].grant.cached);
-            guilty.retain(|guilt| outlives(guilt) || guilt.rule != Rule::Order);
+        let is_cached = |id: usize| holds.get(id).is_some_and(|held| held.grant.cached);
+        let is_of_cache =
+            |guilt: &judge::Guilt| is_cached(guilt.first) || guilt.second.is_some_and(is_cached);
+        if guilty.iter().any(|guilt| guilt.rule == Rule::Order && is_of_cache(guilt)) {
+            // The judge names one pair for each hold. It may hide a pair of plain handles.
+            judged.holds.retain(|hold| !is_cached(hold.id));
+            guilty.retain(|guilt| guilt.rule != Rule::Order || is_of_cache(guilt));
             guilty.extend(judged.judge().into_iter().filter(|guilt| guilt.rule == Rule::Order));
         }
         for guilt in guilty {
@@ -248,8 +247,8 @@ impl Findings {
             let second = || guilt.second.map(told).unwrap_or_default();
             match guilt.rule {
                 Rule::Overlap => self.overlaps.note(|| format!("{first}, and {}", second())),
-                Rule::Order if outlives(&guilt) => {
-                    self.outlived.note(|| format!("{first}, though after {}", second()))
+                Rule::Order if is_of_cache(&guilt) => {
+                    self.tokens_cached.note(|| format!("{first}, though after {}", second()))
                 }
                 Rule::Order => self.tokens.note(|| format!("{first}, though after {}", second())),
                 Rule::SameToken => {
@@ -502,12 +501,6 @@ impl<'a> Held<'a> {
             true => self.expired,
             false => self.gone,
         }
-    }
-
-    /// Whether its process gave it a token of a cached lease although another process had a newer
-    /// one.
-    fn outlives(&self, newer: &Held<'_>) -> bool {
-        self.grant.cached && self.hold.worker != newer.hold.worker
     }
 
     /// Whether it may share its token.

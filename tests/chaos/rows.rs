@@ -26,10 +26,11 @@ pub struct Variant {
     pub promises: &'static [Promise],
 }
 
-/// A promise beside those of every row: tokens in order, no stale write accepted, no update lost,
-/// nothing stuck.
+/// A promise beside those of every row: tokens of plain handles in order, no stale write accepted,
+/// no update lost, nothing stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
+    /// This includes the order of the tokens of cached handles.
     NoOverlap,
     /// Permits are given first in, first out.
     InTurn,

@@ -122,7 +122,7 @@ impl Verdict {
             "writes": found.writes,
             "overlaps": found.overlaps.count,
             "tokens_out_of_order": found.tokens.count,
-            "outlived": found.outlived.count,
+            "tokens_of_caches_out_of_order": found.tokens_cached.count,
             "denied": found.denied.count,
             "passed": found.passed.count,
             "disagreements": found.disagreements.count,
@@ -174,9 +174,7 @@ impl Promise {
         match self {
             Promise::NoOverlap => none(&found.overlaps, "overlaps")
                 .or_else(|| none(&found.overtaken, "holders overtaken"))
-                .or_else(|| {
-                    none(&found.outlived, "tokens given out of a cached lease that had ended")
-                }),
+                .or_else(|| none(&found.tokens_cached, "tokens of cached handles out of order")),
             Promise::InTurn => none(&found.passed, "passed in a queue of permits"),
             Promise::NoLoss => none(&found.lost, "leases lost"),
             Promise::NothingVanished => {

@@ -114,8 +114,8 @@ impl Sampled {
 
 /// The text of a file up to its module of tests.
 fn without_tests(text: &str) -> &str {
-    match text.rsplit_once("\n#[cfg(test)]\n") {
-        Some((code, rest)) if rest.contains("mod tests {") => code,
+    match text.rsplit_once("\n#[cfg(") {
+        Some((code, rest)) if rest.contains("test") && rest.contains("\nmod tests {") => code,
         _ => text,
     }
 }
@@ -324,7 +324,7 @@ pub const SURVIVED: &str = "SURVIVED";
 
 /// The prefix of the reason why a fault changes nothing that matters, in place of a result. It is
 /// written by hand.
-const EQUIVALENT: &str = "equivalent: ";
+const EQUIVALENT: &str = "equivalent";
 
 #[cfg(test)]
 mod tests {
@@ -355,12 +355,19 @@ mod tests {
     fn tests_are_no_code() {
         let code = "#[cfg(test)]\nmod other;\nfn f() {}\n";
         assert_eq!(without_tests(code), code);
-        for mark in ["", "#[allow(x)]\n"] {
-            assert_eq!(
-                without_tests(&format!("{code}\n#[cfg(test)]\n{mark}mod tests {{\n}}\n")),
-                code
-            );
+        for marks in ["test)]", "test)]\n#[allow(x)]", "all(test, feature = \"embedded\"))]"] {
+            let whole = format!("{code}\n#[cfg({marks}\nmod tests {{\n}}\n");
+            assert_eq!(without_tests(&whole), code);
         }
+    }
+
+    #[test]
+    fn what_changes_nothing_does_not_count() {
+        let lines = ["1\tprotocol: a", "2\tSURVIVED", "3\tequivalent: why", "4\tdoes not build"];
+        let lines = lines.map(str::to_owned).to_vec();
+        let results = Results { path: PathBuf::new(), head: String::new(), lines };
+        assert_eq!(results.score(), "1 of 2 found (50 %); 1 more change nothing");
+        assert_eq!((results.survivors(), results.tried()), (vec![1], 3));
     }
 
     #[test]

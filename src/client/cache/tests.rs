@@ -137,6 +137,7 @@ async fn a_request_is_told_why_the_server_grants_no_hold() {
     entry.current().unwrap().acquisition.recall(Mode::Write);
     tokio::time::sleep(MS).await;
     assert!(entry.current().is_none(), "it was idle");
+    assert!(handle.local().plain_because.is_none(), "the request waits for a hold");
     engine.faults().refuse(0, Some("NOPERM no right for evalsha"));
     let error = handle.write().timeout(500 * MS).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Refused, "{error}");

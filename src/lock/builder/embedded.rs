@@ -1,8 +1,7 @@
 //! Connecting to servers in this process.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Builder, refuse};
@@ -46,22 +45,20 @@ impl Builder {
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 
-    /// Takes the scripts from a folder laid out as `lua/`, to try changed scripts on servers in
-    /// this process without a build. A folder is read once, and its text stays in memory.
+    /// Reads the scripts from a folder laid out as `lua/`, to try changed scripts on servers in
+    /// this process without a build. The text stays in memory, each text once.
     #[doc(hidden)]
     pub fn scripts_from(mut self, folder: impl AsRef<Path>) -> io::Result<Self> {
-        static READ: Mutex<BTreeMap<PathBuf, &'static Scripts>> = Mutex::new(BTreeMap::new());
-        let folder = folder.as_ref();
-        let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-        let scripts = match read.get(folder) {
-            Some(known) => known,
-            None => {
-                let new: &'static Scripts = Box::leak(Box::new(Scripts::from_folder(folder)?));
-                read.insert(folder.to_owned(), new);
-                new
-            }
-        };
-        self.scripts = Some(scripts);
+        static KNOWN: Mutex<Vec<&'static Scripts>> = Mutex::new(Vec::new());
+        let read = Scripts::from_folder(folder.as_ref())?;
+        let digests = |scripts: &Scripts| scripts.all().map(|script| script.digest.clone());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.iter().copied().find(|one| digests(one) == digests(&read));
+        self.scripts = Some(same.unwrap_or_else(|| {
+            let new: &'static Scripts = Box::leak(Box::new(read));
+            known.push(new);
+            new
+        }));
         Ok(self)
     }
 }

@@ -97,7 +97,7 @@ fn a_renewal_that_fails_is_tried_again_and_the_lease_is_uncertain_meanwhile() {
     assert!(matches!(&bench.state, State::Held(holding) if !holding.is_shaky(bench.now)));
 }
 
-/// At most a sixth of the lease late.
+/// A renewal may be late by a sixth of the lease.
 #[test]
 fn a_renewal_that_is_late_makes_the_lease_uncertain() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
