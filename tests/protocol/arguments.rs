@@ -325,6 +325,16 @@ fn the_longest_lease_and_the_longest_id_are_good() {
 }
 
 #[test]
+fn the_shortest_place_is_good() {
+    let mut lab = Lab::new();
+    lab.write("old1").granted();
+    for script in ["acquire_read", "acquire_write"] {
+        lab.send(script, &[HERE, "0", &id("new1"), "1", "f", "1", "0", "1 1 1 -"]).queued();
+        lab.release("new1").unwrap();
+    }
+}
+
+#[test]
 fn a_call_that_comes_too_late_does_nothing() {
     for (state, mut lab) in states() {
         lab.pass(10);

@@ -116,7 +116,8 @@ fn is_the_servers(answer: &Answer) -> bool {
     let Err(Refusal { code, detail }) = answer else { return false };
     let is_6_2 = detail.starts_with("@user_script: ") && detail.contains(": The user executing");
     let has_place = detail.contains("user_script") || detail.contains("f_");
-    matches!(code.as_str(), "NOPERM" | "ERR" | "") && (is_6_2 || !has_place)
+    let has_second_code = ["NOPERM ", "ERR "].iter().any(|code| detail.starts_with(code));
+    matches!(code.as_str(), "NOPERM" | "ERR" | "") && (is_6_2 || !has_place) && !has_second_code
 }
 
 #[test]
