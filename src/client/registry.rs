@@ -149,3 +149,54 @@ impl Registry {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::acquisition::State;
+    use crate::protocol::{ClientId, Kind};
+
+    fn lock(name: &str) -> LockKey {
+        LockKey::new(Kind::ReadWrite, "", name).unwrap()
+    }
+
+    fn registry(counts: &[u64]) -> Registry {
+        let mut registry = Registry::default();
+        for &count in counts {
+            let id = ClientId::from_random([1; 11]).acquisition(count);
+            let acquisition = Acquisition::new(id, count, lock("a"), State::Ended);
+            assert!(registry.add(Arc::new(acquisition)));
+        }
+        registry
+    }
+
+    #[test]
+    fn all_are_told_in_the_order_of_their_creation() {
+        let all = registry(&[3, 1, 2]).all();
+        assert_eq!(all.iter().map(|acquisition| acquisition.count).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_last_one_of_a_client_that_takes_no_more_locks_is_told() {
+        for end in [Registry::close as fn(&mut Registry), Registry::disown] {
+            let mut registry = registry(&[1, 2, 3]);
+            assert!(!registry.remove(1));
+            end(&mut registry);
+            assert!(!registry.remove(2), "there is another one");
+            assert!(registry.remove(3));
+        }
+        assert!(!registry(&[1]).remove(1), "more may come");
+    }
+
+    #[test]
+    fn each_lock_is_pumped_once() {
+        let mut registry = registry(&[]);
+        registry.disown();
+        ["a", "b", "a"].iter().for_each(|name| registry.pump(&lock(name)));
+        let work = registry.take_work(Moment::from_origin(Duration::ZERO));
+        let pumps: Vec<_> = work.pumps.iter().map(|lock| &*lock.name).collect();
+        assert_eq!(pumps, ["a", "b"]);
+        assert!(!work.finished);
+        assert!(registry.take_work(Moment::from_origin(Duration::ZERO)).finished);
+    }
+}

@@ -148,6 +148,8 @@ mod tests {
         second.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });
         drop(first);
         second.block_on(waiting);
+        let start = std::time::Instant::now();
         second.block_on(pulse.beat());
+        assert!(start.elapsed() >= PERIOD, "each caller waits by itself");
     }
 }

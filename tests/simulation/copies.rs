@@ -17,6 +17,7 @@ pub fn copy_of_the_source() -> PathBuf {
         "lua",
         "tests",
         "examples",
+        "docs",
         // Not built, but cargo needs all members of the workspace.
         "cli",
         "benches",
@@ -66,7 +67,7 @@ pub fn build(folder: &Path, target: &[&str]) -> Option<PathBuf> {
     // in the other folder.
     let kept = if folder == root() { "suites" } else { "build" };
     let output = Command::new(env!("CARGO"))
-        .args(["test", "-p", "rwlease", "--features", "blocking,embedded,metrics"])
+        .args(["test", "-p", "rwlease", "--features", "blocking,cluster-async,embedded,metrics"])
         .args(target)
         .args(["--no-run", "--message-format=json"])
         .current_dir(folder)

@@ -72,8 +72,14 @@ const CHECK: Target = Target {
     tests: &["--include-ignored", "checker::score::the_scripts_as_they_are"],
 };
 
+const METRICS: Target = Target {
+    name: "metrics",
+    arguments: &["--test", "metrics"],
+    tests: &["prometheus_sees_each_step"],
+};
+
 /// Further suites for a sampled fault of the source.
-const SUITES_OF_SAMPLES: [Target; 2] = [PROTOCOL, CHECK];
+const SUITES_OF_SAMPLES: [Target; 3] = [METRICS, PROTOCOL, CHECK];
 
 /// How long a suite may run with a sampled fault. The machine may have other work.
 const BUDGET_OF_SAMPLES: Duration = Duration::from_secs(600);

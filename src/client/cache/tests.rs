@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Entries, Entry};
+use super::hold::Hold;
+use super::{Begun, Entries, Entry, PlainBecause};
 use crate::embedded::Engine;
 use crate::protocol::Mode;
 use crate::{CachedRwLock, Locks};
@@ -116,6 +117,79 @@ async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
     let calls = engine.tally().scripts;
     assert!((9..=12).contains(&calls), "{calls} calls");
     assert!(guard.is_held());
+    assert_eq!(hold.acquisition.holding(|held| held.mode), Some(Mode::Write), "it has a writer");
+}
+
+/// The gate opens before the keeper serves the queue.
+#[tokio::test(start_paused = true)]
+async fn nobody_overtakes_those_who_wait_when_the_gate_opens() {
+    let (_locks, _handle, entry) = cached(&engine()).await;
+    let now = entry.client().clock.now();
+    let hold = entry.current().unwrap();
+    assert!(hold.word.write());
+    let waiting = [(); 2].map(|()| entry.begin(Mode::Read, now).unwrap());
+    assert!(waiting.iter().all(|begun| matches!(begun, Begun::Waits(_))));
+    let token = hold.end_of_block();
+    let next = Hold::new(entry.clone(), hold.acquisition.clone(), Mode::Write, token, now);
+    let next = Arc::new(next);
+    assert!(entry.begin_hold(&next), "it serves the first");
+    next.word.open();
+    assert!(!next.word.read(), "the second one waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_does_not_wait_for_the_end_of_an_idle_read() {
+    let (_locks, handle, entry) = cached(&engine()).await;
+    entry.current().unwrap().acquisition.recall(Mode::Write);
+    tokio::time::sleep(MS).await;
+    drop(handle.read().await.unwrap());
+    assert_eq!(handle.local().hold, Some(Mode::Read));
+    drop(handle.write().timeout(50 * MS).await.unwrap());
+}
+
+/// The first requests were plain, for there was no subscription yet. They are over.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_recalled_after_one_use_is_plain_for_a_while() {
+    let (_locks, handle, entry) = cached(&engine()).await;
+    for _ in 0..2 {
+        assert_eq!(handle.local().plain_because, None);
+        drop(handle.write().await.unwrap());
+        entry.current().unwrap().acquisition.recall(Mode::Write);
+        tokio::time::sleep(MS).await;
+    }
+    assert_eq!(handle.local().plain_because, Some(PlainBecause::CalledBack));
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_tokens_are_left_when_more_are_requested() {
+    let engine = engine();
+    let (_locks, handle, entry) = cached(&engine).await;
+    let end = |entry: &Entry| entry.current().unwrap().end_of_block();
+    let before = end(&entry);
+    for _ in 0..600 {
+        handle.write().await.unwrap().token();
+    }
+    assert!(!entry.current().unwrap().is_used_up());
+    entry.wake();
+    tokio::time::sleep(5 * MS).await;
+    assert!(end(&entry) > before);
+}
+
+/// The server has a token for each microsecond of its clock.
+#[tokio::test(start_paused = true)]
+async fn more_tokens_are_requested_once_a_millisecond() {
+    let engine = engine();
+    let (_locks, handle, entry) = cached(&engine).await;
+    let now = tokio::time::Instant::now();
+    engine.reset_tally();
+    let mut writes = 0;
+    while now.elapsed() < 100 * MS {
+        handle.write().await.unwrap().token();
+        writes += 1;
+    }
+    let calls = engine.tally().scripts;
+    assert!(calls <= 102, "{calls} calls for {writes} writes");
+    assert!(entry.current().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| crate::router::tests::script(
 /// A cluster of one server that serves every slot.
 struct Server {
     port: u16,
-    /// How many queries for the time it answers too late.
+    /// The command that it answers too late, and how often.
+    slow: &'static str,
     late: AtomicUsize,
     /// The command that it refuses.
     refuses: &'static str,
@@ -35,9 +36,14 @@ struct Server {
 
 impl Server {
     async fn start(late: usize, refuses: &'static str) -> Arc<Server> {
+        Server::slow_in("TIME", late, refuses).await
+    }
+
+    async fn slow_in(slow: &'static str, late: usize, refuses: &'static str) -> Arc<Server> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Arc::new(Server {
             port: listener.local_addr().unwrap().port(),
+            slow,
             late: late.into(),
             refuses,
             scripts: Mutex::default(),
@@ -55,7 +61,7 @@ impl Server {
         let mut stream = BufReader::new(stream);
         while let Some(command) = command(&mut stream).await {
             let answer = self.answer(&command);
-            if command[0] == "TIME" && self.is_late() {
+            if command[0] == self.slow && self.is_late() {
                 tokio::time::sleep(2 * RESPONSE_TIMEOUT).await;
             }
             if stream.write_all(answer.as_bytes()).await.is_err() {
@@ -88,15 +94,8 @@ impl Server {
 
     /// One call with a deadline of a second, over its own connection.
     async fn call(&self, within: Duration) -> Result<Answer, CallError> {
-        let client = ClusterClient::new([format!("redis://127.0.0.1:{}", self.port)]).unwrap();
-        let clock = Arc::new(SystemClock);
-        let mut shared = ClusterAdapter::new(
-            client.get_async_connection().await.unwrap(),
-            clock.clone(),
-            Duration::ZERO,
-        );
-        shared.response_timeout = RESPONSE_TIMEOUT;
-        let now = clock.now();
+        let shared = self.connect().await;
+        let now = shared.clock.now();
         let call = Call {
             script: &SCRIPT,
             slot: Slot::of("k"),
@@ -106,6 +105,14 @@ impl Server {
             not_after: Some(now.after(Duration::from_secs(1))),
         };
         shared.call(&call, now.after(within)).await
+    }
+
+    async fn connect(&self) -> ClusterAdapter {
+        let client = ClusterClient::new([format!("redis://127.0.0.1:{}", self.port)]).unwrap();
+        let connection = client.get_async_connection().await.unwrap();
+        let mut shared = ClusterAdapter::new(connection, Arc::new(SystemClock), Duration::ZERO);
+        shared.response_timeout = RESPONSE_TIMEOUT;
+        shared
     }
 
     fn scripts(&self) -> Vec<String> {
@@ -165,4 +172,29 @@ async fn a_refused_script_is_in_doubt() {
     let error = server.call(Duration::from_secs(20)).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Refused(_)), "{error:?}");
     assert!(error.in_doubt.is_some_and(|not_after| not_after > NOW_S * 1000), "{error:?}");
+}
+
+#[tokio::test]
+async fn another_servers_time_takes_the_place_of_what_was_known() {
+    let server = Server::start(0, "").await;
+    let shared = server.connect().await;
+    let (slot, now) = (Slot::of("k"), shared.clock.now());
+    for server_ms in [NOW_S * 1000, NOW_S * 900] {
+        shared.observe(slot, now, now, server_ms);
+        let known = shared.known_server_ms(slot, now).unwrap();
+        assert!((server_ms..server_ms + 5).contains(&known), "{known}");
+    }
+}
+
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn an_attempt_without_an_answer_is_counted_as_silent() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let server = Server::slow_in("EVALSHA", 1, "").await;
+    let answer = server.call(Duration::from_secs(20)).await.unwrap();
+    assert!(answer.in_doubt.is_some());
+    let text = recorder.handle().render();
+    assert!(text.contains("rwlease_attempts_total{outcome=\"silent\"} "), "{text}");
+    assert!(text.contains("rwlease_attempts_total{outcome=\"answered\"} 1"), "{text}");
 }

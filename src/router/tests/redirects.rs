@@ -75,6 +75,14 @@ async fn ask_is_followed_once_and_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_of_ask_that_is_silent_is_left() {
+    let bench = Bench::new(&HALVES).await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.stop("b", true);
+    assert_eq!(bench.call("k").await.unwrap().address, address("a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unknown_script_is_sent_whole_to_the_same_server() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.script("a", [refusal("NOSCRIPT No matching script.")]);

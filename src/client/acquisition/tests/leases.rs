@@ -76,6 +76,7 @@ fn a_revoked_lease_ends_at_its_deadline() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     let grant = bench.grant(5, LEASE);
     let effects = bench.renewed(Renewed::Revoked(grant));
+    assert!(matches!(effects.note, Some(Note::Renewed { outcome: "revoked", .. })));
     assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
     assert!(matches!(&bench.state, State::Held(it) if it.is_shaky(bench.now) && !it.is_lost()));
     bench.after(5_000);
