@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use crate::client::acquisition::Acquisition;
@@ -20,7 +21,8 @@ pub(super) struct Registry {
     acquisitions: FxHashMap<u64, Arc<Acquisition>>,
     /// When the worker must look at which acquisition.
     agenda: Agenda,
-    pumps: Vec<LockKey>,
+    /// The locks at which a call has left work over, by their keys.
+    pumps: BTreeMap<Bytes, LockKey>,
     waiting: BTreeMap<Slot, Waiting>,
     /// The time until which the worker sleeps.
     sleeps_until: Option<Moment>,
@@ -88,9 +90,7 @@ impl Registry {
 
     /// Makes the worker continue what a call left over.
     pub(super) fn pump(&mut self, lock: &LockKey) {
-        if !self.pumps.iter().any(|other| other.key == lock.key) {
-            self.pumps.push(lock.clone());
-        }
+        self.pumps.entry(lock.key.clone()).or_insert_with(|| lock.clone());
     }
 
     pub(super) fn take_work(&mut self, horizon: Moment) -> Work {
@@ -98,7 +98,7 @@ impl Registry {
         while let Some(count) = self.agenda.take(horizon) {
             due.extend(self.acquisitions.get(&count).cloned());
         }
-        let pumps = std::mem::take(&mut self.pumps);
+        let pumps: Vec<_> = std::mem::take(&mut self.pumps).into_values().collect();
         let finished = self.unowned && self.acquisitions.is_empty() && pumps.is_empty();
         Work { due, pumps, finished }
     }
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn all_are_told_in_the_order_of_their_creation() {
+    fn all_are_listed_in_the_order_of_their_creation() {
         let all = registry(&[3, 1, 2]).all();
         assert_eq!(all.iter().map(|acquisition| acquisition.count).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]
-    fn the_last_one_of_a_client_that_takes_no_more_locks_is_told() {
+    fn the_last_one_of_a_client_that_takes_no_more_locks_is_reported() {
         for end in [Registry::close as fn(&mut Registry), Registry::disown] {
             let mut registry = registry(&[1, 2, 3]);
             assert!(!registry.remove(1));

@@ -325,7 +325,7 @@ fn an_upgrade_that_comes_again_changes_no_mark() {
 #[test]
 fn tries() {
     type Row = (&'static str, fn(&mut Lab), &'static str, &'static str);
-    let rows: [Row; 10] = [
+    let rows: [Row; 11] = [
         ("nothing", |_| {}, "granted", "granted"),
         ("a writer", |lab| _ = lab.write("ann1").granted(), "refused", "refused"),
         (
@@ -376,6 +376,15 @@ fn tries() {
             "refused.",
         ),
         ("a cached writer", |lab| _ = lab.request(&write("ann1")).granted(), "cached", "queued"),
+        (
+            "a cached writer whose last token the clock has passed",
+            |lab| {
+                lab.request(&write("ann1")).granted();
+                lab.pass(3);
+            },
+            "cached",
+            "queued",
+        ),
         (
             "one that was called back",
             |lab| {

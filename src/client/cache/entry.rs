@@ -440,6 +440,7 @@ impl Entry {
     }
 
     pub(super) fn called_back(&self, served: u32, took: Duration) {
+        telemetry::given(&self.lock, true, took);
         let now = self.client.clock.now();
         let mut local = self.local();
         // Requests of this client that went to the server before there was a hold are served by the
@@ -449,7 +450,6 @@ impl Entry {
         }
         let penalty = local.policy.called_back(served, took, now);
         drop(local);
-        telemetry::given(&self.lock, true, took);
         if let Some(time) = penalty {
             telemetry::penalty(&self.lock, served, time);
         }

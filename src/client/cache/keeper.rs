@@ -319,7 +319,7 @@ impl Keeper {
                 let over = hold.since.after(entry.client.settings.cache.min_hold);
                 if self.called_back.is_none() {
                     self.called_back = Some(now);
-                    hold.word.call_back();
+                    hold.word.set_called(true);
                     let (pushed, waits) = (hold.acquisition.recalled().is_some(), now < over);
                     telemetry::recalled(&entry.lock, recall, pushed, waits && !is_idle);
                     // The last guard may have left before it knew that it must notify.
@@ -342,6 +342,7 @@ impl Keeper {
             }
             None => {
                 if let Some(since) = self.called_back.take() {
+                    hold.word.set_called(false);
                     telemetry::given(&entry.lock, false, now.since(since));
                 }
             }

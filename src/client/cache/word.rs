@@ -112,9 +112,9 @@ impl Word {
         Look(self.0.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN)
     }
 
-    /// From here on the last guard to leave notifies.
-    pub(super) fn call_back(&self) {
-        self.0.fetch_or(CALLED, Ordering::AcqRel);
+    /// Whether the last guard to leave notifies.
+    pub(super) fn set_called(&self, called: bool) {
+        self.set(CALLED, called);
     }
 
     /// Ends local writes: the hold is to become a read.
@@ -123,9 +123,13 @@ impl Word {
     }
 
     pub(super) fn set_queued(&self, queued: bool) {
-        match queued {
-            true => self.0.fetch_or(QUEUED, Ordering::AcqRel),
-            false => self.0.fetch_and(!QUEUED, Ordering::AcqRel),
+        self.set(QUEUED, queued);
+    }
+
+    fn set(&self, flag: u64, is_set: bool) {
+        match is_set {
+            true => self.0.fetch_or(flag, Ordering::AcqRel),
+            false => self.0.fetch_and(!flag, Ordering::AcqRel),
         };
     }
 }
@@ -214,7 +218,9 @@ mod tests {
         assert!(word.read() && !word.write());
         assert_eq!(word.look().readers(), 2);
         assert!(word.only_reads().readers() == 2 && !word.look().may_write());
-        word.call_back();
+        word.set_called(true);
         assert!(!word.leave_read() && word.leave_read());
+        word.set_called(false);
+        assert!(word.read() && !word.leave_read(), "the recall is over");
     }
 }

@@ -1,5 +1,5 @@
-//! A call that must carry the server's time, over an application's connection, to a server that
-//! does not report its time quickly.
+//! Calls over an application's connection, to a server that answers late or not at all, or whose
+//! time is not known.
 #![allow(clippy::disallowed_methods)]
 
 use std::sync::LazyLock;

@@ -78,7 +78,7 @@ async fn ask_is_followed_once_and_not_remembered() {
 async fn a_target_of_ask_that_is_silent_is_left() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.script("a", [redirect("ASK", "k", "b")]);
-    bench.fakes.stop("b", true);
+    bench.fakes.always("b", Act::Hang);
     assert_eq!(bench.call("k").await.unwrap().address, address("a"));
 }
 
