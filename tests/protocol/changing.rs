@@ -155,10 +155,24 @@ fn a_second_upgrader_is_told_of_the_conflict() {
     let ann = lab.read("ann1").granted();
     let bob = lab.read("bob1").granted();
     lab.wait_upgrade("ann1", ann.token).queued();
-    assert_eq!(lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).status(), "conflict");
-    assert_eq!(lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).status(), "conflict");
+    for upgrade in [Lab::wait_upgrade, Lab::upgrade] {
+        let answer = lab.unchanged(|lab| upgrade(lab, "bob1", bob.token)).unwrap();
+        assert_eq!((answer.status.as_str(), answer.rest.len()), ("conflict", 0));
+    }
     assert_eq!(lab.release("bob1").status(), "released");
     assert_eq!(lab.state().writes(), Some(id("ann1")));
+}
+
+/// No call removes the other reader, so nobody grants the upgrade before its poll.
+#[test]
+fn an_upgrader_that_finds_the_last_reader_dead_waits_no_more() {
+    let mut lab = Lab::new();
+    let ann = lab.request(&Request::read("ann1").lease(50_000)).granted();
+    lab.read("bob1").granted();
+    lab.wait_upgrade("ann1", ann.token).queued();
+    lab.pass(10_000);
+    lab.wait_upgrade("ann1", ann.token).granted();
+    assert_eq!(lab.state().number("waiters"), 0, "{:?}", lab.state().raw);
 }
 
 #[test]
