@@ -108,7 +108,11 @@ class Chaos:
             if last[of]["version"] == self.version
         ]
         self.others = sorted(
-            {f"{run['row']} {run['variant']}".strip() for run in last.values() if run["version"] != self.version}
+            {
+                f"{run['row']} {run['variant']}".strip() + f", {run['server']}, {run['backend']}"
+                for run in last.values()
+                if run["version"] != self.version
+            }
         )
 
     def kinds(self):

@@ -20,12 +20,18 @@ pub(crate) fn describe() {
         describe_counter!("rwlease_master_changes_total", "Other masters that sentinels named");
         metrics::counter!("rwlease_master_changes_total").increment(0);
         metrics::counter!("rwlease_refreshes_total", "outcome" => "failed").increment(0);
+        for kind in ["moved", "ask"] {
+            metrics::counter!("rwlease_redirects_total", "kind" => kind).increment(0);
+        }
         describe_histogram!(
             "rwlease_connect_seconds",
             Unit::Seconds,
             "Connections that were opened or could not be, from the dial to its outcome"
         );
         describe_counter!("rwlease_attempts_total", "Attempts to have a call answered by a server");
+        for outcome in ["silent", "broken"] {
+            metrics::counter!("rwlease_attempts_total", "outcome" => outcome).increment(0);
+        }
         describe_gauge!(
             "rwlease_commands_in_flight",
             "Commands that were sent to a server and are waited for"

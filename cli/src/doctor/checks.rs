@@ -10,8 +10,12 @@ use crate::show;
 const SLOTS: usize = 16_384;
 
 /// The default lease and the default margin of a client.
-pub const LEASE: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(500);
+
+/// The outage that a held lease of the default length survives. It is renewed every third of its
+/// length, and its holder stops a margin before its end.
+const OUTAGE: Duration = Duration::from_millis(19_500);
 
 /// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
 const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
@@ -294,12 +298,16 @@ fn state(facts: &Facts) -> Vec<Finding> {
 
 fn failover(facts: &Facts) -> Option<Finding> {
     let takes = facts.node_timeout.filter(|_| !facts.map.is_empty())?.mul_f64(FAILOVER_IN_TIMEOUTS);
-    (takes > LEASE).then(|| {
-        let (takes, lease) = (show::time(takes), show::time(LEASE));
-        let advice = "lower cluster-node-timeout or use longer leases";
+    survives(takes, "cluster-node-timeout")
+}
+
+/// A warning if held leases do not survive a failover that takes so long.
+pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
+    (takes > OUTAGE).then(|| {
+        let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(OUTAGE));
         Finding::new(
             Level::Warning,
-            format!("a failover takes up to {takes}, and shorter leases are lost in it (default {lease}); {advice}"),
+            format!("a failover takes up to {takes}, and a held lease of {lease}, the default, survives {outage}; lower {setting} or use longer leases"),
         )
     })
 }
@@ -374,6 +382,14 @@ mod tests {
         };
         let nodes = vec![node(1, ahead[0]), node(2, ahead[1])];
         Deployment { is_cluster: true, nodes, named: Vec::new(), sentinels: None }
+    }
+
+    #[test]
+    fn a_failover_is_compared_with_the_outage_that_a_held_lease_survives() {
+        assert_eq!(OUTAGE, LEASE * 2 / 3 - MARGIN);
+        assert!(survives(OUTAGE, "it").is_none());
+        let finding = survives(OUTAGE + Duration::from_millis(500), "it").unwrap();
+        assert!(finding.says.contains("up to 20s") && finding.says.contains("survives 19s 500ms"));
     }
 
     fn with_info(fields: &[(&str, &str)]) -> Facts {

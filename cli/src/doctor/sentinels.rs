@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::checks::LEASE;
+use super::checks::survives;
 use super::finding::{Finding, Level};
 use super::probe::{Address, Deployment, Entrance, query};
 use crate::args::Servers;
@@ -170,15 +170,7 @@ fn number_of(sentinels: &Sentinels) -> Option<Finding> {
 fn failover(sentinels: &Sentinels) -> Option<Finding> {
     let says = sentinels.all.iter().filter_map(|sentinel| sentinel.says.as_ref().ok());
     let silence = says.filter_map(|says| number(says, "down-after-milliseconds")).max()?;
-    let takes = Duration::from_millis(silence) + ELECTION;
-    (takes > LEASE).then(|| {
-        let (takes, lease) = (show::time(takes), show::time(LEASE));
-        let advice = "lower down-after-milliseconds or use longer leases";
-        Finding::new(
-            Level::Warning,
-            format!("a failover takes up to {takes}, and shorter leases are lost in it (default {lease}); {advice}"),
-        )
-    })
+    survives(Duration::from_millis(silence) + ELECTION, "down-after-milliseconds")
 }
 
 /// Redis reports the number of good replicas only if the setting requires some.
