@@ -87,6 +87,7 @@ async fn use_locks(prometheus: &PrometheusHandle) {
     let engine = Engine::builder().masters(2).build();
     let settings = Locks::builder().lease(Duration::from_millis(600));
     let locks = settings.connect_embedded(&engine).await.unwrap();
+    check_start(&prometheus.render());
     let lock = locks.rwlock("a").unwrap();
 
     let writing = lock.write().await.unwrap();
@@ -112,6 +113,28 @@ async fn use_locks(prometheus: &PrometheusHandle) {
     let guard = lock.read().await.unwrap();
     observing::move_away(&engine, lock.slot());
     guard.keep().await.unwrap();
+}
+
+/// The counters that the documentation's alerts use exist before their first event.
+fn check_start(text: &str) {
+    for series in [
+        r#"rwlease_lost_total{mode="write",outcome="taken"}"#,
+        r#"rwlease_lost_total{mode="read",outcome="expired"}"#,
+        r#"rwlease_renewals_total{outcome="failed"}"#,
+        r#"rwlease_attempts_total{outcome="silent"}"#,
+        r#"rwlease_attempts_total{outcome="broken"}"#,
+        r#"rwlease_redirects_total{kind="moved"}"#,
+        r#"rwlease_redirects_total{kind="ask"}"#,
+        "rwlease_master_changes_total",
+        r#"rwlease_subscriptions_total{outcome="lost"}"#,
+        r#"rwlease_handoffs_total{mode="read",way="push"}"#,
+        r#"rwlease_handoffs_total{mode="write",way="answer"}"#,
+        r#"rwlease_cache_recalls_total{mode="read",way="push"}"#,
+        r#"rwlease_cache_recalls_total{mode="write",way="answer"}"#,
+        r#"rwlease_cache_plain_total{reason="unsubscribed"}"#,
+    ] {
+        assert!(text.lines().any(|line| line == format!("{series} 0")), "{series}:\n{text}");
+    }
 }
 
 /// A lock that is cached, used once more, and recalled.

@@ -46,6 +46,10 @@ pub(crate) fn describe() {
                 metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
                     .increment(0);
             }
+            for way in ["push", "answer"] {
+                metrics::counter!("rwlease_handoffs_total", "mode" => mode, "way" => way)
+                    .increment(0);
+            }
         }
         metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
         describe_counter!("rwlease_releases_total", "Releases");

@@ -45,6 +45,13 @@ pub(crate) fn describe() {
     for outcome in [IDLE, USED] {
         metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
+    for mode in [Mode::Read, Mode::Write].map(word) {
+        for way in ["push", "answer"] {
+            metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "way" => way)
+                .increment(0);
+        }
+    }
+    metrics::counter!("rwlease_cache_plain_total", "reason" => "unsubscribed").increment(0);
     metrics::counter!("rwlease_cache_min_holds_total").increment(0);
 }
 
