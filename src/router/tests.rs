@@ -10,7 +10,7 @@ mod overload;
 mod redirects;
 mod replicated;
 #[cfg(feature = "metrics")]
-mod seen;
+pub(super) mod seen;
 mod sentinels;
 mod standalone;
 mod subscriptions;

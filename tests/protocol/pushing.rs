@@ -129,23 +129,6 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     );
 }
 
-/// The usual path hands the lock to the first one by itself, and the machinery to the others.
-#[test]
-fn a_release_passes_over_as_many_on_the_usual_path_as_on_any() {
-    let left = [false, true].map(|machinery| {
-        let (_server, mut lab) = alone();
-        lab.write("ann1").granted();
-        for number in 0..30 {
-            let gone = Request::write(&format!("gone{number}")).waiting().subscribed(HERE);
-            lab.request(&gone).queued();
-        }
-        lab.machinery = machinery;
-        lab.release("ann1").unwrap();
-        lab.state().waiters().len()
-    });
-    assert_eq!(left[0], left[1]);
-}
-
 #[test]
 fn readers_that_are_gone_are_passed_over_too() {
     let (_server, mut lab) = alone();

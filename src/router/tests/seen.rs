@@ -23,7 +23,7 @@ fn queued(recorder: &PrometheusRecorder, host: &str) -> f64 {
     value(recorder, &format!(r#"rwlease_commands_queued{{node="{host}:1"}}"#))
 }
 
-fn attempts(recorder: &PrometheusRecorder, outcome: &str) -> f64 {
+pub(in crate::router) fn attempts(recorder: &PrometheusRecorder, outcome: &str) -> f64 {
     value(recorder, &format!(r#"rwlease_attempts_total{{outcome="{outcome}"}}"#))
 }
 
