@@ -76,6 +76,7 @@ fn keep_for_the_table(summary: &Summary) {
     rows.insert(summary.name, summary.row());
     let table = report::table(rows.values());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    std::fs::create_dir_all(&folder).unwrap(); // cargo may build in another one
     std::fs::write(folder.join("check.md"), table).unwrap();
 }
 
