@@ -649,7 +649,7 @@ fn the_scorecard_adds_up_what_belongs_together() {
         "| `failover` | Valkey 9.1.2, redis | 1 | 1,000 | 0 | 1 | 0 | 0 | 0, 0 | 2 | 0 |",
         "| `failover` | Redis 7.0.15, redis | 30 ms | 2.0 s, 2.0 s | 0, 4 | 6 | Refused 8 |",
         "- version: src 1234567, lua 89abcde, cli f012345, Cargo.lock 6789abc",
-        "  - gone",
+        "  - gone, Valkey 9.1.2, redis",
     ] {
         assert!(card.lines().any(|one| one == line), "{line}\n{card}");
     }
