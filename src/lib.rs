@@ -1,5 +1,5 @@
-//! Distributed read/write locks for Redis Cluster: fair, fenced, and safe under resharding and
-//! failover.
+//! Distributed read/write locks for Redis Cluster: fair, with fencing tokens, and usable while
+//! slots move and masters fail over.
 //!
 //! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] from a name.
 //! [`read`](RwLock::read) and [`write`](RwLock::write) wait for their turn and return a guard. A
@@ -25,6 +25,10 @@
 //! their deadlines, the waiters and the last fencing token. All times in it are by the server's
 //! clock. A lock is a lease: a holder that stops renewing keeps the lock until its lease ends, and
 //! then loses it.
+//!
+//! A failover can lose a lock, and a process that was stopped does not know of a loss. Then only a
+//! store that refuses older fencing tokens protects the data. `docs/guarantees.md` lists what holds
+//! when.
 //!
 //! # Observing
 //!

@@ -52,6 +52,9 @@ pub(crate) struct Acquiring {
     pub(super) pushed: Option<Claimable>,
     /// When to poll.
     pub(super) poll_at: Moment,
+    /// The longest time until the next poll, if no message will come: half of the claim window that
+    /// the last call gave. The first call gives it without knowing the place.
+    poll_within: Option<Duration>,
     /// Whether a message may have been lost.
     missed: bool,
     /// The token of a lease of this acquisition that a forced release has ended, according to a
@@ -120,6 +123,7 @@ impl Acquiring {
             lingers: false,
             pushed: None,
             poll_at: now,
+            poll_within: None,
             missed: false,
             ended: None,
         }
@@ -176,6 +180,7 @@ impl Acquiring {
         let until = self.policy.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
         let wait = self.waits().then(|| self.wait_terms(lease, hears, at));
+        self.poll_within = wait.as_ref().filter(|_| !hears).map(|wait| wait.window / 2);
         self.in_doubt = self.in_doubt();
         self.call_until = Some(until);
         Next::Send {
@@ -379,7 +384,8 @@ impl Acquiring {
     /// Rests until the next poll.
     fn rest(&mut self, at: &Context<'_>) -> Turn {
         let poll = &at.settings.poll;
-        self.poll_at = at.now.after(poll.next_poll(self.ahead, at.random));
+        let pause = poll.next_poll(self.ahead, at.random);
+        self.poll_at = at.now.after(self.poll_within.map_or(pause, |most| pause.min(most)));
         self.until_woken()
     }
 

@@ -92,6 +92,12 @@ impl Holding {
             }
             Renewed::Revoked(grant) => {
                 fx.note = note("revoked");
+                // No renewal extends it any more. If a failover has lost an earlier one, it ends
+                // earlier than that one said.
+                if grant.token == self.token {
+                    let ends = deadline::ends(grant, envelope.now, sent, self.margin);
+                    self.ends = self.ends.min(ends);
+                }
                 self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
                 (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);
                 fx.next = Some(Next::Failed(revoked()));

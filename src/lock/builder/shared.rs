@@ -20,6 +20,8 @@ impl Builder {
     ///   refused.
     /// - Faults of that connection in a failover, or when a connection breaks, affect the locks as
     ///   well: stalls of all shards, and a timeout that is not observed.
+    /// - With tokio 1.54 and later, that connection can stop answering, and its locks can then
+    ///   neither be acquired nor renewed. Use tokio 1.53.1 or earlier.
     /// - Set its response timeout and a longer overall timeout, and do not use it for
     ///   subscriptions.
     /// - One attempt of a call waits at least 2 s for its answer, even if

@@ -81,6 +81,23 @@ fn a_revoked_lease_ends_at_its_deadline() {
     assert!(matches!(&bench.state, State::Held(it) if it.is_shaky(bench.now) && !it.is_lost()));
     bench.after(5_000);
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    assert_eq!(bench.ends(), at(9_000));
+}
+
+#[test]
+fn a_revoked_lease_ends_earlier_if_a_failover_has_lost_its_renewal() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    bench.after(3_000);
+    let renewed = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Held(renewed));
+    assert_eq!(bench.ends(), at(12_000));
+    bench.after(3_000);
+    let as_granted = bench.grant(5, Duration::from_secs(3));
+    let _ = bench.renewed(Renewed::Revoked(as_granted));
+    assert_eq!(bench.ends(), at(9_000));
+    assert!(!bench.after(2_999).is_lost());
+    let _ = bench.after(1).on(Event::Look);
+    assert!(bench.is_lost());
 }
 
 #[test]

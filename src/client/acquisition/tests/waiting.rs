@@ -45,6 +45,20 @@ fn a_place_in_the_queue_is_told_once() {
     }
 }
 
+/// A grant that nobody hears of lapses with the window that the last call gave.
+#[test]
+fn the_next_poll_falls_into_the_window_of_the_last_call() {
+    for (hears, first, second) in [(false, 750, 3_000), (true, 3_000, 3_000)] {
+        let mut bench = Bench::waiting(Mode::Read);
+        for wake in [first, first + second] {
+            let _ = bench.on(Event::Call { hears });
+            let next = bench.acquired(Acquired::Queued { ticket: 7, ahead: 11 });
+            assert!(matches!(next, Next::Wait(until) if until == at(wake)), "{hears}: {next:?}");
+            bench.after(wake - bench.now.since_origin().as_millis() as u64);
+        }
+    }
+}
+
 #[test]
 fn waiters_that_missed_a_message_poll_one_after_another() {
     for (ahead, turn) in [(0, 0), (3, 3), (90, 90)] {
