@@ -132,6 +132,14 @@ def settings(run):
     return run["node_timeout_ms"], run["lease_ms"]
 
 
+def everything(root):
+    """The results of all benches and of the scorecard, which are of one version."""
+    found, runs = benches(root), chaos(root)
+    of_all = [(name, bench.head["version"]) for name, bench in found.items()]
+    one_version(of_all + ([("the scorecard", runs.version)] if runs else []))
+    return found, runs
+
+
 def chaos(root):
     """None as long as no run was kept."""
     file = root / "docs/results/chaos.jsonl"

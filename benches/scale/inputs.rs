@@ -1,5 +1,6 @@
 //! All input figures of the model.
 
+use super::printed::Printed;
 use super::table::Table;
 
 /// A figure: its name, its value, and the bench that prints it.
@@ -35,35 +36,39 @@ pub struct Inputs {
     pub client_connection: Input,
 }
 
-const SCRIPTS: &str = "scripts";
-const RENEWAL: &str = "renewal";
-const SCALE: &str = "scale";
-
 /// The numbers of masters for which maps are measured and tables are printed.
 pub const SIZES: [u16; 3] = [10, 100, 1_000];
 
 impl Inputs {
-    /// The figures of other benches, copied by hand from `docs/performance.md`. This bench measures
-    /// the others.
-    pub const fn of_other_benches() -> Inputs {
-        const fn input(name: &'static str, value: f64, source: &'static str) -> Input {
-            Input { name, value, source }
-        }
-        const fn own(name: &'static str) -> Input {
-            input(name, 0.0, SCALE)
-        }
+    /// The figures of other benches, as `make bench` has left them. This bench measures the others.
+    pub fn of_other_benches() -> Inputs {
+        let (scripts, renewal) = (Printed::by("scripts"), Printed::by("renewal"));
+        let free = |call| scripts.cell("uncontended", "write, one try", call);
+        // Queues of a fleet are short, and do not change these times.
+        let waiting = |call| scripts.cell("µs by waiting writers", call, "100");
+        let memory = |what| scripts.cell("memory of 10,000", what, "bytes of each");
+        let renew = scripts.cell("µs by readers", "renew", "1");
+        let guard = renewal.number_after("Each takes ");
+        let of_scripts = |name, value| Input { name, value, source: "scripts" };
+        let own = |name| Input { name, value: 0.0, source: "scale" };
         Inputs {
-            take: input("take a free lock to write, script, µs", 7.0, SCRIPTS),
-            give_back: input("give it back, script, µs", 5.2, SCRIPTS),
-            renew: input("renew a lease, script, µs", 5.9, SCRIPTS),
-            join: input("join the queue, script, µs", 33.4, SCRIPTS),
-            poll: input("poll, script, µs", 25.4, SCRIPTS),
-            hand_over: input("release and hand over, script, µs", 12.1, SCRIPTS),
-            idle_lock: input("idle lock at the server, bytes", 120.0, SCRIPTS),
-            held_lock: input("lock with one writer, bytes", 184.0, SCRIPTS),
-            reader: input("reader of a lock, bytes", 194.0, SCRIPTS),
-            waiter: input("waiter of a lock, bytes", 181.0, SCRIPTS),
-            guard: input("guard at the client, bytes", 546.0, RENEWAL),
+            take: of_scripts("take a free lock to write, script, µs", free("acquire")),
+            give_back: of_scripts("give it back, script, µs", free("release")),
+            renew: of_scripts("renew a lease, script, µs", renew),
+            join: of_scripts("join the queue, script, µs", waiting("join the queue")),
+            poll: of_scripts("poll, script, µs", waiting("poll")),
+            hand_over: of_scripts(
+                "release and hand over, script, µs",
+                waiting("release, hand over"),
+            ),
+            idle_lock: of_scripts(
+                "idle lock at the server, bytes",
+                memory("lock that was written, idle"),
+            ),
+            held_lock: of_scripts("lock with one writer, bytes", memory("lock with one writer")),
+            reader: of_scripts("reader of a lock, bytes", memory("reader of one lock")),
+            waiter: of_scripts("waiter of a lock, bytes", memory("waiter of one lock")),
+            guard: Input { name: "guard at the client, bytes", value: guard, source: "renewal" },
             socket: own("a command beside its script, µs"),
             dial: own("a dial, µs"),
             subscribe: own("SSUBSCRIBE, µs"),

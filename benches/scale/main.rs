@@ -1,9 +1,9 @@
 //! The cost of locks at scale: a model, compared with a simulation.
 //!
-//! `cargo bench -p rwlease-bench --bench scale` measures the inputs that no other bench prints,
-//! prints the tables of `docs/scale.md`, and runs the simulation. `-- --publish` copies the tables
-//! into that page. `-- --simulate MASTERS CLIENTS` only runs a simulation of another size. The
-//! bench exits with 3 if a lease was lost, or if two clients held one lock.
+//! `make bench BENCH=scale` measures the inputs that no other bench prints, prints the tables of
+//! `docs/scale.md`, and runs the simulation. `cargo bench -p rwlease-bench --bench scale --
+//! --simulate MASTERS CLIENTS` only runs a simulation of another size. The bench exits with 3 if a
+//! lease was lost, or if two clients held one lock.
 #![allow(
     missing_docs,
     clippy::disallowed_methods,
@@ -21,7 +21,7 @@ mod goal;
 mod inputs;
 mod measure;
 mod model;
-mod publish;
+mod printed;
 mod simulation;
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -38,9 +38,8 @@ const CLIENTS: usize = 1_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let mut sections = Vec::new();
-    if !has("--simulate") {
+    if !arguments.iter().any(|argument| argument == "--simulate") {
         sections.extend(of_the_model());
     }
     let mut sizes = arguments.iter().filter_map(|argument| argument.parse::<usize>().ok());
@@ -53,9 +52,6 @@ fn main() -> ExitCode {
     }
     for (name, text) in &sections {
         println!("## {name}\n\n{text}");
-    }
-    if has("--publish") {
-        publish::publish(&sections);
     }
     goal::verdict(is_safe)
 }

@@ -223,9 +223,12 @@ class _Acquisition:
         self.id = client._name + secrets.token_urlsafe(5)  # 7 characters; never used again
         self.lease = int(lease * 1000)
         self.ticket = None
+        self.ahead = 0  # how many wait before it, at most
+        self.window = 0  # how long a grant waits for its next call: milliseconds
         self.clock = None  # the server's time, and the local time when it was known
         self.not_after = 0  # of the call that was sent last
         self.doubtful = 0  # until this time of the server, a call may still be carried out
+        self.over = 0  # the local time when all that such a call may take has ended by itself
 
     def wait(self, seconds):
         """A guard, as soon as it is this one's turn."""
@@ -244,17 +247,24 @@ class _Acquisition:
                 if is_try and local_time() - began > self.client.patience:
                     raise NotAcquired(f"{self.key}: every call came too late")
             elif reply.status == "queued":
-                self.ticket = reply.values[0]
+                self.ticket, self.ahead = reply.values[0], int(reply.values[1])
                 if is_try:
                     # Nobody but cached holders is in its way, and they were asked for the lock.
                     is_try, give_up = False, local_time() + TRY
-            else:  # refused; or cached, which is no other thing to a try that may wait
+            elif not reply.more or local_time() - began > self.client.patience:
+                # refused; or cached, which is no other thing to a try that may wait
                 raise NotAcquired(self.key)
+            # Else perhaps only dead readers were in its way, and they are swept away.
             left = give_up - local_time()
             if left <= 0 and not is_try:
                 raise NotAcquired(self.key)
             if reply.status == "queued":
-                time.sleep(min(self.client.poll, left))
+                # The first call did not know its place yet.
+                time.sleep(min(self._pause(), self.window / 2000, left))
+
+    def _pause(self):
+        """Until the next poll: those further back poll less often."""
+        return min(self.client.poll * (self.ahead + 1), TIME_TO_LIVE / 3000)
 
     def end(self):
         """Gives back whatever it has. True if nobody was let in against it meanwhile."""
@@ -277,7 +287,7 @@ class _Acquisition:
 
     def settle(self):
         """Releases once more, when no call of unknown outcome can come any more."""
-        while self.doubtful:
+        while self.doubtful and local_time() < self.over:
             time.sleep(self.client.poll)
             with suppress(LockError, redis.RedisError):
                 self._read_clock()
@@ -293,9 +303,9 @@ class _Acquisition:
             now, at = self.clock
             self.not_after = now + int((local_time() - at) * 1000) + LATEST
             flags = "ft" if is_try else "f"
-            window = max(1000, int(self.client.poll * 4000))
-            ttl = max(TIME_TO_LIVE, 2 * window)
-            place = f"{window} {ttl} {MOST_WAITERS} {NONE}"
+            self.window = max(1000, int(self._pause() * 3000))
+            ttl = max(TIME_TO_LIVE, 2 * self.window)
+            place = f"{self.window} {ttl} {MOST_WAITERS} {NONE}"
             words = [NONE, self.not_after, self.id, self.lease, flags, 1, self.tag, place]
             if self.ticket:
                 words.append(self.ticket)
@@ -303,6 +313,8 @@ class _Acquisition:
 
         def doubt():
             self.doubtful = max(self.doubtful, self.not_after)
+            most = max(self.lease, 2 * TIME_TO_LIVE + self.window)
+            self.over = local_time() + (LATEST + most) / 1000
 
         return self._call(self.script, args, on_doubt=doubt)
 

@@ -10,6 +10,7 @@ use syn::visit::{self, Visit};
 mod items;
 mod page;
 mod results;
+mod rights;
 
 /// From the bottom to the top. An order of the imports excludes cycles.
 const LAYERS: [&str; 14] = [

@@ -51,6 +51,46 @@ fn a_mixture_and_changed_sources_are_refused() {
     }
 }
 
+#[test]
+fn a_scorecard_of_another_version_than_the_benches_is_refused() {
+    for (version, is_good) in [(VERSION, true), (OTHER, false)] {
+        let tree = Tree::with("scorecard", &[("one", VERSION)]);
+        fs::write(tree.0.join(PAGE), "<!-- bench: one -->\n<!-- end -->\n").unwrap();
+        fs::write(tree.0.join("docs/results/chaos.jsonl"), a_run(version)).unwrap();
+        for script in ["publish", "pictures"] {
+            let more: &[&str] = if script == "publish" { &[PAGE] } else { &["--check"] };
+            let said = run(script, &tree.0, more);
+            let is_refused = errors(&said).contains("different versions");
+            assert_eq!(is_refused, !is_good, "{script}, {version}: {}", errors(&said));
+        }
+    }
+}
+
+/// A run of the scorecard without anything in it.
+fn a_run(version: &str) -> String {
+    const COUNTS: [&str; 11] = [
+        "faults",
+        "acquisitions",
+        "overlaps",
+        "lost",
+        "vanished",
+        "noticed_late",
+        "releases_unknown",
+        "releases_failed",
+        "orphans",
+        "stale_writes_accepted",
+        "writes_refused",
+    ];
+    let mut run = serde_json::json!({
+        "version": version, "row": "flush", "variant": "", "title": "any", "place": [0, 0],
+        "server": "any", "backend": "any", "promises": [], "broken": [], "void": [], "failed": {},
+        "recovery_ns": [], "wait_ns": { "p99": 0 }, "node_timeout_ms": 1, "lease_ms": 1,
+        "machine": "any", "seconds": 1, "ended": 0,
+    });
+    COUNTS.iter().for_each(|count| run[*count] = 0.into());
+    format!("{run}\n")
+}
+
 fn run(script: &str, root: &Path, more: &[&str]) -> Output {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script);
     Command::new(script).args(more).arg("--root").arg(root).output().unwrap()

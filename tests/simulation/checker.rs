@@ -382,7 +382,6 @@ impl Rules {
             "-MOVED",
             "-ASK",
             "-NOSCRIPT",
-            "-TRYAGAIN",
             "-CLUSTERDOWN",
             "-OOM",
             "-LOADING",

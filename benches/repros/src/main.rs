@@ -45,7 +45,7 @@ macro_rules! repros {
     };
 }
 
-const REPROS: [Repro; 19] = repros! {
+const REPROS: [Repro; 20] = repros! {
     redis, redis_cluster::stalls: "after CLIENT KILLs under load no command is answered any more", "clients";
     redis, redis_cluster::asks: "commands to a slot on its way fail, by an ASK or without an answer", "commands";
     redis, redis_cluster::runs_twice: "a command whose reply is lost runs twice", "HINCRBYs";
@@ -63,6 +63,7 @@ const REPROS: [Repro; 19] = repros! {
     fred, fred_cluster::loses_moved: "a shard subscription is gone after its slot has moved", "channels";
     fred, fred_cluster::loses_killed: "a shard subscription is gone after its connection was killed", "channels";
     fred, fred_cluster::does_not_tell: "a shard subscription that is gone stays on the client's list", "channels";
+    fred, single::misdirects_errors: "an error reply to SUNSUBSCRIBE goes to another caller", "replies";
     fred, fred_cluster::waits_for_ever: "by default a command to a frozen server never ends (10 s)", "commands";
     server, single::waits_for_nothing: "WAIT on another connection than the write's counts a frozen replica", "WAITs";
 };

@@ -1,4 +1,5 @@
-//! The cost of a hand-off, which does not depend on the number of waiters.
+//! How many calls a free lock takes, and the cost of a hand-off, which does not depend on the
+//! number of waiters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,22 @@ use crate::support::{Cluster, Result, Server, Shape, scripts_run};
 
 /// The commands that a server runs for each grantee, by name. Commands inside scripts count too.
 type PerGrantee = BTreeMap<String, f64>;
+
+#[tokio::test]
+async fn a_free_lock_takes_one_call_to_acquire_and_one_to_release() -> Result {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let lock = hearing(&cluster).await?.rwlock("free")?;
+    lock.write().await?.release().await?; // the server knows the scripts from here on
+    lock.read().await?.release().await?;
+    cluster.node(0).reset_stats().await?;
+    for before in [0, 4, 8] {
+        lock.write().await?.release().await?;
+        assert_eq!(scripts_run(&cluster.node(0).command_stats().await?), before + 2);
+        lock.read().await?.release().await?;
+        assert_eq!(scripts_run(&cluster.node(0).command_stats().await?), before + 4);
+    }
+    Ok(())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_and_pushes_for_each_grantee_do_not_grow_with_the_queue() -> Result {
