@@ -14,7 +14,6 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
         "-MOVED" => "MOVED followed",
         "-ASK" => "ASK answered",
         "-NOSCRIPT" => "script unknown",
-        "-TRYAGAIN" => "TRYAGAIN",
         "-CLUSTERDOWN" => "CLUSTERDOWN answered",
         "-OOM" => "refused for want of memory",
         _ if words[0] == b"ASKING" => "ASK followed",

@@ -180,7 +180,10 @@ impl Acquiring {
         let until = self.policy.until().map_or(slice, |limit| limit.min(slice));
         let lease = self.lease(now);
         let wait = self.waits().then(|| self.wait_terms(lease, hears, at));
-        self.poll_within = wait.as_ref().filter(|_| !hears).map(|wait| wait.window / 2);
+        // A window that the end of the longest hold has cut short would only make it poll more.
+        let interval = at.settings.poll.interval;
+        let binds = |wait: &&Wait| !hears && wait.window >= interval;
+        self.poll_within = wait.as_ref().filter(binds).map(|wait| wait.window / 2);
         self.in_doubt = self.in_doubt();
         self.call_until = Some(until);
         Next::Send {

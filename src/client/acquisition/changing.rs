@@ -65,6 +65,9 @@ impl Holding {
         self.in_doubt = self.in_doubt();
         self.upgrade = None;
         (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
+        if self.is_revoked() {
+            self.standing = Standing::Good; // the server granted it, and has lost that
+        }
         self.prolong(ends);
         if claim_or_renew_at <= at.now {
             let left = &mut self.renewals.left;

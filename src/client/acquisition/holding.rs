@@ -215,9 +215,12 @@ impl Holding {
         self.in_doubt().map_or(ends, |in_doubt| ends.max(in_doubt.until.after(lease)))
     }
 
-    /// Moves the end to a later moment, at most to the end of the longest hold.
+    /// Moves the end to a later moment, at most to the end of the longest hold. Nothing extends a
+    /// revoked lease.
     pub(super) fn prolong(&mut self, ends: Moment) {
-        self.ends = self.ends.max(self.renewals.within_hold(ends));
+        if !self.is_revoked() {
+            self.ends = self.ends.max(self.renewals.within_hold(ends));
+        }
     }
 
     /// Schedules its renewal, if its renewals go on by `then`.

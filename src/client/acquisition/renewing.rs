@@ -75,6 +75,11 @@ impl Holding {
                 fx.note = note("lost");
                 self.lose(true, at, fx);
             }
+            // It was sent before the lease was revoked, and a failover may have lost what it did.
+            Renewed::Held(_) if self.is_revoked() => {
+                fx.note = note("revoked");
+                fx.next = Some(Next::Failed(revoked()));
+            }
             Renewed::Held(grant) if confirmed >= self.options.replicas => {
                 fx.note = note("held");
                 if self.standing == Standing::Failing {

@@ -101,6 +101,34 @@ fn a_revoked_lease_ends_earlier_if_a_failover_has_lost_its_renewal() {
 }
 
 #[test]
+fn an_answer_from_before_a_revocation_does_not_extend_the_lease() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let early = bench.told(Renewed::Held(bench.grant(5, LEASE + Duration::from_secs(3))));
+    bench.after(1_000);
+    let left = bench.grant(5, Duration::from_secs(8));
+    let _ = bench.renewed(Renewed::Revoked(left));
+    let effects = bench.on(Event::Renewed(Ok(early)));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+    assert_eq!(bench.ends(), at(9_000));
+    assert_eq!(bench.after(5_000).on(Event::Look).sends, [None, None]);
+}
+
+#[test]
+fn an_upgrade_that_is_granted_after_a_revocation_is_renewed() {
+    let mut bench = Bench::upgrading(5);
+    let left = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Revoked(left));
+    let granted = bench.grant(6, LEASE);
+    let next = bench.acquired(Acquired::Granted(granted));
+    assert!(matches!(next, Next::Held { token: 6, .. }), "{next:?}");
+    bench.after(3_000);
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    let grant = bench.grant(6, LEASE);
+    let _ = bench.renewed(Renewed::Held(grant));
+    assert_eq!(bench.ends(), at(12_000));
+}
+
+#[test]
 fn a_renewal_that_fails_is_tried_again_and_the_lease_is_uncertain_meanwhile() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     bench.after(3_000);
