@@ -23,7 +23,8 @@ impl Printed {
         let mut lines = self.text.lines().map(cells);
         let found = lines.find(|cells| cells[0].starts_with(corner)).and_then(|heads| {
             let at = heads.iter().position(|head| *head == column)?;
-            lines.find(|cells| cells[0] == row)?.get(at)?.replace(',', "").parse().ok()
+            let mut rows = lines.take_while(|cells| cells.len() > 1);
+            rows.find(|cells| cells[0] == row)?.get(at)?.replace(',', "").parse().ok()
         });
         found.unwrap_or_else(|| panic!("{} printed no {corner}, {row}, {column}", self.name))
     }

@@ -1,7 +1,10 @@
 """Checks of the client that need no server: python3 check.py."""
 
+import itertools
 import unittest
+from unittest import mock
 
+import redis
 import rwlease
 
 NOW = 1_700_000_000_000
@@ -18,10 +21,13 @@ class Answers:
 
     def evalsha(self, name, _, key, *words):
         self.calls.append((name, key, *words))
-        text = self.texts.pop(0)
+        text = self.texts.pop(0) if self.texts else redis.ResponseError("no answer")
         if isinstance(text, Exception):
             raise text
         return text
+
+    def of(self, name):
+        return [call for call in self.calls if call[0] == name]
 
     def names(self):
         return [call[0] for call in self.calls]
@@ -54,6 +60,65 @@ class Replies(unittest.TestCase):
         self.assertEqual(second[4], first[4], "the id")
         self.assertEqual(second[-1], "12")
         self.assertEqual(len(second), len(first) + 1)
+
+    def test_a_poll_falls_into_the_window_that_the_last_call_gave(self):
+        queued = f"queued {NOW} 0 12 11 {NOW + 9_000} further words"
+        locks, answers = client(HOLDS, queued, queued, granted(), RELEASED)
+        locks.poll = 0.25
+        with mock.patch("time.sleep") as sleep:
+            locks.read("a", wait=60).release()
+        pauses = [call.args[0] * 1000 for call in sleep.call_args_list]
+        places = [call[-2 if at else -1] for at, call in enumerate(answers.of("acquire_read"))]
+        windows, times_to_live = zip(*(map(int, place.split(" ")[:2]) for place in places))
+        for pause, window in zip(pauses, windows):
+            self.assertLessEqual(2 * pause, window)
+        self.assertGreater(pauses[1], 2_900, "it is far behind")
+        for window, time_to_live in zip(windows, times_to_live):
+            self.assertLessEqual(2 * window, time_to_live)
+
+    def test_a_try_that_only_the_dead_are_in_the_way_of_is_repeated(self):
+        refused = f"refused {NOW} 1 {NOW + 9_000} further words"
+        locks, answers = client(HOLDS, refused, f"pumped {NOW} 0", granted(), RELEASED)
+        locks.write("a", wait=0).release()
+        self.assertEqual(answers.names()[1:4], ["acquire_write", "pump", "acquire_write"])
+
+    def test_a_waiter_keeps_its_place_while_the_memory_is_full(self):
+        queued = f"queued {NOW} 0 12 3 {NOW + 9_000} further words"
+        full = redis.exceptions.OutOfMemoryError("command not allowed")
+        locks, answers = client(HOLDS, queued, full, granted(), RELEASED)
+        locks.read("a", wait=5).release()
+        self.assertEqual(answers.calls[-2][-1], "12")
+        locks, _ = client(HOLDS, full, RELEASED)
+        with self.assertRaises(redis.exceptions.OutOfMemoryError):
+            locks.read("a", wait=5)
+
+    def test_a_refusal_that_passes_is_repeated(self):
+        busy = redis.ResponseError("BUSY Redis is busy running a script")
+        locks, _ = client(HOLDS, busy, granted(), RELEASED)
+        locks.write("a").release()
+
+    def test_a_release_that_finds_nothing_after_the_bound_says_so(self):
+        nothing = f"absent {NOW + 60_000} 0"
+        for late, is_lost in [(0, False), (40, True)]:
+            locks, _ = client(HOLDS, granted(), redis.ConnectionError(), nothing, nothing)
+            guard = locks.write("a")
+            began, sleep = rwlease.local_time(), mock.Mock()
+            later = lambda: began + (late if sleep.called else 0)
+            with mock.patch("rwlease.local_time", later), mock.patch("time.sleep", sleep):
+                if is_lost:
+                    self.assertRaises(rwlease.Lost, guard.release)
+                else:
+                    guard.release()
+
+    def test_settling_ends_where_no_clock_goes_on(self):
+        locks, _ = client()
+        acquisition = rwlease._Acquisition(locks, "acquire_read", "a", 30)
+        acquisition.doubtful = 1
+        acquisition.over = rwlease.local_time() + 100
+        clock = itertools.count(int(rwlease.local_time()), 10)
+        with mock.patch("rwlease.local_time", lambda: next(clock)), mock.patch("time.sleep"):
+            acquisition.settle()  # the calls fail: there are no answers
+        self.assertEqual(acquisition.doubtful, 1)
 
     def test_a_try_is_refused(self):
         for status in ("refused", "cached"):

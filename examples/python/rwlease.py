@@ -33,6 +33,8 @@ PAUSE = 0.05
 TRY = 0.2
 # Refusals of a cluster that is changing, and all that a call may end in.
 CHANGING = (redis.ReadOnlyError, redis.exceptions.ClusterError, redis.exceptions.AskError)
+# Other refusals that pass.
+PASSING = ("BUSY ", "NOREPLICAS ")
 FAILURES = (redis.RedisError, redis.exceptions.RedisClusterException)
 
 
@@ -165,7 +167,7 @@ class Client:
                 # A refusal by a server says that nothing was done.
                 if not isinstance(error, redis.ResponseError):
                     on_doubt()
-                elif not isinstance(error, CHANGING):
+                elif not isinstance(error, CHANGING) and not str(error).startswith(PASSING):
                     raise
                 if local_time() >= give_up:
                     raise Unreachable(f"{script}: {error}") from error
@@ -236,7 +238,13 @@ class _Acquisition:
         began = local_time()
         is_try = seconds == 0
         while True:
-            reply = self._ask(is_try)
+            try:
+                reply = self._ask(is_try)
+            except redis.exceptions.OutOfMemoryError:
+                if self.ticket is None or local_time() >= give_up:
+                    raise
+                time.sleep(self._pause())  # its ticket is still good
+                continue
             if reply.status == "granted":
                 return Guard(self, reply)
             if reply.status == "full":
@@ -266,8 +274,8 @@ class _Acquisition:
         """Until the next poll: those further back poll less often."""
         return min(self.client.poll * (self.ahead + 1), TIME_TO_LIVE / 3000)
 
-    def end(self):
-        """Gives back whatever it has. True if nobody was let in against it meanwhile."""
+    def end(self, until=float("inf")):
+        """Gives back whatever it has. True if it had it until then, or until local time `until`."""
         repeated = False
 
         def doubt():
@@ -280,7 +288,8 @@ class _Acquisition:
             if self.doubtful:
                 self.client._settle_later(self)
         # A release that was carried out and not answered leaves nothing for its repetition.
-        return reply.status == "released" or (reply.status == "absent" and repeated)
+        is_in_time = repeated and reply.answered < until
+        return reply.status == "released" or (reply.status == "absent" and is_in_time)
 
     def renew(self, patience):
         return self._call("renew", lambda: (NONE, self.id, self.lease), patience)
@@ -360,7 +369,7 @@ class Guard:
             return
         self._ended.set()
         was_held = self.is_held
-        if not self._acquisition.end() or not was_held:
+        if not self._acquisition.end(self._until) or not was_held:
             raise Lost(self._acquisition.key)
 
     def __enter__(self):
