@@ -137,8 +137,8 @@ deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 bench: servers ## Run the benches that have no result of this version, into docs/results/bench (BENCH="load handoff": of these alone, AGAIN=1, CLUSTER=compose: on containers)
 	@CLUSTER=$(CLUSTER) BENCH="$(BENCH)" AGAIN=$(AGAIN) scripts/bench
 
-bench-publish: ## Take the figures of docs/results/bench over into docs/performance.md and docs/scale.md
-	@scripts/publish docs/performance.md docs/scale.md
+bench-publish: ## Take the figures of docs/results/bench over into the pages and the README
+	@scripts/publish docs/performance.md docs/scale.md docs/caching.md docs/backends.md README.md
 
 bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
 	cargo bench --quiet -p rwlease-bench --bench handoff

@@ -12,7 +12,7 @@ const PAGE: &str = "docs/performance.md";
 #[test]
 fn the_pages_show_the_results() {
     for script in ["publish", "pictures"] {
-        let said = run(script, Path::new(env!("CARGO_MANIFEST_DIR")), &["--check"]);
+        let said = run(script, root(), &["--check"]);
         assert!(said.status.success(), "{}", errors(&said));
     }
 }
@@ -33,6 +33,26 @@ fn a_page_takes_over_what_a_bench_printed() {
                   <!-- chaos: scorecard -->\nas it was\n<!-- end -->\n";
     assert_eq!(shown, wanted);
     assert!(run("publish", &tree.0, &[PAGE, "--check"]).status.success());
+}
+
+#[test]
+fn a_sentence_gets_its_figures_and_must_be_there() {
+    let tree = Tree::with("sentence", &[("cached", VERSION)]);
+    let result = tree.0.join("docs/results/bench/cached.md");
+    let table = "| one task | read |\n| --- | ---: |\n| cached | 63 |\n";
+    let text = fs::read_to_string(&result).unwrap().replace("cached prints\n", table);
+    fs::write(&result, text).unwrap();
+    let page = tree.0.join("README.md");
+    fs::write(&page, "One takes and releases it\nfor reading in 1,000 ns, and no 1,000.\n")
+        .unwrap();
+    assert!(!run("publish", &tree.0, &["README.md", "--check"]).status.success(), "stale");
+    assert!(run("publish", &tree.0, &["README.md"]).status.success());
+    let shown = fs::read_to_string(&page).unwrap();
+    assert_eq!(shown, "One takes and releases it\nfor reading in 63 ns, and no 1,000.\n");
+
+    fs::write(&page, "One takes it in 63 ns.\n").unwrap();
+    let said = run("publish", &tree.0, &["README.md", "--check"]);
+    assert!(errors(&said).contains("README.md has 0 places for"), "{}", errors(&said));
 }
 
 #[test]
@@ -66,33 +86,20 @@ fn a_scorecard_of_another_version_than_the_benches_is_refused() {
     }
 }
 
-/// A run of the scorecard without anything in it.
+/// A run of the published scorecard, as if it were of this version.
 fn a_run(version: &str) -> String {
-    const COUNTS: [&str; 11] = [
-        "faults",
-        "acquisitions",
-        "overlaps",
-        "lost",
-        "vanished",
-        "noticed_late",
-        "releases_unknown",
-        "releases_failed",
-        "orphans",
-        "stale_writes_accepted",
-        "writes_refused",
-    ];
-    let mut run = serde_json::json!({
-        "version": version, "row": "flush", "variant": "", "title": "any", "place": [0, 0],
-        "server": "any", "backend": "any", "promises": [], "broken": [], "void": [], "failed": {},
-        "recovery_ns": [], "wait_ns": { "p99": 0 }, "node_timeout_ms": 1, "lease_ms": 1,
-        "machine": "any", "seconds": 1, "ended": 0,
-    });
-    COUNTS.iter().for_each(|count| run[*count] = 0.into());
+    let runs = fs::read_to_string(root().join("docs/results/chaos.jsonl")).unwrap();
+    let mut run: serde_json::Value = serde_json::from_str(runs.lines().next().unwrap()).unwrap();
+    run["version"] = version.into();
     format!("{run}\n")
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 fn run(script: &str, root: &Path, more: &[&str]) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script);
+    let script = root().join("scripts").join(script);
     Command::new(script).args(more).arg("--root").arg(root).output().unwrap()
 }
 
