@@ -12,7 +12,7 @@ const PAGE: &str = "docs/performance.md";
 #[test]
 fn the_pages_show_the_results() {
     for script in ["publish", "pictures"] {
-        let said = run(script, root(), &["--check"]);
+        let said = run(script, project(), &["--check"]);
         assert!(said.status.success(), "{}", errors(&said));
     }
 }
@@ -88,18 +88,18 @@ fn a_scorecard_of_another_version_than_the_benches_is_refused() {
 
 /// A run of the published scorecard, as if it were of this version.
 fn a_run(version: &str) -> String {
-    let runs = fs::read_to_string(root().join("docs/results/chaos.jsonl")).unwrap();
+    let runs = fs::read_to_string(project().join("docs/results/chaos.jsonl")).unwrap();
     let mut run: serde_json::Value = serde_json::from_str(runs.lines().next().unwrap()).unwrap();
     run["version"] = version.into();
     format!("{run}\n")
 }
 
-fn root() -> &'static Path {
+fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn run(script: &str, root: &Path, more: &[&str]) -> Output {
-    let script = root().join("scripts").join(script);
+    let script = project().join("scripts").join(script);
     Command::new(script).args(more).arg("--root").arg(root).output().unwrap()
 }
 
