@@ -107,6 +107,8 @@ struct Server {
     always: Option<Act>,
     /// Answers NOSCRIPT until it receives the text of a script.
     knows_no_script: bool,
+    /// Its answer to `ASKING`, if that is not `OK`.
+    asking: Option<Act>,
     slots: Option<Reply>,
     /// Its answer to `CLUSTER MYID`, if that is not its host with `-id`.
     id: Option<Reply>,
@@ -253,6 +255,11 @@ impl Fakes {
     /// Sets the outcome of all scripts at that server.
     pub(crate) fn always(&self, host: &str, act: Act) {
         self.with(host, |server| server.always = Some(act));
+    }
+
+    /// Sets the answer to `ASKING`.
+    pub(crate) fn on_asking(&self, host: &str, act: Act) {
+        self.with(host, |server| server.asking = Some(act));
     }
 
     /// Makes that server forget all scripts, until it receives the text of one.
@@ -407,7 +414,7 @@ impl Fakes {
                     }
                     _ => Act::Late(server.slots_take, server.slots.clone().unwrap_or(Reply::Nil)),
                 },
-                "ASKING" => Act::Answer(text("OK")),
+                "ASKING" => server.asking.clone().unwrap_or_else(|| Act::Answer(text("OK"))),
                 "WAIT" => server.confirms.clone().unwrap_or(Act::Answer(Reply::Int(1))),
                 "DELIFEQ" => server.scripts.pop_front().unwrap_or(Act::Answer(Reply::Int(1))),
                 "EVALSHA" if server.knows_no_script => refusal("NOSCRIPT No matching script."),

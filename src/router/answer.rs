@@ -56,6 +56,15 @@ pub(crate) fn decide(
     }
 }
 
+/// The answer to a call that was sent after `ASKING`. A server that refuses `ASKING` redirects the
+/// call, and the refusal is the reason.
+pub(crate) fn after_asking(asking: Reply, answer: Reply) -> Reply {
+    match (&asking, &answer) {
+        (Reply::Error(_), Reply::Error(error)) if error.code == "MOVED" => asking,
+        _ => answer,
+    }
+}
+
 /// Returns true if the connection must be replaced after this answer to a script on a key of
 /// `slot`. The server at the other end may no longer be the one that the address stands for, or the
 /// replies may be out of step with the calls.

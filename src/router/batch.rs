@@ -9,8 +9,9 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
 
 use crate::clock::Moment;
-use crate::node::{Address, Command};
+use crate::node::{Address, Command, Reply};
 use crate::router::Router;
+use crate::router::answer::after_asking;
 use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
 use crate::router::in_flight::{Attempt, InFlightCall, Waited};
@@ -220,20 +221,23 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 prefix().into_iter().chain([in_flight.command(connection, not_after, deletes)])
             })
             .collect();
-        let each = if asking { 2 } else { 1 };
         if !sent.note(0) {
             return each_one(part, |_| Attempt::Silent { sent: None });
         }
         match connection.pipeline_with(Some(turn), &commands, self.deadline).await {
-            Ok(Exchange { value, sent, received }) => value
-                .into_iter()
-                .skip(each - 1)
-                .step_by(each)
-                .zip(part.iter().zip(&deletes))
-                .map(|(value, ((_, in_flight), &deletes))| {
+            Ok(Exchange { value, sent, received }) => {
+                let mut replies = value.into_iter();
+                let mut next = || replies.next().unwrap_or(Reply::Nil);
+                let part = part.iter().zip(&deletes);
+                part.map(|((_, in_flight), &deletes)| {
+                    let value = match asking {
+                        true => after_asking(next(), next()),
+                        false => next(),
+                    };
                     in_flight.hear(connection, Exchange { value, sent, received }, deletes)
                 })
-                .collect(),
+                .collect()
+            }
             Err(Failure::Silent) => {
                 connection.gave_up(self.router.clock.now(), self.router.response_timeout);
                 each_one(limits, |&limit| Attempt::Silent { sent: Some(limit) })

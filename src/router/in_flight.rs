@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ScriptCall, ServerError};
 use crate::router::Router;
+use crate::router::answer::after_asking;
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
 use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
 use crate::router::delete_if_equal::{self, Undone};
@@ -378,8 +379,10 @@ impl<'a> InFlightCall<'a> {
             Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline)).await.map(
                 |exchange| {
                     let Exchange { mut value, sent, received } = exchange;
-                    // A pipeline has an answer to each command; the last one counts.
-                    Exchange { value: value.pop().unwrap_or(Reply::Nil), sent, received }
+                    // A pipeline has an answer to each command.
+                    let mut last = || value.pop().unwrap_or(Reply::Nil);
+                    let (answer, asking) = (last(), last());
+                    Exchange { value: after_asking(asking, answer), sent, received }
                 },
             )
         } else {

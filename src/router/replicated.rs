@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::node::{Address, Command, Connector, Reply};
+use crate::router::answer::after_asking;
 use crate::router::call::Call;
 use crate::router::connection::{Connection, Exchange, Failure, Limits};
 use crate::router::connections::Connections;
@@ -301,8 +302,11 @@ fn tell_replies(connection: &Connection, group: Vec<Entry>, exchange: Exchange<V
     };
     let mut replies = value.into_iter();
     for entry in group {
-        let reply = if entry.asking { replies.nth(1) } else { replies.next() };
-        let value = reply.unwrap_or(Reply::Nil);
+        let mut next = || replies.next().unwrap_or(Reply::Nil);
+        let value = match entry.asking {
+            true => after_asking(next(), next()),
+            false => next(),
+        };
         connection.observe(entry.call.slot, sent, received, &value);
         let exchange = Exchange { value, sent, received };
         let _ = entry.tell.send(Attempt::Confirmed(exchange, confirmed));

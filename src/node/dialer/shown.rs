@@ -13,6 +13,12 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = scheme(self.0);
         let (named, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+        // A sign before an `@` may be one of the password, which then ends nowhere for certain.
+        if query.contains('@') {
+            let name = named.split_once(':').map(|(name, _)| name);
+            let name = name.filter(|name| !name.contains('@')).map(|name| format!("{name}:"));
+            return write!(f, "`{scheme}{}{HIDDEN}`", name.unwrap_or_default().escape_debug());
+        }
         let named = match named.rsplit_once('@') {
             Some((user, place)) => match user.split_once(':') {
                 Some((name, _)) => format!("{name}:{HIDDEN}@{place}"),
@@ -74,6 +80,7 @@ mod tests {
             ("redis://x@h/y", "redis://***@h/y"),
             ("redis://h?x", "redis://h?***"),
             ("redis://u:x@h#y", "redis://u:***@h#***"),
+            ("redis://u:x@y#z@h", "redis://u:***"),
             ("redis://h\n", "redis://h\\n"),
         ] {
             assert_eq!(Shown(url).to_string(), format!("`{shown}`"), "{url}");
@@ -94,6 +101,10 @@ mod tests {
             "redis://user:SECRET@SECRET@h:port",
             "redis://user:SECRET?SECRET@h",
             "redis://user:SECRET#SECRET@h",
+            "redis://user:SECRET@SECRET#SECRET@h",
+            "redis://user:SECRET@SECRET?SECRET@h",
+            "redis://SECRET#SECRET@h",
+            "redis://SECRET@SECRET:1?SECRET@h",
             "redis://user:SECRET:SECRET@h:port",
             "redis://user:SECRET://SECRET@h:port",
             "redis://h?password=SECRET",

@@ -97,11 +97,11 @@ fn parts(url: &str) -> Result<Parts<'_>, UrlError> {
     if let Some((_, fragment)) = rest.split_once('#') {
         return Err(UrlError(match fragment {
             "insecure" => "a certificate that is not checked protects nothing",
-            _ => "it has a fragment",
+            _ => "it has a fragment; write `#` in a user or a password as `%23`",
         }));
     }
     if rest.contains('?') {
-        return Err(UrlError("it has a query"));
+        return Err(UrlError("it has a query; write `?` in a user or a password as `%3F`"));
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, place) = match authority.rsplit_once('@') {

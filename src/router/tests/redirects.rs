@@ -75,6 +75,31 @@ async fn ask_is_followed_once_and_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_asking_is_the_answer() {
+    let moved = redirect("MOVED", "k", "a");
+    let refused = |bench: Bench| {
+        bench.fakes.always("a", redirect("ASK", "k", "b"));
+        bench.fakes.on_asking("b", refusal("NOPERM no right to asking"));
+        bench.fakes.always("b", moved.clone());
+        bench
+    };
+    let is_refusal = |outcome: Result<Answer, CallError>| {
+        let reason = outcome.unwrap_err().reason;
+        assert!(matches!(&reason, Reason::Refused(error) if error.code == "NOPERM"), "{reason:?}");
+    };
+    let bench = refused(Bench::new(&HALVES).await);
+    is_refusal(bench.call("k").await);
+    is_refusal(bench.router.call_replicated(&call("k"), 1, bench.within(2)).await);
+    let calls = [call("k"), call("{k}2")];
+    bench.router.batch(&calls, bench.within(2)).await.into_iter().for_each(is_refusal);
+
+    // The slot has arrived meanwhile.
+    bench.fakes.on_asking("b", refusal("ERR any"));
+    bench.fakes.always("b", Act::Answer(ran(bench.fakes.server_ms())));
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_target_of_ask_that_is_silent_is_left() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.script("a", [redirect("ASK", "k", "b")]);
