@@ -7,7 +7,7 @@ use std::path::Path;
 #[test]
 fn the_pages_list_the_same_rights() {
     let operating = rights("docs/operating.md", "user locker on >PASSWORD", "```");
-    let mut quick_start = rights("docs/quick-start.md", "ACL SETUSER locker on", "```");
+    let mut quick_start = rights("docs/quick-start.md", "ACL SETUSER locker reset on", "```");
     assert!(quick_start.remove("+scan"), "the quick start lists locks");
     assert!(operating.contains("+evalsha"), "{operating:?}");
     assert_eq!(operating, quick_start);
