@@ -356,6 +356,21 @@ async fn a_former_master_gets_no_calls_though_it_says_that_it_is_one() {
     assert_eq!(watched.calls(), (1, 1));
 }
 
+/// Its run id cannot tell, since the sentinels do not know it.
+#[tokio::test(start_paused = true)]
+async fn a_former_master_is_known_by_its_address() {
+    let unknown = |epoch, master| FakeSentinel { run_id: Some(""), ..knows(epoch, master) };
+    let fakes = servers();
+    SENTINELS.iter().for_each(|sentinel| fakes.set_sentinel(sentinel, unknown(1, "a")));
+    let watched = Watched::of(fakes).await;
+    watched.call(1).await.unwrap();
+    watched.fakes.set_replica("b", false);
+    SENTINELS.iter().for_each(|sentinel| watched.fakes.set_sentinel(sentinel, unknown(2, "b")));
+    watched.fakes.cut("a");
+    watched.call(3).await.unwrap();
+    assert_eq!(watched.calls(), (1, 1));
+}
+
 /// The sentinel that named it knows no better, and it became a replica long ago.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_is_named_is_not_connected_to() {
