@@ -152,7 +152,7 @@ impl Connection {
         let (node, sent, received, replies) =
             match future::select(opening, clock.sleep_until(until)).await {
                 Either::Left((opened, _)) => {
-                    opened.map_err(|failure| unopened(failure, connector.uses_tls()))?
+                    opened.map_err(|failure| unopened(failure, address, connector.uses_tls()))?
                 }
                 Either::Right(_) => {
                     let connects_with_tls = connects_with_tls.load(Ordering::Relaxed);

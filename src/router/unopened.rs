@@ -6,12 +6,10 @@ use crate::node::{Address, NodeError};
 
 /// The failure of a connection that could not be opened. A port that expects TLS ends a connection
 /// that begins with anything else.
-pub(crate) fn unopened(mut failure: NodeError, uses_tls: bool) -> NodeError {
-    failure.maybe_sent = false;
-    if !uses_tls && failure.ended {
-        failure.message.push_str(" (does the port expect TLS?)");
-    }
-    failure
+pub(crate) fn unopened(failure: NodeError, address: &Address, uses_tls: bool) -> NodeError {
+    let advice = if !uses_tls && failure.ended { " (does the port expect TLS?)" } else { "" };
+    let message = format!("{address}: {}{advice}", failure.message);
+    NodeError { message, maybe_sent: false, ..failure }
 }
 
 /// The failure for a server that has not answered in time. Many a server waits for more of a TLS

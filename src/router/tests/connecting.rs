@@ -105,7 +105,7 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
     assert!(error.starts_with("no server can be reached (tried "), "{error}");
     assert!(error.contains("slow:1") && error.contains("dead:1"), "{error}");
     let error = connect(&["dead"]).await.unwrap_err().to_string();
-    assert_eq!(error, "no server can be reached (tried dead:1): connection refused");
+    assert_eq!(error, "no server can be reached (tried dead:1): dead:1: connection refused");
     let error = connect(&["locked"]).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error}");
     assert_eq!(error.last.unwrap().message, "WRONGPASS");
