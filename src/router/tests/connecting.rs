@@ -108,7 +108,7 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
     assert_eq!(error, "no server can be reached (tried dead:1): dead:1: connection refused");
     let error = connect(&["locked"]).await.unwrap_err();
     assert!(matches!(error.reason, Reason::Permanent), "{error}");
-    assert_eq!(error.last.unwrap().message, "WRONGPASS");
+    assert_eq!(error.last.unwrap().message, "locked:1: WRONGPASS");
 }
 
 #[tokio::test(start_paused = true)]
