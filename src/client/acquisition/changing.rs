@@ -66,7 +66,8 @@ impl Holding {
         self.upgrade = None;
         (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
         if self.is_revoked() {
-            self.standing = Standing::Good; // the server granted it, and has lost that
+            // No upgrade is granted after a revocation, so a failover has lost it.
+            self.standing = Standing::Good;
         }
         self.prolong(ends);
         if claim_or_renew_at <= at.now {
