@@ -18,9 +18,13 @@ pub async fn all_heard(cluster: &Cluster, channels: &[String]) -> Result {
 pub async fn unheard(cluster: &Cluster, channels: &[String]) -> Result<Seen> {
     let mut seen = Seen::default();
     for channel in channels {
-        let master = cluster.master_of(cluster.slot_of(channel).await?).await?;
-        let hearing: u64 = cluster.node(master).say(&format!("SPUBLISH {channel} word")).await?;
-        seen.note(hearing == 0);
+        seen.note(subscribers(cluster, channel).await? == 0);
     }
     Ok(seen)
+}
+
+/// How many subscribers the shard channel has at the master of its slot.
+pub async fn subscribers(cluster: &Cluster, channel: &str) -> Result<u64> {
+    let master = cluster.master_of(cluster.slot_of(channel).await?).await?;
+    cluster.node(master).say(&format!("SPUBLISH {channel} word")).await
 }

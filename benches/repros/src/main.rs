@@ -61,7 +61,7 @@ const REPROS: [Repro; 20] = repros! {
     fred, fred_cluster::ends: "after one ASK no command is answered any more", "commands";
     fred, fred_cluster::mixes_up: "with 20 attempts, callers get the replies of others while slots move", "replies";
     fred, fred_cluster::loses_moved: "a shard subscription is gone after its slot has moved", "channels";
-    fred, fred_cluster::loses_killed: "a shard subscription is gone after its connection was killed", "channels";
+    fred, fred_cluster::loses_killed: "a shard subscription is gone after its connection was killed", "subscriptions";
     fred, fred_cluster::does_not_tell: "a shard subscription that is gone stays on the client's list", "channels";
     fred, single::misdirects_errors: "an error reply to SUNSUBSCRIBE goes to another caller", "replies";
     fred, fred_cluster::waits_for_ever: "by default a command to a frozen server never ends (10 s)", "commands";
