@@ -5,6 +5,7 @@ mod clock;
 mod finding;
 mod identity;
 mod probe;
+mod rights;
 mod sentinels;
 mod trial;
 mod who;

@@ -105,6 +105,47 @@ async fn a_user_that_lacks_rights() -> Result {
     Ok(())
 }
 
+/// Some rights are needed only while a slot moves, or after a failover, or once the server has
+/// forgotten the scripts.
+#[tokio::test]
+async fn a_right_that_is_not_needed_yet() -> Result {
+    let locker = "user locker on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
+                  +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
+                  +hdel +pexpireat +spublish +scan +config|get +cluster|nodes";
+    let shape = Shape::of(1, 1).line("appendonly yes").line(locker);
+    let cluster = Cluster::start_with(shape).await?;
+    let tool = Tool::new([cluster.node(0).url().replace("redis://", "redis://locker:p@")]);
+    let ran = tool.run(&["doctor"]).await?;
+    assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
+
+    let (master, replica) = (cluster.node(0), cluster.node(1));
+    for (at, without, told) in [
+        (master, "-asking", "give +asking"),
+        (master, "-eval", "give +eval"),
+        (master, "-time", "give +time"),
+        (replica, "-asking", "give +asking"),
+        (replica, "-evalsha -hset", "give +evalsha +hset"),
+        (replica, "resetkeys", "give ~rwlease:*"),
+    ] {
+        at.say::<()>(&format!("ACL SETUSER locker {without}")).await?;
+        let ran = tool.run(&["doctor"]).await?;
+        assert_eq!(ran.status, Some(1), "{without}: {ran:?}");
+        assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
+        let given = "ACL SETUSER locker +asking +eval +evalsha +time +hset ~rwlease:*";
+        at.say::<()>(given).await?;
+    }
+
+    let pushes = "-ssubscribe -sunsubscribe -spublish -scan -wait";
+    replica.say::<()>(&format!("ACL SETUSER locker {pushes}")).await?;
+    let ran = tool.run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(0), "locks work, slower: {ran:?}");
+    for right in pushes.split(" -").map(|right| right.trim_start_matches('-')) {
+        let told = format!("give +{right}");
+        assert!(says(&ran, "warning", &[&replica.address(), &told]), "{right}: {}", ran.out);
+    }
+    Ok(())
+}
+
 /// A user that needs no password is not the default user.
 #[tokio::test]
 async fn a_user_without_a_password() -> Result {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::clock::apart;
 use super::finding::{Finding, Level};
 use super::probe::{Deployment, Facts, Lua, Node, Role};
+use super::rights;
 use crate::show;
 
 const SLOTS: usize = 16_384;
@@ -27,40 +28,6 @@ const FULL: f64 = 0.9;
 /// The longest acceptable silence of a replica, in seconds.
 const LAG: u64 = 10;
 
-/// Ends the text of a right that only the doctor needs.
-const OF_DOCTOR: &str = "to the user of the doctor";
-
-/// Commands that the user can do without: what each is for, and which right to give.
-const NEEDED_FOR: [(&str, &str); 9] = [
-    (
-        "INFO",
-        "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
-    ),
-    ("CLUSTER NODES", "a check of moving slots: give +cluster|nodes to the user of the doctor"),
-    (
-        "SSUBSCRIBE",
-        "pushes, so waiters poll, and cached locks are plain: give +ssubscribe +sunsubscribe and the channels",
-    ),
-    (
-        "SPUBLISH",
-        "pushes, so waiters poll, and a cached lock is called back only once a second: give +spublish and the channels",
-    ),
-    ("WAIT 0 1", "`--replicas`: give +wait"),
-    ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
-    (
-        "CLUSTER MYID",
-        "recognizing another server at its address, and a check that all nodes are in one cluster: give +cluster|myid",
-    ),
-    (
-        "CLUSTER INFO",
-        "telling a newer slot map from an older one, and a check of the cluster's state: give +cluster|info",
-    ),
-    (
-        "CONFIG GET cluster-node-timeout",
-        "a check of how long a failover takes: give +config|get to the user of the doctor",
-    ),
-];
-
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = vec![shape(deployment)];
     findings.extend(coverage(deployment));
@@ -77,9 +44,8 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
 }
 
 fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
-    let mut findings = rights(facts);
+    let mut findings = rights::all(facts);
     findings.extend(lua(facts));
-    findings.extend(absent(facts));
     findings.extend(version(facts));
     findings.extend(memory(facts));
     findings.extend(state(facts));
@@ -202,31 +168,6 @@ fn lua(facts: &Facts) -> Option<Finding> {
         }
     };
     Some(Finding::new(Level::Wrong, says))
-}
-
-fn rights(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
-    let found = missing.map(|(_, what_for)| {
-        Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
-    });
-    found.collect()
-}
-
-fn absent(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.absent.contains(command));
-    let found = missing.map(|(command, what_for)| {
-        let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
-        let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
-        let needed_for = what_for.split(": give").next().unwrap_or(what_for);
-        let says = format!("the server does not serve {}, needed for {needed_for}", name.join(" "));
-        Finding::new(level_of(what_for), says)
-    });
-    found.collect()
-}
-
-/// The level for a missing command: one that only the doctor needs is no fault.
-fn level_of(what_for: &str) -> Level {
-    if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
 }
 
 fn version(facts: &Facts) -> Option<Finding> {

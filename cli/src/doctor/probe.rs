@@ -12,7 +12,6 @@ use redis::{
     FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
-use rwlease::Slot;
 
 use super::clock::Ahead;
 use super::sentinels::Sentinels;
@@ -68,7 +67,9 @@ pub struct Facts {
     pub clock: Option<Ahead>,
     /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
-    /// Commands that the user may not use.
+    /// Rights that every lock needs, and the user lacks.
+    pub lacks: Vec<String>,
+    /// Commands that the user may not use, and can do without.
     pub refused: Vec<&'static str>,
     /// Commands that the server does not serve.
     pub absent: Vec<&'static str>,
@@ -149,6 +150,8 @@ pub struct Entrance {
     session: RedisConnectionInfo,
     /// Set with TLS.
     certificates: Option<Certificates>,
+    /// Of the keys of locks.
+    prefix: String,
 }
 
 impl Entrance {
@@ -193,7 +196,8 @@ impl Entrance {
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        Ok(Entrance { seeds, session, certificates })
+        let prefix = servers.prefix.clone();
+        Ok(Entrance { seeds, session, certificates, prefix })
     }
 
     /// Connects as another user.
@@ -274,7 +278,7 @@ impl Entrance {
             return match query(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
-                Err(error) if error.code() == Some("NOPERM") => {
+                Err(error) if is_refused(&error) => {
                     let message = "the user may not read the slot map; give it +cluster|slots";
                     Err(Failure::new(REFUSED, message))
                 }
@@ -332,64 +336,15 @@ impl Entrance {
             let nodes: Option<String> = facts.try_query(connection, "CLUSTER NODES").await?;
             facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
         }
-        // By its own report: a master that was just demoted, or a replica that the wrong URL names,
-        // has no such role in the map.
-        let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
-        if *role != Role::Replica && !is_replica {
-            facts.try_query::<Value>(connection, "SCAN 0 COUNT 1").await?;
-            facts.try_query::<Value>(connection, "WAIT 0 1").await?;
-            facts.try_subscribe(connection, role).await?;
-        }
+        facts.try_needed(connection, *role != Role::Single, &self.prefix).await;
+        facts.try_others(connection, role).await?;
         Ok(facts)
     }
 }
 
-impl Facts {
-    /// `None` if the user may not send that query, or the server does not serve it.
-    async fn try_query<T: FromRedisValue>(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-        words: &'static str,
-    ) -> Result<Option<T>, RedisError> {
-        match query(connection, words).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.code() == Some("NOPERM") => {
-                self.refused.push(words);
-                Ok(None)
-            }
-            // Unknown, hidden or switched off: managed servers use various texts.
-            Err(error) if error.code() == Some("ERR") => {
-                self.absent.push(words);
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Subscribes to a channel like those of waiters, and publishes there.
-    async fn try_subscribe(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-        role: &Role,
-    ) -> Result<(), RedisError> {
-        let slot = match role {
-            Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
-            _ => Slot::new(0),
-        };
-        let Some(slot) = slot else { return Ok(()) };
-        let channel = format!("{{{}}}rwlease:doctor", slot.tag());
-        // The subscription ends with the connection, and no one else knows the channel.
-        for (name, words) in [
-            ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
-            ("SPUBLISH", format!("SPUBLISH {channel} x")),
-        ] {
-            match query::<Value>(connection, &words).await {
-                Err(error) if error.code() == Some("NOPERM") => self.refused.push(name),
-                _ => {} // a server without it: its version shows that
-            }
-        }
-        Ok(())
-    }
+/// The user lacks a right.
+pub fn is_refused(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
 }
 
 /// The server has no such command: it is too old, was built without it, or hides it, as managed
@@ -408,8 +363,15 @@ pub async fn query<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &str,
 ) -> Result<T, RedisError> {
+    ask(connection, words.split(' ')).await
+}
+
+pub async fn ask<'a, T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Result<T, RedisError> {
     let mut command = Cmd::new();
-    command.arg(words.split(' ').collect::<Vec<_>>());
+    command.arg(words.into_iter().collect::<Vec<_>>());
     command.query_async(connection).await
 }
 
@@ -432,7 +394,10 @@ async fn clock(
     let mut ahead: Option<Ahead> = None;
     for _ in 0..LOOKS_AT_A_CLOCK {
         let sent = now();
-        let (seconds, micros): (i64, i64) = query(connection, "TIME").await?;
+        let (seconds, micros): (i64, i64) = match query(connection, "TIME").await {
+            Err(error) if is_refused(&error) => return Ok(None),
+            told => told?,
+        };
         let look = Ahead::new(seconds * 1_000_000 + micros, sent, now());
         ahead = Some(ahead.map_or(look, |ahead| ahead.and(look)));
     }
