@@ -294,9 +294,14 @@ async fn a_primary_that_a_name_leads_to() -> Result {
     assert!(says(&ran, "warning", &["localhost", "failover", "another server"]), "{}", ran.out);
     let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
     assert!(!ran.out.contains("failover moves"), "{}", ran.out);
+    assert!(!ran.out.contains("cannot be queried"), "{}", ran.out);
+    assert!(says(&ran, "ok", &[&replica.address(), "noeviction"]), "{}", ran.out);
 
     let ran = Tool::new([replica.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(says(&ran, "wrong", &[&replica.address(), "is a replica"]), "{}", ran.out);
+
+    let ran = Tool::new([primary.url(), replica.url()]).run(&["doctor"]).await?;
+    assert!(says(&ran, "wrong", &[&replica.address(), "is another server"]), "{}", ran.out);
     Ok(())
 }

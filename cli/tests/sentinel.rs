@@ -54,6 +54,19 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
 }
 
 #[tokio::test]
+async fn servers_and_sentinels_as_they_should_be() -> Result {
+    let servers = ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1");
+    let sentinels = Sentinels::start_with(Watch { servers, ..Watch::of(2) }).await?;
+    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
+    assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
+    for server in sentinels.servers() {
+        let told = |line: &str| line.contains(&server.address()) && line.contains("noeviction");
+        assert!(ran.out.lines().any(told), "{}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_doctor_looks_at_the_sentinels() -> Result {
     let sentinels = Sentinels::start_with(Watch {
         sentinels: 2,

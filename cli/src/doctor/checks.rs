@@ -239,7 +239,7 @@ fn state(facts: &Facts) -> Vec<Finding> {
 }
 
 fn failover(facts: &Facts) -> Option<Finding> {
-    let takes = facts.node_timeout.filter(|_| !facts.map.is_empty())?.mul_f64(FAILOVER_IN_TIMEOUTS);
+    let takes = facts.node_timeout?.mul_f64(FAILOVER_IN_TIMEOUTS);
     survives(takes, "cluster-node-timeout")
 }
 

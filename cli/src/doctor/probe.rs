@@ -114,13 +114,13 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
     let entrance = Entrance::new(servers, urls)?;
     let (is_cluster, known) = entrance.nodes().await?;
     let origin = Instant::now();
-    let mut nodes = entrance.query(known, origin).await;
+    let mut nodes = entrance.query(known, is_cluster, origin).await;
     let more = nodes
         .iter()
         .flat_map(replicas_of)
         .filter(|replica| nodes.iter().all(|node| node.address != *replica));
     let more = more.map(|address| (address, Role::Replica)).collect();
-    nodes.extend(entrance.query(more, origin).await);
+    nodes.extend(entrance.query(more, is_cluster, origin).await);
     let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
     Ok(Deployment { is_cluster, nodes, named, sentinels })
 }
@@ -216,11 +216,15 @@ impl Entrance {
         &self.seeds
     }
 
-    async fn query(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
+    async fn query(
+        &self,
+        nodes: Vec<(Address, Role)>,
+        is_cluster: bool,
+        origin: Instant,
+    ) -> Vec<Node> {
         let queries = nodes.into_iter().map(|(address, role)| async move {
-            let facts =
-                self.facts(&address, &role, origin).await.map_err(|error| error.to_string());
-            Node { address, role, facts }
+            let facts = self.facts(&address, &role, is_cluster, origin).await;
+            Node { address, role, facts: facts.map_err(|error| error.to_string()) }
         });
         join_all(queries).await
     }
@@ -316,29 +320,41 @@ impl Entrance {
         &self,
         address: &Address,
         role: &Role,
+        is_cluster: bool,
         origin: Instant,
     ) -> Result<Facts, RedisError> {
         let connection = &mut self.open(address).await?;
         let mut facts = Facts { clock: clock(connection, origin).await?, ..Facts::default() };
         let info: Option<String> = facts.try_query(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
-        let timeout: Option<BTreeMap<String, u64>> =
-            facts.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
-        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
-        facts.node_timeout = timeout.map(Duration::from_millis);
         facts.who = self.who(address).await?;
         facts.lua = lua(connection).await;
-        if *role != Role::Single {
-            facts.try_query::<Value>(connection, "CLUSTER MYID").await?;
-            let info: Option<String> = facts.try_query(connection, "CLUSTER INFO").await?;
-            facts.cluster_info = fields(&info.unwrap_or_default());
-            facts.map = map(query(connection, "CLUSTER SLOTS").await?, address);
-            let nodes: Option<String> = facts.try_query(connection, "CLUSTER NODES").await?;
-            facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        if is_cluster {
+            facts.look_at_cluster(connection, address).await?;
         }
-        facts.try_needed(connection, *role != Role::Single, &self.prefix).await;
+        facts.try_needed(connection, is_cluster, &self.prefix).await;
         facts.try_others(connection, role).await?;
         Ok(facts)
+    }
+}
+
+impl Facts {
+    async fn look_at_cluster(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        address: &Address,
+    ) -> Result<(), RedisError> {
+        self.map = map(query(connection, "CLUSTER SLOTS").await?, address);
+        self.try_query::<Value>(connection, "CLUSTER MYID").await?;
+        let info: Option<String> = self.try_query(connection, "CLUSTER INFO").await?;
+        self.cluster_info = fields(&info.unwrap_or_default());
+        let nodes: Option<String> = self.try_query(connection, "CLUSTER NODES").await?;
+        self.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        let timeout: Option<BTreeMap<String, u64>> =
+            self.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
+        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
+        self.node_timeout = timeout.map(Duration::from_millis);
+        Ok(())
     }
 }
 
