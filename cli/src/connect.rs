@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use futures::FutureExt;
-use rwlease::{Credentials, Locks, Sentinel};
+use rwlease::{Builder, Credentials, Locks, Sentinel};
 
 use crate::args::Servers;
 use crate::exit::{Failure, SYSTEM};
@@ -26,6 +26,10 @@ pub struct Certificates {
 
 impl Servers {
     pub async fn connect(&self) -> Result<Locks, Failure> {
+        Ok(self.builder()?.connect().await?)
+    }
+
+    pub fn builder(&self) -> Result<Builder, Failure> {
         let mut settings = Locks::builder().prefix(&self.prefix).client_name(NAME);
         settings = match self.sentinels()? {
             Some(url) => {
@@ -50,7 +54,7 @@ impl Servers {
         if let Some((certificate, key)) = certificates.client {
             settings = settings.tls_client(certificate, key);
         }
-        Ok(settings.connect().await?)
+        Ok(settings)
     }
 
     /// Fails as `connect` does for what is wrong with the options themselves, such as a malformed

@@ -4,6 +4,7 @@ mod checks;
 mod clock;
 mod finding;
 mod identity;
+mod locked_out;
 mod probe;
 mod rights;
 mod sentinels;

@@ -131,6 +131,7 @@ async fn a_right_that_is_not_needed_yet() -> Result {
         let ran = tool.run(&["doctor"]).await?;
         assert_eq!(ran.status, Some(1), "{without}: {ran:?}");
         assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
+        assert!(!ran.out.contains("`rwlease doctor`"), "{without}: {}", ran.out);
         let given = "ACL SETUSER locker +asking +eval +evalsha +time +hset ~rwlease:*";
         at.say::<()>(given).await?;
     }

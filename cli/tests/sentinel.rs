@@ -46,7 +46,11 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
     assert_eq!(unknown.status, Some(64), "{unknown:?}");
     assert!(unknown.err.contains("`another`"), "{unknown:?}");
     let unknown = ran(&["doctor", "--redis", &wrong]).await?;
-    assert_eq!(unknown.status, Some(69), "{unknown:?}");
+    assert_eq!(unknown.status, Some(64), "{unknown:?}");
+    assert!(unknown.err.contains("`another`"), "{unknown:?}");
+    let locked_out = tool.run(&["doctor"]).await?;
+    assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
+    assert!(!locked_out.err.contains("`rwlease doctor`"), "{locked_out:?}");
     let both = format!("{},{}", sentinels.url(), sentinels.server(new).url());
     let both = ran(&["status", "a", "--redis", &both]).await?;
     assert_eq!(both.status, Some(64), "{both:?}");

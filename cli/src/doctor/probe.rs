@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo,
     FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
 
 use super::clock::Ahead;
+use super::locked_out::locked_out;
 use super::sentinels::Sentinels;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
@@ -112,7 +113,7 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
         None => servers.urls()?,
     };
     let entrance = Entrance::new(servers, urls)?;
-    let (is_cluster, known) = entrance.nodes().await?;
+    let (is_cluster, known) = entrance.nodes(servers).await?;
     let origin = Instant::now();
     let mut nodes = entrance.query(known, is_cluster, origin).await;
     let more = nodes
@@ -269,7 +270,7 @@ impl Entrance {
     }
 
     /// All nodes, as the first server that answers reports them.
-    async fn nodes(&self) -> Result<(bool, Vec<(Address, Role)>), Failure> {
+    async fn nodes(&self, servers: &Servers) -> Result<(bool, Vec<(Address, Role)>), Failure> {
         let mut last = None;
         for seed in &self.seeds {
             let mut connection = match self.open(seed).await {
@@ -292,28 +293,8 @@ impl Entrance {
                 )),
             };
         }
-        Err(match last {
-            Some((_, error))
-                if error.kind() == ErrorKind::AuthenticationFailed
-                    || error.to_string().contains("WRONGPASS") =>
-            {
-                Failure::new(
-                    REFUSED,
-                    format!(
-                        "the server refuses the credentials: {error}; check the user and the password"
-                    ),
-                )
-            }
-            last => {
-                let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
-                Failure::new(
-                    UNAVAILABLE,
-                    format!(
-                        "no server can be reached: {why}; check that they run and that --redis names them"
-                    ),
-                )
-            }
-        })
+        let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
+        Err(locked_out(servers, format!("no server can be reached: {why}")).await)
     }
 
     async fn facts(

@@ -7,9 +7,10 @@ use futures::future::join_all;
 
 use super::checks::survives;
 use super::finding::{Finding, Level};
+use super::locked_out::locked_out;
 use super::probe::{Address, Deployment, Entrance, query};
 use crate::args::Servers;
-use crate::exit::{Failure, UNAVAILABLE, USAGE};
+use crate::exit::{Failure, USAGE};
 use crate::show;
 
 /// With fewer, the death of one can leave too few to replace the master.
@@ -72,12 +73,8 @@ impl Sentinels {
                 Some(format!("{}: {}", sentinel.address, sentinel.says.as_ref().err()?))
             });
             let whys = whys.collect::<Vec<_>>().join(", ");
-            return Err(Failure::new(
-                UNAVAILABLE,
-                format!(
-                    "no sentinel names the master `{name}`: {whys}; check that they run and that --redis names them"
-                ),
-            ));
+            let own = format!("no sentinel names the master `{name}`: {whys}");
+            return Err(locked_out(servers, own).await);
         };
         Ok(Sentinels { start: format!("{scheme}://{user}"), end: database, master, all })
     }

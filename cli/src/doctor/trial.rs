@@ -15,10 +15,10 @@ use crate::exit::with_reasons;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
-    let locks = match servers.connect().await {
+    let locks = match client(servers).await {
         Ok(locks) => locks,
-        Err(failure) => {
-            return vec![Finding::new(Level::Wrong, format!("no client for locks: {failure}"))];
+        Err(why) => {
+            return vec![Finding::new(Level::Wrong, format!("no client for locks: {why}"))];
         }
     };
     let mut findings = Vec::new();
@@ -29,6 +29,12 @@ pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
     }
     locks.shutdown(TIMEOUT).await;
     findings
+}
+
+/// An error is without the advice of the other commands, which is to run the doctor.
+async fn client(servers: &Servers) -> Result<Locks, String> {
+    let builder = servers.builder().map_err(|failure| failure.to_string())?;
+    builder.connect().await.map_err(|error| with_reasons(&error))
 }
 
 fn a_slot_of(node: &Node) -> Option<Slot> {
