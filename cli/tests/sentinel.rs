@@ -71,6 +71,40 @@ async fn servers_and_sentinels_as_they_should_be() -> Result {
 }
 
 #[tokio::test]
+async fn a_user_at_sentinels_that_lacks_rights() -> Result {
+    let least = "user locker on nopass resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name";
+    let optional = ["+sentinel|master", "+sentinel|sentinels", "+sentinel|myid", "+subscribe"];
+    let of_sentinels = ServerSettings::default().line(format!("{least} {}", optional.join(" ")));
+    let sentinels = Sentinels::start_with(Watch { of_sentinels, ..Watch::default() }).await?;
+    let doctor = async || {
+        let mut command =
+            Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);
+        command.env("RWLEASE_SENTINEL_PASSWORD", "any");
+        tool::ran(command).await
+    };
+    let ran = doctor().await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(!ran.out.contains("lacks"), "{}", ran.out);
+
+    for sentinel in sentinels.sentinels() {
+        sentinel
+            .say::<()>(&format!(
+                "ACL SETUSER {}",
+                least.replace("user locker on", "locker reset on")
+            ))
+            .await?;
+    }
+    let ran = doctor().await?;
+    assert_eq!(ran.status, Some(0), "the master is found: {ran:?}");
+    for right in optional {
+        let told =
+            |line: &str| line.starts_with("warning") && line.contains(&format!("give {right}"));
+        assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_doctor_looks_at_the_sentinels() -> Result {
     let sentinels = Sentinels::start_with(Watch {
         sentinels: 2,
