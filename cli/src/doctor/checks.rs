@@ -53,7 +53,9 @@ fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
     match node.role {
         Role::Replica => findings.extend(link(facts)),
         Role::Single | Role::Master(_) => {
-            findings.extend(replicas(facts).into_iter().chain(restart(facts)))
+            findings.extend(replicas(facts));
+            findings.extend(lone_replica(facts));
+            findings.extend(restart(facts));
         }
     }
     findings
@@ -281,6 +283,21 @@ fn replicas(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Redis reports the number of good replicas only if `min-replicas-to-write` requires some.
+pub fn wants_replicas(facts: &Facts) -> bool {
+    facts.info.contains_key("min_slaves_good_slaves")
+}
+
+fn lone_replica(facts: &Facts) -> Option<Finding> {
+    let has_one = facts.info.get("connected_slaves")? == "1";
+    (has_one && wants_replicas(facts)).then(|| {
+        Finding::new(
+            Level::Warning,
+            "min-replicas-to-write is set, with one replica: when that dies or takes over, no lock is granted; give it a second replica",
+        )
+    })
+}
+
 fn restart(facts: &Facts) -> Option<Finding> {
     let appends = facts.info.get("aof_enabled")? == "1";
     (!appends).then(|| {
@@ -405,6 +422,15 @@ mod tests {
         assert_eq!(level("volatile-ttl", "0", "1"), Level::Warning);
         assert_eq!(level("noeviction", "100", "95"), Level::Warning);
         assert_eq!(level("noeviction", "100", "50"), Level::Fine);
+    }
+
+    #[test]
+    fn a_master_that_writes_only_with_a_replica_needs_two() {
+        let is_told = |fields: &[(&str, &str)]| lone_replica(&with_info(fields)).is_some();
+        let (one, two) = (("connected_slaves", "1"), ("connected_slaves", "2"));
+        let set = ("min_slaves_good_slaves", "1");
+        assert!(is_told(&[one, set]));
+        assert!(!is_told(&[one]) && !is_told(&[two, set]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-use super::checks::survives;
+use super::checks::{survives, wants_replicas};
 use super::finding::{Finding, Level};
 use super::locked_out::locked_out;
 use super::probe::{Address, Deployment, Entrance, is_refused, query};
@@ -214,13 +214,15 @@ fn failover(sentinels: &Sentinels) -> Option<Finding> {
     survives(Duration::from_millis(silence) + ELECTION, "down-after-milliseconds")
 }
 
-/// Redis reports the number of good replicas only if the setting requires some.
 fn cut_off(deployment: &Deployment) -> Option<Finding> {
     let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
-    let is_told = facts.info.contains_key("connected_slaves");
-    let is_set = facts.info.contains_key("min_slaves_good_slaves");
-    (is_told && !is_set).then(|| {
-        let advice = "set min-replicas-to-write 1, or use locks that a replica confirms";
+    let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
+    (!wants_replicas(facts)).then(|| {
+        // With one replica, the setting would end all locks when one of the two servers dies.
+        let advice = match replicas {
+            0 | 1 => "use locks that a replica confirms, or two replicas and min-replicas-to-write 1",
+            _ => "set min-replicas-to-write 1, or use locks that a replica confirms",
+        };
         Finding::new(
             Level::Warning,
             format!("a master that is cut off from its replicas still grants locks while another takes over; {advice}"),
