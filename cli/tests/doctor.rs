@@ -204,11 +204,16 @@ async fn a_server_that_has_not_all_commands() -> Result {
     assert!(says(&ran, "note", &["does not serve CONFIG GET", "failover"]), "{}", ran.out);
     assert!(ran.out.contains("a cluster of 2 masters and 2 replicas"), "{}", ran.out);
 
-    let settings = ServerSettings::default().line(without("CLUSTER")).line(without("WAIT"));
+    let settings = ServerSettings::default()
+        .line(without("CLUSTER"))
+        .line(without("WAIT"))
+        .line(without("CONFIG"));
     let server = Single::start_with(settings).await?;
     let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
     assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
+    assert!(!ran.out.contains("has no replica"), "the note says it: {}", ran.out);
+    assert!(!ran.out.contains("CONFIG"), "{}", ran.out);
     assert!(says(&ran, "warning", &["does not serve WAIT", "--replicas"]), "{}", ran.out);
     Ok(())
 }

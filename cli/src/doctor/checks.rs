@@ -35,7 +35,7 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings.extend(clocks(deployment));
     for node in &deployment.nodes {
         let found = match &node.facts {
-            Ok(facts) => at_node(node, facts),
+            Ok(facts) => at_node(deployment, node, facts),
             Err(why) => vec![unreachable(node, why)],
         };
         findings.extend(found.into_iter().map(|finding| finding.at(node.address.to_string())));
@@ -43,7 +43,7 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
+fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> {
     let mut findings = rights::all(facts);
     findings.extend(lua(facts));
     findings.extend(version(facts));
@@ -53,7 +53,8 @@ fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
     match node.role {
         Role::Replica => findings.extend(link(facts)),
         Role::Single | Role::Master(_) => {
-            findings.extend(replicas(facts));
+            let takes_over = deployment.is_cluster || deployment.sentinels.is_some();
+            findings.extend(replicas(facts, takes_over));
             findings.extend(lone_replica(facts));
             findings.extend(restart(facts));
         }
@@ -256,7 +257,8 @@ pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
     })
 }
 
-fn replicas(facts: &Facts) -> Option<Finding> {
+/// `takes_over`: whether a replica would.
+fn replicas(facts: &Facts, takes_over: bool) -> Option<Finding> {
     let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
     let is_well = |state: &&String| {
@@ -265,9 +267,10 @@ fn replicas(facts: &Facts) -> Option<Finding> {
     };
     let well = states.filter(is_well).count();
     Some(match (connected, well) {
+        (0, _) if !takes_over => return None,
         (0, _) => Finding::new(
             Level::Warning,
-            "has no replica: when it dies, its locks are lost and nobody serves its slots; give it one",
+            "has no replica: when it dies, its locks are lost and no server takes over; give it one",
         ),
         (_, well) if well < connected => Finding::new(
             Level::Warning,
@@ -435,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_master_wants_replicas_in_step() {
-        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields)).unwrap().level;
+        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().level;
         let (online, late) = ("state=online,lag=0", "state=online,lag=60");
         assert_eq!(level(&[("connected_slaves", "0")]), Level::Warning);
         assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Level::Fine);
