@@ -19,6 +19,11 @@ const MARGIN: Duration = Duration::from_millis(500);
 const OUTAGE: Duration =
     Duration::from_millis((LEASE.as_millis() * 2 / 3 - MARGIN.as_millis()) as u64);
 
+/// The same for the command of `rwlease run`, which is told to end earlier: by the default grace, a
+/// quarter of the lease, and another margin.
+const OUTAGE_OF_RUN: Duration =
+    Duration::from_millis((OUTAGE.as_millis() - LEASE.as_millis() / 4 - MARGIN.as_millis()) as u64);
+
 /// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
 const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
 
@@ -246,15 +251,25 @@ fn failover(facts: &Facts) -> Option<Finding> {
     survives(takes, "cluster-node-timeout")
 }
 
-/// A warning if held leases do not survive a failover that takes so long.
+/// Whether held leases, and commands of `rwlease run`, survive a failover that takes so long.
 pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
-    (takes > OUTAGE).then(|| {
-        let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(OUTAGE));
-        Finding::new(
-            Level::Warning,
-            format!("a failover takes up to {takes}, and a held lease of {lease}, the default, survives {outage}; lower {setting} or use longer leases"),
-        )
-    })
+    let (level, who, outage, advice) = match takes {
+        takes if takes > OUTAGE => (Level::Warning, "a held lease", OUTAGE, "use longer leases"),
+        takes if takes > OUTAGE_OF_RUN => (
+            Level::Note,
+            "a command of `rwlease run` with a lease",
+            OUTAGE_OF_RUN,
+            "use a longer --lease",
+        ),
+        _ => return None,
+    };
+    let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(outage));
+    Some(Finding::new(
+        level,
+        format!(
+            "a failover takes up to {takes}, and {who} of {lease}, the default, survives {outage}; lower {setting} or {advice}"
+        ),
+    ))
 }
 
 /// `takes_over`: whether a replica would.
@@ -348,7 +363,10 @@ mod tests {
 
     #[test]
     fn a_failover_is_compared_with_the_outage_that_a_held_lease_survives() {
-        assert!(survives(Duration::from_millis(19_500), "it").is_none());
+        let level = |millis| survives(Duration::from_millis(millis), "it").map(|found| found.level);
+        assert_eq!(level(11_500), None);
+        assert_eq!([11_501, 19_500].map(level), [Some(Level::Note); 2]);
+        assert_eq!(level(19_501), Some(Level::Warning));
         let finding = survives(Duration::from_secs(20), "it").unwrap();
         assert!(finding.says.contains("up to 20s") && finding.says.contains("survives 19s 500ms"));
     }
