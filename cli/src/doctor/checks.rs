@@ -8,7 +8,7 @@ use super::probe::{Deployment, Facts, Lua, Node, Role};
 use super::rights;
 use crate::show;
 
-const SLOTS: usize = 16_384;
+const SLOTS: u16 = 16_384;
 
 /// The default lease and the default margin of a client.
 const LEASE: Duration = Duration::from_secs(30);
@@ -92,14 +92,38 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
         Role::Master(ranges) => Some(ranges),
         _ => None,
     });
-    let served: usize = ranges.flatten().map(|&(first, last)| usize::from(last - first) + 1).sum();
-    (deployment.is_cluster && served < SLOTS).then(|| {
-        let missing = SLOTS - served;
+    let gaps = gaps(ranges.flatten().copied().collect());
+    let (slots, them) = match &gaps[..] {
+        [] => return None,
+        [(first, last)] if first == last => ("slot", "it"),
+        _ => ("slots", "them"),
+    };
+    let named = gaps.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    deployment.is_cluster.then(|| {
         Finding::new(
             Level::Wrong,
-            format!("nobody serves {missing} slots: locks in them cannot be taken; assign them to a master"),
+            format!("nobody serves {slots} {named}: locks in {them} cannot be taken; assign {them} to a master"),
         )
     })
+}
+
+/// The ranges of slots between the served ones.
+fn gaps(mut served: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    served.sort_unstable();
+    served.push((SLOTS, SLOTS));
+    let mut next = 0;
+    let mut gaps = Vec::new();
+    for (first, last) in served {
+        if first > next {
+            gaps.push((next, first - 1));
+        }
+        next = next.max(last.saturating_add(1));
+    }
+    gaps
 }
 
 fn agreement(deployment: &Deployment) -> Option<Finding> {
@@ -382,6 +406,16 @@ mod tests {
         assert_eq!(level([0, 100]), Level::Fine);
         assert_eq!(level([300_000, 0]), Level::Warning);
         assert_eq!(level([0, 502_000]), Level::Wrong);
+    }
+
+    #[test]
+    fn slots_that_nobody_serves_are_named() {
+        assert_eq!(gaps(vec![(8_192, 16_383), (0, 8_191)]), []);
+        assert_eq!(
+            gaps(vec![(10, 20), (1, 5), (22, 16_000)]),
+            [(0, 0), (6, 9), (21, 21), (16_001, 16_383)]
+        );
+        assert_eq!(gaps(Vec::new()), [(0, 16_383)]);
     }
 
     #[test]
