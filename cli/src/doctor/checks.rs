@@ -177,16 +177,11 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
 }
 
 fn unreachable(node: &Node, why: &str) -> Finding {
-    match node.role {
-        Role::Replica => Finding::new(
-            Level::Warning,
-            format!("this replica cannot be queried: {why}; check that it runs"),
-        ),
-        _ => Finding::new(
-            Level::Wrong,
-            format!("cannot be queried: {why}; check that it runs and accepts this user"),
-        ),
-    }
+    let (level, what) = match node.role {
+        Role::Replica => (Level::Warning, "this replica cannot be queried"),
+        _ => (Level::Wrong, "cannot be queried"),
+    };
+    Finding::new(level, format!("{what}: {why}; check that it runs and accepts this user"))
 }
 
 fn lua(facts: &Facts) -> Option<Finding> {

@@ -289,7 +289,9 @@ impl Entrance {
                 }
                 Err(error) => Err(Failure::new(
                     UNAVAILABLE,
-                    format!("{seed}: {error}; check that it is a node of the cluster"),
+                    format!(
+                        "{seed} does not say who serves which slot: {error}; try again, or name another server"
+                    ),
                 )),
             };
         }

@@ -176,7 +176,9 @@ fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Vec<Finding> {
     let finding = match sentinel.says.as_ref().map(master) {
         Err(why) => Finding::new(
             Level::Warning,
-            format!("this sentinel cannot be queried: {why}; check that it runs"),
+            format!(
+                "this sentinel cannot be queried: {why}; check that it runs and accepts this user"
+            ),
         ),
         Ok(Some(master)) if master == *agreed => {
             Finding::new(Level::Fine, format!("names the master {agreed}"))
