@@ -65,6 +65,20 @@ async fn tls_and_a_user() -> Result {
 }
 
 #[tokio::test]
+async fn roots_are_certificates() -> Result {
+    let key = std::env::temp_dir().join(format!("rwlease-key-{}.pem", std::process::id()));
+    std::fs::write(&key, certificates()?.key)?;
+    let tool = Tool::new(["rediss://127.0.0.1:1"]);
+    for command in [&["status", "a"][..], &["doctor"]] {
+        let ran = tool.run(&[command, &["--tls-roots", &key.to_string_lossy()]].concat()).await?;
+        assert_eq!(ran.status, Some(64), "{ran:?}");
+        assert!(ran.err.contains("no certificate in"), "{ran:?}");
+    }
+    std::fs::remove_file(key)?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_password_alone_is_that_of_the_default_user() -> Result {
     let server = Single::start_with(ServerSettings::default().password(PASSWORD)).await?;
     let run = async |url: String, password: &str, args: &[&str]| {
