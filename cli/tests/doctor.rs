@@ -144,6 +144,11 @@ async fn a_right_that_is_not_needed_yet() -> Result {
         let told = format!("give +{right}");
         assert!(says(&ran, "warning", &[&replica.address(), &told]), "{right}: {}", ran.out);
     }
+
+    replica.say::<()>("ACL DELUSER locker").await?;
+    let ran = tool.run(&["doctor"]).await?;
+    let told = [&*replica.address(), "WRONGPASS", "and accepts this user"];
+    assert!(says(&ran, "warning", &told), "{}", ran.out);
     Ok(())
 }
 

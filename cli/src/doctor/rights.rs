@@ -49,7 +49,7 @@ const NEEDED_FOR: [(&str, &str); 10] = [
     ),
     (
         "SUNSUBSCRIBE",
-        "ending subscriptions, which last as long as the connection: give +sunsubscribe",
+        "ending subscriptions, which then last as long as their connection: give +sunsubscribe",
     ),
     ("WAIT 0 1", "`--replicas`: give +wait"),
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
