@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use futures::FutureExt;
-use rwlease::{Credentials, Locks, Sentinel};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rwlease::{Builder, Credentials, Locks, Sentinel};
 
 use crate::args::Servers;
 use crate::exit::{Failure, SYSTEM};
@@ -26,6 +28,10 @@ pub struct Certificates {
 
 impl Servers {
     pub async fn connect(&self) -> Result<Locks, Failure> {
+        Ok(self.builder()?.connect().await?)
+    }
+
+    pub fn builder(&self) -> Result<Builder, Failure> {
         let mut settings = Locks::builder().prefix(&self.prefix).client_name(NAME);
         settings = match self.sentinels()? {
             Some(url) => {
@@ -50,7 +56,7 @@ impl Servers {
         if let Some((certificate, key)) = certificates.client {
             settings = settings.tls_client(certificate, key);
         }
-        Ok(settings.connect().await?)
+        Ok(settings)
     }
 
     /// Fails as `connect` does for what is wrong with the options themselves, such as a malformed
@@ -119,7 +125,7 @@ impl Servers {
     }
 
     pub fn certificates(&self) -> Result<Certificates, Failure> {
-        let roots = self.tls_roots.as_deref().map(read).transpose()?;
+        let roots = self.tls_roots.as_deref().map(read_roots).transpose()?;
         let client = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
             _ => None,
@@ -147,6 +153,18 @@ fn is_of_sentinels(url: &str) -> bool {
 /// name of the master.
 fn goes_on(url: &str) -> bool {
     url.split_once(OF_SENTINELS).is_some_and(|(_, rest)| !rest.contains('/'))
+}
+
+/// Without a certificate in the file, the client would trust no server.
+fn read_roots(file: &Path) -> Result<Vec<u8>, Failure> {
+    let pem = read(file)?;
+    match CertificateDer::pem_slice_iter(&pem).next() {
+        Some(Ok(_)) => Ok(pem),
+        _ => Err(Failure::usage(format!(
+            "no certificate in {}; use a file of root certificates in PEM",
+            file.display()
+        ))),
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

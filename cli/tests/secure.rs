@@ -46,11 +46,35 @@ async fn tls_and_a_user() -> Result {
     assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
     let looked = run(&tool, PASSWORD, &["doctor", "--tls-roots", &roots]).await?;
     assert_eq!(looked.status, Some(0), "{looked:?}");
-    let refused = run(&tool, "another", &["status", "--tls-roots", &roots, "a"]).await?;
-    assert_eq!(refused.status, Some(77), "{refused:?}");
-    let untrusted = run(&tool, PASSWORD, &["status", "a"]).await?;
-    assert_eq!(untrusted.status, Some(77), "{untrusted:?}");
+    for command in [&["status", "a"][..], &["doctor"]] {
+        let trusting = [command, &["--tls-roots", &roots]].concat();
+        let refused = run(&tool, "another", &trusting).await?;
+        assert_eq!(refused.status, Some(77), "{refused:?}");
+        let untrusted = run(&tool, PASSWORD, command).await?;
+        assert_eq!(untrusted.status, Some(77), "{untrusted:?}");
+    }
+    // The doctor does not name itself, and has the hints of the others.
+    let refused = run(&tool, "another", &["doctor", "--tls-roots", &roots]).await?;
+    assert!(refused.err.contains("WRONGPASS"), "{refused:?}");
+    assert!(!refused.err.contains("`rwlease doctor`"), "{refused:?}");
+    let plain = Tool::new([format!("redis://127.0.0.1:{port}")]);
+    let unexpected = run(&plain, PASSWORD, &["doctor"]).await?;
+    assert!(unexpected.err.contains("does the port expect TLS?"), "{unexpected:?}");
     std::fs::remove_file(roots)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn roots_are_certificates() -> Result {
+    let key = std::env::temp_dir().join(format!("rwlease-key-{}.pem", std::process::id()));
+    std::fs::write(&key, certificates()?.key)?;
+    let tool = Tool::new(["rediss://127.0.0.1:1"]);
+    for command in [&["status", "a"][..], &["doctor"]] {
+        let ran = tool.run(&[command, &["--tls-roots", &key.to_string_lossy()]].concat()).await?;
+        assert_eq!(ran.status, Some(64), "{ran:?}");
+        assert!(ran.err.contains("no certificate in"), "{ran:?}");
+    }
+    std::fs::remove_file(key)?;
     Ok(())
 }
 

@@ -33,7 +33,7 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
         &format!("names the master {master}"),
         "a lock was taken, handed over",
         "1 replica in step",
-        "set min-replicas-to-write 1",
+        "or two replicas and min-replicas-to-write 1",
     ] {
         assert!(looked.out.contains(line), "{line}: {}", looked.out);
     }
@@ -46,10 +46,61 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
     assert_eq!(unknown.status, Some(64), "{unknown:?}");
     assert!(unknown.err.contains("`another`"), "{unknown:?}");
     let unknown = ran(&["doctor", "--redis", &wrong]).await?;
-    assert_eq!(unknown.status, Some(69), "{unknown:?}");
+    assert_eq!(unknown.status, Some(64), "{unknown:?}");
+    assert!(unknown.err.contains("`another`"), "{unknown:?}");
+    let locked_out = tool.run(&["doctor"]).await?;
+    assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
+    assert!(!locked_out.err.contains("`rwlease doctor`"), "{locked_out:?}");
     let both = format!("{},{}", sentinels.url(), sentinels.server(new).url());
     let both = ran(&["status", "a", "--redis", &both]).await?;
     assert_eq!(both.status, Some(64), "{both:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn servers_and_sentinels_as_they_should_be() -> Result {
+    let servers = ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1");
+    let sentinels = Sentinels::start_with(Watch { servers, ..Watch::of(2) }).await?;
+    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
+    assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
+    for server in sentinels.servers() {
+        let told = |line: &str| line.contains(&server.address()) && line.contains("noeviction");
+        assert!(ran.out.lines().any(told), "{}", ran.out);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_at_sentinels_that_lacks_rights() -> Result {
+    let least = "user locker on nopass resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name";
+    let optional = ["+sentinel|master", "+sentinel|sentinels", "+sentinel|myid", "+subscribe"];
+    let of_sentinels = ServerSettings::default().line(format!("{least} {}", optional.join(" ")));
+    let sentinels = Sentinels::start_with(Watch { of_sentinels, ..Watch::default() }).await?;
+    let doctor = async || {
+        let mut command =
+            Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);
+        command.env("RWLEASE_SENTINEL_PASSWORD", "any");
+        tool::ran(command).await
+    };
+    let ran = doctor().await?;
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(!ran.out.contains("lacks"), "{}", ran.out);
+
+    for sentinel in sentinels.sentinels() {
+        sentinel
+            .say::<()>(&format!(
+                "ACL SETUSER {}",
+                least.replace("user locker on", "locker reset on")
+            ))
+            .await?;
+    }
+    let ran = doctor().await?;
+    assert_eq!(ran.status, Some(0), "the master is found: {ran:?}");
+    for right in optional {
+        let told =
+            |line: &str| line.starts_with("warning") && line.contains(&format!("give {right}"));
+        assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
+    }
     Ok(())
 }
 
@@ -68,7 +119,8 @@ async fn the_doctor_looks_at_the_sentinels() -> Result {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("2 sentinels watch the server"), "{}", ran.out);
     assert!(ran.out.contains("a failover takes up to 33s"), "{}", ran.out);
-    assert!(!ran.out.contains("min-replicas-to-write"), "{}", ran.out);
+    assert!(ran.out.contains("min-replicas-to-write is set, with one replica"), "{}", ran.out);
+    assert!(!ran.out.contains("cut off"), "{}", ran.out);
     sentinels.sentinel(1).kill()?;
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");

@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::clock::apart;
 use super::finding::{Finding, Level};
 use super::probe::{Deployment, Facts, Lua, Node, Role};
+use super::rights;
 use crate::show;
 
-const SLOTS: usize = 16_384;
+const SLOTS: u16 = 16_384;
 
 /// The default lease and the default margin of a client.
 const LEASE: Duration = Duration::from_secs(30);
@@ -18,6 +19,11 @@ const MARGIN: Duration = Duration::from_millis(500);
 const OUTAGE: Duration =
     Duration::from_millis((LEASE.as_millis() * 2 / 3 - MARGIN.as_millis()) as u64);
 
+/// The same for the command of `rwlease run`, which is told to end earlier: by the default grace, a
+/// quarter of the lease, and another margin.
+const OUTAGE_OF_RUN: Duration =
+    Duration::from_millis((OUTAGE.as_millis() - LEASE.as_millis() / 4 - MARGIN.as_millis()) as u64);
+
 /// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
 const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
 
@@ -27,40 +33,6 @@ const FULL: f64 = 0.9;
 /// The longest acceptable silence of a replica, in seconds.
 const LAG: u64 = 10;
 
-/// Ends the text of a right that only the doctor needs.
-const OF_DOCTOR: &str = "to the user of the doctor";
-
-/// Commands that the user can do without: what each is for, and which right to give.
-const NEEDED_FOR: [(&str, &str); 9] = [
-    (
-        "INFO",
-        "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
-    ),
-    ("CLUSTER NODES", "a check of moving slots: give +cluster|nodes to the user of the doctor"),
-    (
-        "SSUBSCRIBE",
-        "pushes, so waiters poll, and cached locks are plain: give +ssubscribe +sunsubscribe and the channels",
-    ),
-    (
-        "SPUBLISH",
-        "pushes, so waiters poll, and a cached lock is called back only once a second: give +spublish and the channels",
-    ),
-    ("WAIT 0 1", "`--replicas`: give +wait"),
-    ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
-    (
-        "CLUSTER MYID",
-        "recognizing another server at its address, and a check that all nodes are in one cluster: give +cluster|myid",
-    ),
-    (
-        "CLUSTER INFO",
-        "telling a newer slot map from an older one, and a check of the cluster's state: give +cluster|info",
-    ),
-    (
-        "CONFIG GET cluster-node-timeout",
-        "a check of how long a failover takes: give +config|get to the user of the doctor",
-    ),
-];
-
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = vec![shape(deployment)];
     findings.extend(coverage(deployment));
@@ -68,7 +40,7 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings.extend(clocks(deployment));
     for node in &deployment.nodes {
         let found = match &node.facts {
-            Ok(facts) => at_node(node, facts),
+            Ok(facts) => at_node(deployment, node, facts),
             Err(why) => vec![unreachable(node, why)],
         };
         findings.extend(found.into_iter().map(|finding| finding.at(node.address.to_string())));
@@ -76,10 +48,9 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
-    let mut findings = rights(facts);
+fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> {
+    let mut findings = rights::all(facts);
     findings.extend(lua(facts));
-    findings.extend(absent(facts));
     findings.extend(version(facts));
     findings.extend(memory(facts));
     findings.extend(state(facts));
@@ -87,7 +58,10 @@ fn at_node(node: &Node, facts: &Facts) -> Vec<Finding> {
     match node.role {
         Role::Replica => findings.extend(link(facts)),
         Role::Single | Role::Master(_) => {
-            findings.extend(replicas(facts).into_iter().chain(restart(facts)))
+            let takes_over = deployment.is_cluster || deployment.sentinels.is_some();
+            findings.extend(replicas(facts, takes_over));
+            findings.extend(lone_replica(facts));
+            findings.extend(restart(facts));
         }
     }
     findings
@@ -118,14 +92,38 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
         Role::Master(ranges) => Some(ranges),
         _ => None,
     });
-    let served: usize = ranges.flatten().map(|&(first, last)| usize::from(last - first) + 1).sum();
-    (deployment.is_cluster && served < SLOTS).then(|| {
-        let missing = SLOTS - served;
+    let gaps = gaps(ranges.flatten().copied().collect());
+    let (slots, them) = match &gaps[..] {
+        [] => return None,
+        [(first, last)] if first == last => ("slot", "it"),
+        _ => ("slots", "them"),
+    };
+    let named = gaps.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    deployment.is_cluster.then(|| {
         Finding::new(
             Level::Wrong,
-            format!("nobody serves {missing} slots: locks in them cannot be taken; assign them to a master"),
+            format!("nobody serves {slots} {named}: locks in {them} cannot be taken; assign {them} to a master"),
         )
     })
+}
+
+/// The ranges of slots between the served ones.
+fn gaps(mut served: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    served.sort_unstable();
+    served.push((SLOTS, SLOTS));
+    let mut next = 0;
+    let mut gaps = Vec::new();
+    for (first, last) in served {
+        if first > next {
+            gaps.push((next, first - 1));
+        }
+        next = next.max(last.saturating_add(1));
+    }
+    gaps
 }
 
 fn agreement(deployment: &Deployment) -> Option<Finding> {
@@ -179,16 +177,11 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
 }
 
 fn unreachable(node: &Node, why: &str) -> Finding {
-    match node.role {
-        Role::Replica => Finding::new(
-            Level::Warning,
-            format!("this replica cannot be queried: {why}; check that it runs"),
-        ),
-        _ => Finding::new(
-            Level::Wrong,
-            format!("cannot be queried: {why}; check that it runs and accepts this user"),
-        ),
-    }
+    let (level, what) = match node.role {
+        Role::Replica => (Level::Warning, "this replica cannot be queried"),
+        _ => (Level::Wrong, "cannot be queried"),
+    };
+    Finding::new(level, format!("{what}: {why}; check that it runs and accepts this user"))
 }
 
 fn lua(facts: &Facts) -> Option<Finding> {
@@ -202,31 +195,6 @@ fn lua(facts: &Facts) -> Option<Finding> {
         }
     };
     Some(Finding::new(Level::Wrong, says))
-}
-
-fn rights(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
-    let found = missing.map(|(_, what_for)| {
-        Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
-    });
-    found.collect()
-}
-
-fn absent(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.absent.contains(command));
-    let found = missing.map(|(command, what_for)| {
-        let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
-        let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
-        let needed_for = what_for.split(": give").next().unwrap_or(what_for);
-        let says = format!("the server does not serve {}, needed for {needed_for}", name.join(" "));
-        Finding::new(level_of(what_for), says)
-    });
-    found.collect()
-}
-
-/// The level for a missing command: one that only the doctor needs is no fault.
-fn level_of(what_for: &str) -> Level {
-    if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
 }
 
 fn version(facts: &Facts) -> Option<Finding> {
@@ -298,22 +266,33 @@ fn state(facts: &Facts) -> Vec<Finding> {
 }
 
 fn failover(facts: &Facts) -> Option<Finding> {
-    let takes = facts.node_timeout.filter(|_| !facts.map.is_empty())?.mul_f64(FAILOVER_IN_TIMEOUTS);
+    let takes = facts.node_timeout?.mul_f64(FAILOVER_IN_TIMEOUTS);
     survives(takes, "cluster-node-timeout")
 }
 
-/// A warning if held leases do not survive a failover that takes so long.
+/// Whether held leases, and commands of `rwlease run`, survive a failover that takes so long.
 pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
-    (takes > OUTAGE).then(|| {
-        let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(OUTAGE));
-        Finding::new(
-            Level::Warning,
-            format!("a failover takes up to {takes}, and a held lease of {lease}, the default, survives {outage}; lower {setting} or use longer leases"),
-        )
-    })
+    let (level, who, outage, advice) = match takes {
+        takes if takes > OUTAGE => (Level::Warning, "a held lease", OUTAGE, "use longer leases"),
+        takes if takes > OUTAGE_OF_RUN => (
+            Level::Note,
+            "a command of `rwlease run` with a lease",
+            OUTAGE_OF_RUN,
+            "use a longer --lease",
+        ),
+        _ => return None,
+    };
+    let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(outage));
+    Some(Finding::new(
+        level,
+        format!(
+            "a failover takes up to {takes}, and {who} of {lease}, the default, survives {outage}; lower {setting} or {advice}"
+        ),
+    ))
 }
 
-fn replicas(facts: &Facts) -> Option<Finding> {
+/// `takes_over`: whether a replica would.
+fn replicas(facts: &Facts, takes_over: bool) -> Option<Finding> {
     let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
     let is_well = |state: &&String| {
@@ -322,9 +301,10 @@ fn replicas(facts: &Facts) -> Option<Finding> {
     };
     let well = states.filter(is_well).count();
     Some(match (connected, well) {
+        (0, _) if !takes_over => return None,
         (0, _) => Finding::new(
             Level::Warning,
-            "has no replica: when it dies, its locks are lost and nobody serves its slots; give it one",
+            "has no replica: when it dies, its locks are lost and no server takes over; give it one",
         ),
         (_, well) if well < connected => Finding::new(
             Level::Warning,
@@ -337,6 +317,21 @@ fn replicas(facts: &Facts) -> Option<Finding> {
             Level::Fine,
             format!("{} in step", show::count(well as u64, "replica", "replicas")),
         ),
+    })
+}
+
+/// Redis reports the number of good replicas only if `min-replicas-to-write` requires some.
+pub fn wants_replicas(facts: &Facts) -> bool {
+    facts.info.contains_key("min_slaves_good_slaves")
+}
+
+fn lone_replica(facts: &Facts) -> Option<Finding> {
+    let has_one = facts.info.get("connected_slaves")? == "1";
+    (has_one && wants_replicas(facts)).then(|| {
+        Finding::new(
+            Level::Warning,
+            "min-replicas-to-write is set, with one replica: when that dies or takes over, no lock is granted; give it a second replica",
+        )
     })
 }
 
@@ -387,7 +382,10 @@ mod tests {
 
     #[test]
     fn a_failover_is_compared_with_the_outage_that_a_held_lease_survives() {
-        assert!(survives(Duration::from_millis(19_500), "it").is_none());
+        let level = |millis| survives(Duration::from_millis(millis), "it").map(|found| found.level);
+        assert_eq!(level(11_500), None);
+        assert_eq!([11_501, 19_500].map(level), [Some(Level::Note); 2]);
+        assert_eq!(level(19_501), Some(Level::Warning));
         let finding = survives(Duration::from_secs(20), "it").unwrap();
         assert!(finding.says.contains("up to 20s") && finding.says.contains("survives 19s 500ms"));
     }
@@ -403,6 +401,16 @@ mod tests {
         assert_eq!(level([0, 100]), Level::Fine);
         assert_eq!(level([300_000, 0]), Level::Warning);
         assert_eq!(level([0, 502_000]), Level::Wrong);
+    }
+
+    #[test]
+    fn slots_that_nobody_serves_are_named() {
+        assert_eq!(gaps(vec![(8_192, 16_383), (0, 8_191)]), []);
+        assert_eq!(
+            gaps(vec![(10, 20), (1, 5), (22, 16_000)]),
+            [(0, 0), (6, 9), (21, 21), (16_001, 16_383)]
+        );
+        assert_eq!(gaps(Vec::new()), [(0, 16_383)]);
     }
 
     #[test]
@@ -467,8 +475,17 @@ mod tests {
     }
 
     #[test]
+    fn a_master_that_writes_only_with_a_replica_needs_two() {
+        let is_told = |fields: &[(&str, &str)]| lone_replica(&with_info(fields)).is_some();
+        let (one, two) = (("connected_slaves", "1"), ("connected_slaves", "2"));
+        let set = ("min_slaves_good_slaves", "1");
+        assert!(is_told(&[one, set]));
+        assert!(!is_told(&[one]) && !is_told(&[two, set]));
+    }
+
+    #[test]
     fn a_master_wants_replicas_in_step() {
-        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields)).unwrap().level;
+        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().level;
         let (online, late) = ("state=online,lag=0", "state=online,lag=60");
         assert_eq!(level(&[("connected_slaves", "0")]), Level::Warning);
         assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Level::Fine);

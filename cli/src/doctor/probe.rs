@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo,
     FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
-use rwlease::Slot;
 
 use super::clock::Ahead;
+use super::locked_out::locked_out;
 use super::sentinels::Sentinels;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
@@ -68,7 +68,9 @@ pub struct Facts {
     pub clock: Option<Ahead>,
     /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
-    /// Commands that the user may not use.
+    /// Rights that every lock needs, and the user lacks.
+    pub lacks: Vec<String>,
+    /// Commands that the user may not use, and can do without.
     pub refused: Vec<&'static str>,
     /// Commands that the server does not serve.
     pub absent: Vec<&'static str>,
@@ -111,15 +113,15 @@ pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
         None => servers.urls()?,
     };
     let entrance = Entrance::new(servers, urls)?;
-    let (is_cluster, known) = entrance.nodes().await?;
+    let (is_cluster, known) = entrance.nodes(servers).await?;
     let origin = Instant::now();
-    let mut nodes = entrance.query(known, origin).await;
+    let mut nodes = entrance.query(known, is_cluster, origin).await;
     let more = nodes
         .iter()
         .flat_map(replicas_of)
         .filter(|replica| nodes.iter().all(|node| node.address != *replica));
     let more = more.map(|address| (address, Role::Replica)).collect();
-    nodes.extend(entrance.query(more, origin).await);
+    nodes.extend(entrance.query(more, is_cluster, origin).await);
     let named = join_all(entrance.seeds.iter().map(|seed| entrance.named(seed, &nodes))).await;
     Ok(Deployment { is_cluster, nodes, named, sentinels })
 }
@@ -149,6 +151,8 @@ pub struct Entrance {
     session: RedisConnectionInfo,
     /// Set with TLS.
     certificates: Option<Certificates>,
+    /// Of the keys of locks.
+    prefix: String,
 }
 
 impl Entrance {
@@ -193,7 +197,8 @@ impl Entrance {
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        Ok(Entrance { seeds, session, certificates })
+        let prefix = servers.prefix.clone();
+        Ok(Entrance { seeds, session, certificates, prefix })
     }
 
     /// Connects as another user.
@@ -212,11 +217,15 @@ impl Entrance {
         &self.seeds
     }
 
-    async fn query(&self, nodes: Vec<(Address, Role)>, origin: Instant) -> Vec<Node> {
+    async fn query(
+        &self,
+        nodes: Vec<(Address, Role)>,
+        is_cluster: bool,
+        origin: Instant,
+    ) -> Vec<Node> {
         let queries = nodes.into_iter().map(|(address, role)| async move {
-            let facts =
-                self.facts(&address, &role, origin).await.map_err(|error| error.to_string());
-            Node { address, role, facts }
+            let facts = self.facts(&address, &role, is_cluster, origin).await;
+            Node { address, role, facts: facts.map_err(|error| error.to_string()) }
         });
         join_all(queries).await
     }
@@ -261,7 +270,7 @@ impl Entrance {
     }
 
     /// All nodes, as the first server that answers reports them.
-    async fn nodes(&self) -> Result<(bool, Vec<(Address, Role)>), Failure> {
+    async fn nodes(&self, servers: &Servers) -> Result<(bool, Vec<(Address, Role)>), Failure> {
         let mut last = None;
         for seed in &self.seeds {
             let mut connection = match self.open(seed).await {
@@ -274,122 +283,67 @@ impl Entrance {
             return match query(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
-                Err(error) if error.code() == Some("NOPERM") => {
+                Err(error) if is_refused(&error) => {
                     let message = "the user may not read the slot map; give it +cluster|slots";
                     Err(Failure::new(REFUSED, message))
                 }
                 Err(error) => Err(Failure::new(
                     UNAVAILABLE,
-                    format!("{seed}: {error}; check that it is a node of the cluster"),
+                    format!(
+                        "{seed} does not say who serves which slot: {error}; try again, or name another server"
+                    ),
                 )),
             };
         }
-        Err(match last {
-            Some((_, error))
-                if error.kind() == ErrorKind::AuthenticationFailed
-                    || error.to_string().contains("WRONGPASS") =>
-            {
-                Failure::new(
-                    REFUSED,
-                    format!(
-                        "the server refuses the credentials: {error}; check the user and the password"
-                    ),
-                )
-            }
-            last => {
-                let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
-                Failure::new(
-                    UNAVAILABLE,
-                    format!(
-                        "no server can be reached: {why}; check that they run and that --redis names them"
-                    ),
-                )
-            }
-        })
+        let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
+        Err(locked_out(servers, format!("no server can be reached: {why}")).await)
     }
 
     async fn facts(
         &self,
         address: &Address,
         role: &Role,
+        is_cluster: bool,
         origin: Instant,
     ) -> Result<Facts, RedisError> {
         let connection = &mut self.open(address).await?;
         let mut facts = Facts { clock: clock(connection, origin).await?, ..Facts::default() };
         let info: Option<String> = facts.try_query(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
-        let timeout: Option<BTreeMap<String, u64>> =
-            facts.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
-        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
-        facts.node_timeout = timeout.map(Duration::from_millis);
         facts.who = self.who(address).await?;
         facts.lua = lua(connection).await;
-        if *role != Role::Single {
-            facts.try_query::<Value>(connection, "CLUSTER MYID").await?;
-            let info: Option<String> = facts.try_query(connection, "CLUSTER INFO").await?;
-            facts.cluster_info = fields(&info.unwrap_or_default());
-            facts.map = map(query(connection, "CLUSTER SLOTS").await?, address);
-            let nodes: Option<String> = facts.try_query(connection, "CLUSTER NODES").await?;
-            facts.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        if is_cluster {
+            facts.look_at_cluster(connection, address).await?;
         }
-        // By its own report: a master that was just demoted, or a replica that the wrong URL names,
-        // has no such role in the map.
-        let is_replica = facts.info.get("role").is_some_and(|role| role == "slave");
-        if *role != Role::Replica && !is_replica {
-            facts.try_query::<Value>(connection, "SCAN 0 COUNT 1").await?;
-            facts.try_query::<Value>(connection, "WAIT 0 1").await?;
-            facts.try_subscribe(connection, role).await?;
-        }
+        facts.try_needed(connection, is_cluster, &self.prefix).await;
+        facts.try_others(connection, role).await?;
         Ok(facts)
     }
 }
 
 impl Facts {
-    /// `None` if the user may not send that query, or the server does not serve it.
-    async fn try_query<T: FromRedisValue>(
+    async fn look_at_cluster(
         &mut self,
         connection: &mut MultiplexedConnection,
-        words: &'static str,
-    ) -> Result<Option<T>, RedisError> {
-        match query(connection, words).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.code() == Some("NOPERM") => {
-                self.refused.push(words);
-                Ok(None)
-            }
-            // Unknown, hidden or switched off: managed servers use various texts.
-            Err(error) if error.code() == Some("ERR") => {
-                self.absent.push(words);
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Subscribes to a channel like those of waiters, and publishes there.
-    async fn try_subscribe(
-        &mut self,
-        connection: &mut MultiplexedConnection,
-        role: &Role,
+        address: &Address,
     ) -> Result<(), RedisError> {
-        let slot = match role {
-            Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
-            _ => Slot::new(0),
-        };
-        let Some(slot) = slot else { return Ok(()) };
-        let channel = format!("{{{}}}rwlease:doctor", slot.tag());
-        // The subscription ends with the connection, and no one else knows the channel.
-        for (name, words) in [
-            ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
-            ("SPUBLISH", format!("SPUBLISH {channel} x")),
-        ] {
-            match query::<Value>(connection, &words).await {
-                Err(error) if error.code() == Some("NOPERM") => self.refused.push(name),
-                _ => {} // a server without it: its version shows that
-            }
-        }
+        self.map = map(query(connection, "CLUSTER SLOTS").await?, address);
+        self.try_query::<Value>(connection, "CLUSTER MYID").await?;
+        let info: Option<String> = self.try_query(connection, "CLUSTER INFO").await?;
+        self.cluster_info = fields(&info.unwrap_or_default());
+        let nodes: Option<String> = self.try_query(connection, "CLUSTER NODES").await?;
+        self.moving = nodes.map(|nodes| nodes.matches(" [").count());
+        let timeout: Option<BTreeMap<String, u64>> =
+            self.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
+        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
+        self.node_timeout = timeout.map(Duration::from_millis);
         Ok(())
     }
+}
+
+/// The user lacks a right.
+pub fn is_refused(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
 }
 
 /// The server has no such command: it is too old, was built without it, or hides it, as managed
@@ -408,8 +362,15 @@ pub async fn query<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &str,
 ) -> Result<T, RedisError> {
+    ask(connection, words.split(' ')).await
+}
+
+pub async fn ask<'a, T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Result<T, RedisError> {
     let mut command = Cmd::new();
-    command.arg(words.split(' ').collect::<Vec<_>>());
+    command.arg(words.into_iter().collect::<Vec<_>>());
     command.query_async(connection).await
 }
 
@@ -432,7 +393,10 @@ async fn clock(
     let mut ahead: Option<Ahead> = None;
     for _ in 0..LOOKS_AT_A_CLOCK {
         let sent = now();
-        let (seconds, micros): (i64, i64) = query(connection, "TIME").await?;
+        let (seconds, micros): (i64, i64) = match query(connection, "TIME").await {
+            Err(error) if is_refused(&error) => return Ok(None),
+            told => told?,
+        };
         let look = Ahead::new(seconds * 1_000_000 + micros, sent, now());
         ahead = Some(ahead.map_or(look, |ahead| ahead.and(look)));
     }

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use redis::RedisError;
+use redis::aio::MultiplexedConnection;
 
-use super::checks::survives;
+use super::checks::{survives, wants_replicas};
 use super::finding::{Finding, Level};
-use super::probe::{Address, Deployment, Entrance, query};
+use super::locked_out::locked_out;
+use super::probe::{Address, Deployment, Entrance, is_refused, query};
+use super::rights::refusal;
 use crate::args::Servers;
-use crate::exit::{Failure, UNAVAILABLE, USAGE};
+use crate::exit::{Failure, USAGE};
 use crate::show;
 
 /// With fewer, the death of one can leave too few to replace the master.
@@ -18,6 +22,21 @@ const FEWEST: usize = 3;
 /// What an election and its news take in addition to the silence, as measured; somewhat more in the
 /// worst case.
 const ELECTION: Duration = Duration::from_secs(3);
+
+/// Stands for the name of the master.
+const NAME: &str = "NAME";
+
+/// What the user can do without: the right, a command that tries it, and what it is for.
+const OPTIONAL: [(&str, &str, &str); 4] = [
+    (
+        "+sentinel|master",
+        "SENTINEL MASTER NAME",
+        "telling the last failover from those before, and checks of the sentinels and their settings",
+    ),
+    ("+sentinel|sentinels", "SENTINEL SENTINELS NAME", "finding sentinels that no URL names"),
+    ("+sentinel|myid", "SENTINEL MYID", "counting a sentinel with two addresses once"),
+    ("+subscribe and the channel", "SUBSCRIBE +switch-master", "hearing of a failover at once"),
+];
 
 pub struct Sentinels {
     /// The scheme, with the user and the password for the servers, as in the URL.
@@ -32,6 +51,8 @@ struct Sentinel {
     address: Address,
     /// What it reports about the master, or why it could not be queried.
     says: Result<BTreeMap<String, String>, String>,
+    /// Which of the optional rights the user lacks there.
+    lacks: Vec<Finding>,
 }
 
 impl Sentinels {
@@ -59,10 +80,8 @@ impl Sentinels {
         let entrance = Entrance::new(servers, urls.collect())?
             .with_credentials(user_there.flatten(), password);
         let entrance = &entrance;
-        let queries = entrance.seeds().iter().map(|address| async move {
-            Sentinel { address: address.clone(), says: say(entrance, address, name).await }
-        });
-        let all = join_all(queries).await;
+        let all = entrance.seeds().iter().map(|address| Sentinel::look(entrance, address, name));
+        let all = join_all(all).await;
         let named = all.iter().filter_map(|sentinel| {
             let says = sentinel.says.as_ref().ok()?;
             Some((epoch(says), master(says)?))
@@ -72,12 +91,8 @@ impl Sentinels {
                 Some(format!("{}: {}", sentinel.address, sentinel.says.as_ref().err()?))
             });
             let whys = whys.collect::<Vec<_>>().join(", ");
-            return Err(Failure::new(
-                UNAVAILABLE,
-                format!(
-                    "no sentinel names the master `{name}`: {whys}; check that they run and that --redis names them"
-                ),
-            ));
+            let own = format!("no sentinel names the master `{name}`: {whys}");
+            return Err(locked_out(servers, own).await);
         };
         Ok(Sentinels { start: format!("{scheme}://{user}"), end: database, master, all })
     }
@@ -87,24 +102,48 @@ impl Sentinels {
     }
 }
 
+impl Sentinel {
+    async fn look(entrance: &Entrance, address: &Address, name: &str) -> Sentinel {
+        let mut lacks = Vec::new();
+        let said = async {
+            let connection = &mut entrance.open(address).await?;
+            let says = say(connection, name).await?;
+            lacks = lacking(connection, name).await;
+            Ok(says)
+        };
+        let says = said.await.map_err(|error: RedisError| error.to_string());
+        Sentinel { address: address.clone(), says, lacks }
+    }
+}
+
 /// The fields that a sentinel reports about the master, with the address that it gives to clients.
 async fn say(
-    entrance: &Entrance,
-    address: &Address,
+    connection: &mut MultiplexedConnection,
     name: &str,
-) -> Result<BTreeMap<String, String>, String> {
-    let said = async {
-        let connection = &mut entrance.open(address).await?;
-        let mut says: BTreeMap<String, String> =
-            query(connection, &format!("SENTINEL MASTER {name}")).await?;
-        let named: Option<(String, String)> =
-            query(connection, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")).await?;
-        if let Some((host, port)) = named {
-            says.extend([("ip".to_owned(), host), ("port".to_owned(), port)]);
+) -> Result<BTreeMap<String, String>, RedisError> {
+    let mut says: BTreeMap<String, String> =
+        match query(connection, &format!("SENTINEL MASTER {name}")).await {
+            Err(error) if is_refused(&error) => BTreeMap::new(),
+            said => said?,
+        };
+    let named: Option<(String, String)> =
+        query(connection, &format!("SENTINEL GET-MASTER-ADDR-BY-NAME {name}")).await?;
+    if let Some((host, port)) = named {
+        says.extend([("ip".to_owned(), host), ("port".to_owned(), port)]);
+    }
+    Ok(says)
+}
+
+async fn lacking(connection: &mut MultiplexedConnection, name: &str) -> Vec<Finding> {
+    let mut lacking = Vec::new();
+    for (right, words, what_for) in OPTIONAL {
+        let words = words.split(' ').map(|word| if word == NAME { name } else { word });
+        if refusal(connection, words).await.is_some() {
+            let says = format!("the user lacks a right for {what_for}: give {right}");
+            lacking.push(Finding::new(Level::Warning, says));
         }
-        Ok(says)
-    };
-    said.await.map_err(|error: redis::RedisError| error.to_string())
+    }
+    lacking
 }
 
 fn master(says: &BTreeMap<String, String>) -> Option<Address> {
@@ -124,19 +163,22 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let Some(sentinels) = &deployment.sentinels else {
         return Vec::new();
     };
+    let all = sentinels.all.iter();
     let mut findings: Vec<Finding> =
-        sentinels.all.iter().map(|sentinel| at_sentinel(sentinel, &sentinels.master)).collect();
+        all.flat_map(|sentinel| at_sentinel(sentinel, &sentinels.master)).collect();
     findings.extend(number_of(sentinels));
     findings.extend(failover(sentinels));
     findings.extend(cut_off(deployment));
     findings
 }
 
-fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Finding {
+fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Vec<Finding> {
     let finding = match sentinel.says.as_ref().map(master) {
         Err(why) => Finding::new(
             Level::Warning,
-            format!("this sentinel cannot be queried: {why}; check that it runs"),
+            format!(
+                "this sentinel cannot be queried: {why}; check that it runs and accepts this user"
+            ),
         ),
         Ok(Some(master)) if master == *agreed => {
             Finding::new(Level::Fine, format!("names the master {agreed}"))
@@ -148,7 +190,8 @@ fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Finding {
             ),
         ),
     };
-    finding.at(sentinel.address.to_string())
+    let found = sentinel.lacks.iter().cloned().chain([finding]);
+    found.map(|finding| finding.at(sentinel.address.to_string())).collect()
 }
 
 fn number_of(sentinels: &Sentinels) -> Option<Finding> {
@@ -173,13 +216,15 @@ fn failover(sentinels: &Sentinels) -> Option<Finding> {
     survives(Duration::from_millis(silence) + ELECTION, "down-after-milliseconds")
 }
 
-/// Redis reports the number of good replicas only if the setting requires some.
 fn cut_off(deployment: &Deployment) -> Option<Finding> {
     let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
-    let is_told = facts.info.contains_key("connected_slaves");
-    let is_set = facts.info.contains_key("min_slaves_good_slaves");
-    (is_told && !is_set).then(|| {
-        let advice = "set min-replicas-to-write 1, or use locks that a replica confirms";
+    let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
+    (!wants_replicas(facts)).then(|| {
+        // With one replica, the setting would end all locks when one of the two servers dies.
+        let advice = match replicas {
+            0 | 1 => "use locks that a replica confirms, or two replicas and min-replicas-to-write 1",
+            _ => "set min-replicas-to-write 1, or use locks that a replica confirms",
+        };
         Finding::new(
             Level::Warning,
             format!("a master that is cut off from its replicas still grants locks while another takes over; {advice}"),

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 use tokio::net::lookup_host;
 
-use super::probe::{Address, Entrance, fields, is_alone, query};
+use super::probe::{Address, Entrance, fields, is_alone, is_refused, query};
 
 /// How many connections are made to an address by its name. A load balancer with two servers hardly
 /// sends them all to one.
@@ -65,7 +65,7 @@ impl Entrance {
         let in_cluster = match query::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
             Err(error) if is_alone(&error) => Some(false),
-            Err(error) if error.code() == Some("NOPERM") => None,
+            Err(error) if is_refused(&error) => None,
             Err(error) => return Err(error),
         };
         let (mut id, mut knows) = (None, BTreeSet::new());

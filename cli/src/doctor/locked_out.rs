@@ -1,0 +1,26 @@
+//! Why no server lets the doctor in.
+
+use rwlease::{Builder, ErrorKind};
+
+use crate::args::Servers;
+use crate::exit::{Failure, REFUSED, UNAVAILABLE, with_reasons};
+
+/// Fails as the other commands do: the client of locks has hints that the doctor's own connections
+/// lack. `own` is what those say.
+pub async fn locked_out(servers: &Servers, own: String) -> Failure {
+    let error = match servers.builder().map(Builder::connect) {
+        Ok(connecting) => match connecting.await {
+            Ok(_) => return Failure::new(UNAVAILABLE, format!("{own}; try again")),
+            Err(error) => error,
+        },
+        Err(failure) => return failure,
+    };
+    match error.kind() {
+        // There the other commands name the doctor.
+        ErrorKind::Refused => {
+            let advice = "check the user, its password, its rights, and the certificates";
+            Failure::new(REFUSED, format!("{}; {advice}", with_reasons(&error)))
+        }
+        _ => error.into(),
+    }
+}

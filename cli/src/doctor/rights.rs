@@ -1,0 +1,212 @@
+//! Which rights the user lacks. The best check of a right is to use it.
+
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisError, Value};
+use rwlease::Slot;
+
+use super::finding::{Finding, Level};
+use super::probe::{Facts, Role, ask, is_refused, query};
+
+/// What every lock needs: the right, and a command that tries it. It goes to masters and replicas,
+/// so it must change nothing where it is carried out.
+const NEEDED: [(&str, &str); 10] = [
+    ("+eval", "EVAL return(1) 0"),
+    ("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 1 KEY"),
+    (ASKING, "ASKING"),
+    ("+time", "TIME"),
+    ("+exists", "EXISTS KEY"),
+    ("+hget", "HGET KEY field"),
+    ("+hmget", "HMGET KEY field"),
+    // It lacks a value, which the server sees after the right.
+    ("+hset", "HSET KEY field value field"),
+    ("+hdel", "HDEL KEY field"),
+    // No number, likewise: a lock of that name must stay.
+    ("+pexpireat", "PEXPIREAT KEY never"),
+];
+
+/// Of a cluster alone.
+const ASKING: &str = "+asking";
+
+/// Stands for a key under the prefix.
+const KEY: &str = "KEY";
+
+/// Ends the text of a right that only the doctor needs.
+const OF_DOCTOR: &str = "to the user of the doctor";
+
+/// Commands that the user can do without: what each is for, and which right to give.
+const NEEDED_FOR: [(&str, &str); 10] = [
+    (
+        "INFO",
+        "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
+    ),
+    ("CLUSTER NODES", "a check of moving slots: give +cluster|nodes to the user of the doctor"),
+    (
+        "SSUBSCRIBE",
+        "pushes, so waiters poll, and cached locks are plain: give +ssubscribe +sunsubscribe and the channels",
+    ),
+    (
+        "SPUBLISH",
+        "pushes, so waiters poll, and a cached lock is called back only once a second: give +spublish and the channels",
+    ),
+    (
+        "SUNSUBSCRIBE",
+        "ending subscriptions, which then last as long as their connection: give +sunsubscribe",
+    ),
+    ("WAIT 0 1", "`--replicas`: give +wait"),
+    ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
+    (
+        "CLUSTER MYID",
+        "recognizing another server at its address, and a check that all nodes are in one cluster: give +cluster|myid",
+    ),
+    (
+        "CLUSTER INFO",
+        "telling a newer slot map from an older one, and a check of the cluster's state: give +cluster|info",
+    ),
+    (
+        "CONFIG GET cluster-node-timeout",
+        "a check of how long a failover takes: give +config|get to the user of the doctor",
+    ),
+];
+
+pub fn all(facts: &Facts) -> Vec<Finding> {
+    let mut findings = refused(facts);
+    findings.extend(needed(facts));
+    findings.extend(absent(facts));
+    findings
+}
+
+fn needed(facts: &Facts) -> Option<Finding> {
+    let rights = match facts.lacks.len() {
+        0 => return None,
+        1 => "a right",
+        _ => "rights",
+    };
+    let give = facts.lacks.join(" ");
+    Some(Finding::new(
+        Level::Wrong,
+        format!("the user lacks {rights} that every lock needs; give {give}"),
+    ))
+}
+
+fn refused(facts: &Facts) -> Vec<Finding> {
+    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
+    let found = missing.map(|(_, what_for)| {
+        Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
+    });
+    found.collect()
+}
+
+fn absent(facts: &Facts) -> Vec<Finding> {
+    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.absent.contains(command));
+    let found = missing.map(|(command, what_for)| {
+        let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
+        let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
+        let needed_for = what_for.split(": give").next().unwrap_or(what_for);
+        let says = format!("the server does not serve {}, needed for {needed_for}", name.join(" "));
+        Finding::new(level_of(what_for), says)
+    });
+    found.collect()
+}
+
+/// The level for a missing command: one that only the doctor needs is no fault.
+fn level_of(what_for: &str) -> Level {
+    if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
+}
+
+impl Facts {
+    pub async fn try_needed(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        is_cluster: bool,
+        prefix: &str,
+    ) {
+        let key = format!("{prefix}rwlease-doctor");
+        for (right, words) in NEEDED.iter().filter(|(right, _)| is_cluster || *right != ASKING) {
+            let words = words.split(' ').map(|word| if word == KEY { &key } else { word });
+            let Some(error) = refusal(connection, words).await else { continue };
+            let lacks = match error.to_string().contains("to access") {
+                true => format!("~{prefix}*"),
+                false => right.to_string(),
+            };
+            if !self.lacks.contains(&lacks) {
+                self.lacks.push(lacks);
+            }
+        }
+    }
+
+    pub async fn try_others(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        role: &Role,
+    ) -> Result<(), RedisError> {
+        // By its own report: a master that was just demoted, or a replica that the wrong URL names,
+        // has no such role in the map.
+        let is_replica = self.info.get("role").is_some_and(|role| role == "slave");
+        for words in ["SCAN 0 COUNT 1", "WAIT 0 1"] {
+            match is_replica || *role == Role::Replica {
+                // Which may have its own reasons to fail.
+                true => self.try_right(connection, words, words).await,
+                false => drop(self.try_query::<Value>(connection, words).await?),
+            }
+        }
+        self.try_channel(connection, role).await;
+        Ok(())
+    }
+
+    /// Subscribes to a channel like those of waiters, publishes there, and leaves it.
+    async fn try_channel(&mut self, connection: &mut MultiplexedConnection, role: &Role) {
+        let slot = match role {
+            Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
+            _ => Slot::new(0),
+        };
+        let Some(slot) = slot else { return };
+        let channel = format!("{{{}}}rwlease:doctor", slot.tag());
+        for (name, words) in [
+            ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
+            ("SPUBLISH", format!("SPUBLISH {channel} x")),
+            ("SUNSUBSCRIBE", format!("SUNSUBSCRIBE {channel}")),
+        ] {
+            self.try_right(connection, name, &words).await;
+        }
+    }
+
+    async fn try_right(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        name: &'static str,
+        words: &str,
+    ) {
+        if refusal(connection, words.split(' ')).await.is_some() {
+            self.refused.push(name);
+        }
+    }
+
+    /// `None` if the user may not send that query, or the server does not serve it.
+    pub async fn try_query<T: FromRedisValue>(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        words: &'static str,
+    ) -> Result<Option<T>, RedisError> {
+        match query(connection, words).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if is_refused(&error) => {
+                self.refused.push(words);
+                Ok(None)
+            }
+            // Unknown, hidden or switched off: managed servers use various texts.
+            Err(error) if error.code() == Some("ERR") => {
+                self.absent.push(words);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The answer that the user lacks a right. After any other answer, an error too, it has the right.
+pub async fn refusal<'a>(
+    connection: &mut MultiplexedConnection,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Option<RedisError> {
+    ask::<Value>(connection, words).await.err().filter(is_refused)
+}
