@@ -122,6 +122,17 @@ impl NodeError {
         }
     }
 
+    /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO` have
+    /// the password.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn without_arguments(self) -> NodeError {
+        match self.message.find(", with args beginning with") {
+            // The source has them, too.
+            Some(end) => NodeError { message: self.message[..end].into(), source: None, ..self },
+            None => self,
+        }
+    }
+
     /// The connection has ended, and no other reason is known.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn gone() -> NodeError {

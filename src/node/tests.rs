@@ -8,6 +8,7 @@ mod support;
 
 mod subscriptions;
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -301,6 +302,24 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
     }
     for (name, backend) in as_user("locker", "secret") {
         assert!(backend.connect(&address(server.port())).await.is_ok(), "{name}");
+    }
+    Ok(())
+}
+
+/// It answers with the arguments, as servers before 6.0 do, and managed ones that hide the command.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_password_is_told_where_hello_is_unknown() -> Result {
+    let server =
+        Single::start_with(ServerSettings::default().line("rename-command HELLO \"\"")).await?;
+    for (name, backend) in as_user("default", "SECRET") {
+        let failure = backend.connect(&address(server.port())).await.map(drop).unwrap_err();
+        let mut told = format!("{failure:?}");
+        let mut source = failure.source.as_deref().map(|source| source as &dyn StdError);
+        while let Some(error) = source {
+            told += &format!("{error} {error:?}");
+            source = error.source();
+        }
+        assert!(!told.contains("SECRET"), "{name}: {told}");
     }
     Ok(())
 }

@@ -11,7 +11,6 @@ use futures::stream::FuturesUnordered;
 use crate::clock::Moment;
 use crate::node::{Address, Command, Reply};
 use crate::router::Router;
-use crate::router::answer::after_asking;
 use crate::router::call::{Answer, Call, CallError, Script};
 use crate::router::connection::{Connection, Exchange, Failure};
 use crate::router::in_flight::{Attempt, InFlightCall, Waited};
@@ -230,11 +229,9 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 let mut next = || replies.next().unwrap_or(Reply::Nil);
                 let part = part.iter().zip(&deletes);
                 part.map(|((_, in_flight), &deletes)| {
-                    let value = match asking {
-                        true => after_asking(next(), next()),
-                        false => next(),
-                    };
-                    in_flight.hear(connection, Exchange { value, sent, received }, deletes)
+                    let asking = asking.then(&mut next);
+                    let exchange = Exchange { value: next(), sent, received };
+                    in_flight.hear(connection, exchange, asking, deletes)
                 })
                 .collect()
             }

@@ -148,12 +148,11 @@ impl Connection {
                 .await?;
             Ok((node, sent, clock.now(), replies))
         });
+        let at = |failure| unopened(failure, address, connector.uses_tls());
         let until = clock.now().after(timeout);
         let (node, sent, received, replies) =
             match future::select(opening, clock.sleep_until(until)).await {
-                Either::Left((opened, _)) => {
-                    opened.map_err(|failure| unopened(failure, address, connector.uses_tls()))?
-                }
+                Either::Left((opened, _)) => opened.map_err(at)?,
                 Either::Right(_) => {
                     let connects_with_tls = connects_with_tls.load(Ordering::Relaxed);
                     return Err(no_answer(address, timeout, connects_with_tls));
@@ -161,15 +160,15 @@ impl Connection {
             };
         let renews = connector.renews_credentials();
         if let Some(failure) = locked_out(&replies).filter(|_| renews) {
-            return Err(NodeError { maybe_sent: false, ..failure });
+            return Err(at(failure));
         }
         let mut replies = replies.into_iter();
         let mut bound = ClockBound::default();
-        bound.observe(sent, received, server_time(replies.next())?);
+        bound.observe(sent, received, server_time(replies.next()).map_err(at)?);
         let info = replies.next();
         let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
         let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
-        let identity = Identity::told(replies.next())?;
+        let identity = Identity::told(replies.next()).map_err(at)?;
         let runtime = Runtime::current();
         let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS, runtime.clone());
         Ok(Connection {

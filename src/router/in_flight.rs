@@ -240,11 +240,12 @@ impl<'a> InFlightCall<'a> {
         command(self.call, self.brings_text(), connection.name(), not_after)
     }
 
-    /// The outcome of an answer to that command.
+    /// The outcome of an answer to that command, and of the one to `ASKING` before it.
     pub(crate) fn hear(
         &self,
         connection: &Connection,
         exchange: Exchange<Reply>,
+        asking: Option<Reply>,
         deletes: bool,
     ) -> Attempt {
         let Exchange { mut value, sent, received } = exchange;
@@ -258,6 +259,9 @@ impl<'a> InFlightCall<'a> {
                     return Attempt::Undone(undone);
                 }
             };
+        }
+        if let Some(asking) = asking {
+            value = after_asking(asking, value);
         }
         connection.observe(self.call.slot, sent, received, &value);
         Attempt::Answered(Exchange { value, sent, received })
@@ -370,6 +374,7 @@ impl<'a> InFlightCall<'a> {
         if !sent_with.note(not_after) {
             return Attempt::Silent { sent: None };
         }
+        let mut asking = None;
         let outcome = if !self.next.asking && !deletes {
             let call = script_call(self.call, self.brings_text(), connection.name(), not_after);
             connection.call_script_with(permit, &call, self.deadline).await
@@ -380,9 +385,9 @@ impl<'a> InFlightCall<'a> {
                 |exchange| {
                     let Exchange { mut value, sent, received } = exchange;
                     // A pipeline has an answer to each command.
-                    let mut last = || value.pop().unwrap_or(Reply::Nil);
-                    let (answer, asking) = (last(), last());
-                    Exchange { value: after_asking(asking, answer), sent, received }
+                    let answer = value.pop().unwrap_or(Reply::Nil);
+                    asking = value.pop();
+                    Exchange { value: answer, sent, received }
                 },
             )
         } else {
@@ -390,7 +395,7 @@ impl<'a> InFlightCall<'a> {
             connection.call_with(Some(permit), command, self.deadline).await
         };
         match outcome {
-            Ok(exchange) => self.hear(connection, exchange, deletes),
+            Ok(exchange) => self.hear(connection, exchange, asking, deletes),
             Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
             Err(Failure::Silent) => {
                 connection.gave_up(self.router.clock.now(), self.router.response_timeout);

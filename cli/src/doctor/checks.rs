@@ -127,7 +127,8 @@ fn gaps(mut served: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
 }
 
 fn agreement(deployment: &Deployment) -> Option<Finding> {
-    let mut maps = deployment.nodes.iter().filter_map(|node| Some(&node.facts.as_ref().ok()?.map));
+    let facts = deployment.nodes.iter().filter_map(|node| node.facts.as_ref().ok());
+    let mut maps = facts.filter(|facts| rights::shows_map(facts)).map(|facts| &facts.map);
     let first = maps.next()?;
     let agree = maps.all(|map| masters_of(map) == masters_of(first));
     (!agree).then(|| {
@@ -330,7 +331,7 @@ fn lone_replica(facts: &Facts) -> Option<Finding> {
     (has_one && wants_replicas(facts)).then(|| {
         Finding::new(
             Level::Warning,
-            "min-replicas-to-write is set, with one replica: when that dies or takes over, no lock is granted; give it a second replica",
+            "min-replicas-to-write is set, with one connected replica: when that dies or takes over, no lock is granted; bring back or add a second replica",
         )
     })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
     FromRedisValue, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError,
     TlsCertificates, Value,
 };
@@ -266,7 +266,12 @@ impl Entrance {
             .set_connection_timeout(Some(TIMEOUT))
             .set_response_timeout(Some(TIMEOUT))
             .set_push_sender(|_| -> Result<(), ()> { Ok(()) });
-        client.get_multiplexed_async_connection_with_config(&config).await
+        let opened = client.get_multiplexed_async_connection_with_config(&config).await;
+        opened.map_err(|error| match error.to_string().contains(", with args beginning with") {
+            // It repeats the arguments, among them the password.
+            true => (ErrorKind::RESP3NotSupported, "the server does not serve HELLO").into(),
+            false => error,
+        })
     }
 
     /// All nodes, as the first server that answers reports them.
@@ -315,7 +320,7 @@ impl Entrance {
         if is_cluster {
             facts.look_at_cluster(connection, address).await?;
         }
-        facts.try_needed(connection, is_cluster, &self.prefix).await;
+        facts.try_needed(connection, is_cluster, &self.prefix).await?;
         facts.try_others(connection, role).await?;
         Ok(facts)
     }
@@ -327,7 +332,11 @@ impl Facts {
         connection: &mut MultiplexedConnection,
         address: &Address,
     ) -> Result<(), RedisError> {
-        self.map = map(query(connection, "CLUSTER SLOTS").await?, address);
+        self.map = match query(connection, "CLUSTER SLOTS").await {
+            // The user lacks a right, which `try_needed` finds.
+            Err(error) if is_refused(&error) => Vec::new(),
+            slots => map(slots?, address),
+        };
         self.try_query::<Value>(connection, "CLUSTER MYID").await?;
         let info: Option<String> = self.try_query(connection, "CLUSTER INFO").await?;
         self.cluster_info = fields(&info.unwrap_or_default());

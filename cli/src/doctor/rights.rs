@@ -9,10 +9,11 @@ use super::probe::{Facts, Role, ask, is_refused, query};
 
 /// What every lock needs: the right, and a command that tries it. It goes to masters and replicas,
 /// so it must change nothing where it is carried out.
-const NEEDED: [(&str, &str); 10] = [
+const NEEDED: [(&str, &str); 11] = [
     ("+eval", "EVAL return(1) 0"),
     ("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 1 KEY"),
     (ASKING, "ASKING"),
+    (SLOTS, "CLUSTER SLOTS"),
     ("+time", "TIME"),
     ("+exists", "EXISTS KEY"),
     ("+hget", "HGET KEY field"),
@@ -24,8 +25,9 @@ const NEEDED: [(&str, &str); 10] = [
     ("+pexpireat", "PEXPIREAT KEY never"),
 ];
 
-/// Of a cluster alone.
+// Of a cluster alone.
 const ASKING: &str = "+asking";
+const SLOTS: &str = "+cluster|slots";
 
 /// Stands for a key under the prefix.
 const KEY: &str = "KEY";
@@ -75,6 +77,11 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// Whether the server lets the user read its slot map.
+pub fn shows_map(facts: &Facts) -> bool {
+    !facts.lacks.iter().any(|right| right == SLOTS)
+}
+
 fn needed(facts: &Facts) -> Option<Finding> {
     let rights = match facts.lacks.len() {
         0 => return None,
@@ -119,11 +126,13 @@ impl Facts {
         connection: &mut MultiplexedConnection,
         is_cluster: bool,
         prefix: &str,
-    ) {
+    ) -> Result<(), RedisError> {
         let key = format!("{prefix}rwlease-doctor");
-        for (right, words) in NEEDED.iter().filter(|(right, _)| is_cluster || *right != ASKING) {
+        let is_of_cluster = |right: &str| right == ASKING || right == SLOTS;
+        for (right, words) in NEEDED.iter().filter(|(right, _)| is_cluster || !is_of_cluster(right))
+        {
             let words = words.split(' ').map(|word| if word == KEY { &key } else { word });
-            let Some(error) = refusal(connection, words).await else { continue };
+            let Some(error) = refusal(connection, words).await? else { continue };
             let lacks = match error.to_string().contains("to access") {
                 true => format!("~{prefix}*"),
                 false => right.to_string(),
@@ -132,6 +141,7 @@ impl Facts {
                 self.lacks.push(lacks);
             }
         }
+        Ok(())
     }
 
     pub async fn try_others(
@@ -145,29 +155,33 @@ impl Facts {
         for words in ["SCAN 0 COUNT 1", "WAIT 0 1"] {
             match is_replica || *role == Role::Replica {
                 // Which may have its own reasons to fail.
-                true => self.try_right(connection, words, words).await,
+                true => self.try_right(connection, words, words).await?,
                 false => drop(self.try_query::<Value>(connection, words).await?),
             }
         }
-        self.try_channel(connection, role).await;
-        Ok(())
+        self.try_channel(connection, role).await
     }
 
     /// Subscribes to a channel like those of waiters, publishes there, and leaves it.
-    async fn try_channel(&mut self, connection: &mut MultiplexedConnection, role: &Role) {
+    async fn try_channel(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        role: &Role,
+    ) -> Result<(), RedisError> {
         let slot = match role {
             Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
             _ => Slot::new(0),
         };
-        let Some(slot) = slot else { return };
+        let Some(slot) = slot else { return Ok(()) };
         let channel = format!("{{{}}}rwlease:doctor", slot.tag());
         for (name, words) in [
             ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
             ("SPUBLISH", format!("SPUBLISH {channel} x")),
             ("SUNSUBSCRIBE", format!("SUNSUBSCRIBE {channel}")),
         ] {
-            self.try_right(connection, name, &words).await;
+            self.try_right(connection, name, &words).await?;
         }
+        Ok(())
     }
 
     async fn try_right(
@@ -175,10 +189,11 @@ impl Facts {
         connection: &mut MultiplexedConnection,
         name: &'static str,
         words: &str,
-    ) {
-        if refusal(connection, words.split(' ')).await.is_some() {
+    ) -> Result<(), RedisError> {
+        if refusal(connection, words.split(' ')).await?.is_some() {
             self.refused.push(name);
         }
+        Ok(())
     }
 
     /// `None` if the user may not send that query, or the server does not serve it.
@@ -204,9 +219,13 @@ impl Facts {
 }
 
 /// The answer that the user lacks a right. After any other answer, an error too, it has the right.
+/// Fails if there is no answer.
 pub async fn refusal<'a>(
     connection: &mut MultiplexedConnection,
     words: impl IntoIterator<Item = &'a str>,
-) -> Option<RedisError> {
-    ask::<Value>(connection, words).await.err().filter(is_refused)
+) -> Result<Option<RedisError>, RedisError> {
+    match ask::<Value>(connection, words).await {
+        Err(error) if error.code().is_none() => Err(error),
+        answer => Ok(answer.err().filter(is_refused)),
+    }
 }

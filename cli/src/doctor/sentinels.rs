@@ -108,7 +108,7 @@ impl Sentinel {
         let said = async {
             let connection = &mut entrance.open(address).await?;
             let says = say(connection, name).await?;
-            lacks = lacking(connection, name).await;
+            lacks = lacking(connection, name).await?;
             Ok(says)
         };
         let says = said.await.map_err(|error: RedisError| error.to_string());
@@ -134,16 +134,19 @@ async fn say(
     Ok(says)
 }
 
-async fn lacking(connection: &mut MultiplexedConnection, name: &str) -> Vec<Finding> {
+async fn lacking(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+) -> Result<Vec<Finding>, RedisError> {
     let mut lacking = Vec::new();
     for (right, words, what_for) in OPTIONAL {
         let words = words.split(' ').map(|word| if word == NAME { name } else { word });
-        if refusal(connection, words).await.is_some() {
+        if refusal(connection, words).await?.is_some() {
             let says = format!("the user lacks a right for {what_for}: give {right}");
             lacking.push(Finding::new(Level::Warning, says));
         }
     }
-    lacking
+    Ok(lacking)
 }
 
 fn master(says: &BTreeMap<String, String>) -> Option<Address> {

@@ -81,6 +81,7 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         ended: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionReset"),
         source: Some(Arc::new(error)),
     }
+    .without_arguments()
 }
 
 /// Returns true if the same settings will fail again.

@@ -62,6 +62,7 @@ fn refused(error: ServerError, renews_credentials: bool) -> NodeError {
         source: Some(Arc::new(error.clone())),
         ..NodeError::unsent(error.to_string())
     }
+    .without_arguments()
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
         ended: of_source(&error, is_end),
         source: Some(Arc::new(error)),
     }
+    .without_arguments()
 }
 
 /// Returns true if the same settings will fail again.

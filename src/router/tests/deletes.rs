@@ -95,6 +95,17 @@ async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_asking_is_not_taken_for_a_refusal_of_the_command() {
+    let bench = valkey("9.1.2").await;
+    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.on_asking("b", refusal("NOPERM no right to asking"));
+    bench.fakes.script("b", [redirect("MOVED", "k", "a")]);
+    let reason = bench.release("k").await.unwrap_err().reason;
+    assert!(matches!(&reason, Reason::Refused(error) if error.code == "NOPERM"), "{reason:?}");
+    assert!(!bench.fakes.log("b").iter().any(|sent| sent.starts_with("EVAL")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_batch_sends_the_command_too() {
     let bench = valkey("9.1.2").await;
     bench.fakes.script("a", [Act::Answer(Reply::Int(0))]);
