@@ -125,6 +125,7 @@ async fn a_right_that_is_not_needed_yet() -> Result {
         (master, "-time", "give +time"),
         (replica, "-asking", "give +asking"),
         (replica, "-evalsha -hset", "give +evalsha +hset"),
+        (replica, "-cluster|slots -hset", "give +cluster|slots +hset"),
         (replica, "resetkeys", "give ~rwlease:*"),
     ] {
         at.say::<()>(&format!("ACL SETUSER locker {without}")).await?;
@@ -132,7 +133,8 @@ async fn a_right_that_is_not_needed_yet() -> Result {
         assert_eq!(ran.status, Some(1), "{without}: {ran:?}");
         assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
         assert!(!ran.out.contains("`rwlease doctor`"), "{without}: {}", ran.out);
-        let given = "ACL SETUSER locker +asking +eval +evalsha +time +hset ~rwlease:*";
+        let given =
+            "ACL SETUSER locker +asking +eval +evalsha +time +hset +cluster|slots ~rwlease:*";
         at.say::<()>(given).await?;
     }
 

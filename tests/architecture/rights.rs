@@ -14,6 +14,19 @@ fn the_pages_list_the_same_rights() {
     assert_eq!(operating, rights("docs/protocol.md", "The least rights of a user:", "Leave"));
 }
 
+/// Without it, Redis 6.2 gives a new user all channels, and accepts no pattern after that.
+#[test]
+fn the_pages_begin_without_channels() {
+    for (page, from) in [
+        ("docs/operating.md", "user locker on >PASSWORD "),
+        ("docs/quick-start.md", "ACL SETUSER locker reset on '>secret' "),
+    ] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+        let rest = text.split_once(from).map(|(_, rest)| rest);
+        assert!(rest.is_some_and(|rest| rest.starts_with("resetchannels ")), "{page}");
+    }
+}
+
 /// The commands that are allowed between two texts of a page.
 fn rights(page: &str, from: &str, to: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
