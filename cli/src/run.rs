@@ -32,6 +32,12 @@ const GIVING_BACK: Duration = Duration::from_millis(200);
 /// How often to check whether the rest of the command's group is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The shortest timeout of a request.
+const LEAST: Duration = Duration::from_millis(1);
+
+const NO_ANSWER: &str =
+    "the servers did not answer in time; check that they run and that --redis names them";
+
 /// Passes the fencing token to the command.
 const TOKEN: &str = "RWLEASE_TOKEN";
 
@@ -43,7 +49,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
         exit = told_to_end(&mut signals) => return Ok(exit),
-        locks = wait_limit.within(servers.connect(), NO_ANSWER) => locks?,
+        locks = wait_limit.within(servers.connect()) => locks?,
     };
     let wanted = Wanted::of(&locks, &args)?;
     let held = match ticket {
@@ -80,29 +86,38 @@ async fn wait_for(
 ) -> Result<Held, Failure> {
     let asking = async {
         loop {
-            let held = Held::ask(wanted, args).await?;
+            let held = Held::ask(wanted, args, wait_limit.left()).await?;
             // A pushed grant is short until it is claimed. The command must start with a whole
             // lease.
             if !deadlines.are_near(held.lease().remaining()) {
                 return Ok(held);
             }
-            match held.lease().renew().await {
-                Ok(_) => return Ok(held),
-                // On a slow machine the lease can have ended by then. The command has not started,
-                // so acquire again.
-                Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
-                Err(error) => return Err(Failure::from(error)),
+            if let Some(held) = wait_limit.within(renewed(held)).await? {
+                return Ok(held);
             }
         }
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = wait_limit.within(waiting::shown(locks.client_id(), wanted, args.quiet, asking), NOT_HAD) => held,
+        held = waiting::shown(locks.client_id(), wanted, args, asking) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
     }
     outcome
+}
+
+/// Renews the lease. `None` if it has ended by then, as on a slow machine: the command has not
+/// started, so the caller acquires again.
+async fn renewed(held: Held) -> Result<Option<Held>, Failure> {
+    match held.lease().renew().await {
+        Ok(()) => Ok(Some(held)),
+        Err(error) if error.kind() == ErrorKind::Lost => {
+            let _ = held.release().await;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Resolves at the first signal that ends a process by default.
@@ -147,11 +162,6 @@ async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     }
 }
 
-/// What did not happen in time, and what to do.
-const NO_ANSWER: &str =
-    "the servers did not answer in time; check that they run and that --redis names them";
-const NOT_HAD: &str = "it was not granted in time; try later";
-
 /// The limit for the whole wait, connecting included.
 struct WaitLimit {
     name: String,
@@ -168,18 +178,24 @@ impl WaitLimit {
         }
     }
 
+    /// The rest of it for the library, whose own timeout tells what was wrong, and takes none of 0.
+    fn left(&self) -> Option<Duration> {
+        let (_, until) = self.limit?;
+        Some(until.saturating_duration_since(Instant::now()).max(LEAST))
+    }
+
+    /// Limits the wait for the servers' answers.
     async fn within<T>(
         &self,
         doing: impl Future<Output = Result<T, Failure>>,
-        missed: &str,
     ) -> Result<T, Failure> {
         let Some((limit, until)) = self.limit else {
             return doing.await;
         };
         timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
             let (name, limit) = (&self.name, show::time(limit));
-            let message =
-                format!("lock `{name}`: {missed}, or use a --timeout longer than {limit}");
+            let advice = format!("or use a --timeout longer than {limit}");
+            let message = format!("lock `{name}`: {NO_ANSWER}, {advice}");
             Err(Failure::new(TRY_LATER, message))
         })
     }

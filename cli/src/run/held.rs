@@ -1,5 +1,7 @@
 //! A held lock in either mode, or held permits of a semaphore.
 
+use std::time::Duration;
+
 use rwlease::{
     Acquire, Error, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore,
     SemaphoreGuard, TakenUp, Ticket, TryAcquire, WriteGuard,
@@ -32,8 +34,12 @@ impl Wanted {
 }
 
 impl Held {
-    /// Waits without a limit, or only tries if the timeout is 0.
-    pub async fn ask(wanted: &Wanted, args: &Run) -> Result<Held, Failure> {
+    /// Waits for at most `limit`, or only tries if the timeout of the command line is 0.
+    pub async fn ask(
+        wanted: &Wanted,
+        args: &Run,
+        limit: Option<Duration>,
+    ) -> Result<Held, Failure> {
         if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
             let tried = Held::attempt(wanted, args).await?;
             return tried.ok_or_else(|| {
@@ -41,15 +47,17 @@ impl Held {
             });
         }
         Ok(match wanted {
-            Wanted::Lock(lock) if args.read => Held::Read(on_terms(lock.read(), args).await?),
-            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args).await?),
+            Wanted::Lock(lock) if args.read => {
+                Held::Read(on_terms(lock.read(), args, limit).await?)
+            }
+            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args, limit).await?),
             Wanted::Permits(semaphore, permits) => {
-                Held::Permits(on_terms(semaphore.acquire(*permits), args).await?)
+                Held::Permits(on_terms(semaphore.acquire(*permits), args, limit).await?)
             }
         })
     }
 
-    async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>, Error> {
+    pub async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>, Error> {
         Ok(match wanted {
             Wanted::Lock(lock) if args.read => {
                 tried_on_terms(lock.try_read(), args).await?.map(Held::Read)
@@ -96,8 +104,13 @@ impl From<TakenUp> for Held {
     }
 }
 
-fn on_terms<'a, G: Guard>(request: Acquire<'a, G>, args: &Run) -> Acquire<'a, G> {
-    request.lease(args.lease).replicas(args.replicas)
+fn on_terms<'a, G: Guard>(
+    request: Acquire<'a, G>,
+    args: &Run,
+    limit: Option<Duration>,
+) -> Acquire<'a, G> {
+    let request = request.lease(args.lease).replicas(args.replicas);
+    limit.into_iter().fold(request, Acquire::timeout)
 }
 
 fn tried_on_terms<'a, G: Guard>(request: TryAcquire<'a, G>, args: &Run) -> TryAcquire<'a, G> {
