@@ -135,13 +135,23 @@ impl From<Error> for Failure {
     }
 }
 
-/// The error with its sources.
+/// The error with its sources, without the name of its lock.
+pub fn reasons(error: &Error) -> String {
+    let message = with_reasons(error);
+    let lock = error.lock().zip(error.slot());
+    let lock = lock.map(|(name, slot)| format!("lock `{name}` (slot {slot}): "));
+    lock.and_then(|lock| message.strip_prefix(&lock).map(str::to_owned)).unwrap_or(message)
+}
+
+/// The error with its sources. Each is said once: libraries quote and punctuate the same words of a
+/// server differently.
 pub fn with_reasons(error: &Error) -> String {
+    let words = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(reason) = source {
         let said = reason.to_string();
-        if !message.contains(&said) {
+        if !words(&message).contains(&words(&said)) {
             message = format!("{message}: {said}");
         }
         source = reason.source();

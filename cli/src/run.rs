@@ -4,6 +4,7 @@ mod command;
 mod deadlines;
 mod hand_on;
 mod held;
+mod loss;
 mod terminal;
 mod waiting;
 
@@ -12,7 +13,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use rwlease::{ErrorKind, Lease, Locks, Released};
+use rwlease::{ErrorKind, Locks, Released};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
@@ -22,6 +23,7 @@ use crate::signals::{self, Signals};
 use command::{Command, Event};
 use deadlines::{Deadlines, Step};
 use held::{Held, Wanted};
+use loss::Watch;
 
 /// How long a process that was told to end tries to leave the queue.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -41,6 +43,9 @@ const NO_ANSWER: &str =
 /// Passes the fencing token to the command.
 const TOKEN: &str = "RWLEASE_TOKEN";
 
+/// Passes the id by which `rwlease status` names this holder.
+const ID: &str = "RWLEASE_ID";
+
 pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
     let ticket = args.take_up.then(|| hand_on::ticket_of(&args.name)).transpose()?;
@@ -59,8 +64,10 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     if args.hand_on {
         return hand_on::run(&locks, held, &args, &mut signals).await;
     }
-    let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
-    let was_held = held.lease().is_held();
+    let mut watch = Watch::new(held.lease());
+    let outcome = run_under(&mut watch, &args, &deadlines, &mut signals).await;
+    let was_held = !watch.left().is_zero();
+    let clues = watch.clues();
     let given_back = give_back(&args.name, held, &mut signals).await;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
@@ -71,7 +78,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
             }
             Ok(exit_of(status))
         }
-        ended => Err(lost(&args.name, ended)),
+        ended => Err(lost(&args.name, &clues.reason().await, ended)),
     }
 }
 
@@ -211,21 +218,23 @@ enum Ended {
 
 /// Starts the command and supervises it until it has ended.
 async fn run_under(
-    lease: &Lease,
+    watch: &mut Watch<'_>,
     args: &args::Run,
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
-    let token = (TOKEN, lease.token().to_string());
-    let started = Command::start(&args.command, [token]).await;
+    let lease = watch.lease;
+    let environment = [(TOKEN, lease.token().to_string()), (ID, lease.id().to_owned())];
+    let started = Command::start(&args.command, environment).await;
     let mut command =
         started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
     loop {
-        let step = deadlines.step(lease.remaining(), command.told_to_end());
+        let step = deadlines.step(watch.left(), command.told_to_end());
         let pause = match step {
             Step::GoOn(pause) => pause,
             Step::Terminate => {
                 command.terminate();
+                watch.ask();
                 continue;
             }
             Step::Kill => {
@@ -240,7 +249,7 @@ async fn run_under(
             biased;
             event = command.event() => match event? {
                 Event::Ended(_) if command.told_to_end().is_some() => {
-                    return end_of_all(lease, deadlines, &mut command).await;
+                    return end_of_all(watch, deadlines, &mut command).await;
                 }
                 Event::Ended(status) => return Ok(Ended::ByItself(status)),
                 Event::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
@@ -255,12 +264,12 @@ async fn run_under(
 /// The command has ended after it was told to. The processes that it started were told as well;
 /// they have the rest of the grace, and must not outlive the lease.
 async fn end_of_all(
-    lease: &Lease,
+    watch: &mut Watch<'_>,
     deadlines: &Deadlines,
     command: &mut Command,
 ) -> Result<Ended, Failure> {
     while command.has_members() {
-        match deadlines.step(lease.remaining(), command.told_to_end()) {
+        match deadlines.step(watch.left(), command.told_to_end()) {
             Step::Kill => {
                 command.kill().await?;
                 return Ok(Ended::Killed);
@@ -304,7 +313,7 @@ fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
     }
 }
 
-fn lost(name: &str, ended: Ended) -> Failure {
+fn lost(name: &str, why: &str, ended: Ended) -> Failure {
     let command = match ended {
         Ended::ByItself(status) => {
             format!("the command ended by itself ({status}), maybe after others got the lock")
@@ -313,5 +322,5 @@ fn lost(name: &str, ended: Ended) -> Failure {
         Ended::Killed => "the command was killed".to_owned(),
     };
     let advice = "check how much of its work is done before you run it again";
-    Failure::new(LOST, format!("lock `{name}`: the lease was lost; {command}; {advice}"))
+    Failure::new(LOST, format!("lock `{name}`: the lease was lost: {why}; {command}; {advice}"))
 }

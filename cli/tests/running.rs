@@ -43,6 +43,18 @@ async fn the_command_finds_its_token_and_tokens_rise() -> Result {
 }
 
 #[tokio::test]
+async fn the_command_finds_the_id_by_which_status_names_it() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut run = tool.start(&["run", "a", "--", "sh", "-c", "echo $RWLEASE_ID; sleep 60"])?;
+    let id = run.line().await?;
+    assert_eq!(tool.status("a").await?["writer"]["id"], id.as_str());
+    run.signal(Signal::TERM)?;
+    assert_eq!(run.ended().await?.status, Some(143));
+    Ok(())
+}
+
+#[tokio::test]
 async fn readers_share_and_writers_do_not() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
