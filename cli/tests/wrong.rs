@@ -77,8 +77,10 @@ async fn servers_that_refuse() -> Result {
     let server = Single::start_with(settings).await?;
     let wrong = server.url().replace("secret", "guessed");
     assert_ne!(wrong, server.url());
-    fails(&Tool::new([&wrong]), &["status", "a"], 77, "password").await?;
+    fails(&Tool::new([&wrong]), &["status", "a"], 77, "; check the user and its password").await?;
     fails(&Tool::new([&wrong]), &["doctor"], 77, "password").await?;
+    let told = Tool::new([&wrong]).run(&["status", "a"]).await?.err;
+    assert_eq!(told.matches("username-password").count(), 1, "told twice: {told}");
     let weak = server.url().replace(":secret@", "weak:p@");
     fails(&Tool::new([&weak]), &["run", "a", "--", "true"], 77, "rwlease doctor").await?;
     fails(&Tool::new([&weak]), &["list"], 77, "scan").await
