@@ -93,7 +93,7 @@ async fn wait_for(
 ) -> Result<Held, Failure> {
     let asking = async {
         loop {
-            let held = Held::ask(wanted, args, wait_limit.left()).await?;
+            let held = Held::ask(locks, wanted, args, wait_limit.left()).await?;
             // A pushed grant is short until it is claimed. The command must start with a whole
             // lease.
             if !deadlines.are_near(held.lease().remaining()) {
