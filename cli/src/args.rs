@@ -75,6 +75,13 @@ pub struct Servers {
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a command under a lock
+    ///
+    /// Ends with the command's exit status. In the command's environment, RWLEASE_TOKEN is the
+    /// fencing token, and RWLEASE_ID the id by which `rwlease status` names this holder.
+    ///
+    /// The command runs in its own process group, and signals are passed on to it. When the lease
+    /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
+    /// grace. Both come before the servers can grant the lock to the next waiter.
     Run(Run),
     /// Show who holds a lock and who waits for it
     Status(Status),
@@ -111,12 +118,6 @@ pub enum Command {
     Man(Man),
 }
 
-/// Runs a command while it holds a lock, and ends with the command's exit status. RWLEASE_TOKEN in
-/// the command's environment is the fencing token.
-///
-/// The command runs in its own process group, and signals are passed on to it. When the lease
-/// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the grace.
-/// Both come before the servers can grant the lock to the next waiter.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
 pub struct Run {

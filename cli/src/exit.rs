@@ -131,17 +131,44 @@ impl From<Error> for Failure {
             }
             _ => (UNAVAILABLE, "try again"),
         };
-        Failure::new(status, format!("{}; {advice}", with_reasons(&error)))
+        let message = with_reasons(&error);
+        let advice = advice_on(&reasons(&error)).unwrap_or(advice);
+        Failure::new(status, format!("{message}; {advice}"))
     }
 }
 
-/// The error with its sources.
+/// The advice for words of servers and of the library that say more than the kind of the error.
+fn advice_on(message: &str) -> Option<&'static str> {
+    let advice = [
+        ("WRONGPASS", "check the user and its password"),
+        ("NOAUTH", "give a user or a password: see `rwlease --help`"),
+        ("memory is full", "free memory there, or raise `maxmemory`"),
+        ("requested replicas", "check that the replicas run, or use a lower --replicas"),
+        ("NOREPLICAS", "check that the replicas run"),
+        ("READONLY", "check that --redis names the primary"),
+        ("DB index is out of range", "use a database that the server has; a cluster has only 0"),
+        ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
+    ];
+    advice.into_iter().find_map(|(word, advice)| message.contains(word).then_some(advice))
+}
+
+/// The error with its sources, without the name of its lock.
+pub fn reasons(error: &Error) -> String {
+    let message = with_reasons(error);
+    let lock = error.lock().zip(error.slot());
+    let lock = lock.map(|(name, slot)| format!("lock `{name}` (slot {slot}): "));
+    lock.and_then(|lock| message.strip_prefix(&lock).map(str::to_owned)).unwrap_or(message)
+}
+
+/// The error with its sources. Each is said once: libraries quote and punctuate the same words of a
+/// server differently.
 pub fn with_reasons(error: &Error) -> String {
+    let words = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(reason) = source {
         let said = reason.to_string();
-        if !message.contains(&said) {
+        if !words(&message).contains(&words(&said)) {
             message = format!("{message}: {said}");
         }
         source = reason.source();
@@ -166,6 +193,17 @@ mod tests {
     #[test]
     fn the_end_by_a_signal_is_told_as_by_shells() {
         assert_eq!(Exit::by_signal(15), Exit(143));
+    }
+
+    #[test]
+    fn advice_fits_the_words_of_the_server() {
+        let advice = |message| advice_on(message).unwrap_or_default();
+        assert!(advice("WRONGPASS invalid username-password pair").contains("password"));
+        assert!(
+            advice("1 of the 2 requested replicas confirmed it in time").contains("--replicas")
+        );
+        assert!(advice("the server's memory is full").contains("maxmemory"));
+        assert_eq!(advice_on("no answer in time"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod args;
 mod connect;
 mod doctor;
 mod exit;
+mod kind;
 mod list;
 mod manual;
 mod revoke;

@@ -4,13 +4,22 @@ use std::io::Write;
 
 use crate::args::Servers;
 use crate::exit::{Exit, Failure};
+use crate::kind::not_a_lock;
 use crate::show;
 
+/// The way to free a semaphore.
+const STOP_HOLDERS: &str =
+    "its permits cannot be revoked: stop its holders, which `rwlease status` shows";
+
 pub async fn revoke(servers: &Servers, name: &str) -> Result<Exit, Failure> {
-    let lock = servers.connect().await?.rwlock(name)?;
+    let locks = servers.connect().await?;
+    let revoked = match locks.rwlock(name)?.revoke().await {
+        Ok(revoked) => revoked,
+        Err(error) => return Err(not_a_lock(&locks, name, error, STOP_HOLDERS).await),
+    };
     let name = show::plain(name);
     let mut out = anstream::stdout().lock();
-    match lock.revoke().await? {
+    match revoked {
         None => writeln!(out, "nobody holds {name}")?,
         Some(revoked) => {
             let holders = show::holders(revoked.writer.is_some(), revoked.readers);
@@ -26,10 +35,14 @@ pub async fn revoke(servers: &Servers, name: &str) -> Result<Exit, Failure> {
 }
 
 pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
-    let lock = servers.connect().await?.rwlock(name)?;
+    let locks = servers.connect().await?;
+    let released = match locks.rwlock(name)?.force_release().await {
+        Ok(released) => released,
+        Err(error) => return Err(not_a_lock(&locks, name, error, STOP_HOLDERS).await),
+    };
     let name = show::plain(name);
     let mut out = anstream::stdout().lock();
-    match lock.force_release().await? {
+    match released {
         None => writeln!(out, "nobody holds {name}")?,
         Some(released) => {
             let holders = show::holders(released.writer, released.readers);

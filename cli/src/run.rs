@@ -4,6 +4,7 @@ mod command;
 mod deadlines;
 mod hand_on;
 mod held;
+mod loss;
 mod terminal;
 mod waiting;
 
@@ -12,7 +13,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use rwlease::{ErrorKind, Lease, Locks, Released};
+use rwlease::{ErrorKind, Locks, Released};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
@@ -22,6 +23,7 @@ use crate::signals::{self, Signals};
 use command::{Command, Event};
 use deadlines::{Deadlines, Step};
 use held::{Held, Wanted};
+use loss::Watch;
 
 /// How long a process that was told to end tries to leave the queue.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -32,8 +34,17 @@ const GIVING_BACK: Duration = Duration::from_millis(200);
 /// How often to check whether the rest of the command's group is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The shortest timeout of a request.
+const LEAST: Duration = Duration::from_millis(1);
+
+const NO_ANSWER: &str =
+    "the servers did not answer in time; check that they run and that --redis names them";
+
 /// Passes the fencing token to the command.
 const TOKEN: &str = "RWLEASE_TOKEN";
+
+/// Passes the id by which `rwlease status` names this holder.
+const ID: &str = "RWLEASE_ID";
 
 pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
@@ -43,7 +54,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
         exit = told_to_end(&mut signals) => return Ok(exit),
-        locks = wait_limit.within(servers.connect(), NO_ANSWER) => locks?,
+        locks = wait_limit.within(servers.connect()) => locks?,
     };
     let wanted = Wanted::of(&locks, &args)?;
     let held = match ticket {
@@ -53,8 +64,10 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     if args.hand_on {
         return hand_on::run(&locks, held, &args, &mut signals).await;
     }
-    let outcome = run_under(held.lease(), &args, &deadlines, &mut signals).await;
-    let was_held = held.lease().is_held();
+    let mut watch = Watch::new(held.lease());
+    let outcome = run_under(&mut watch, &args, &deadlines, &mut signals).await;
+    let was_held = !watch.left().is_zero();
+    let clues = watch.clues();
     let given_back = give_back(&args.name, held, &mut signals).await;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
@@ -65,7 +78,7 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
             }
             Ok(exit_of(status))
         }
-        ended => Err(lost(&args.name, ended)),
+        ended => Err(lost(&args.name, &clues.reason().await, ended)),
     }
 }
 
@@ -80,29 +93,38 @@ async fn wait_for(
 ) -> Result<Held, Failure> {
     let asking = async {
         loop {
-            let held = Held::ask(wanted, args).await?;
+            let held = Held::ask(locks, wanted, args, wait_limit.left()).await?;
             // A pushed grant is short until it is claimed. The command must start with a whole
             // lease.
             if !deadlines.are_near(held.lease().remaining()) {
                 return Ok(held);
             }
-            match held.lease().renew().await {
-                Ok(_) => return Ok(held),
-                // On a slow machine the lease can have ended by then. The command has not started,
-                // so acquire again.
-                Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
-                Err(error) => return Err(Failure::from(error)),
+            if let Some(held) = wait_limit.within(renewed(held)).await? {
+                return Ok(held);
             }
         }
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = wait_limit.within(waiting::shown(locks.client_id(), wanted, args.quiet, asking), NOT_HAD) => held,
+        held = waiting::shown(locks.client_id(), wanted, args, asking) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
     }
     outcome
+}
+
+/// Renews the lease. `None` if it has ended by then, as on a slow machine: the command has not
+/// started, so the caller acquires again.
+async fn renewed(held: Held) -> Result<Option<Held>, Failure> {
+    match held.lease().renew().await {
+        Ok(()) => Ok(Some(held)),
+        Err(error) if error.kind() == ErrorKind::Lost => {
+            let _ = held.release().await;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Resolves at the first signal that ends a process by default.
@@ -147,11 +169,6 @@ async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
     }
 }
 
-/// What did not happen in time, and what to do.
-const NO_ANSWER: &str =
-    "the servers did not answer in time; check that they run and that --redis names them";
-const NOT_HAD: &str = "it was not granted in time; try later";
-
 /// The limit for the whole wait, connecting included.
 struct WaitLimit {
     name: String,
@@ -168,18 +185,24 @@ impl WaitLimit {
         }
     }
 
+    /// The rest of it for the library, whose own timeout tells what was wrong, and takes none of 0.
+    fn left(&self) -> Option<Duration> {
+        let (_, until) = self.limit?;
+        Some(until.saturating_duration_since(Instant::now()).max(LEAST))
+    }
+
+    /// Limits the wait for the servers' answers.
     async fn within<T>(
         &self,
         doing: impl Future<Output = Result<T, Failure>>,
-        missed: &str,
     ) -> Result<T, Failure> {
         let Some((limit, until)) = self.limit else {
             return doing.await;
         };
         timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
             let (name, limit) = (&self.name, show::time(limit));
-            let message =
-                format!("lock `{name}`: {missed}, or use a --timeout longer than {limit}");
+            let advice = format!("or use a --timeout longer than {limit}");
+            let message = format!("lock `{name}`: {NO_ANSWER}, {advice}");
             Err(Failure::new(TRY_LATER, message))
         })
     }
@@ -195,21 +218,23 @@ enum Ended {
 
 /// Starts the command and supervises it until it has ended.
 async fn run_under(
-    lease: &Lease,
+    watch: &mut Watch<'_>,
     args: &args::Run,
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
-    let token = (TOKEN, lease.token().to_string());
-    let started = Command::start(&args.command, [token]).await;
+    let lease = watch.lease;
+    let environment = [(TOKEN, lease.token().to_string()), (ID, lease.id().to_owned())];
+    let started = Command::start(&args.command, environment).await;
     let mut command =
         started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
     loop {
-        let step = deadlines.step(lease.remaining(), command.told_to_end());
+        let step = deadlines.step(watch.left(), command.told_to_end());
         let pause = match step {
             Step::GoOn(pause) => pause,
             Step::Terminate => {
                 command.terminate();
+                watch.ask();
                 continue;
             }
             Step::Kill => {
@@ -224,7 +249,7 @@ async fn run_under(
             biased;
             event = command.event() => match event? {
                 Event::Ended(_) if command.told_to_end().is_some() => {
-                    return end_of_all(lease, deadlines, &mut command).await;
+                    return end_of_all(watch, deadlines, &mut command).await;
                 }
                 Event::Ended(status) => return Ok(Ended::ByItself(status)),
                 Event::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
@@ -239,12 +264,12 @@ async fn run_under(
 /// The command has ended after it was told to. The processes that it started were told as well;
 /// they have the rest of the grace, and must not outlive the lease.
 async fn end_of_all(
-    lease: &Lease,
+    watch: &mut Watch<'_>,
     deadlines: &Deadlines,
     command: &mut Command,
 ) -> Result<Ended, Failure> {
     while command.has_members() {
-        match deadlines.step(lease.remaining(), command.told_to_end()) {
+        match deadlines.step(watch.left(), command.told_to_end()) {
             Step::Kill => {
                 command.kill().await?;
                 return Ok(Ended::Killed);
@@ -288,7 +313,7 @@ fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
     }
 }
 
-fn lost(name: &str, ended: Ended) -> Failure {
+fn lost(name: &str, why: &str, ended: Ended) -> Failure {
     let command = match ended {
         Ended::ByItself(status) => {
             format!("the command ended by itself ({status}), maybe after others got the lock")
@@ -297,5 +322,5 @@ fn lost(name: &str, ended: Ended) -> Failure {
         Ended::Killed => "the command was killed".to_owned(),
     };
     let advice = "check how much of its work is done before you run it again";
-    Failure::new(LOST, format!("lock `{name}`: the lease was lost; {command}; {advice}"))
+    Failure::new(LOST, format!("lock `{name}`: the lease was lost: {why}; {command}; {advice}"))
 }

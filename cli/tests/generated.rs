@@ -21,6 +21,10 @@ async fn help_has_examples_and_exit_statuses() -> Result {
         assert!(help.out.contains("Example"), "{command}: {}", help.out);
         assert!(!help.out.contains('\x1b'), "colour is for terminals");
     }
+    let help = tool.run(&["run", "--help"]).await?;
+    for word in ["RWLEASE_TOKEN is the", "RWLEASE_ID", "SIGKILL if"] {
+        assert!(help.out.contains(word), "{word}: {}", help.out);
+    }
     let none = tool.run(&[]).await?;
     assert_eq!((none.status, none.out.as_str()), (Some(64), ""));
     assert!(none.err.contains("Usage: rwlease"), "{none:?}");
@@ -50,7 +54,7 @@ async fn manual_pages() -> Result {
         assert!(page.contains(word), "{word}: {page}");
     }
     let page = tool.run(&["man", "run"]).await?.out;
-    for word in ["rwlease\\-run", "RWLEASE_TOKEN", "grace"] {
+    for word in ["rwlease\\-run", "RWLEASE_TOKEN is the", "grace"] {
         assert!(page.contains(word), "{word}: {page}");
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use rwlease::Locks;
 
 use crate::support::{Result, Single};
 use crate::tool::{self, RWLEASE, Tool};
@@ -39,6 +40,18 @@ async fn the_command_finds_its_token_and_tokens_rise() -> Result {
         assert_eq!(tool.status("a").await?["token"], token);
         last = token;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_finds_the_id_by_which_status_names_it() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let mut run = tool.start(&["run", "a", "--", "sh", "-c", "echo $RWLEASE_ID; sleep 60"])?;
+    let id = run.line().await?;
+    assert_eq!(tool.status("a").await?["writer"]["id"], id.as_str());
+    run.signal(Signal::TERM)?;
+    assert_eq!(run.ended().await?.status, Some(143));
     Ok(())
 }
 
@@ -164,6 +177,7 @@ async fn options_reach_the_lock() -> Result {
     run.ended().await?;
     let ran = tool.run(&["run", "--replicas", "1", "b", "--", "true"]).await?;
     assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
+    assert!(ran.err.contains("; check that the replicas run"), "{ran:?}");
     Ok(())
 }
 
@@ -191,6 +205,16 @@ async fn permits_are_shared_up_to_the_limit() -> Result {
     assert_eq!(both.status, Some(64), "{both:?}");
     let lock = tool.run(&["run", "a", "--", "true"]).await?;
     assert_eq!(lock.status, Some(65), "it is no lock: {lock:?}");
+    assert!(lock.err.contains("`a` is a semaphore; use --permits"), "{lock:?}");
+    for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
+        let ran = tool.run(args).await?;
+        assert_eq!(ran.status, Some(65), "{ran:?}");
+        assert!(ran.err.contains("`a` is a semaphore; its permits"), "{ran:?}");
+    }
+    let _guard = Locks::connect([server.url()]).await?.rwlock("b")?.read().await?;
+    let ran = tool.run(&["run", "--permits", "1/3", "b", "--", "true"]).await?;
+    assert_eq!(ran.status, Some(65), "{ran:?}");
+    assert!(ran.err.contains("`b` is a read/write lock; leave out --permits"), "{ran:?}");
     let status = tool.status("a").await?;
     assert_eq!((&status["limit"], &status["in_use"]), (&3.into(), &2.into()));
     assert_eq!(status["holding"][0]["permits"], 2);

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, Single};
+use crate::support::{Error, Result, ServerSettings, Single};
 use crate::tool::{HEARING, LONG, RWLEASE, Tool};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
@@ -171,6 +171,14 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
     guard.release().await?;
     assert_eq!(before.ended().await?.status, Some(0));
     Ok(())
+}
+
+#[tokio::test]
+async fn one_who_waits_sees_that_the_servers_cannot_grant() -> Result {
+    let settings = ServerSettings::default().line("min-replicas-to-write 1");
+    let server = Single::start_with(settings).await?;
+    let mut run = OnTerminal::start(&server, "run a -- true")?;
+    timeout(LONG, run.shows("still waiting: lock `a`")).await?
 }
 
 #[tokio::test]

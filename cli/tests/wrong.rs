@@ -1,8 +1,12 @@
 //! Each error: its exit status, and one line that says what to do.
 
+use std::process::Stdio;
+
+use rwlease::Locks;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{Result, ServerSettings, Single};
+use crate::support::{Cluster, Error, Result, ServerSettings, Shape, Single};
 use crate::tool::{self, LONG, RWLEASE, Tool};
 
 /// The status, and a word of the line.
@@ -73,8 +77,10 @@ async fn servers_that_refuse() -> Result {
     let server = Single::start_with(settings).await?;
     let wrong = server.url().replace("secret", "guessed");
     assert_ne!(wrong, server.url());
-    fails(&Tool::new([&wrong]), &["status", "a"], 77, "password").await?;
+    fails(&Tool::new([&wrong]), &["status", "a"], 77, "; check the user and its password").await?;
     fails(&Tool::new([&wrong]), &["doctor"], 77, "password").await?;
+    let told = Tool::new([&wrong]).run(&["status", "a"]).await?.err;
+    assert_eq!(told.matches("username-password").count(), 1, "told twice: {told}");
     let weak = server.url().replace(":secret@", "weak:p@");
     fails(&Tool::new([&weak]), &["run", "a", "--", "true"], 77, "rwlease doctor").await?;
     fails(&Tool::new([&weak]), &["list"], 77, "scan").await
@@ -101,6 +107,51 @@ async fn a_time_limit_covers_the_answers_of_the_servers_too() -> Result {
     server.freeze()?;
     let tool = Tool::new([server.url()]);
     fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 75, "--timeout").await
+}
+
+/// A cluster in which nobody serves the slot of `a`, and a server that takes no writes.
+async fn servers_that_cannot_grant() -> Result<(Cluster, Single)> {
+    let shape = Shape::of(1, 0).line("cluster-require-full-coverage no");
+    let cluster = Cluster::start_with(shape).await?;
+    cluster.node(0).say::<()>("CLUSTER DELSLOTS 11174").await?;
+    let settings = ServerSettings::default().line("min-replicas-to-write 1");
+    Ok((cluster, Single::start_with(settings).await?))
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_in_trouble_says_so_and_one_for_a_holder_does_not() -> Result {
+    let (cluster, writeless) = servers_that_cannot_grant().await?;
+    let run = &["run", "--timeout", "1s", "a", "--", "true"];
+    fails(&Tool::new(cluster.urls()), run, 69, "no node serves slot").await?;
+    fails(&Tool::new([writeless.url()]), run, 69, "NOREPLICAS").await?;
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let _guard = lock.write().await?;
+    fails(&tool, run, 75, "--timeout").await?;
+    let waiter = tool.start(&["run", "--timeout", "4s", "a", "--", "true"])?;
+    tool.until("a", |status| status["waiters"] == 1).await?;
+    server.kill()?;
+    let ran = waiter.ended().await?;
+    assert_eq!(ran.status, Some(69), "{ran:?}");
+    assert!(ran.err.contains("no answer in time"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_without_a_limit_tells_once_of_trouble() -> Result {
+    let (cluster, writeless) = servers_that_cannot_grant().await?;
+    let node = cluster.node(0).url();
+    for (url, word) in [(node, "no node serves slot"), (writeless.url(), "NOREPLICAS")] {
+        let mut command = Tool::new([url]).command(&["run", "a", "--", "true"]);
+        command.stderr(Stdio::piped());
+        let mut process = command.spawn()?;
+        let err = process.stderr.take().ok_or_else(|| Error::new("no stderr"))?;
+        let line = timeout(LONG, BufReader::new(err).lines().next_line()).await??;
+        let line = line.unwrap_or_default();
+        assert!(line.starts_with("rwlease: still waiting: ") && line.contains(word), "{line}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

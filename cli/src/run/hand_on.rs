@@ -4,7 +4,7 @@ use rwlease::{Locks, Ticket};
 
 use super::command::{Command, Event};
 use super::held::Held;
-use super::{LEAVING, NO_ANSWER, TOKEN, WaitLimit, cannot_run, exit_of, stopped, told_to_end};
+use super::{ID, LEAVING, TOKEN, WaitLimit, cannot_run, exit_of, stopped, told_to_end};
 use crate::args::Run;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
@@ -45,7 +45,7 @@ pub async fn take_up(
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = wait_limit.within(taking, NO_ANSWER) => held,
+        held = wait_limit.within(taking) => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
@@ -60,6 +60,7 @@ pub async fn run(
     args: &Run,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
+    let id = held.lease().id().to_owned();
     let ticket = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
         ticket = held.into_ticket() => ticket,
@@ -71,7 +72,7 @@ pub async fn run(
             return Err(failure);
         }
     };
-    let environment = [(TOKEN, ticket.token().to_string()), (TICKET, ticket.to_string())];
+    let environment = [(TOKEN, ticket.token().to_string()), (ID, id), (TICKET, ticket.to_string())];
     let mut command = match Command::start(&args.command, environment).await {
         Ok(command) => command,
         Err(error) => {

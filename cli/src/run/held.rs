@@ -1,12 +1,15 @@
 //! A held lock in either mode, or held permits of a semaphore.
 
+use std::time::Duration;
+
 use rwlease::{
-    Acquire, Error, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore,
-    SemaphoreGuard, TakenUp, Ticket, TryAcquire, WriteGuard,
+    Acquire, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore, SemaphoreGuard,
+    TakenUp, Ticket, TryAcquire, WriteGuard,
 };
 
 use crate::args::{Permits, Run};
 use crate::exit::{Failure, TRY_LATER, USAGE};
+use crate::kind::{not_a_lock, not_a_semaphore};
 
 /// What to acquire.
 pub enum Wanted {
@@ -32,24 +35,45 @@ impl Wanted {
 }
 
 impl Held {
-    /// Waits without a limit, or only tries if the timeout is 0.
-    pub async fn ask(wanted: &Wanted, args: &Run) -> Result<Held, Failure> {
-        if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            let tried = Held::attempt(wanted, args).await?;
-            return tried.ok_or_else(|| {
-                Failure::new(TRY_LATER, format!("lock `{}`: others hold it; try later", args.name))
-            });
+    /// Waits for at most `limit`, or only tries if the timeout of the command line is 0.
+    pub async fn ask(
+        locks: &Locks,
+        wanted: &Wanted,
+        args: &Run,
+        limit: Option<Duration>,
+    ) -> Result<Held, Failure> {
+        let asked = match args.timeout {
+            Some(Duration::ZERO) => Held::attempt(wanted, args).await,
+            _ => Held::wait(wanted, args, limit).await.map(Some),
+        };
+        match (asked, wanted) {
+            (Ok(Some(held)), _) => Ok(held),
+            (Ok(None), _) => {
+                let message = format!("lock `{}`: others hold it; try later", args.name);
+                Err(Failure::new(TRY_LATER, message))
+            }
+            (Err(error), Wanted::Lock(_)) => {
+                Err(not_a_lock(locks, &args.name, error, "use --permits N/LIMIT").await)
+            }
+            (Err(error), Wanted::Permits(..)) => {
+                Err(not_a_semaphore(locks, &args.name, error).await)
+            }
         }
+    }
+
+    async fn wait(wanted: &Wanted, args: &Run, limit: Option<Duration>) -> Result<Held> {
         Ok(match wanted {
-            Wanted::Lock(lock) if args.read => Held::Read(on_terms(lock.read(), args).await?),
-            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args).await?),
+            Wanted::Lock(lock) if args.read => {
+                Held::Read(on_terms(lock.read(), args, limit).await?)
+            }
+            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args, limit).await?),
             Wanted::Permits(semaphore, permits) => {
-                Held::Permits(on_terms(semaphore.acquire(*permits), args).await?)
+                Held::Permits(on_terms(semaphore.acquire(*permits), args, limit).await?)
             }
         })
     }
 
-    async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>, Error> {
+    pub async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>> {
         Ok(match wanted {
             Wanted::Lock(lock) if args.read => {
                 tried_on_terms(lock.try_read(), args).await?.map(Held::Read)
@@ -96,8 +120,13 @@ impl From<TakenUp> for Held {
     }
 }
 
-fn on_terms<'a, G: Guard>(request: Acquire<'a, G>, args: &Run) -> Acquire<'a, G> {
-    request.lease(args.lease).replicas(args.replicas)
+fn on_terms<'a, G: Guard>(
+    request: Acquire<'a, G>,
+    args: &Run,
+    limit: Option<Duration>,
+) -> Acquire<'a, G> {
+    let request = request.lease(args.lease).replicas(args.replicas);
+    limit.into_iter().fold(request, Acquire::timeout)
 }
 
 fn tried_on_terms<'a, G: Guard>(request: TryAcquire<'a, G>, args: &Run) -> TryAcquire<'a, G> {

@@ -1,30 +1,35 @@
-//! The line that is shown during a wait: who holds the lock, and how many wait before this client.
+//! The line that is shown during a wait: who holds the lock, how many wait before this client, or
+//! why the servers cannot tell.
 
 use std::convert::Infallible;
-use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rwlease::{SemaphoreStatus, Status};
 use tokio::time::sleep;
 
-use super::held::Wanted;
+use super::held::{Held, Wanted};
+use crate::args::Run;
+use crate::exit::{Failure, tell};
 use crate::show;
 
 /// Nothing is shown if the lock is granted within this time.
 const AT_ONCE: Duration = Duration::from_millis(300);
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
+/// The same where only trouble is told, to spare the servers.
+const UNSEEN: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(100);
 
-/// Returns the request's output. Until then it shows a spinner, on a terminal only. The ids of this
-/// client's acquisitions begin with `client`.
+/// Returns the request's output. Until then it shows a spinner on a terminal. Elsewhere it prints
+/// one line when trouble of the servers begins. The ids of this client's acquisitions begin with
+/// `client`.
 pub async fn shown<T>(
     client: String,
     wanted: &Wanted,
-    quiet: bool,
+    args: &Run,
     request: impl Future<Output = T>,
 ) -> T {
-    if quiet || !stderr().is_terminal() {
+    if args.quiet {
         return request.await;
     }
     let style = ProgressStyle::with_template("{spinner} {wide_msg}")
@@ -33,30 +38,60 @@ pub async fn shown<T>(
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
     let output = tokio::select! {
         output = request => output,
-        never = tell(&client, wanted, &spinner) => match never {},
+        never = watch(&client, wanted, args, &spinner) => match never {},
     };
     spinner.finish_and_clear();
     output
 }
 
-async fn tell(client: &str, wanted: &Wanted, spinner: &ProgressBar) -> Infallible {
+async fn watch(client: &str, wanted: &Wanted, args: &Run, spinner: &ProgressBar) -> Infallible {
     sleep(AT_ONCE).await;
-    spinner.enable_steady_tick(TURN);
-    loop {
-        let seen = match wanted {
-            Wanted::Lock(lock) => {
-                lock.status().await.map(|status| in_words(lock.name(), client, &status))
-            }
-            Wanted::Permits(semaphore, _) => {
-                let status = semaphore.status().await;
-                status.map(|status| permits_in_words(semaphore.name(), client, &status))
-            }
-        };
-        if let Ok(message) = seen {
-            spinner.set_message(message);
-        }
-        sleep(FROM_LOOK_TO_LOOK).await;
+    let on_terminal = !spinner.is_hidden();
+    if on_terminal {
+        spinner.enable_steady_tick(TURN);
     }
+    let mut in_trouble = false;
+    loop {
+        match look(client, wanted, args).await.map_err(Failure::from) {
+            Ok(message) => {
+                in_trouble = false;
+                spinner.set_message(message);
+            }
+            // A failure that does not pass ends the request too.
+            Err(failure) if failure.may_pass() => {
+                let message = format!("still waiting: {failure}");
+                if !on_terminal && !in_trouble {
+                    tell(&message);
+                }
+                in_trouble = true;
+                spinner.set_message(show::plain(&message));
+            }
+            Err(_) => {}
+        }
+        sleep(if on_terminal { FROM_LOOK_TO_LOOK } else { UNSEEN }).await;
+    }
+}
+
+/// Queries the state of what is waited for.
+async fn look(client: &str, wanted: &Wanted, args: &Run) -> rwlease::Result<String> {
+    let (is_free, words) = match wanted {
+        Wanted::Lock(lock) => {
+            let status = lock.status().await?;
+            let is_free = !status.is_locked() && status.waiters == 0;
+            (is_free, in_words(lock.name(), client, &status))
+        }
+        Wanted::Permits(semaphore, _) => {
+            let status = semaphore.status().await?;
+            let is_free = status.in_use == 0 && status.waiters == 0;
+            (is_free, permits_in_words(semaphore.name(), client, &status))
+        }
+    };
+    if is_free {
+        // The request should have it. If the server takes no writes, a query does not notice, but a
+        // try does. One that is granted goes to the request next.
+        drop(Held::attempt(wanted, args).await?);
+    }
+    Ok(words)
 }
 
 fn in_words(name: &str, client: &str, status: &Status) -> String {
