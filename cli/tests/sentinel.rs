@@ -119,7 +119,11 @@ async fn the_doctor_looks_at_the_sentinels() -> Result {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("2 sentinels watch the server"), "{}", ran.out);
     assert!(ran.out.contains("a failover takes up to 33s"), "{}", ran.out);
-    assert!(ran.out.contains("min-replicas-to-write is set, with one connected replica"), "{}", ran.out);
+    assert!(
+        ran.out.contains("min-replicas-to-write is set, with one connected replica"),
+        "{}",
+        ran.out
+    );
     assert!(!ran.out.contains("cut off"), "{}", ran.out);
     sentinels.sentinel(1).kill()?;
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;

@@ -11,6 +11,11 @@ use crate::census::Census;
 use crate::court::Court;
 use crate::plan::{Fault, Plan};
 
+/// How late a message after `ASKING` may be. If it is so late that its slot has arrived, gone back
+/// and set out again, the importing server carries it out while another server has the lock: the
+/// guarantee "Late duplicates" excludes this.
+const LATEST_AFTER_ASK: Duration = Duration::from_millis(5);
+
 /// Storms and calms. Clones share the weather.
 #[derive(Clone, Debug)]
 pub struct Storm(Arc<Mutex<Inner>>);
@@ -86,6 +91,10 @@ impl Inner {
             return fate;
         }
         let is_notice = message.kind == Kind::Notice;
+        let is_after_ask = message
+            .commands()
+            .any(|command| command.first().is_some_and(|word| *word == b"ASKING"));
+        let latest = if is_after_ask { LATEST_AFTER_ASK } else { Duration::MAX };
         if !is_notice && self.strikes(Fault::LoseRequest) {
             fate.loses_request = true;
         }
@@ -100,7 +109,8 @@ impl Inner {
         }
         if self.strikes(Fault::Delay) {
             let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)])
-                .mul_f64(self.rng.f64());
+                .mul_f64(self.rng.f64())
+                .min(latest);
             if self.rng.bool() {
                 fate.there += late;
             } else {
@@ -109,9 +119,9 @@ impl Inner {
         }
         // A late duplicate matters only if much has happened since, so there must be many.
         if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
-            fate.again = Some(
-                Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64()),
-            );
+            let late =
+                Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64());
+            fate.again = Some(late.min(latest));
             let ids = message.commands().filter_map(|command| command.get(6).map(|id| id.to_vec()));
             self.doubled.extend(ids.filter_map(|id| String::from_utf8(id).ok()));
         }
