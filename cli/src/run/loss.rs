@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use rwlease::Lease;
+use rwlease::{Error, ErrorKind, Lease};
 use tokio::task::JoinHandle;
 
 use crate::exit::reasons;
@@ -63,7 +63,8 @@ impl Clues {
         match answered {
             _ if self.early => TAKEN.to_owned(),
             Some((true, renewal)) => match renewal.await {
-                Ok(Err(error)) => reasons(&error),
+                // A renewal that is answered after the release says only that there is no lease.
+                Ok(Err(error)) if !is_bare(&error) => reasons(&error),
                 _ => LATE.to_owned(),
             },
             Some((false, _)) => LATE.to_owned(),
@@ -73,6 +74,13 @@ impl Clues {
     }
 }
 
+/// Whether it says that the lease is lost, and not why.
+fn is_bare(error: &Error) -> bool {
+    error.kind() == ErrorKind::Lost && !error.to_string().ends_with(REVOKED)
+}
+
+/// The end of the library's error for a revoked lease, which has no kind of its own.
+const REVOKED: &str = "the lease was revoked, and ends at its deadline";
 const TAKEN: &str = "the servers have it no more, as after a forced release or a deleted key";
 const LATE: &str = "no renewal was answered in time";
 const STOOD_STILL: &str = "`rwlease` or the machine stood still until it had ended";
