@@ -122,8 +122,8 @@ impl NodeError {
         }
     }
 
-    /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO` have
-    /// the password.
+    /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO`
+    /// have the password.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn without_arguments(self) -> NodeError {
         match self.message.find(", with args beginning with") {
