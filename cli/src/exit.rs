@@ -145,7 +145,7 @@ fn advice_on(message: &str) -> Option<&'static str> {
         ("memory is full", "free memory there, or raise `maxmemory`"),
         ("requested replicas", "check that the replicas run, or use a lower --replicas"),
         ("NOREPLICAS", "check that the replicas run"),
-        ("READONLY", "check that --redis names the primary"),
+        ("READONLY", "wait until its failover has ended, or check that --redis names the primary"),
         ("DB index is out of range", "use a database that the server has; a cluster has only 0"),
         ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
     ];

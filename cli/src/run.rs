@@ -17,7 +17,7 @@ use rwlease::{ErrorKind, Locks, Released};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::{self, Servers};
-use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, TRY_LATER, tell, with_reasons};
+use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, UNAVAILABLE, tell, with_reasons};
 use crate::show;
 use crate::signals::{self, Signals};
 use command::{Command, Event};
@@ -34,8 +34,8 @@ const GIVING_BACK: Duration = Duration::from_millis(200);
 /// How often to check whether the rest of the command's group is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The shortest timeout of a request.
-const LEAST: Duration = Duration::from_millis(1);
+/// How long a wait whose time is up still takes to find what is wrong with the servers.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const NO_ANSWER: &str =
     "the servers did not answer in time; check that they run and that --redis names them";
@@ -69,16 +69,17 @@ pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
     let was_held = !watch.left().is_zero();
     let clues = watch.clues();
     let given_back = give_back(&args.name, held, &mut signals).await;
+    let is_gone = given_back == GivenBack::TooLate;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
-        Ended::ByItself(status) if was_held && given_back != GivenBack::TooLate => {
+        Ended::ByItself(status) if was_held && !is_gone => {
             if let GivenBack::Uncertain(why) = given_back {
                 tell(&why);
             }
             Ok(exit_of(status))
         }
-        ended => Err(lost(&args.name, &clues.reason().await, ended)),
+        ended => Err(lost(&args.name, &clues.reason(is_gone).await, ended)),
     }
 }
 
@@ -91,40 +92,41 @@ async fn wait_for(
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
+    let limit = args.timeout.filter(Duration::is_zero);
     let asking = async {
         loop {
-            let held = Held::ask(locks, wanted, args, wait_limit.left()).await?;
+            let held = Held::ask(locks, wanted, args, limit).await?;
             // A pushed grant is short until it is claimed. The command must start with a whole
             // lease.
             if !deadlines.are_near(held.lease().remaining()) {
                 return Ok(held);
             }
-            if let Some(held) = wait_limit.within(renewed(held)).await? {
-                return Ok(held);
+            match held.lease().renew().await {
+                Ok(()) => return Ok(held),
+                // On a slow machine the lease can have ended by then. The command has not started,
+                // so acquire again.
+                Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
+                Err(error) => return Err(Failure::from(error)),
             }
+        }
+    };
+    let waiting = async {
+        match wait_limit.until(waiting::shown(locks.client_id(), wanted, args.quiet, asking)).await
+        {
+            Some(outcome) => outcome,
+            // This cannot tell others that hold the lock from servers that cannot grant it, but a
+            // short request can.
+            None => Held::ask(locks, wanted, args, Some(LAST_WORDS)).await,
         }
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        held = waiting::shown(locks.client_id(), wanted, args, asking) => held,
+        held = waiting => held,
     };
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
     }
     outcome
-}
-
-/// Renews the lease. `None` if it has ended by then, as on a slow machine: the command has not
-/// started, so the caller acquires again.
-async fn renewed(held: Held) -> Result<Option<Held>, Failure> {
-    match held.lease().renew().await {
-        Ok(()) => Ok(Some(held)),
-        Err(error) if error.kind() == ErrorKind::Lost => {
-            let _ = held.release().await;
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Resolves at the first signal that ends a process by default.
@@ -185,10 +187,12 @@ impl WaitLimit {
         }
     }
 
-    /// The rest of it for the library, whose own timeout tells what was wrong, and takes none of 0.
-    fn left(&self) -> Option<Duration> {
-        let (_, until) = self.limit?;
-        Some(until.saturating_duration_since(Instant::now()).max(LEAST))
+    /// `None` if the time is up before.
+    async fn until<T>(&self, doing: impl Future<Output = T>) -> Option<T> {
+        match self.limit {
+            Some((_, until)) => timeout_at(until, doing).await.ok(),
+            None => Some(doing.await),
+        }
     }
 
     /// Limits the wait for the servers' answers.
@@ -196,14 +200,11 @@ impl WaitLimit {
         &self,
         doing: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let Some((limit, until)) = self.limit else {
-            return doing.await;
-        };
-        timeout_at(until, doing).await.unwrap_or_else(|_elapsed| {
-            let (name, limit) = (&self.name, show::time(limit));
+        self.until(doing).await.unwrap_or_else(|| {
+            let limit = self.limit.map(|(limit, _)| show::time(limit)).unwrap_or_default();
             let advice = format!("or use a --timeout longer than {limit}");
-            let message = format!("lock `{name}`: {NO_ANSWER}, {advice}");
-            Err(Failure::new(TRY_LATER, message))
+            let message = format!("lock `{}`: {NO_ANSWER}, {advice}", self.name);
+            Err(Failure::new(UNAVAILABLE, message))
         })
     }
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, ServerSettings, Single};
+use crate::support::{Error, Result, Single};
 use crate::tool::{HEARING, LONG, RWLEASE, Tool};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
@@ -174,10 +174,13 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
 }
 
 #[tokio::test]
-async fn one_who_waits_sees_that_the_servers_cannot_grant() -> Result {
-    let settings = ServerSettings::default().line("min-replicas-to-write 1");
-    let server = Single::start_with(settings).await?;
+async fn one_who_waits_sees_that_the_servers_do_not_answer() -> Result {
+    let server = Single::start().await?;
+    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
+    let _guard = lock.write().await?;
     let mut run = OnTerminal::start(&server, "run a -- true")?;
+    timeout(LONG, run.shows("before you")).await??;
+    server.freeze()?;
     timeout(LONG, run.shows("still waiting: lock `a`")).await?
 }
 

@@ -106,7 +106,7 @@ async fn a_time_limit_covers_the_answers_of_the_servers_too() -> Result {
     let server = Single::start().await?;
     server.freeze()?;
     let tool = Tool::new([server.url()]);
-    fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 75, "--timeout").await
+    fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 69, "--timeout").await
 }
 
 /// A cluster in which nobody serves the slot of `a`, and a server that takes no writes.
@@ -134,23 +134,21 @@ async fn a_wait_that_ends_in_trouble_says_so_and_one_for_a_holder_does_not() -> 
     server.kill()?;
     let ran = waiter.ended().await?;
     assert_eq!(ran.status, Some(69), "{ran:?}");
-    assert!(ran.err.contains("no answer in time"), "{ran:?}");
+    assert!(ran.err.contains("lock `a`"), "{ran:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_wait_without_a_limit_tells_once_of_trouble() -> Result {
-    let (cluster, writeless) = servers_that_cannot_grant().await?;
-    let node = cluster.node(0).url();
-    for (url, word) in [(node, "no node serves slot"), (writeless.url(), "NOREPLICAS")] {
-        let mut command = Tool::new([url]).command(&["run", "a", "--", "true"]);
-        command.stderr(Stdio::piped());
-        let mut process = command.spawn()?;
-        let err = process.stderr.take().ok_or_else(|| Error::new("no stderr"))?;
-        let line = timeout(LONG, BufReader::new(err).lines().next_line()).await??;
-        let line = line.unwrap_or_default();
-        assert!(line.starts_with("rwlease: still waiting: ") && line.contains(word), "{line}");
-    }
+async fn a_wait_without_a_limit_tells_of_trouble() -> Result {
+    let (cluster, _) = servers_that_cannot_grant().await?;
+    let mut command = Tool::new(cluster.urls()).command(&["run", "a", "--", "true"]);
+    command.stderr(Stdio::piped());
+    let mut process = command.spawn()?;
+    let err = process.stderr.take().ok_or_else(|| Error::new("no stderr"))?;
+    let line = timeout(LONG, BufReader::new(err).lines().next_line()).await??;
+    let line = line.unwrap_or_default();
+    assert!(line.starts_with("rwlease: still waiting: "), "{line}");
+    assert!(line.contains("no node serves slot"), "{line}");
     Ok(())
 }
 

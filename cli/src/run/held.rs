@@ -35,14 +35,14 @@ impl Wanted {
 }
 
 impl Held {
-    /// Waits for at most `limit`, or only tries if the timeout of the command line is 0.
+    /// Waits for at most `limit`, or only tries if that is 0.
     pub async fn ask(
         locks: &Locks,
         wanted: &Wanted,
         args: &Run,
         limit: Option<Duration>,
     ) -> Result<Held, Failure> {
-        let asked = match args.timeout {
+        let asked = match limit {
             Some(Duration::ZERO) => Held::attempt(wanted, args).await,
             _ => Held::wait(wanted, args, limit).await.map(Some),
         };
@@ -73,7 +73,7 @@ impl Held {
         })
     }
 
-    pub async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>> {
+    async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>> {
         Ok(match wanted {
             Wanted::Lock(lock) if args.read => {
                 tried_on_terms(lock.try_read(), args).await?.map(Held::Read)

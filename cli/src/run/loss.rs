@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use rwlease::{Error, ErrorKind, Lease};
+use rwlease::{ErrorKind, Lease};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use super::GIVING_BACK;
 use crate::exit::reasons;
 
 /// Watches a lease for what ends it.
@@ -58,29 +60,33 @@ pub struct Clues {
 }
 
 impl Clues {
-    pub async fn reason(self) -> String {
-        let answered = self.renewal.map(|renewal| (renewal.is_finished(), renewal));
-        match answered {
-            _ if self.early => TAKEN.to_owned(),
-            Some((true, renewal)) => match renewal.await {
-                // A renewal that is answered after the release says only that there is no lease.
-                Ok(Err(error)) if !is_bare(&error) => reasons(&error),
-                _ => LATE.to_owned(),
-            },
-            Some((false, _)) => LATE.to_owned(),
-            None if self.stood_still => STOOD_STILL.to_owned(),
-            None => TAKEN.to_owned(),
+    /// `is_gone`: whether the servers did not have the lease any more when it was given back.
+    pub async fn reason(self, is_gone: bool) -> String {
+        if self.early {
+            return TAKEN.to_owned();
+        }
+        let Some(renewal) = self.renewal else {
+            let reason = match is_gone && !self.stood_still {
+                true => TAKEN,
+                false if self.stood_still => STOOD_STILL,
+                false => LATE,
+            };
+            return reason.to_owned();
+        };
+        match timeout(GIVING_BACK, renewal).await {
+            Ok(Ok(Err(error))) if error.to_string().ends_with(REVOKED) => WITHDRAWN.to_owned(),
+            // A renewal that is answered after the release says only that there is no lease.
+            Ok(Ok(Err(error))) if error.kind() != ErrorKind::Lost => reasons(&error),
+            Ok(Ok(Ok(()))) => TOO_LATE.to_owned(),
+            _ => LATE.to_owned(),
         }
     }
-}
-
-/// Whether it says that the lease is lost, and not why.
-fn is_bare(error: &Error) -> bool {
-    error.kind() == ErrorKind::Lost && !error.to_string().ends_with(REVOKED)
 }
 
 /// The end of the library's error for a revoked lease, which has no kind of its own.
 const REVOKED: &str = "the lease was revoked, and ends at its deadline";
 const TAKEN: &str = "the servers have it no more, as after a forced release or a deleted key";
+const WITHDRAWN: &str = "it was revoked";
 const LATE: &str = "no renewal was answered in time";
+const TOO_LATE: &str = "no renewal was made in time, as if `rwlease` had stood still";
 const STOOD_STILL: &str = "`rwlease` or the machine stood still until it had ended";

@@ -8,8 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rwlease::{SemaphoreStatus, Status};
 use tokio::time::sleep;
 
-use super::held::{Held, Wanted};
-use crate::args::Run;
+use super::held::Wanted;
 use crate::exit::{Failure, tell};
 use crate::show;
 
@@ -17,7 +16,7 @@ use crate::show;
 const AT_ONCE: Duration = Duration::from_millis(300);
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(1);
 /// The same where only trouble is told, to spare the servers.
-const UNSEEN: Duration = Duration::from_secs(5);
+const UNSEEN: Duration = Duration::from_secs(30);
 const TURN: Duration = Duration::from_millis(100);
 
 /// Returns the request's output. Until then it shows a spinner on a terminal. Elsewhere it prints
@@ -26,10 +25,10 @@ const TURN: Duration = Duration::from_millis(100);
 pub async fn shown<T>(
     client: String,
     wanted: &Wanted,
-    args: &Run,
+    quiet: bool,
     request: impl Future<Output = T>,
 ) -> T {
-    if args.quiet {
+    if quiet {
         return request.await;
     }
     let style = ProgressStyle::with_template("{spinner} {wide_msg}")
@@ -38,13 +37,13 @@ pub async fn shown<T>(
         ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
     let output = tokio::select! {
         output = request => output,
-        never = watch(&client, wanted, args, &spinner) => match never {},
+        never = watch(&client, wanted, &spinner) => match never {},
     };
     spinner.finish_and_clear();
     output
 }
 
-async fn watch(client: &str, wanted: &Wanted, args: &Run, spinner: &ProgressBar) -> Infallible {
+async fn watch(client: &str, wanted: &Wanted, spinner: &ProgressBar) -> Infallible {
     sleep(AT_ONCE).await;
     let on_terminal = !spinner.is_hidden();
     if on_terminal {
@@ -52,12 +51,11 @@ async fn watch(client: &str, wanted: &Wanted, args: &Run, spinner: &ProgressBar)
     }
     let mut in_trouble = false;
     loop {
-        match look(client, wanted, args).await.map_err(Failure::from) {
+        match look(client, wanted).await.map_err(Failure::from) {
             Ok(message) => {
                 in_trouble = false;
                 spinner.set_message(message);
             }
-            // A failure that does not pass ends the request too.
             Err(failure) if failure.may_pass() => {
                 let message = format!("still waiting: {failure}");
                 if !on_terminal && !in_trouble {
@@ -66,6 +64,7 @@ async fn watch(client: &str, wanted: &Wanted, args: &Run, spinner: &ProgressBar)
                 in_trouble = true;
                 spinner.set_message(show::plain(&message));
             }
+            // The request usually ends with it.
             Err(_) => {}
         }
         sleep(if on_terminal { FROM_LOOK_TO_LOOK } else { UNSEEN }).await;
@@ -73,25 +72,13 @@ async fn watch(client: &str, wanted: &Wanted, args: &Run, spinner: &ProgressBar)
 }
 
 /// Queries the state of what is waited for.
-async fn look(client: &str, wanted: &Wanted, args: &Run) -> rwlease::Result<String> {
-    let (is_free, words) = match wanted {
-        Wanted::Lock(lock) => {
-            let status = lock.status().await?;
-            let is_free = !status.is_locked() && status.waiters == 0;
-            (is_free, in_words(lock.name(), client, &status))
-        }
+async fn look(client: &str, wanted: &Wanted) -> rwlease::Result<String> {
+    Ok(match wanted {
+        Wanted::Lock(lock) => in_words(lock.name(), client, &lock.status().await?),
         Wanted::Permits(semaphore, _) => {
-            let status = semaphore.status().await?;
-            let is_free = status.in_use == 0 && status.waiters == 0;
-            (is_free, permits_in_words(semaphore.name(), client, &status))
+            permits_in_words(semaphore.name(), client, &semaphore.status().await?)
         }
-    };
-    if is_free {
-        // The request should have it. If the server takes no writes, a query does not notice, but a
-        // try does. One that is granted goes to the request next.
-        drop(Held::attempt(wanted, args).await?);
-    }
-    Ok(words)
+    })
 }
 
 fn in_words(name: &str, client: &str, status: &Status) -> String {
