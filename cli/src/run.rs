@@ -92,31 +92,28 @@ async fn wait_for(
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
-    let limit = args.timeout.filter(Duration::is_zero);
-    let asking = async {
-        loop {
-            let held = Held::ask(locks, wanted, args, limit).await?;
-            // A pushed grant is short until it is claimed. The command must start with a whole
-            // lease.
-            if !deadlines.are_near(held.lease().remaining()) {
-                return Ok(held);
-            }
-            match held.lease().renew().await {
-                Ok(()) => return Ok(held),
-                // On a slow machine the lease can have ended by then. The command has not started,
-                // so acquire again.
-                Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
-                Err(error) => return Err(Failure::from(error)),
-            }
+    let ask = async |limit| loop {
+        let held = Held::ask(locks, wanted, args, limit).await?;
+        // A pushed grant is short until it is claimed. The command must start with a whole lease.
+        if !deadlines.are_near(held.lease().remaining()) {
+            return Ok(held);
+        }
+        match held.lease().renew().await {
+            Ok(()) => return Ok(held),
+            // On a slow machine the lease can have ended by then. The command has not started, so
+            // acquire again.
+            Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
+            Err(error) => return Err(Failure::from(error)),
         }
     };
     let waiting = async {
-        match wait_limit.until(waiting::shown(locks.client_id(), wanted, args.quiet, asking)).await
-        {
+        let asking = ask(args.timeout.filter(Duration::is_zero));
+        let shown = waiting::shown(locks.client_id(), wanted, args.quiet, asking);
+        match wait_limit.until(shown).await {
             Some(outcome) => outcome,
             // This cannot tell others that hold the lock from servers that cannot grant it, but a
             // short request can.
-            None => Held::ask(locks, wanted, args, Some(LAST_WORDS)).await,
+            None => ask(Some(LAST_WORDS)).await,
         }
     };
     let outcome = tokio::select! {
