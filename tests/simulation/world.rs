@@ -332,7 +332,8 @@ impl World {
     ) {
         // A failover can bring back a released lease. On a server whose clock is behind, that lease
         // ends late, and no client knows of it.
-        if self.plan.has(Fault::LossyFailover) && self.plan.has(Fault::ClockStep) {
+        let loses = [Fault::LossyFailover, Fault::LaggingFailover];
+        if loses.iter().any(|fault| self.plan.has(*fault)) && self.plan.has(Fault::ClockStep) {
             return;
         }
         let mut unused = Vec::new();
