@@ -66,10 +66,10 @@ impl Clues {
             return TAKEN.to_owned();
         }
         let Some(renewal) = self.renewal else {
-            let reason = match is_gone && !self.stood_still {
-                true => TAKEN,
-                false if self.stood_still => STOOD_STILL,
-                false => LATE,
+            let reason = match (self.stood_still, is_gone) {
+                (true, _) => STOOD_STILL,
+                (_, true) => TAKEN,
+                _ => LATE,
             };
             return reason.to_owned();
         };
