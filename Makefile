@@ -50,7 +50,7 @@ faults: servers redis-py ## Run the slow tests on the server that `make servers`
 	$(TESTS) --test faults --test cli -- counter::
 	$(TESTS) --test conformance -- --skip embedded::
 
-test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out; BACKEND=native: the rows over that one)
+test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out; BACKEND=redis: the rows over that one)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli -- --skip secure::tls
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it -- $(VALKEY_MODULES:%=%::)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults -- --skip secure:: $(SCORECARD:%=--skip %::)
@@ -60,7 +60,7 @@ test-valkey: valkey redis-py ## Run the suites that depend on the server on Valk
 test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
 
-test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="redis native fred", FEATURES=all: with all of them compiled in)
+test-backends: servers redis-py ## Run the suites of locks over each backend alone (BACKENDS="native redis fred", FEATURES=all: with all of them compiled in)
 	@FEATURES=$(FEATURES) scripts/test-backends $(BACKENDS)
 
 servers: ## See that there is a Redis server for the tests; install one if there is none

@@ -46,8 +46,8 @@
 //!
 //! Locks and guards use the client's core and the protocol. Those use the router, which owns the
 //! slot map and follows every redirect. The router uses nodes: each is one connection to one
-//! server, by the `redis` crate, by the `fred` crate, by this library itself (feature `native`), or
-//! to a server in this process (feature `embedded`). `docs/architecture.md` has the details.
+//! server: the library's own, one of the `redis` or `fred` crate, or one to a server in this
+//! process (feature `embedded`). `docs/architecture.md` has the details.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without a backend for servers, parts of the library are unused: the system's clock, and without
 // any backend nearly everything.

@@ -14,7 +14,7 @@ use crate::lock::Lock;
 use crate::peers::Peers;
 use crate::support::{Backend, Result};
 
-/// The floors of each client crate, and the bases of the ratios.
+/// The floors of each bare client, and the bases of the ratios.
 pub const SET: &str = "SET NX PX";
 pub const SCRIPTS: &str = "same scripts";
 
@@ -66,7 +66,7 @@ impl Contender {
 /// The clients of all contenders.
 pub struct Field {
     clients: Vec<(Backend, Locks)>,
-    /// The client crates alone.
+    /// The client crates alone, and a minimal connection.
     bare: Vec<(Backend, Arc<Bare>)>,
     peers: Option<Arc<AsyncMutex<Peers>>>,
 }
@@ -74,10 +74,10 @@ pub struct Field {
 impl Field {
     pub async fn enter(target: &Target, alone: bool) -> Result<Field> {
         let (mut clients, mut bare) = (Vec::new(), Vec::new());
-        for backend in [Backend::Redis, Backend::Native, Backend::Fred] {
+        for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
             clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
         }
-        for backend in [Backend::Redis, Backend::Fred] {
+        for backend in [Backend::Redis, Backend::Native, Backend::Fred] {
             bare.push((backend, Bare::connect(backend, target).await));
         }
         let peers = match alone {
@@ -101,7 +101,7 @@ impl Field {
         each.collect()
     }
 
-    /// The floors of a read or a write, by the bare clients. Each has the name of its client crate.
+    /// The floors of a read or a write, by the bare clients. Each has the name of its backend.
     pub fn floors(&self, kind: Kind) -> Vec<Contender> {
         let mut all = Vec::new();
         for (backend, bare) in &self.bare {
@@ -125,7 +125,7 @@ impl Field {
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
-        contender("rwlease Mutex, redis".into(), move |number| {
+        contender("rwlease Mutex, native".into(), move |number| {
             Plain(locks.mutex(beside("mutex", number)).expect("a name"))
         })
     }

@@ -5,14 +5,14 @@ use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::report::Scenario;
 
 /// The default backend, which has the highest goals, and the others.
-const DEFAULT: &str = "rwlease redis";
-const OURS: [&str; 3] = [DEFAULT, "rwlease native", "rwlease fred"];
-const MUTEX: &str = "rwlease Mutex, redis";
+const DEFAULT: &str = "rwlease native";
+const OURS: [&str; 3] = [DEFAULT, "rwlease redis", "rwlease fred"];
+const MUTEX: &str = "rwlease Mutex, native";
 
 const CROWD: usize = 64;
-/// The ratio to the same scripts by the bare client crate, at any number of tasks.
+/// The ratio to the same scripts over the same connections, at any number of tasks.
 const OF_SCRIPTS: f64 = 0.90;
-/// The ratio to `SET NX PX`, with many tasks that write or that read.
+/// The ratio to `SET NX PX` by a client crate, with many tasks that write or that read.
 const OF_SET: [(&str, f64); 2] = [("uncontended write", 1.25), ("uncontended read", 1.10)];
 /// The ratio to `rds_lock`, at any number of tasks, where each task has its own lock.
 const AHEAD: f64 = 1.0;

@@ -165,10 +165,15 @@ impl Scenario {
         Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
-    /// The floor of the same client crate, or of `redis` if the contender has no crate of its own.
-    /// If no floor has the name, another contender.
+    /// The floor over the same connections, or over those of `redis` if the contender has others,
+    /// and for the library's own connections if the floor is another lock: what a client crate
+    /// makes of it. If no floor has the name, another contender.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
-        let by = if row.contender.contains("fred") { "fred" } else { "redis" };
+        let by = match &row.contender {
+            fred if fred.contains("fred") => "fred",
+            native if native.contains("native") && name == SCRIPTS => "native",
+            _ => "redis",
+        };
         let floor = self.row(&format!("{name}, {by}"), row.tasks);
         floor.or_else(|| self.row(name, row.tasks))
     }

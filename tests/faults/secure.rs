@@ -98,8 +98,8 @@ async fn by_url(
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 async fn connect_by_urls(settings: Builder) -> rwlease::Result<Locks> {
     match Backend::chosen() {
-        #[cfg(feature = "native")]
-        Backend::Native => settings.connect_native().await,
+        #[cfg(feature = "redis")]
+        Backend::Redis => settings.connect_redis().await,
         _ => settings.connect().await,
     }
 }

@@ -17,8 +17,8 @@ const LEASE: Duration = Duration::from_secs(90);
 fn backend() -> Backend {
     match Backend::chosen() {
         chosen @ (Backend::Native | Backend::Redis) => chosen,
-        _ if cfg!(feature = "redis") => Backend::Redis,
-        _ => Backend::Native,
+        _ if cfg!(feature = "native") => Backend::Native,
+        _ => Backend::Redis,
     }
 }
 

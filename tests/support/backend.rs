@@ -46,8 +46,8 @@ impl Backend {
             Ok("fred") => Backend::Fred,
             Ok("cluster-async") => Backend::ClusterAsync,
             Ok(other) => panic!("{BACKEND}={other} is no backend"),
-            Err(_) if cfg!(feature = "redis") => Backend::Redis,
             Err(_) if cfg!(feature = "native") => Backend::Native,
+            Err(_) if cfg!(feature = "redis") => Backend::Redis,
             Err(_) => Backend::Fred,
         }
     }
@@ -60,9 +60,9 @@ impl Backend {
     ) -> Result<Locks, Error> {
         match self {
             #[cfg(feature = "native")]
-            Backend::Native => settings.servers(urls).connect_native().await,
+            Backend::Native => settings.servers(urls).connect().await,
             #[cfg(feature = "redis")]
-            Backend::Redis => settings.servers(urls).connect().await,
+            Backend::Redis => settings.servers(urls).connect_redis().await,
             #[cfg(feature = "fred")]
             Backend::Fred => settings.connect_fred(fred_config(urls)).await,
             #[cfg(feature = "cluster-async")]

@@ -1,4 +1,4 @@
-//! Connecting to servers by URL, with the `redis` crate or the library's own connections.
+//! Connecting to servers by URL, by the library's own connections or the `redis` crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::protocol::Scripts;
 use crate::router::SentinelSettings;
 
 /// The default connector of [`Builder::connect`].
-#[cfg(not(feature = "redis"))]
+#[cfg(feature = "native")]
 use NativeConnector as Usual;
-#[cfg(feature = "redis")]
+#[cfg(not(feature = "native"))]
 use RedisConnector as Usual;
 
 #[derive(Clone, Default)]
@@ -120,8 +120,8 @@ impl Builder {
         self
     }
 
-    /// Connects by the `redis` crate (feature `redis`, on by default), or without that feature by
-    /// the library's own connections (feature `native`).
+    /// Connects by the library's own connections (feature `native`, on by default), or without that
+    /// feature by the `redis` crate (feature `redis`).
     ///
     /// # Errors
     ///
@@ -137,14 +137,14 @@ impl Builder {
         self.connect_by("connect", |dialer| Arc::new(Usual { dialer }) as _).await
     }
 
-    /// Connects as [`connect`](Builder::connect) does, but by the library's own connections.
+    /// Connects as [`connect`](Builder::connect) does, but by the `redis` crate.
     ///
     /// # Errors, Cancel safety
     ///
     /// As [`connect`](Builder::connect).
-    #[cfg(feature = "native")]
-    pub async fn connect_native(self) -> Result<Locks> {
-        self.connect_by("connect_native", |dialer| Arc::new(NativeConnector { dialer }) as _).await
+    #[cfg(feature = "redis")]
+    pub async fn connect_redis(self) -> Result<Locks> {
+        self.connect_by("connect_redis", |dialer| Arc::new(RedisConnector { dialer }) as _).await
     }
 
     async fn connect_by(
