@@ -36,6 +36,9 @@ pub enum ErrorKind {
     Cancelled,
     /// The lease is lost. Stop: the fencing token is stale.
     Lost,
+    /// The lease was revoked. It is valid until its deadline, and nothing extends it: finish by
+    /// then, and release.
+    Revoked,
     /// The cluster cannot serve this slot now: it has no master, no connection, or too few
     /// replicas.
     Unavailable,

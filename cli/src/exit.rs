@@ -122,6 +122,7 @@ impl From<Error> for Failure {
             }
             ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
+            ErrorKind::Revoked => (LOST, "its lease ends at its deadline"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
             ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "use another name or --prefix"),
             ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),

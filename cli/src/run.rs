@@ -102,7 +102,9 @@ async fn wait_for(
             Ok(()) => return Ok(held),
             // On a slow machine the lease can have ended by then. The command has not started, so
             // acquire again.
-            Err(error) if error.kind() == ErrorKind::Lost => drop(held.release().await),
+            Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Revoked) => {
+                drop(held.release().await);
+            }
             Err(error) => return Err(Failure::from(error)),
         }
     };

@@ -229,6 +229,7 @@ pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
         ErrorKind::TriesUsedUp => "tries_used_up",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::Lost => "lost",
+        ErrorKind::Revoked => "revoked",
         ErrorKind::Unavailable => "unavailable",
         ErrorKind::Conflict => "conflict",
         ErrorKind::Refused => "refused",

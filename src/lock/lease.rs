@@ -167,9 +167,10 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when the lease is lost or was revoked. After
-    /// [`Unavailable`](ErrorKind::Unavailable), when the server did not answer, and
-    /// [`Refused`](ErrorKind::Refused), when it refused, the lease is unchanged.
+    /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Revoked`](ErrorKind::Revoked) when it
+    /// was revoked, and ends at its deadline. After [`Unavailable`](ErrorKind::Unavailable), when
+    /// the server did not answer, and [`Refused`](ErrorKind::Refused), when it refused, the lease
+    /// is unchanged.
     ///
     /// # Cancel safety
     ///

@@ -169,9 +169,11 @@ macro_rules! hands_on {
             ///
             /// # Errors
             ///
-            /// [`Lost`](crate::ErrorKind::Lost) when the lease is lost or was revoked;
+            /// [`Lost`](crate::ErrorKind::Lost) when the lease is lost;
+            /// [`Revoked`](crate::ErrorKind::Revoked) when it was revoked;
             /// [`Unavailable`](crate::ErrorKind::Unavailable) when the server did not answer, or
-            /// too few replicas confirmed. After either, the lock is released in the background.
+            /// too few replicas confirmed. After any of them, the lock is released in the
+            /// background.
             ///
             /// # Cancel safety
             ///

@@ -69,7 +69,8 @@ impl ReadGuard {
 ///
 /// An [`UpgradeError`], which has the read guard: [`Conflict`](ErrorKind::Conflict) when another
 /// reader waits for an upgrade, [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when
-/// the lease is lost or was revoked, and those of [`Acquire`](crate::Acquire).
+/// the lease is lost, [`Revoked`](ErrorKind::Revoked) when it was revoked, and those of
+/// [`Acquire`](crate::Acquire).
 ///
 /// # Cancel safety
 ///

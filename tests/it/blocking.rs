@@ -74,7 +74,7 @@ fn requests_have_their_options_and_status_tells() {
     assert!(status.is_locked() && theirs.is_locked().unwrap());
     assert!(theirs.is_held_by(reading.id()).unwrap());
     assert_eq!(theirs.revoke().unwrap().unwrap().token, status.token);
-    assert_eq!(reading.renew().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(reading.renew().unwrap_err().kind(), ErrorKind::Revoked);
     assert_eq!(reading.state(), LeaseState::Uncertain);
     theirs.force_release().unwrap().unwrap();
     assert!(theirs.try_write().wait().unwrap().is_some());

@@ -202,14 +202,14 @@ async fn what_is_lost_or_revoked_is_not_handed_on() {
     let held = lock.write().await.unwrap();
     lock.revoke().await.unwrap();
     let error = held.into_ticket().await.unwrap_err();
-    assert_eq!((error.kind(), error.lock()), (ErrorKind::Lost, Some("lost")));
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::Revoked, Some("lost")));
     // The lock was released, so the next request does not wait until the lease ends.
     let next = timeout(LEASE / 3, other.rwlock("lost").unwrap().write()).await.unwrap().unwrap();
     // A revoked lease can still be taken up and released, but not renewed.
     let ticket = next.into_ticket().await.unwrap();
     lock.revoke().await.unwrap();
     let guard = one.take_up(&ticket).await.unwrap();
-    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Revoked);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let held = lock.write().await.unwrap();
     one.shutdown(LONG).await;

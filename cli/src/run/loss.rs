@@ -74,7 +74,7 @@ impl Clues {
             return reason.to_owned();
         };
         match timeout(GIVING_BACK, renewal).await {
-            Ok(Ok(Err(error))) if error.to_string().ends_with(REVOKED) => WITHDRAWN.to_owned(),
+            Ok(Ok(Err(error))) if error.kind() == ErrorKind::Revoked => REVOKED.to_owned(),
             // A renewal that is answered after the release says only that there is no lease.
             Ok(Ok(Err(error))) if error.kind() != ErrorKind::Lost => reasons(&error),
             Ok(Ok(Ok(()))) => TOO_LATE.to_owned(),
@@ -83,10 +83,8 @@ impl Clues {
     }
 }
 
-/// The end of the library's error for a revoked lease, which has no kind of its own.
-const REVOKED: &str = "the lease was revoked, and ends at its deadline";
 const TAKEN: &str = "the servers have it no more, as after a forced release or a deleted key";
-const WITHDRAWN: &str = "it was revoked";
+const REVOKED: &str = "it was revoked";
 const LATE: &str = "no renewal was answered in time";
 const TOO_LATE: &str = "no renewal was made in time, as if `rwlease` had stood still";
 const STOOD_STILL: &str = "`rwlease` or the machine stood still until it had ended";

@@ -205,5 +205,5 @@ pub(crate) fn lost() -> Error {
 }
 
 pub(super) fn revoked() -> Error {
-    Error::new(ErrorKind::Lost, "the lease was revoked, and ends at its deadline")
+    Error::new(ErrorKind::Revoked, "the lease was revoked, and ends at its deadline")
 }

@@ -20,7 +20,7 @@ async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
     assert!(revocation.writer.is_some_and(|left| left <= LEASE));
     eventually("it hears of that", || async { guard.state() == LeaseState::Uncertain }).await;
     assert!(lock.try_write().await.unwrap().is_none(), "the lease is not cut short");
-    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Revoked);
     let next = soon("the next writer", lock.write().into_future()).await.unwrap();
     assert_eq!(guard.state(), LeaseState::Lost, "it ended here first");
     assert!(next.token() > guard.token());

@@ -77,7 +77,7 @@ fn a_revoked_lease_ends_at_its_deadline() {
     let grant = bench.grant(5, LEASE);
     let effects = bench.renewed(Renewed::Revoked(grant));
     assert!(matches!(effects.note, Some(Note::Renewed { outcome: "revoked", .. })));
-    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Revoked);
     assert!(matches!(&bench.state, State::Held(it) if it.is_shaky(bench.now) && !it.is_lost()));
     bench.after(5_000);
     assert_eq!(bench.on(Event::Look).sends, [None, None]);
@@ -108,7 +108,7 @@ fn an_answer_from_before_a_revocation_does_not_extend_the_lease() {
     let left = bench.grant(5, Duration::from_secs(8));
     let _ = bench.renewed(Renewed::Revoked(left));
     let effects = bench.on(Event::Renewed(Ok(early)));
-    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Revoked);
     assert_eq!(bench.ends(), at(9_000));
     assert_eq!(bench.after(5_000).on(Event::Look).sends, [None, None]);
 }
