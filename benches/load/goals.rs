@@ -49,7 +49,7 @@ fn of_set(goals: &mut Goals, scenario: &Scenario) {
     if let Some((_, wanted)) = wanted
         && let Some(ratio) = scenario.ratio(DEFAULT, SET, CROWD)
     {
-        let name = format!("{}: {DEFAULT} of {SET}, at {CROWD}", scenario.name);
+        let name = format!("{}: {DEFAULT} of {SET} by redis, at {CROWD}", scenario.name);
         goals.at_least(name, wanted, ratio);
     }
 }

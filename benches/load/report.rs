@@ -165,9 +165,9 @@ impl Scenario {
         Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
-    /// The floor over the same connections, or over those of `redis` if the contender has others,
-    /// and for the library's own connections if the floor is another lock: what a client crate
-    /// makes of it. If no floor has the name, another contender.
+    /// The floor over the same connections. `SET NX PX` is that by `redis` also for the library's
+    /// own connections, and both floors are those by `redis` for contenders without a backend. If
+    /// no floor has the name, another contender.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
         let by = match &row.contender {
             fred if fred.contains("fred") => "fred",

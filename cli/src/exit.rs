@@ -122,7 +122,7 @@ impl From<Error> for Failure {
             }
             ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
-            ErrorKind::Revoked => (LOST, "its lease ends at its deadline"),
+            ErrorKind::Revoked => (LOST, "ask who revoked it before you try again"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
             ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "use another name or --prefix"),
             ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),
@@ -204,6 +204,12 @@ mod tests {
             advice("1 of the 2 requested replicas confirmed it in time").contains("--replicas")
         );
         assert!(advice("the server's memory is full").contains("maxmemory"));
+        assert!(advice("NOAUTH Authentication required.").contains("give a user"));
+        assert!(advice("NOREPLICAS Not enough good replicas to write.").contains("replicas run"));
+        let replica = "READONLY You can't write against a read only replica.";
+        assert!(advice(replica).contains("primary"));
+        assert!(advice("ERR DB index is out of range").contains("database"));
+        assert!(advice("BUSY Redis is busy running a script.").contains("script"));
         assert_eq!(advice_on("no answer in time"), None);
     }
 

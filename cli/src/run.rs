@@ -100,8 +100,8 @@ async fn wait_for(
         }
         match held.lease().renew().await {
             Ok(()) => return Ok(held),
-            // On a slow machine the lease can have ended by then. The command has not started, so
-            // acquire again.
+            // On a slow machine the lease can have ended by then, and somebody may have revoked it.
+            // The command has not started, so acquire again.
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Revoked) => {
                 drop(held.release().await);
             }

@@ -195,13 +195,12 @@ macro_rules! guard {
             ///
             /// # Errors
             ///
-            /// [`Lost`](ErrorKind::Lost) when the lease is lost.
-            ///
-            /// After [`Revoked`](ErrorKind::Revoked), and after
+            /// [`Lost`](ErrorKind::Lost) when the lease is lost; [`Revoked`](ErrorKind::Revoked)
+            /// when it was revoked; [`Refused`](ErrorKind::Refused) when the server refused;
             /// [`Unavailable`](ErrorKind::Unavailable) when the server did not answer within the
-            /// client's call timeout, or could not end an upgrade that was given up, the lock is
-            /// left to its current lease. Such an upgrade may still be granted. Then a write is
-            /// left, until the same lease or a claim window ends.
+            /// client's call timeout, or could not end an upgrade that was given up. After each of
+            /// them the lock is left to its current lease. Such an upgrade may still be granted.
+            /// Then a write is left, until the same lease or a claim window ends.
             ///
             /// # Cancel safety
             ///

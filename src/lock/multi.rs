@@ -11,7 +11,7 @@ use crate::client::acquire;
 use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::{Client, Handle};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
@@ -329,10 +329,12 @@ impl MultiGuard {
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`Lease::renew`], for the first that failed.
+    /// As [`Lease::renew`], for the first that is lost, or otherwise for the first that failed.
     pub async fn renew(&self) -> Result<()> {
         let renewed = join_all(self.leases().map(Lease::renew)).await;
-        renewed.into_iter().collect()
+        let failures = renewed.into_iter().filter_map(Result::err);
+        let worst = failures.min_by_key(|error| error.kind() != ErrorKind::Lost);
+        worst.map_or(Ok(()), Err)
     }
 
     /// Releases all locks, in the time of one round trip.

@@ -37,7 +37,8 @@ impl RwLock {
     /// Prevents the current holders from renewing. The lock is free when their leases expire.
     ///
     /// This is the safe way to remove a holder: exclusion is kept. Holders notice at their next
-    /// renewal, if they renew, that their lease is [`Uncertain`](crate::LeaseState::Uncertain).
+    /// renewal, if they renew, that their lease is [`Uncertain`](crate::LeaseState::Uncertain), and
+    /// what they do to extend or upgrade it fails with [`Revoked`](crate::ErrorKind::Revoked).
     /// Returns `None` if nobody holds the lock.
     ///
     /// Two round trips. The first reads the last token, so that holders with a newer token are not

@@ -108,6 +108,17 @@ async fn the_loss_of_one_is_told() {
 
 /// A lock that is lost while the request waits for another one is acquired again.
 #[tokio::test(flavor = "multi_thread")]
+async fn a_loss_counts_more_than_a_revocation() {
+    let (_cluster, locks) = cluster().await;
+    let [a, b] = ["a", "b"].map(|name| locks.rwlock(name).unwrap());
+    let held = locks.multi().write("a").write("b").await.unwrap();
+    a.revoke().await.unwrap();
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Revoked);
+    b.force_release().await.unwrap();
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_while_waiting_is_taken_again() {
     let (_cluster, locks) = cluster().await;
     let last = locks.rwlock("z").unwrap();

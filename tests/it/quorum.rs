@@ -250,6 +250,17 @@ async fn it_is_held_for_as_long_as_a_majority_renews_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_most_members_have_revoked_is_not_renewed() {
+    let bench = Bench::new().await;
+    let held = taken(bench.quorum.write("revoked")).await;
+    for member in &bench.members {
+        member.rwlock("revoked").unwrap().revoke().await.unwrap();
+    }
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Revoked);
+    assert!(held.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);

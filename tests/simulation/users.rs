@@ -387,6 +387,7 @@ impl Users {
         };
         self.census.count(match refused.kind() {
             ErrorKind::Conflict => "an upgrade had a rival",
+            ErrorKind::Revoked => "a read that was revoked was not upgraded",
             _ => "an upgrade failed",
         });
         Some(Err(refused.into_guard()))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::acquisition::event::{By, Context, Effects, Event, Next, Note, Pushed};
-use crate::client::acquisition::state::{lost, revoked};
+use crate::client::acquisition::state::lost;
 use crate::client::deadline;
 use crate::client::in_doubt::{self, InDoubt};
 use crate::client::reply::{Failure, Outcome, Told};
@@ -82,6 +82,8 @@ pub(super) enum Turn {
     Nothing(Next),
     /// It ends, and may have something at the server.
     GivenUp(Next),
+    /// The lease that it was to change was revoked. It has nothing else at the server.
+    Revoked,
     /// The lease that it was to change is lost.
     Lost(Next),
 }
@@ -294,7 +296,7 @@ impl Acquiring {
                 ErrorKind::Conflict,
                 "another reader waits to be upgraded: one of the two must release",
             ),
-            Acquired::Revoked => Turn::Nothing(Next::Failed(revoked())),
+            Acquired::Revoked => Turn::Revoked,
             Acquired::Lost => Turn::Lost(Next::Failed(match self.goal {
                 Goal::TakeUp { .. } => no_ticket(),
                 _ => lost(),

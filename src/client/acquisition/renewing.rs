@@ -41,8 +41,8 @@ impl Holding {
         if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
             fx.next = match outcome.map(|told| told.what) {
                 Ok(Renewed::Held(_)) => None,
-                Ok(Renewed::Revoked(_)) => Some(Next::Failed(revoked())),
-                Ok(Renewed::Lost) => Some(Next::Failed(lost())),
+                Ok(Renewed::Revoked(_)) if self.is_held(at.now) => Some(Next::Failed(revoked())),
+                Ok(Renewed::Revoked(_) | Renewed::Lost) => Some(Next::Failed(lost())),
                 Err(failure) => Some(Next::Failed(failure.into())),
             };
             return;
@@ -105,13 +105,23 @@ impl Holding {
                 }
                 self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
                 (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);
-                fx.next = Some(Next::Failed(revoked()));
+                let is_held = self.is_held(at.now);
+                fx.next = Some(Next::Failed(if is_held { revoked() } else { lost() }));
                 fx.changed = true;
             }
             Renewed::Lost => {
                 fx.note = note("lost");
                 self.lose(false, at, fx);
             }
+        }
+    }
+
+    /// The server says to another call that the lease was revoked. The next renewal tells the
+    /// deadline.
+    pub(super) fn heard_of_revocation(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        if let NextRenewal::Due(_) = self.renewal {
+            self.renewal = NextRenewal::Due(at.now);
+            fx.look_by(at.now);
         }
     }
 

@@ -146,6 +146,13 @@ impl State {
                 self.leave(at, fx);
                 next
             }
+            Turn::Revoked => {
+                self.settle(at, fx);
+                if let State::Held(holding) = self {
+                    holding.heard_of_revocation(at, fx);
+                }
+                Next::Failed(revoked())
+            }
             Turn::Lost(next) => {
                 match self {
                     State::Held(holding) => holding.taken(at, fx),

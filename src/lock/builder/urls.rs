@@ -121,7 +121,8 @@ impl Builder {
     }
 
     /// Connects by the library's own connections (feature `native`, on by default), or without that
-    /// feature by the `redis` crate (feature `redis`).
+    /// feature by the `redis` crate (feature `redis`). Where it must be that crate, whatever
+    /// features other packages turn on, call `connect_redis`.
     ///
     /// # Errors
     ///

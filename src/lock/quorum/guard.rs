@@ -102,20 +102,28 @@ impl QuorumGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) when the lock is lost; [`Unavailable`](ErrorKind::Unavailable)
-    /// when less than a majority was renewed: then the lock is unchanged.
+    /// [`Lost`](ErrorKind::Lost) when the lock is lost; [`Revoked`](ErrorKind::Revoked) when so
+    /// many leases were revoked that the others are no majority;
+    /// [`Unavailable`](ErrorKind::Unavailable) when less than a majority was renewed: then the lock
+    /// is unchanged.
     ///
     /// # Cancel safety
     ///
     /// As [`Lease::renew`].
     pub async fn renew(&self) -> Result<()> {
         let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
-        let renewed = join_all(renewals).await.into_iter().flatten().flatten().count();
+        let renewals: Vec<_> = join_all(renewals).await.into_iter().flatten().collect();
+        let renewed = renewals.iter().filter(|renewal| renewal.is_ok()).count();
+        let is_revoked = |error: &Error| error.kind() == ErrorKind::Revoked;
+        let revoked = renewals.iter().filter_map(|it| it.as_ref().err()).filter(|e| is_revoked(e));
+        let others = self.holds.len() - revoked.count();
         let error = |kind, message| {
             Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)))
         };
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
+        } else if others < self.majority {
+            error(ErrorKind::Revoked, "the lock was revoked, and ends at its deadline")
         } else if renewed < self.majority {
             error(ErrorKind::Unavailable, "less than a majority of the members renewed it")
         } else {

@@ -27,6 +27,24 @@ async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn whatever_would_extend_what_was_revoked_says_so() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("revoked").unwrap();
+    let reading = lock.read().await.unwrap();
+    lock.revoke().await.unwrap();
+    let refused = reading.try_upgrade().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Revoked);
+    let reading = refused.into_guard();
+    eventually("it hears of that", || async { reading.state() == LeaseState::Uncertain }).await;
+    let refused = reading.upgrade().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Revoked);
+    refused.into_guard().release().await.unwrap();
+    let writing = lock.write().lease(LEASE).await.unwrap();
+    lock.revoke().await.unwrap();
+    assert_eq!(writing.keep().await.unwrap_err().kind(), ErrorKind::Revoked);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("forced").unwrap();

@@ -101,6 +101,27 @@ fn a_revoked_lease_ends_earlier_if_a_failover_has_lost_its_renewal() {
 }
 
 #[test]
+fn a_revoked_lease_that_has_ended_is_lost() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let over = bench.grant(5, Duration::ZERO);
+    let effects = bench.after(3_000).renewed(Renewed::Revoked(over));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let whole = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Lost);
+    let effects = bench.renewed(Renewed::Revoked(whole));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
+}
+
+#[test]
+fn an_upgrade_that_is_refused_as_revoked_has_the_lease_renewed_at_once() {
+    let mut bench = Bench::upgrading(5);
+    assert_eq!(kind_of(bench.acquired(Acquired::Revoked)), ErrorKind::Revoked);
+    let sends = bench.on(Event::Look).sends;
+    assert!(matches!(sends[0], Some(Sending::Renew { .. })), "{sends:?}");
+}
+
+#[test]
 fn an_answer_from_before_a_revocation_does_not_extend_the_lease() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     let early = bench.told(Renewed::Held(bench.grant(5, LEASE + Duration::from_secs(3))));

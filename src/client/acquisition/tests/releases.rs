@@ -94,6 +94,9 @@ fn a_renewal_that_fails_while_it_is_released_is_an_error_and_the_lease_is_uncert
     assert!(matches!(&bench.state, State::Held(holding) if holding.is_shaky(bench.now)));
     let effects = bench.on(Event::Renewed(no_answer()));
     assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
+    let grant = bench.grant(5, LEASE);
+    let effects = bench.renewed(Renewed::Revoked(grant));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Revoked);
     assert_eq!(kind_of(bench.renewed(Renewed::Lost).next.unwrap()), ErrorKind::Lost);
     assert!(!bench.is_lost());
 }
