@@ -148,10 +148,13 @@ impl State {
             }
             Turn::Revoked => {
                 self.settle(at, fx);
-                if let State::Held(holding) = self {
-                    holding.heard_of_revocation(at, fx);
+                match self {
+                    State::Held(holding) if holding.is_held(at.now) => {
+                        holding.heard_of_revocation(at, fx);
+                        Next::Failed(revoked())
+                    }
+                    _ => Next::Failed(lost()),
                 }
-                Next::Failed(revoked())
             }
             Turn::Lost(next) => {
                 match self {

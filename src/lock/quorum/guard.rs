@@ -114,15 +114,14 @@ impl QuorumGuard {
         let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
         let renewals: Vec<_> = join_all(renewals).await.into_iter().flatten().collect();
         let renewed = renewals.iter().filter(|renewal| renewal.is_ok()).count();
-        let is_revoked = |error: &Error| error.kind() == ErrorKind::Revoked;
-        let revoked = renewals.iter().filter_map(|it| it.as_ref().err()).filter(|e| is_revoked(e));
-        let others = self.holds.len() - revoked.count();
+        let failures = renewals.iter().filter_map(|renewal| renewal.as_ref().err());
+        let revoked = failures.filter(|error| error.kind() == ErrorKind::Revoked).count();
         let error = |kind, message| {
             Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)))
         };
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
-        } else if others < self.majority {
+        } else if self.holds.len() - revoked < self.majority {
             error(ErrorKind::Revoked, "the lock was revoked, and ends at its deadline")
         } else if renewed < self.majority {
             error(ErrorKind::Unavailable, "less than a majority of the members renewed it")

@@ -119,6 +119,8 @@ fn an_upgrade_that_is_refused_as_revoked_has_the_lease_renewed_at_once() {
     assert_eq!(kind_of(bench.acquired(Acquired::Revoked)), ErrorKind::Revoked);
     let sends = bench.on(Event::Look).sends;
     assert!(matches!(sends[0], Some(Sending::Renew { .. })), "{sends:?}");
+    let mut late = Bench::upgrading(5);
+    assert_eq!(kind_of(late.after(60_000).acquired(Acquired::Revoked)), ErrorKind::Lost);
 }
 
 #[test]
