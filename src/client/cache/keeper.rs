@@ -425,8 +425,7 @@ impl Keeper {
 }
 
 async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
-    let sent = client.clock.now();
-    client.on_at(sent, &acquisition, Event::Release);
+    let sent = client.on(&acquisition, Event::Release).now;
     let call = Release { only_wait: false }.call(client.scripts, acquisition.id, &acquisition.lock);
     let until = sent.after(client.settings.call_timeout);
     if let Ok(told) = read(client.router.call(&call, until).await, Release::read) {

@@ -15,7 +15,7 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
     let guards = look.readers() + u64::from(look.has_writer());
     let held = hold.acquisition.holding(|holding| (holding.mode, holding.ends));
     // If another history of the lock is served by now, the lease may still be there.
-    entry.client.on_at(now, &hold.acquisition, Event::Drop);
+    entry.client.on(&hold.acquisition, Event::Drop);
     let Some((mode, ends)) = held else {
         return; // the client has ended
     };
