@@ -119,7 +119,7 @@ impl Client {
         if effects.lost.is_some() {
             acquisition.note_loss();
         }
-        let lost = effects.lost.take().filter(|lost| !lost.cached);
+        let lost = effects.lost.take().filter(|lost| lost.is_reported);
         let lost = lost.map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
         if let Some((outcome, loss)) = &lost {
             telemetry::lost(loss, outcome);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client::deadline::Renewals;
 use crate::client::settings::{Settings, check_lease};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -19,6 +20,8 @@ pub(crate) struct LeaseOptions {
     pub(crate) replicas: u32,
     /// Whether the server may recall the lease.
     pub(crate) cached: bool,
+    /// Whether no guard has the lease yet: it is renewed, and its loss is reported to nobody.
+    pub(crate) reserved: bool,
     /// The permits wanted of a semaphore.
     pub(crate) permits: Option<Permits>,
 }
@@ -33,8 +36,23 @@ impl LeaseOptions {
             hold: None,
             replicas: 0,
             cached: false,
+            reserved: false,
             permits: None,
         }
+    }
+
+    /// The limits of the renewals of a lease that is in use from `now` on. A reserved lease has
+    /// none.
+    pub(crate) fn renewals(&self, now: Moment) -> Renewals {
+        if self.reserved {
+            return Renewals { left: None, hold_ends: None };
+        }
+        let left = match self.renewal {
+            Renewal::Automatic => None,
+            Renewal::AtMost(most) => Some(most),
+            Renewal::Manual => Some(0),
+        };
+        Renewals { left, hold_ends: self.hold.map(|hold| now.after(hold)) }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

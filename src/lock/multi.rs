@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 
 use crate::client::acquire;
-use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::client::acquisition::Event;
+use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
 use crate::client::{Client, Handle};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
@@ -50,8 +51,16 @@ use crate::protocol::{Kind, LockKey, Mode};
 ///
 /// # Fairness
 ///
-/// For the lock that is waited for, that of the lock. A try can hold locks for a moment before it
-/// releases them, and somebody else's try can be refused meanwhile.
+/// Fairness is that of the lock on which the request is currently queued. A try can hold locks for a
+/// moment before it releases them, and somebody else's try can be refused meanwhile.
+///
+/// # Renewal
+///
+/// While the request waits for one lock, the client renews those that it holds, whatever
+/// [`renewal`](Multi::renewal) says, and reports no loss of them. Limits of renewals and of the hold
+/// count from when the guard is returned. If the request had to wait, and the client does not renew
+/// the leases after that, all leases are renewed once more before the guard is returned: one round
+/// trip.
 ///
 /// # Errors
 ///
@@ -215,20 +224,24 @@ async fn take_in_turn(
     wait: &Wait,
 ) -> Result<Vec<Hold>> {
     let clock = &client.clock;
+    let reserving = LeaseOptions { reserved: true, ..options.clone() };
+    let mut waited = false;
     let ends = wait.timeout.map(|timeout| clock.now().after(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
         let by = clock.now().after(client.settings.call_timeout);
         let until = ends.map_or(by, |ends| ends.min(by));
-        let tried = try_each(client, &wanted[held.len()..], options, until).await?;
+        let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
         // This drops, and so releases, what was acquired behind the first refusal.
         held.extend(tried.into_iter().map_while(|hold| hold));
         keep_until_lost(&mut held);
-        let Some((lock, mode)) = wanted.get(held.len()) else {
+        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
             return Ok(held);
-        };
+        }
+        let Some((lock, mode)) = wanted.get(held.len()) else { continue };
+        waited = true;
         let turn = Wait { timeout: ends.map(|ends| ends.since(clock.now())), retry: None };
-        let take = |policy| acquire::take(client, lock, *mode, options, policy);
+        let take = |policy| acquire::take(client, lock, *mode, &reserving, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
             Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
@@ -236,10 +249,25 @@ async fn take_in_turn(
         };
         held.extend(next.map(Hold));
         keep_until_lost(&mut held);
-        if held.len() == wanted.len() {
+        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
             return Ok(held);
         }
     }
+}
+
+/// Hands the reserved leases to their guard. False if one was lost before that. Leases that the
+/// client does not renew are renewed first, because they may have been held for a while.
+async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
+    if waited && options.renewal != Renewal::Automatic {
+        // A lease that cannot be renewed now is still held, or is waited for again.
+        join_all(held.iter().map(|hold| hold.0.renew())).await;
+    }
+    for hold in &*held {
+        hold.0.client.on(&hold.0.acquisition, Event::BeginUse);
+    }
+    let count = held.len();
+    keep_until_lost(held);
+    held.len() == count
 }
 
 /// Tries until it has all, and holds nothing between tries.
@@ -288,9 +316,18 @@ impl MultiGuard {
         self.0.iter().map(|hold| &hold.0)
     }
 
-    /// The lease of the lock with this name.
+    /// The lease of the read/write lock with this name.
     pub fn lease(&self, name: &str) -> Option<&Lease> {
-        self.leases().find(|lease| lease.name() == name)
+        self.lease_of(Kind::ReadWrite, name)
+    }
+
+    /// The lease of the [`Mutex`](crate::Mutex) with this name.
+    pub fn mutex_lease(&self, name: &str) -> Option<&Lease> {
+        self.lease_of(Kind::Mutex, name)
+    }
+
+    fn lease_of(&self, kind: Kind, name: &str) -> Option<&Lease> {
+        self.leases().find(|lease| lease.acquisition.lock.kind == kind && lease.name() == name)
     }
 
     /// The worst state of the leases, computed now.

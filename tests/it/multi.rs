@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Cluster, Shape, WaitLimit, connect};
+use std::future::IntoFuture;
+
+use crate::support::{Cluster, ConnectTo, Shape, WaitLimit, connect};
 use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Retry};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -106,7 +108,6 @@ async fn the_loss_of_one_is_told() {
     free(&locks, "a").await;
 }
 
-/// A lock that is lost while the request waits for another one is acquired again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_counts_more_than_a_revocation() {
     let (_cluster, locks) = cluster().await;
@@ -119,19 +120,22 @@ async fn a_loss_counts_more_than_a_revocation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_while_waiting_is_taken_again() {
+async fn multi_takes_again_what_it_loses_while_it_waits() {
     let (_cluster, locks) = cluster().await;
     let last = locks.rwlock("z").unwrap();
     let theirs = last.write().await.unwrap();
     let request = locks.multi().write("a").write("z");
-    let request = request.lease(Duration::from_millis(600)).renewal(Renewal::Manual);
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let mut tokens = std::collections::BTreeSet::new();
     let wait_limit = WaitLimit::new("the first lock to be taken three times");
     while tokens.len() < 3 {
         let status = first.status().await.unwrap();
-        tokens.extend(status.writer.map(|writer| writer.token));
+        if let Some(writer) = status.writer
+            && tokens.insert(writer.token)
+        {
+            first.force_release().await.unwrap();
+        }
         wait_limit.pause(format!("{tokens:?}")).await.unwrap();
     }
     theirs.release().await.unwrap();
@@ -207,4 +211,54 @@ async fn a_request_that_is_dropped_leaves_nothing() {
         assert_eq!(locks.rwlock(name).unwrap().status().await.unwrap().waiters, 0);
     }
     assert_eq!(locks.shutdown(LONG).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
+    let (cluster, locks) = cluster().await;
+    let losses = Arc::new(AtomicUsize::new(0));
+    let count = losses.clone();
+    let waiting_client = Locks::builder()
+        .on_lost(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .connect_to(&cluster.urls())
+        .await
+        .unwrap();
+    let theirs = locks.rwlock("m").unwrap().write().await.unwrap();
+    let lease = Duration::from_secs(1);
+    let request = waiting_client.multi().write("a").write("m");
+    let request = request.renewal(Renewal::Manual).lease(lease);
+    let waiting = tokio::spawn(request.into_future());
+    let first = locks.rwlock("a").unwrap();
+    let holder = async || first.status().await.unwrap().writer.map(|writer| writer.id);
+    let wait_limit = WaitLimit::new("the first lock to be held");
+    let id = loop {
+        if let Some(id) = holder().await {
+            break id;
+        }
+        wait_limit.pause("it is free").await.unwrap();
+    };
+    let since = Instant::now();
+    while since.elapsed() < 3 * lease {
+        assert_eq!(holder().await.as_ref(), Some(&id), "it has lost its place");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    theirs.release().await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    assert!(held.is_held());
+    assert!(held.remaining() > lease / 2, "the first lease was renewed before the guard exists");
+    assert_eq!(losses.load(Ordering::SeqCst), 0, "a loss of a lease that nobody had");
+    // From now on it is the caller who renews.
+    timeout(LONG, held.lost()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_guard_tells_a_lock_from_a_mutex_of_one_name() {
+    let (_cluster, locks) = cluster().await;
+    let held = locks.multi().write("both").mutex("both").await.unwrap();
+    assert!(held.lease("both").unwrap().token() > 0);
+    assert_eq!(held.mutex_lease("both").unwrap().token(), 0);
+    assert!(held.mutex_lease("other").is_none());
+    held.release().await.unwrap();
 }

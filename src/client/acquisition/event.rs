@@ -45,6 +45,8 @@ pub(crate) enum Event {
     Leave,
 
     // Of a holder.
+    /// A guard has the reserved lease from now on.
+    BeginUse,
     /// Turn the read into a write.
     Upgrade(WaitPolicy),
     /// Turn the write into a read.
@@ -158,8 +160,9 @@ pub(crate) struct Lost {
     pub(crate) held: Duration,
     /// Whether it ended before its deadline.
     pub(crate) taken: bool,
-    /// Whether it is cached: then the cache counts its guards and reports the loss.
-    pub(crate) cached: bool,
+    /// Whether the loss is reported here. The cache reports that of a cached lease, and a reserved
+    /// lease has no guard.
+    pub(crate) is_reported: bool,
 }
 
 impl Lost {

@@ -10,7 +10,7 @@ use crate::client::acquisition::releasing::{HORIZON, RELEASE_GRACE};
 use crate::client::deadline::{self, Renewals};
 use crate::client::in_doubt::{self, InDoubt};
 use crate::client::reply::{Outcome, Told};
-use crate::client::request::{LeaseOptions, Renewal};
+use crate::client::request::LeaseOptions;
 use crate::clock::Moment;
 use crate::protocol::{Ended, Grant, Mode, Renew};
 
@@ -95,15 +95,8 @@ impl Holding {
         let Granted { grant, ends, margin, claim_or_renew_at, by, node, sent: since } = granted;
         let options = request.options.clone();
         let claims = claim_or_renew_at <= at.now;
-        let left = match options.renewal {
-            Renewal::Automatic => None,
-            Renewal::AtMost(most) => Some(most),
-            Renewal::Manual => Some(0),
-        };
-        let renewals = Renewals {
-            left: left.map(|left| left.saturating_add(u32::from(claims))),
-            hold_ends: options.hold.map(|hold| at.now.after(hold)),
-        };
+        let mut renewals = options.renewals(at.now);
+        renewals.left = renewals.left.map(|left| left.saturating_add(u32::from(claims)));
         let mut holding = Holding {
             mode: request.mode(),
             token: grant.token,
@@ -175,6 +168,17 @@ impl Holding {
     /// From here on it counts as in use, and is not recalled.
     pub(crate) fn uncache(&mut self) {
         self.options.cached = false;
+    }
+
+    /// A guard has the reserved lease from now on. Its limits of renewals count from here.
+    pub(super) fn begin_use(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        self.options.reserved = false;
+        self.renewals = self.options.renewals(at.now);
+        self.ends = self.renewals.within_hold(self.ends);
+        if let NextRenewal::Due(due) = self.renewal {
+            self.renew_at(due, at.now);
+        }
+        fx.look_by(self.next_due());
     }
 
     /// The change that the worker must make.
@@ -382,7 +386,7 @@ impl Holding {
             token: self.token,
             held: at.now.since(self.since),
             taken: at.now < self.ends,
-            cached: self.contact.is_some(),
+            is_reported: self.contact.is_none() && !self.options.reserved,
         });
         if replaced {
             fx.look_by(at.now);

@@ -55,6 +55,7 @@ impl State {
             }
             (Event::Leave, State::Acquiring(_)) => self.give_up(at, fx),
             (Event::Leave, State::Held(holding)) => holding.end_wait(at, fx),
+            (Event::BeginUse, State::Held(holding)) => holding.begin_use(at, fx),
             (Event::Upgrade(policy), State::Held(holding)) => {
                 fx.next = Some(holding.begin_upgrade(policy, at));
             }
