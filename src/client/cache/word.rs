@@ -81,7 +81,7 @@ impl Word {
     /// Removes a reader. True if it was the last one and must notify.
     pub(super) fn leave_read(&self) -> bool {
         let word = self.0.fetch_sub(READER, Ordering::AcqRel) - READER;
-        false
+        Look(word).is_unused() && word & (QUEUED | CALLED) != 0
     }
 
     /// Removes the writer, and closes the gate in the same step if `close`. True if it must notify.

@@ -38,6 +38,8 @@ struct Seen {
     id: Option<String>,
     /// The greatest term that a server has reported.
     term: u64,
+    /// When the leader's lease ends, as far as it was seen.
+    ends: Moment,
 }
 
 impl LeaderWatch {
@@ -52,8 +54,9 @@ impl LeaderWatch {
     }
 
     /// Returns the leader, or `None` if nobody leads. The first call returns as soon as a server
-    /// answers, later calls when the leader has changed. Terms only increase: an answer from an
-    /// older master is ignored.
+    /// answers, later calls when the leader has changed. Terms only increase: an answer from a
+    /// server that lacks the last term, for example after a failover that lost it, names no leader.
+    /// The last leader is reported as gone once its lease, as it was last seen, has ended.
     ///
     /// # Errors
     ///
@@ -71,24 +74,40 @@ impl LeaderWatch {
             let looked = self.leader.status().await;
             self.next_look = Some(client.clock.now().after(jittered(self.every)));
             let status = looked?;
+            let now = client.clock.now();
             let term = status.token;
             let current = CurrentLeader::of(status);
-            let id = current.as_ref().map(|current| current.id.clone());
-            if self.seen.as_ref().is_none_or(|seen| seen.is_changed(&id, term)) {
-                let term = self.seen.as_ref().map_or(term, |seen| seen.term.max(term));
-                self.seen = Some(Seen { id, term });
-                return Ok(current);
+            let seen = Seen::of(current.as_ref(), term, now);
+            match &mut self.seen {
+                Some(known) if known.is_newer_than(&seen) => {
+                    if known.id.is_some() && now >= known.ends {
+                        known.id = None;
+                        return Ok(None);
+                    }
+                }
+                known => {
+                    let is_changed = known.as_ref().is_none_or(|known| known.id != seen.id);
+                    let term = known.as_ref().map_or(term, |known| known.term.max(term));
+                    *known = Some(Seen { term, ..seen });
+                    if is_changed {
+                        return Ok(current);
+                    }
+                }
             }
         }
     }
 }
 
 impl Seen {
-    /// The term is zero if the lock was idle for a while and was forgotten. Any other lower term
-    /// comes from a server that lacks the one seen.
-    fn is_changed(&self, id: &Option<String>, term: u64) -> bool {
-        let is_older = term > 0 && term < self.term;
-        !is_older && self.id != *id
+    fn of(current: Option<&CurrentLeader>, term: u64, now: Moment) -> Seen {
+        let ends = current.map_or(now, |current| now.after(current.remaining));
+        Seen { id: current.map(|current| current.id.clone()), term, ends }
+    }
+
+    /// Whether `other` comes from a server that lacks the term of `self`. Its term is zero if the
+    /// lock was idle for a while and was forgotten.
+    fn is_newer_than(&self, other: &Seen) -> bool {
+        other.term > 0 && other.term < self.term
     }
 }
 
@@ -106,14 +125,18 @@ impl fmt::Debug for LeaderWatch {
 mod tests {
     use super::*;
 
+    fn seen(id: Option<&str>, term: u64) -> Seen {
+        Seen { id: id.map(Into::into), term, ends: Moment::default() }
+    }
+
     #[test]
-    fn what_an_older_master_tells_is_no_change() {
-        let seen = Seen { id: Some("b".into()), term: 20 };
-        assert!(!seen.is_changed(&Some("b".into()), 20));
-        assert!(seen.is_changed(&Some("c".into()), 21));
-        assert!(seen.is_changed(&None, 20), "it resigned");
-        assert!(seen.is_changed(&None, 0), "it resigned, and the lock is forgotten");
-        assert!(!seen.is_changed(&Some("a".into()), 10));
-        assert!(!seen.is_changed(&None, 10));
+    fn answer_without_the_last_term_is_older() {
+        let known = seen(Some("b"), 20);
+        assert!(known.is_newer_than(&seen(Some("a"), 10)));
+        assert!(known.is_newer_than(&seen(None, 10)));
+        assert!(!known.is_newer_than(&seen(Some("b"), 20)));
+        assert!(!known.is_newer_than(&seen(Some("c"), 21)));
+        assert!(!known.is_newer_than(&seen(None, 20)), "it resigned");
+        assert!(!known.is_newer_than(&seen(None, 0)), "it resigned, and the lock is forgotten");
     }
 }

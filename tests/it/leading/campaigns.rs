@@ -202,3 +202,26 @@ async fn a_watch_says_that_it_cannot_know_and_goes_on() {
     };
     assert_eq!(told.term, lead.term());
 }
+
+/// A failover loses the leader and its term. The promoted server knows an earlier term, so its
+/// answers name no leader.
+#[tokio::test(start_paused = true)]
+async fn watch_after_failover_that_lost_the_leader_reports_none_when_its_lease_ends() {
+    let engine = Engine::builder().masters(1).replicas(1).build();
+    let leader = client(&engine).await.leader("lost").unwrap();
+    let mut watch = client(&engine).await.leader("lost").unwrap().watch();
+    let earlier = leader.campaign().lease(10 * SECOND).await.unwrap();
+    assert_eq!(watch.changed().await.unwrap().unwrap().term, earlier.term());
+    let replica = engine.faults().replicas(0)[0];
+    engine.faults().hold_back(replica);
+    earlier.resign().await.unwrap();
+    assert!(watch.changed().await.unwrap().is_none());
+    let lost = leader.campaign().lease(4 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    assert_eq!(watch.changed().await.unwrap().unwrap().term, lost.term());
+    let remaining = lost.remaining();
+    engine.faults().promote(0, 0).unwrap();
+    assert!(timeout(remaining / 2, watch.changed()).await.is_err(), "its lease may be valid");
+    let reported = timeout(remaining, watch.changed()).await.expect("nobody leads").unwrap();
+    assert!(reported.is_none());
+    assert!(timeout(3 * SECOND, watch.changed()).await.is_err(), "it is reported once");
+}
