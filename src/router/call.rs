@@ -118,7 +118,7 @@ pub(crate) enum Reason {
     /// No sentinel could be reached when the client was made, the last one for this reason.
     #[error("no sentinel can be reached (tried {0}): {1}")]
     NoSentinel(Tried, String),
-    /// The seeds are several servers without a cluster, which is no valid deployment.
+    /// The seeds are of several deployments, or are none.
     #[error("{0}")]
     Invalid(String),
     /// No node serves the slot.

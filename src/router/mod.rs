@@ -2,15 +2,18 @@
 
 mod about;
 mod answer;
+mod bad_entries;
 mod batch;
 mod belief;
 mod call;
 mod clock_bound;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
+mod cluster_slots;
 mod connection;
 mod connections;
 mod delete_if_equal;
+mod discovery;
 mod heard;
 mod in_flight;
 mod map;
@@ -180,15 +183,9 @@ impl Router {
             limits,
         ));
         let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
-        let topology = Topology::new(
-            runtime,
-            connections.clone(),
-            clock.clone(),
-            settings.seeds,
-            membership,
-            settings.response_timeout,
-        );
-        topology.fetch(&RefreshFrom::Anyone).await.map_err(Unfound::into_call_error)?;
+        let topology =
+            Topology::new(runtime, connections.clone(), clock.clone(), settings.seeds, membership);
+        topology.discover().await.map_err(Unfound::into_call_error)?;
         let refreshing = tokio::spawn(refresh_slowly(
             topology.clone(),
             replicated.clone(),

@@ -66,7 +66,7 @@ impl Belief {
                 return Learned::Same;
             }
             let is_forgotten = now.since(known.named) >= STANDS;
-            let is_majority = 2 * votes > sentinels(&reports, named);
+            let is_majority = votes > sentinels(&reports, named) / 2;
             if best.epoch <= known.epoch && !(is_forgotten && is_majority) {
                 return Learned::Outdated;
             }
@@ -103,14 +103,14 @@ impl Known {
 pub(crate) fn is_majority(reports: &[Report], named: usize) -> bool {
     let reports = distinct(reports);
     let naming = reports.iter().filter(|report| report.master.is_some()).count();
-    2 * naming > sentinels(&reports, named)
+    naming > sentinels(&reports, named) / 2
 }
 
 /// How many sentinels there are, by their own count. If none reports a count (a missing right, no
 /// master of that name), the number that was configured.
 fn sentinels(reports: &[&Report], named: usize) -> usize {
     let said = reports.iter().filter_map(|report| report.others).max();
-    said.map_or(named, |others| others + 1).max(reports.len())
+    said.map_or(named, |others| others.saturating_add(1)).max(reports.len())
 }
 
 /// The newest report of each sentinel, which may be known by several addresses.
@@ -271,5 +271,13 @@ mod tests {
         let with_another = [tells_little("1", "a"), says("2", 4, "b")];
         assert_eq!(knowing().learn(&with_another[..1], 1, at(60)), Learned::Changed);
         assert_eq!(knowing().learn(&with_another, 1, at(60)), Learned::Outdated);
+    }
+
+    #[test]
+    fn a_count_of_sentinels_that_does_not_fit_is_no_majority() {
+        let many = Report { others: Some(usize::MAX), epoch: u64::MAX, ..says("1", 0, "a") };
+        assert!(!is_majority(std::slice::from_ref(&many), 1));
+        let mut belief = knowing();
+        assert_eq!(belief.learn(&[many], 3, at(0)), Learned::Changed, "the highest epoch counts");
     }
 }

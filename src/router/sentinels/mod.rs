@@ -107,6 +107,11 @@ impl Sentinels {
         self.learn(&reports)
     }
 
+    /// As `query`, when nothing is known so far.
+    pub(crate) async fn discover(&self) -> Result<Master, Untold> {
+        self.query().await
+    }
+
     /// Drops all connections and makes no more.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
