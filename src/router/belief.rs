@@ -103,6 +103,8 @@ pub(crate) enum Stranger {
     OtherProcess,
     #[error("a node of a cluster, where the sentinels name a single server")]
     ClusterNode,
+    #[error("a sentinel of another deployment, where one of the known sentinels was")]
+    OtherSentinel,
 }
 
 impl Stranger {
@@ -115,6 +117,7 @@ impl Stranger {
             Stranger::Replica => "replica",
             Stranger::OtherProcess => "other_process",
             Stranger::ClusterNode => "cluster_node",
+            Stranger::OtherSentinel => "other_sentinel",
         }
     }
 }

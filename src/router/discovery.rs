@@ -1,9 +1,9 @@
 //! How a client that knows nothing yet finds its deployment: it queries the seeds, and nodes that
 //! they list, and believes none of them before the others agree.
 //!
-//! The client waits for each seed until it answers or its connect timeout ends. It does not wait for
-//! seeds that a map lists: those are nodes of that cluster. So a seed that is down delays a client
-//! only if nothing is known of it. [`Deployment`] judges the answers.
+//! The client waits for each seed until it answers or its connect timeout ends. It does not wait
+//! for seeds that a map lists: those are nodes of that cluster. So a seed that is down delays a
+//! client only if nothing is known of it. [`Deployment`] judges the answers.
 
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl Topology {
     /// The client must reach the master before it relies on it.
     async fn discover_master(&self, sentinels: &Sentinels) -> Result<(), Unfound> {
         let since = self.lesson();
-        let master = sentinels.discover().await.map_err(Unfound::Untold)?.address;
+        let master = sentinels.query().await.map_err(Unfound::Untold)?.address;
         if let Err(failure) = self.connect(&master).await {
             let source = failure.source.as_ref();
             let stranger = source.and_then(|source| source.downcast_ref::<Stranger>());

@@ -549,7 +549,7 @@ impl Unfound {
     pub(crate) fn into_call_error(self) -> CallError {
         let (reason, last) = match self {
             Unfound::Several(why) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::NoSuchMaster(why)) => (Reason::Invalid(why), None),
+            Unfound::Untold(Untold::Invalid(why)) => (Reason::Invalid(why), None),
             Unfound::Untold(Untold::Unheard(_, failure)) | Unfound::Failed(_, failure)
                 if failure.permanent =>
             {

@@ -1,8 +1,8 @@
 //! Whether the first views are of one deployment. The client refuses to choose between two: another
 //! client might choose the other one, and each would grant what the other has granted.
 //!
-//! - Maps that share no node id are of two clusters, a server without cluster mode is of no cluster,
-//!   and two such servers are one only if they have the same run id.
+//! - Maps that share no node id are of two clusters, a server without cluster mode is of none, and
+//!   two such servers are one only if they have the same run id.
 //! - A server at an address that another one's map lists is a stranger there: the map says whose
 //!   address it is. If the two list each other, neither is.
 //! - What a server does not report (its map, the ids of nodes) is unknown. It is no contradiction,
