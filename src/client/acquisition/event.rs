@@ -120,6 +120,8 @@ pub(crate) struct Pushed {
 /// What to do after a transition, once the state is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
+    /// When the transition took place.
+    pub(crate) now: Moment,
     /// When the worker must look at it.
     pub(crate) look: Option<Moment>,
     /// Wake the callers that wait for a change.

@@ -15,6 +15,24 @@ fn a_grant_is_held_from_its_sending_less_the_margin() {
 }
 
 #[test]
+fn accepted_longer_lease_ends_by_the_margin_of_its_length() {
+    let settings = Settings::default();
+    let options = LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::of(&settings) };
+    let from = ClientId::from_random([0; 11]).acquisition(1);
+    let goal = Goal::TakeUp { mode: Mode::Write, from, token: 5 };
+    let policy = WaitPolicy::strict_try(at(1_000));
+    let state = State::new(goal, &options, policy, at(0));
+    let mut bench = Bench { state, settings, now: at(0), kind: Kind::ReadWrite };
+    bench.call();
+    let grant = bench.grant(5, Duration::from_secs(60));
+    assert!(matches!(bench.acquired(Acquired::Granted(grant)), Next::Held { .. }));
+    assert_eq!(bench.ends(), at(59_500), "of 60 s, not of 40 ms");
+    // A renewal does not shorten it, and its answer has the same deadline.
+    let _ = bench.after(20_000).renewed(Renewed::Held(grant));
+    assert_eq!(bench.ends(), at(59_500));
+}
+
+#[test]
 fn an_answer_that_took_longer_than_the_lease_is_no_grant() {
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();
