@@ -93,8 +93,6 @@ pub(crate) struct RouterSettings {
     pub(crate) response_timeout: Duration,
     /// The most calls under way at one server. Further calls wait here.
     pub(crate) max_in_flight: usize,
-    /// The most redirects that one call follows in a row.
-    pub(crate) max_redirects: u32,
     /// The interval between two refreshes of the slot map in the background.
     pub(crate) refresh_interval: Duration,
     pub(crate) address_translator: Option<AddressTranslation>,
@@ -108,7 +106,6 @@ impl Default for RouterSettings {
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_in_flight: 256,
-            max_redirects: 16,
             refresh_interval: Duration::from_secs(30),
             address_translator: None,
         }
@@ -123,7 +120,6 @@ impl fmt::Debug for RouterSettings {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("max_in_flight", &self.max_in_flight)
-            .field("max_redirects", &self.max_redirects)
             .field("refresh_interval", &self.refresh_interval)
             .finish_non_exhaustive()
     }
@@ -135,7 +131,6 @@ pub(crate) struct Router {
     clock: Arc<dyn Clock>,
     connect_timeout: Duration,
     response_timeout: Duration,
-    max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     texts: Arc<Texts>,
@@ -207,7 +202,6 @@ impl Router {
             clock,
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
-            max_redirects: settings.max_redirects,
             connections,
             topology,
             texts,
