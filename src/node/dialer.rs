@@ -104,9 +104,10 @@ impl Dialer {
         place: Option<IpAddr>,
     ) -> Result<(Stream, IpAddr), NodeError> {
         match &self.tls {
-            None => dial(address, place, |stream| async { Ok(Stream::Tcp(stream)) })
-                .await
-                .map_err(NodeError::from),
+            None => {
+                let plain = |stream| async { Ok(Stream::Tcp(stream)) };
+                dial(address, place, plain, NodeError::from).await
+            }
             Some(files) => self.dial_tls(address, place, files).await,
         }
     }

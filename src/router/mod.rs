@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::backoff::{Backoff, jittered};
+use crate::backoff::{Backoff, jittered, part_of};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
@@ -75,6 +75,11 @@ pub(crate) use transport::Transport;
 
 /// Pauses between the attempts of one call.
 const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
+
+/// The longest pause before a connection that broke under a call is made again. A server or a proxy
+/// that restarts cuts the connections of all clients at once, and should not get all their dials at
+/// once.
+const FIRST_REDIAL: Duration = Duration::from_millis(100);
 
 /// How long a server is left alone after a failed dial, and a channel after a failed join.
 const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -288,6 +293,11 @@ async fn refresh_slowly(
         replicated.retain(|address| topology.knows(address));
         texts.retain(|address| topology.knows(address));
     }
+}
+
+/// The pause before a connection that broke is made again for the first time.
+fn first_redial() -> Duration {
+    part_of(FIRST_REDIAL, fastrand::f64())
 }
 
 // What these locks protect is consistent at every moment, so a panic elsewhere does not corrupt it.

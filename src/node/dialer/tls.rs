@@ -65,7 +65,7 @@ impl Tls {
         let name = ServerName::try_from(address.host.to_string()).map_err(
             |error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")),
         )?;
-        dial(address, place, |stream| connector.connect(name.clone(), stream)).await.map_err(failed)
+        dial(address, place, |stream| connector.connect(name.clone(), stream), failed).await
     }
 
     /// The configuration for that server.
