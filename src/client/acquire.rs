@@ -155,10 +155,6 @@ impl<'a> Request<'a> {
         loop {
             next = match next {
                 Next::Again => self.call_event(),
-                Next::Pause(until) => {
-                    self.client.clock.sleep_until(until).await;
-                    self.call_event()
-                }
                 Next::Send { acquire, replicas, until } => {
                     let call = self.call_of(acquire, until);
                     self.call(&call, replicas, until).await

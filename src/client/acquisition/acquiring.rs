@@ -338,14 +338,7 @@ impl Acquiring {
 
     fn no_answer(&mut self, error: CallError, at: &Context<'_>) -> Turn {
         match &error.reason {
-            _ if self.is_passing(&error, at.now) => match error.reason {
-                // Masters that redirect to each other will agree. Until then, frequent calls are
-                // useless.
-                Reason::TooManyRedirects(_) => {
-                    Turn::Next(Next::Pause(at.now.after(at.settings.poll.interval)))
-                }
-                _ => Turn::Next(Next::Again),
-            },
+            _ if self.is_passing(&error, at.now) => Turn::Next(Next::Again),
             // The place in the queue had expired, and there is no memory for a new one now.
             Reason::Refused(said) if self.ticket > 0 && said.code == "OOM" => self.rest(at),
             Reason::TimedOut(None) if self.was_cut_short(at.now) => {
@@ -372,9 +365,7 @@ impl Acquiring {
     /// Whether to call again: a slot that cannot be served now may be served in time.
     fn is_passing(&self, error: &CallError, now: Moment) -> bool {
         let least = match error.reason {
-            Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
-            // With a time limit, the wait ends with this error, which says more than a timeout.
-            Reason::TooManyRedirects(_) if self.policy.until().is_none() => Duration::ZERO,
+            Reason::TimedOut(_) | Reason::TooManyRedirects(_) | Reason::NoNode(_) => Duration::ZERO,
             // So near the deadline the call would not be sent either.
             Reason::Overloaded => BRIEF,
             _ => return false,

@@ -211,8 +211,6 @@ pub(crate) enum Sending {
 pub(crate) enum Next {
     /// [`Call`](Event::Call) again at once.
     Again,
-    /// [`Call`](Event::Call) again at this moment.
-    Pause(Moment),
     /// Send this call, which is useless after `until`.
     Send {
         acquire: Acquire,

@@ -101,7 +101,7 @@ impl Gate {
     fn next_token(&self) -> u64 {
         // In this order: while a phase ends, the result is one too low, never one too high.
         let phase = self.tokens.phase.load(Ordering::Acquire);
-        phase + u64::from(self.tokens.used.load(Ordering::Acquire))
+        phase.saturating_add(self.tokens.used.load(Ordering::Acquire).into())
     }
 
     /// The greatest token that somebody may have.
@@ -135,7 +135,7 @@ impl Gate {
     /// this history of the lock does not include it.
     pub(super) fn owns_up_to(&self, fence: u64) -> bool {
         self.tokens.last.fetch_max(fence, Ordering::AcqRel);
-        fence + 1 >= self.next_token()
+        fence.saturating_add(1) >= self.next_token()
     }
 
     /// Makes this phase use the last token.

@@ -163,18 +163,20 @@ fn a_script_that_fails_changes_nothing_of_a_mutex() {
 }
 
 #[test]
-fn masters_that_name_each_other_are_not_called_all_the_time() {
-    let mut bench = Bench::waiting(Mode::Read);
-    bench.call();
-    let redirects = failed(Reason::TooManyRedirects(9), None);
-    let next = bench.on(Event::Acquired(redirects)).next;
-    assert!(matches!(next, Some(Next::Pause(until)) if until == at(250)), "{next:?}");
+fn masters_that_name_each_other_are_called_again_until_the_time_is_up() {
+    let outcome = |until, now| {
+        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
+        bench.call();
+        bench.now = now;
+        let redirects = failed(Reason::TooManyRedirects(17), None);
+        bench.on(Event::Acquired(redirects)).next.unwrap()
+    };
     let until = Some(at(60_000));
-    let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
-    bench.call();
-    let redirects = failed(Reason::TooManyRedirects(9), None);
-    let next = bench.on(Event::Acquired(redirects)).next.unwrap();
-    assert_eq!(kind_of(next), ErrorKind::Unavailable, "which says more than that time is up");
+    for (until, now) in [(None, at(60_000)), (until, at(10_000))] {
+        assert!(matches!(outcome(until, now), Next::Again));
+    }
+    let kind = kind_of(outcome(until, at(60_000)));
+    assert_eq!(kind, ErrorKind::Unavailable, "which says more than that time is up");
 }
 
 #[test]
