@@ -29,6 +29,9 @@ async fn one_that_loses_locks() -> Result {
     let tool = Tool::new(cluster.urls());
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
+    let lines = |level| ran.out.lines().filter(|line| line.starts_with(level)).count();
+    let counted = format!("{} wrong, {} warnings\n", lines("wrong "), lines("warning "));
+    assert!(ran.out.ends_with(&counted), "what several nodes have counts once: {}", ran.out);
     for line in [
         "the memory policy allkeys-lru evicts locks",
         "has no replica",
