@@ -92,7 +92,8 @@ pub enum Command {
     ///
     /// The command runs in its own process group, and signals are passed on to it. When the lease
     /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
-    /// grace. Both come before the servers can grant the lock to the next waiter.
+    /// grace. Both come before the servers can grant the lock to the next waiter. A command that
+    /// runs as another user cannot be stopped; `run` says so.
     Run(Run),
     /// Show who holds a lock and who waits for it
     Status(Status),

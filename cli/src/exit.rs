@@ -21,8 +21,8 @@ Exit status:
    71  the system refused something, such as a file
    75  the lock was not granted within the timeout, or its queue is full: try later
    77  the servers refused: a right, a password, a full memory
-   79  the lease was lost, and the command stopped
-  126  the command cannot be run
+   79  the lease was lost, and the command stopped, if it could be
+  126  the command cannot be run, or is a set-uid program of another user
   127  there is no such command";
 
 pub const WRONG: u8 = 1;

@@ -1,4 +1,4 @@
-//! A command that runs as another user, whom `rwlease` cannot signal.
+//! A command that runs as another user, and so cannot be signalled.
 //!
 //! The tests need root, to run `rwlease` as a user without rights, and a program that becomes root.
 

@@ -125,8 +125,8 @@ async fn advice_fits_what_answers_at_the_address() -> Result {
     Ok(())
 }
 
-/// The resolver of the system cannot be stopped. Needs a network of its own, whose name server never
-/// answers, and says so where there can be none.
+/// The resolver of the system cannot be stopped. This needs a network of its own, whose name server
+/// never answers, and says so where there can be none.
 #[tokio::test]
 async fn a_name_that_nobody_resolves_keeps_no_process() -> Result {
     const NETWORK: &str =

@@ -45,7 +45,7 @@ pub struct Command {
     look_at: Option<Instant>,
 }
 
-/// What becomes of the command when this process dies.
+/// Whether the command survives the death of this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Orphan {
     Dies,

@@ -48,8 +48,8 @@ impl Group {
         foreign
     }
 
-    /// Returns true if no process of the group, or not its first one, may be signalled. Cheaper than
-    /// a look at all processes.
+    /// Returns true if no process of the group, or not its first one, may be signalled. This is
+    /// cheaper than a look at all processes.
     pub fn is_foreign(self) -> bool {
         [killpg(self.0, None), kill(self.0, None)].contains(&Err(Errno::EPERM))
     }
