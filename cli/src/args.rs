@@ -33,42 +33,53 @@ Examples:
   rwlease status backup --watch                   who holds it, who waits
   rwlease doctor                                  what would break a lock here?";
 
-/// Which servers to use, and as which user to connect.
+pub const URL: &str = "RWLEASE_URL";
+pub const USER: &str = "RWLEASE_USER";
+pub const SENTINEL_USER: &str = "RWLEASE_SENTINEL_USER";
+pub const TLS_ROOTS: &str = "RWLEASE_TLS_ROOTS";
+pub const TLS_CERT: &str = "RWLEASE_TLS_CERT";
+pub const TLS_KEY: &str = "RWLEASE_TLS_KEY";
+pub const PREFIX: &str = "RWLEASE_PREFIX";
+
+/// Which servers to use, and as which user to connect. (`environment` passes all of it on to a
+/// command.)
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct Servers {
     /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
     /// cluster is enough. Or the sentinels of a server:
     /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
-    #[arg(long = "redis", value_name = "URL", env = "RWLEASE_URL", global = true)]
-    #[arg(value_delimiter = ',', num_args = 1, hide_env_values = true)]
+    #[arg(long = "redis", value_name = "URL", env = URL, global = true)]
+    #[arg(num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
 
     /// User to connect as, in place of that in the URL; RWLEASE_PASSWORD has its password, and
     /// without a user, that of the user `default`
-    #[arg(long, value_name = "NAME", env = "RWLEASE_USER", hide_env_values = true, global = true)]
+    #[arg(long, value_name = "NAME", env = USER, hide_env_values = true, global = true)]
     pub user: Option<String>,
 
     /// User to connect to sentinels as; RWLEASE_SENTINEL_PASSWORD has its password, and can be set
     /// without a user
-    #[arg(long, value_name = "NAME", env = "RWLEASE_SENTINEL_USER", hide_env_values = true)]
-    #[arg(global = true)]
+    #[arg(long, value_name = "NAME", env = SENTINEL_USER, hide_env_values = true, global = true)]
     pub sentinel_user: Option<String>,
 
     /// Root certificates (PEM) to trust instead of the system's
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", env = TLS_ROOTS, hide_env_values = true, global = true)]
     pub tls_roots: Option<PathBuf>,
 
     /// The client's own certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_key", global = true)]
+    #[arg(long, value_name = "FILE", env = TLS_CERT, hide_env_values = true, global = true)]
+    #[arg(requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
 
     /// The key of the client's own certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", global = true)]
+    #[arg(long, value_name = "FILE", env = TLS_KEY, hide_env_values = true, global = true)]
+    #[arg(requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
     /// Goes before a lock's name in its key; all users of the lock need the same prefix
-    #[arg(long, value_name = "PREFIX", default_value = "rwlease:", global = true)]
+    #[arg(long, value_name = "PREFIX", env = PREFIX, hide_env_values = true, global = true)]
+    #[arg(default_value = "rwlease:")]
     pub prefix: String,
 }
 
@@ -81,7 +92,8 @@ pub enum Command {
     ///
     /// The command runs in its own process group, and signals are passed on to it. When the lease
     /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
-    /// grace. Both come before the servers can grant the lock to the next waiter.
+    /// grace. Both come before the servers can grant the lock to the next waiter. A command that
+    /// runs as another user cannot be stopped; `run` says so.
     Run(Run),
     /// Show who holds a lock and who waits for it
     Status(Status),
@@ -121,7 +133,7 @@ pub enum Command {
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
 pub struct Run {
-    /// The lock
+    /// The lock; a name that begins with `-` goes between two `--`
     pub name: String,
 
     /// Hold the lock together with other readers
@@ -248,7 +260,11 @@ pub struct Man {
 /// The command line, or the exit status if there is nothing to do (help, version) or the line is
 /// wrong.
 pub fn read() -> Result<Args, ExitCode> {
-    let read = command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let read = parse(&words).or_else(|error| match error.kind() {
+        ErrorKind::MissingRequiredArgument => with_marked_name(words).unwrap_or(Err(error)),
+        _ => Err(error),
+    });
     read.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             match error.print().and_then(|()| stdout().flush()) {
@@ -262,6 +278,26 @@ pub fn read() -> Result<Args, ExitCode> {
         }
         _ => Failure::usage(in_one_line(&error)).tell(),
     })
+}
+
+fn parse(words: &[OsString]) -> clap::error::Result<Args> {
+    command().try_get_matches_from(words).and_then(|matches| Args::from_arg_matches(&matches))
+}
+
+/// Parses `run ... -- NAME -- COMMAND`, which is for names that begin with `-`. `None` if it is
+/// something else.
+fn with_marked_name(mut words: Vec<OsString>) -> Option<clap::error::Result<Args>> {
+    let mark = words.iter().position(|word| word == "--")?;
+    if words.get(mark + 2)? != "--" {
+        return None;
+    }
+    let marked = words.remove(mark + 1).into_string().ok()?;
+    words[mark] = "NAME".into();
+    let mut args = parse(&words);
+    if let Ok(Args { command: Command::Run(Run { name, .. }), .. }) = &mut args {
+        *name = marked;
+    }
+    Some(args)
 }
 
 /// The parser, for generators.

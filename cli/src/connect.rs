@@ -1,13 +1,14 @@
 //! Makes a client from the options for servers.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use futures::FutureExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rwlease::{Builder, Credentials, Locks, Sentinel};
 
-use crate::args::Servers;
+use crate::args::{self, Servers};
 use crate::exit::{Failure, SYSTEM};
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
@@ -68,11 +69,28 @@ impl Servers {
         }
     }
 
+    /// The options as variables for the environment of a command, which then uses the same servers.
+    /// Passwords that are in the environment are there already.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(OsString::from);
+        let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+        let options = [
+            (args::URL, Some(self.urls.join(",").into())),
+            (args::USER, text(&self.user)),
+            (args::SENTINEL_USER, text(&self.sentinel_user)),
+            (args::TLS_ROOTS, path(&self.tls_roots)),
+            (args::TLS_CERT, path(&self.tls_cert)),
+            (args::TLS_KEY, path(&self.tls_key)),
+            (args::PREFIX, Some(OsString::from(&self.prefix))),
+        ];
+        options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
     /// The URLs; at least one.
     pub fn urls(&self) -> Result<Vec<String>, Failure> {
-        let named = self.urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty());
+        let named = self.urls.iter().flat_map(|urls| split(urls)).map(str::trim);
         let mut urls: Vec<String> = Vec::new();
-        for url in named {
+        for url in named.filter(|url| !url.is_empty()) {
             match urls.last_mut().filter(|last| goes_on(last)) {
                 Some(last) => *last = format!("{last},{url}"),
                 None => urls.push(with_scheme(url)),
@@ -134,6 +152,31 @@ impl Servers {
     }
 }
 
+/// Splits a list of URLs at its commas, except at those of a user or a password.
+fn split(urls: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = urls;
+    while let Some(comma) = next_comma(rest) {
+        parts.push(&rest[..comma]);
+        rest = &rest[comma + 1..];
+    }
+    parts.push(rest);
+    parts
+}
+
+/// The comma that ends the first URL. Credentials begin after `://` and end at the last `@` before
+/// the next URL that has a scheme.
+fn next_comma(urls: &str) -> Option<usize> {
+    let start = urls.find("://").map_or(0, |colon| colon + 3);
+    let first = urls.find(',')?;
+    if first < start {
+        return Some(first);
+    }
+    let end = urls[start..].find("://").map_or(urls.len(), |colon| start + colon);
+    let credentials = urls[start..end].rfind('@').map_or(start, |at| start + at);
+    urls[credentials..].find(',').map(|comma| credentials + comma)
+}
+
 /// Accepts a bare `HOST:PORT`.
 fn with_scheme(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("redis://{url}") }
@@ -171,4 +214,21 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| {
         Failure::new(SYSTEM, format!("{}: {error}; use a file that can be read", file.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_keeps_commas_of_credentials() {
+        assert_eq!(split("h1:1,h2"), ["h1:1", "h2"]);
+        assert_eq!(split("redis://h1,redis://h2,h3:3"), ["redis://h1", "redis://h2", "h3:3"]);
+        assert_eq!(split("redis://:a,b@h1,h2:2"), ["redis://:a,b@h1", "h2:2"]);
+        assert_eq!(
+            split("h0,redis://u:a,b,c@h1/0,redis://:d@e,f@h2"),
+            ["h0", "redis://u:a,b,c@h1/0", "redis://:d@e,f@h2"]
+        );
+        assert_eq!(split("redis+sentinel://:a,b@s1,s2/m"), ["redis+sentinel://:a,b@s1", "s2/m"]);
+    }
 }

@@ -27,7 +27,8 @@ pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
     findings.extend(trial::all(servers, &deployment).await);
     findings.sort_by_key(|finding| finding.level);
     let mut out = anstream::stdout().lock();
-    for finding in finding::together(findings.clone()) {
+    let findings = finding::together(findings);
+    for finding in &findings {
         writeln!(out, "{finding}")?;
     }
     let of = |level| findings.iter().filter(|finding| finding.level == level).count();

@@ -21,8 +21,8 @@ Exit status:
    71  the system refused something, such as a file
    75  the lock was not granted within the timeout, or its queue is full: try later
    77  the servers refused: a right, a password, a full memory
-   79  the lease was lost, and the command stopped
-  126  the command cannot be run
+   79  the lease was lost, and the command stopped, if it could be
+  126  the command cannot be run, or is a set-uid program of another user
   127  there is no such command";
 
 pub const WRONG: u8 = 1;
@@ -139,7 +139,7 @@ impl From<Error> for Failure {
 }
 
 /// The advice for words of servers and of the library that say more than the kind of the error.
-fn advice_on(message: &str) -> Option<&'static str> {
+pub fn advice_on(message: &str) -> Option<&'static str> {
     let advice = [
         ("WRONGPASS", "check the user and its password"),
         ("NOAUTH", "give a user or a password: see `rwlease --help`"),
@@ -147,6 +147,18 @@ fn advice_on(message: &str) -> Option<&'static str> {
         ("requested replicas", "check that the replicas run, or use a lower --replicas"),
         ("NOREPLICAS", "check that the replicas run"),
         ("READONLY", "wait until its failover has ended, or check that --redis names the primary"),
+        ("LOADING", "wait until the server has loaded its data"),
+        (
+            "SELECT is not allowed in cluster mode",
+            "leave the database out of the URL: a cluster has one",
+        ),
+        (
+            "unknown command 'HELLO'",
+            "the server, or a proxy before it, lacks RESP3: use Redis 6.2 or later, or Valkey",
+        ),
+        ("unknown command 'TIME'", "if it is a sentinel, use redis+sentinel://HOST:PORT/MASTER"),
+        ("makes no sense", "check that a Redis or Valkey server listens at this port"),
+        ("invalid RESP3", "check that a Redis or Valkey server listens at this port"),
         ("DB index is out of range", "use a database that the server has; a cluster has only 0"),
         ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
     ];
@@ -210,6 +222,10 @@ mod tests {
         assert!(advice(replica).contains("primary"));
         assert!(advice("ERR DB index is out of range").contains("database"));
         assert!(advice("BUSY Redis is busy running a script.").contains("script"));
+        assert!(advice("LOADING Redis is loading the dataset in memory").contains("loaded"));
+        assert!(advice("ERR SELECT is not allowed in cluster mode").contains("out of the URL"));
+        assert!(advice("ERR unknown command 'HELLO'").contains("RESP3"));
+        assert!(advice("ERR unknown command 'TIME', with args").contains("sentinel"));
         assert_eq!(advice_on("no answer in time"), None);
     }
 

@@ -24,15 +24,24 @@ use args::{Args, Command};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
+    if let Some(arguments) = run::launch::arguments() {
+        return run::launch::become_command(arguments);
+    }
     let args = match args::read() {
         Ok(args) => args,
         Err(code) => return code,
     };
+    signals::unblock_children();
     // One thread: there is one lock to keep, and lending the terminal changes the signal mask of
     // the thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(perform(args)),
+        Ok(runtime) => {
+            let outcome = runtime.block_on(perform(args));
+            // A name that is still being resolved must not keep this process.
+            runtime.shutdown_background();
+            outcome
+        }
         Err(error) => Err(error.into()),
     };
     match outcome {

@@ -28,8 +28,21 @@ pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
         }
     };
     let mut text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut text)?;
-    print(&text)
+    clap_mangen::Man::new(page.clone()).render(&mut text)?;
+    print(with_usage(&String::from_utf8_lossy(&text), page).as_bytes())
+}
+
+/// Puts the usage that `--help` prints in place of the synopsis, which lacks the `--` before a
+/// command.
+fn with_usage(page: &str, mut command: clap::Command) -> String {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
+    let mut in_synopsis = false;
+    let lines = page.lines().map(|line| {
+        let is_body = std::mem::replace(&mut in_synopsis, line == ".SH SYNOPSIS");
+        if is_body { &*usage } else { line }
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 fn print(text: &[u8]) -> Result<Exit, Failure> {

@@ -4,24 +4,44 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
-/// Signals for the command. (Ctrl-Z sends SIGTSTP.)
-const PASSED_ON: [Signal; 9] = [
+/// Signals for the command: all that can be handled, apart from those that report a fault of this
+/// process itself, its children and its job. (Ctrl-Z sends SIGTSTP.)
+const PASSED_ON: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
+    Signal::SIGABRT,
+    Signal::SIGALRM,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
-    Signal::SIGALRM,
+    Signal::SIGIO,
+    Signal::SIGPROF,
+    Signal::SIGURG,
+    Signal::SIGVTALRM,
     Signal::SIGWINCH,
+    Signal::SIGXCPU,
+    Signal::SIGXFSZ,
     Signal::SIGTSTP,
+    #[cfg(target_os = "linux")]
+    Signal::SIGPWR,
 ];
 
-/// Signals that end a process by default.
-const THAT_END: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// Signals that ask a process to end.
+const THAT_END: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGABRT,
+    Signal::SIGXCPU,
+    Signal::SIGXFSZ,
+    #[cfg(target_os = "linux")]
+    Signal::SIGPWR,
+];
 
 /// Stops this process where its shell sees it and can resume it, as Ctrl-Z does to processes that
 /// do not handle SIGTSTP. Without such a shell (`ssh -t`, containers) this signal does nothing: the
@@ -32,15 +52,15 @@ pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     pub fn passed_on() -> io::Result<Signals> {
-        Signals::heard(&PASSED_ON)
+        Signals::heard(PASSED_ON)
     }
 
     pub fn that_end() -> io::Result<Signals> {
-        Signals::heard(&THAT_END)
+        Signals::heard(THAT_END)
     }
 
     /// Signals that were ignored when this process started (by `nohup`) stay ignored, here and in
-    /// the command.
+    /// the command. Blocked ones likewise stay blocked.
     fn heard(signals: &[Signal]) -> io::Result<Signals> {
         let ignored = ignored();
         let heard = signals.iter().filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);
@@ -63,7 +83,13 @@ impl Signals {
     }
 }
 
-/// Returns true if the signal ends a process by default.
+/// Unblocks SIGCHLD, which tells that a command was stopped. To be called before other threads
+/// start, which inherit what is blocked.
+pub fn unblock_children() {
+    let _ = SigSet::from(Signal::SIGCHLD).thread_unblock();
+}
+
+/// Returns true if the signal asks a process to end.
 pub fn ends(signal: Signal) -> bool {
     THAT_END.contains(&signal)
 }

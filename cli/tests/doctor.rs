@@ -29,6 +29,9 @@ async fn one_that_loses_locks() -> Result {
     let tool = Tool::new(cluster.urls());
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
+    let lines = |level| ran.out.lines().filter(|line| line.starts_with(level)).count();
+    let counted = format!("{} wrong, {} warnings\n", lines("wrong "), lines("warning "));
+    assert!(ran.out.ends_with(&counted), "what several nodes have counts once: {}", ran.out);
     for line in [
         "the memory policy allkeys-lru evicts locks",
         "has no replica",
@@ -220,8 +223,32 @@ async fn a_server_that_has_not_all_commands() -> Result {
     assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
     assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
     assert!(!ran.out.contains("has no replica"), "the note says it: {}", ran.out);
-    assert!(!ran.out.contains("CONFIG"), "{}", ran.out);
+    assert!(says(&ran, "note", &["does not serve CONFIG GET"]), "{}", ran.out);
     assert!(says(&ran, "warning", &["does not serve WAIT", "--replicas"]), "{}", ran.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_at_a_node_that_hides_its_cluster_says_so() -> Result {
+    let settings =
+        ServerSettings::default().line("cluster-enabled yes").line("rename-command CLUSTER \"\"");
+    let server = Single::start_with(settings).await?;
+    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let told = [&*server.address(), "is a node of a cluster that does not serve CLUSTER"];
+    assert!(says(&ran, "wrong", &told), "{}", ran.out);
+    assert!(!ran.out.contains("a single server, no cluster"), "{}", ran.out);
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
+    for (value, is_noted) in [("no", true), ("yes", false)] {
+        let settings = ServerSettings::default().line(format!("lazyfree-lazy-expire {value}"));
+        let server = Single::start_with(settings).await?;
+        let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
+        assert_eq!(says(&ran, "note", &["lazyfree-lazy-expire"]), is_noted, "{}", ran.out);
+    }
     Ok(())
 }
 
@@ -306,6 +333,8 @@ async fn a_primary_that_a_name_leads_to() -> Result {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(says(&ran, "warning", &["localhost", "failover", "another server"]), "{}", ran.out);
     let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
+    let alone = [&*primary.address(), "has one replica", "before you use --replicas"];
+    assert!(says(&ran, "note", &alone), "{}", ran.out);
     assert!(!ran.out.contains("failover moves"), "{}", ran.out);
     assert!(!ran.out.contains("cannot be queried"), "{}", ran.out);
     assert!(says(&ran, "ok", &[&replica.address(), "noeviction"]), "{}", ran.out);

@@ -54,7 +54,7 @@ async fn manual_pages() -> Result {
         assert!(page.contains(word), "{word}: {page}");
     }
     let page = tool.run(&["man", "run"]).await?.out;
-    for word in ["rwlease\\-run", "RWLEASE_TOKEN is the", "grace"] {
+    for word in ["rwlease\\-run", "RWLEASE_TOKEN is the", "grace", "<NAME> \\-\\- <COMMAND>..."] {
         assert!(page.contains(word), "{word}: {page}");
     }
     Ok(())

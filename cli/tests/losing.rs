@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rwlease::Locks;
 
-use crate::support::{Result, Single};
+use crate::support::{Result, ServerSettings, Single, WaitLimit};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_forced_release_leaves_no_grace() -> Result {
 }
 
 #[tokio::test]
-async fn servers_that_answer_no_more_end_the_command_in_time() -> Result {
+async fn run_whose_servers_answer_no_more_ends_with_its_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run =
@@ -98,10 +98,31 @@ async fn servers_that_answer_no_more_end_the_command_in_time() -> Result {
     while is_alive(&command) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The server, which sees no time pass before it runs again, has the lease still.
-    server.thaw()?;
-    let ran = run.ended().await?;
+    // A call to the server would take its 10 seconds.
+    let ran = tokio::time::timeout(Duration::from_secs(7), run.ended()).await??;
     assert_eq!(ran.status, Some(79), "{ran:?}");
     assert!(ran.err.contains("the lease was lost: no"), "the reason: {ran:?}");
-    Ok(())
+    assert!(!ran.err.contains("stood still"), "not `rwlease`: {ran:?}");
+    server.thaw()
+}
+
+#[tokio::test]
+async fn run_whose_replicas_are_gone_says_that_they_did_not_confirm() -> Result {
+    let primary = Single::start().await?;
+    let follow = format!("replicaof 127.0.0.1 {}", primary.port());
+    let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
+    let wait_limit = WaitLimit::new("the replica to be in step");
+    while !replica.say::<String>("INFO replication").await?.contains("master_link_status:up") {
+        wait_limit.pause("not yet").await?;
+    }
+    let tool = Tool::new([primary.url()]);
+    let script = "echo ready; exec sleep 600";
+    let mut run =
+        tool.start(&["run", "--replicas", "1", "--lease", "4s", "a", "--", "sh", "-c", script])?;
+    assert_eq!(run.line().await?, "ready");
+    replica.freeze()?;
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("replicas"), "{ran:?}");
+    replica.thaw()
 }

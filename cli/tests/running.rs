@@ -23,6 +23,7 @@ async fn the_exit_status_is_the_commands() -> Result {
     assert_eq!(ran.status, Some(127), "{ran:?}");
     let ran = tool.run(&["run", "a", "--", "/etc/passwd"]).await?;
     assert_eq!(ran.status, Some(126), "{ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     let status = tool.status("a").await?;
     assert_eq!(status["locked"], false, "every one of them gave it back");
     Ok(())
@@ -89,24 +90,54 @@ async fn one_who_waits_goes_when_the_other_has_ended() -> Result {
 }
 
 #[tokio::test]
+async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let guard = Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let run = tool.start(&["run", "--timeout", "2s", "a", "--", "echo", "started"])?;
+    tool.until("a", |status| status["waiters"] == 1).await?;
+    tokio::time::sleep(TIMEOUT).await; // by now the timeout is over, and not for long
+    guard.release().await?;
+    let ran = run.ended().await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(75), ""), "{ran:?}");
+    assert_eq!(tool.status("a").await?["locked"], false);
+    Ok(())
+}
+
+#[tokio::test]
 async fn signals_are_passed_on() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     // dash drops a signal that comes while it starts a program in the foreground.
-    let script = "trap 'exit 41' HUP; trap 'exit 42' TERM; trap 'exit 43' USR1; trap 'exit 44' INT
+    let script = "for signal in HUP INT TERM USR1 USR2 ALRM XCPU XFSZ VTALRM PROF IO PWR URG; do
+                      trap \"echo $signal; exit 41\" $signal
+                  done
                   echo ready; while :; do sleep 0.05 & wait; done";
-    for (signal, status) in [
-        (Signal::HUP, 41),
-        (Signal::TERM, 42),
-        (Signal::USR1, 43),
-        (Signal::INT, 44),
-        (Signal::QUIT, 128 + 3),
-    ] {
+    let trapped = [
+        (Signal::HUP, "HUP"),
+        (Signal::INT, "INT"),
+        (Signal::TERM, "TERM"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::ALARM, "ALRM"),
+        (Signal::XCPU, "XCPU"),
+        (Signal::XFSZ, "XFSZ"),
+        (Signal::VTALARM, "VTALRM"),
+        (Signal::PROF, "PROF"),
+        (Signal::IO, "IO"),
+        (Signal::POWER, "PWR"),
+        (Signal::URG, "URG"),
+    ];
+    let trapped = trapped.map(|(signal, name)| (signal, format!("{name}\n"), 41));
+    let ending = [(Signal::QUIT, 128 + 3), (Signal::ABORT, 128 + 6)];
+    let ending = ending.map(|(signal, status)| (signal, String::new(), status));
+    for (signal, said, status) in trapped.into_iter().chain(ending) {
         let mut run = tool.start(&["run", "a", "--", "sh", "-c", script])?;
         assert_eq!(run.line().await?, "ready");
         run.signal(signal)?;
         let ran = run.ended().await?;
-        assert_eq!(ran.status, Some(status), "{signal:?}: {ran:?}");
+        assert_eq!((ran.status, &ran.out), (Some(status), &said), "{signal:?}: {ran:?}");
     }
     assert_eq!(tool.status("a").await?["locked"], false);
     Ok(())
@@ -115,11 +146,28 @@ async fn signals_are_passed_on() -> Result {
 #[tokio::test]
 async fn a_signal_that_was_ignored_at_the_start_stays_ignored() -> Result {
     let server = Single::start().await?;
-    let mut command = tokio::process::Command::new("sh");
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
     );
-    command.args(["-c", &nohup]).env("RWLEASE_URL", server.url());
+    let ran = tool::ran(Tool::new([server.url()]).shell(&nohup)).await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
+    Ok(())
+}
+
+/// As the child of a program that blocks signals. SIGCHLD, which tells of a command that was
+/// stopped, is the exception.
+#[tokio::test]
+async fn run_started_with_blocked_signals_leaves_them_blocked() -> Result {
+    const BLOCKED: &str = "
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+    let server = Single::start().await?;
+    let script = "kill -TERM $PPID; kill -TERM $$; kill -TSTP $$; echo on";
+    let mut command = tool::hearing("python3");
+    command.args(["-c", BLOCKED, RWLEASE, "run", "a", "--", "sh", "-c", script]);
+    command.env("RWLEASE_URL", server.url()).kill_on_drop(true);
     let ran = tool::ran(command).await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
     Ok(())
@@ -179,6 +227,65 @@ async fn options_reach_the_lock() -> Result {
     assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
     assert!(ran.err.contains("; check that the replicas run"), "{ran:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new(["redis://127.0.0.1:1"]);
+    let url = server.url();
+    let inner = format!("exec {RWLEASE} status --json a");
+    for way in ["--write", "--hand-on"] {
+        let ran = tool
+            .run(&["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner])
+            .await?;
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let status: serde_json::Value = serde_json::from_str(&ran.out)?;
+        assert_eq!(status["locked"], true, "{status}");
+    }
+    let script = "echo $RWLEASE_USER $RWLEASE_SENTINEL_USER $RWLEASE_TLS_ROOTS";
+    let ran = tool.run(&["run", "--redis", &url, "b", "--", "sh", "-c", script]).await?;
+    assert_eq!(ran.out, "\n", "what is not set is not passed on: {ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_with_a_name_that_begins_with_a_hyphen() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = format!("exec {RWLEASE} list -- -");
+    let ran = tool.run(&["run", "--lease", "9s", "--", "-x", "--", "sh", "-c", &script]).await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-x\n"), "{ran:?}");
+    let ran = tool.run(&["run", "a", "--", "echo", "--", "b"]).await?;
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-- b\n"), "{ran:?}");
+    Ok(())
+}
+
+/// As shells do.
+#[tokio::test]
+async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
+    use std::os::unix::fs::PermissionsExt;
+
+    let server = Single::start().await?;
+    let folder = std::env::temp_dir().join(format!("rwlease-script-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let file = folder.join("script");
+    std::fs::write(&file, "echo $1\n")?;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH")?);
+    let tool = Tool::new([server.url()]);
+    for (lock, way, name) in [
+        ("a", "--write", &*file.to_string_lossy()),
+        ("b", "--write", "script"),
+        ("c", "--hand-on", &*file.to_string_lossy()),
+        ("d", "--hand-on", "script"),
+    ] {
+        let mut command = tool.command(&["run", way, lock, "--", name, "hello"]);
+        command.env("PATH", &path);
+        let ran = tool::ran(command).await?;
+        assert_eq!((ran.status, ran.out.as_str()), (Some(0), "hello\n"), "{ran:?}");
+    }
+    Ok(std::fs::remove_dir_all(folder)?)
 }
 
 #[tokio::test]

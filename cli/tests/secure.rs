@@ -99,6 +99,20 @@ async fn a_password_alone_is_that_of_the_default_user() -> Result {
 }
 
 #[tokio::test]
+async fn a_password_with_commas() -> Result {
+    let server = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
+    let other = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
+    let tool = Tool::new([server.url()]);
+    for args in [&["status", "a"][..], &["doctor"]] {
+        let ran = tool.run(args).await?;
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+    }
+    let both = Tool::new([server.url(), other.url()]).run(&["doctor"]).await?;
+    assert!(both.out.contains("its own locks"), "{both:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_user_needs_a_password() -> Result {
     let ran = Tool::new(["redis://127.0.0.1:1"]).run(&["status", "--user", "locker", "a"]).await?;
     assert_eq!(ran.status, Some(64));

@@ -33,7 +33,7 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
         &format!("names the master {master}"),
         "a lock was taken, handed over",
         "1 replica in step",
-        "or two replicas and min-replicas-to-write 1",
+        "have two replicas, then set min-replicas-to-write 1",
     ] {
         assert!(looked.out.contains(line), "{line}: {}", looked.out);
     }
@@ -51,6 +51,11 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
     let locked_out = tool.run(&["doctor"]).await?;
     assert_eq!(locked_out.status, Some(77), "{locked_out:?}");
     assert!(!locked_out.err.contains("`rwlease doctor`"), "{locked_out:?}");
+    for command in [&["status", "a"][..], &["doctor"]] {
+        let sentinel = sentinels.sentinel(0).url();
+        let named = ran(&[command, &["--redis", &sentinel]].concat()).await?;
+        assert!(named.err.contains("use redis+sentinel://"), "{named:?}");
+    }
     let both = format!("{},{}", sentinels.url(), sentinels.server(new).url());
     let both = ran(&["status", "a", "--redis", &both]).await?;
     assert_eq!(both.status, Some(64), "{both:?}");

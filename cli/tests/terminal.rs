@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::timeout;
 
 use crate::support::{Error, Result, Single};
-use crate::tool::{HEARING, LONG, RWLEASE, Tool};
+use crate::tool::{LONG, RWLEASE, Tool, hearing};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
 struct OnTerminal {
@@ -22,17 +22,8 @@ impl OnTerminal {
 
     /// The words go to a shell of the terminal's own, without job control.
     fn shell(server: &Single, words: &str) -> Result<OnTerminal> {
-        let process = Command::new("env")
-            .args([
-                HEARING,
-                "script",
-                "--quiet",
-                "--return",
-                "--flush",
-                "--command",
-                words,
-                "/dev/null",
-            ])
+        let process = hearing("script")
+            .args(["--quiet", "--return", "--flush", "--command", words, "/dev/null"])
             .env("SHELL", "/bin/sh")
             .env("RWLEASE_URL", server.url())
             .env("TERM", "xterm")

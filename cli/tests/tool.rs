@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::support::{Error, Result};
@@ -58,12 +59,8 @@ impl Tool {
     }
 
     fn hearing(&self, program: &str) -> Command {
-        let mut command = Command::new("env");
-        command
-            .args([HEARING, program])
-            .env("RWLEASE_URL", &self.urls)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+        let mut command = hearing(program);
+        command.env("RWLEASE_URL", &self.urls).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
@@ -105,9 +102,14 @@ pub async fn ran(mut command: Command) -> Result<Ran> {
     })
 }
 
-/// For `env`: the tests themselves may run where these are ignored, as in the background of a
-/// script.
-pub const HEARING: &str = "--default-signal=INT,QUIT";
+/// A program that ignores and blocks no signal, although the tests may run where some are: under
+/// `nohup`, in the background of a script, as the child of a program that blocks them.
+pub fn hearing(program: &str) -> Command {
+    SigSet::empty().thread_set_mask().expect("this thread can unblock signals");
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
 
 pub fn start(mut command: Command) -> Result<Running> {
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -124,8 +126,16 @@ impl Running {
     }
 
     pub fn signal(&self, signal: Signal) -> Result {
-        let id = self.process.id().ok_or_else(|| Error::new("it has ended"))?;
-        Ok(kill_process(pid(id)?, signal)?)
+        Ok(kill_process(pid(self.id()?)?, signal)?)
+    }
+
+    pub fn id(&self) -> Result<u32> {
+        self.process.id().ok_or_else(|| Error::new("it has ended"))
+    }
+
+    /// Its standard error, which [`Running::ended`] then lacks.
+    pub fn err(&mut self) -> Result<ChildStderr> {
+        self.process.stderr.take().ok_or_else(|| Error::new("no standard error"))
     }
 
     pub async fn ended(mut self) -> Result<Ran> {

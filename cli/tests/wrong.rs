@@ -1,13 +1,16 @@
 //! Each error: its exit status, and one line that says what to do.
 
+use std::io::Write;
 use std::process::Stdio;
 
+use rustix::process::geteuid;
 use rwlease::Locks;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::support::{Cluster, Error, Result, ServerSettings, Shape, Single};
-use crate::tool::{self, LONG, RWLEASE, Tool};
+use crate::tool::{self, LONG, RWLEASE, Tool, hearing};
 
 /// The status, and a word of the line.
 async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
@@ -84,6 +87,75 @@ async fn servers_that_refuse() -> Result {
     let weak = server.url().replace(":secret@", "weak:p@");
     fails(&Tool::new([&weak]), &["run", "a", "--", "true"], 77, "rwlease doctor").await?;
     fails(&Tool::new([&weak]), &["list"], 77, "scan").await
+}
+
+/// Answers every command with the same line.
+async fn parrot(line: &'static str) -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("redis://{}", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut part = [0; 4096];
+                while let Ok(read @ 1..) = stream.read(&mut part).await {
+                    let commands = part[..read].iter().filter(|byte| **byte == b'*').count();
+                    if stream.write_all(line.repeat(commands).as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(url)
+}
+
+#[tokio::test]
+async fn advice_fits_what_answers_at_the_address() -> Result {
+    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    for (url, status, advice) in [
+        (parrot("HTTP/1.1 400 Bad Request\r\n\r\n").await?, 69, "; check that a Redis or Valkey"),
+        (parrot("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
+        (parrot("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
+        (format!("{}/1", cluster.node(0).url()), 69, "; leave the database out of the URL"),
+    ] {
+        for command in [&["status", "a"][..], &["doctor"]] {
+            fails(&Tool::new([&url]), command, status, advice).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The resolver of the system cannot be stopped. This needs a network of its own, whose name server
+/// never answers, and says so where there can be none.
+#[tokio::test]
+async fn a_name_that_nobody_resolves_keeps_no_process() -> Result {
+    const NETWORK: &str =
+        "ip link set lo up; mount --bind \"$0\" /etc/resolv.conf; exec python3 -c \"$@\"";
+    const MUTE: &str = "
+import socket, subprocess, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(('127.0.0.1', 53))
+sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
+";
+    let rights = if geteuid().is_root() { "-mn" } else { "-rmn" };
+    let mut network = hearing("unshare");
+    network.args([rights, "true"]);
+    let can = tool::ran(network).await?;
+    if can.status != Some(0) {
+        let what = "wrong::a_name_that_nobody_resolves_keeps_no_process";
+        writeln!(std::io::stderr(), "{what}: not run: {}", can.err)?;
+        return Ok(());
+    }
+    let resolver = std::env::temp_dir().join(format!("rwlease-resolv-{}", std::process::id()));
+    std::fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")?;
+    let mut command = hearing("unshare");
+    command.args([rights, "sh", "-c", NETWORK]).arg(&resolver);
+    command.args([MUTE, RWLEASE, "status", "--redis", "redis://a.name.example", "a"]);
+    let ran = tool::ran(command).await?;
+    std::fs::remove_file(resolver)?;
+    assert_eq!(ran.status, Some(69), "{ran:?}");
+    assert!(ran.err.contains("a.name.example"), "{ran:?}");
+    Ok(())
 }
 
 #[tokio::test]

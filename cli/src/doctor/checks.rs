@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::apart;
 use super::finding::{Finding, Level};
-use super::probe::{Deployment, Facts, Lua, Node, Role};
+use super::probe::{Deployment, Facts, Lua, Mode, Node, Role};
 use super::rights;
 use crate::show;
 
@@ -34,7 +34,7 @@ const FULL: f64 = 0.9;
 const LAG: u64 = 10;
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
-    let mut findings = vec![shape(deployment)];
+    let mut findings: Vec<Finding> = shape(deployment).into_iter().collect();
     findings.extend(coverage(deployment));
     findings.extend(agreement(deployment));
     findings.extend(clocks(deployment));
@@ -54,10 +54,12 @@ fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> 
     findings.extend(version(facts));
     findings.extend(memory(facts));
     findings.extend(state(facts));
+    findings.extend(expiry(facts));
     findings.extend(failover(facts));
     match node.role {
         Role::Replica => findings.extend(link(facts)),
         Role::Single | Role::Master(_) => {
+            findings.extend(hidden_cluster(deployment, facts));
             let takes_over = deployment.is_cluster || deployment.sentinels.is_some();
             findings.extend(replicas(facts, takes_over));
             findings.extend(lone_replica(facts));
@@ -67,24 +69,40 @@ fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> 
     findings
 }
 
-fn shape(deployment: &Deployment) -> Finding {
+/// What the servers are together; none if a check of a server says it.
+fn shape(deployment: &Deployment) -> Option<Finding> {
     if deployment.sentinels.is_some() {
-        return Finding::new(
+        return Some(Finding::new(
             Level::Note,
             "a single server that sentinels watch: a failover can lose the last locks, unless replicas have confirmed them",
-        );
+        ));
     }
     if !deployment.is_cluster {
-        return Finding::new(
-            Level::Note,
-            "a single server, no cluster: while it is down there are no locks",
-        );
+        let mut facts = deployment.nodes.iter().filter_map(|node| node.facts.as_ref().ok());
+        let is_hidden = facts.any(|facts| hidden_cluster(deployment, facts).is_some());
+        return (!is_hidden).then(|| {
+            Finding::new(
+                Level::Note,
+                "a single server, no cluster: while it is down there are no locks",
+            )
+        });
     }
     let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica).count();
     let masters = deployment.nodes.len() - replicas;
     let masters = show::count(masters as u64, "master", "masters");
     let replicas = show::count(replicas as u64, "replica", "replicas");
-    Finding::new(Level::Fine, format!("a cluster of {masters} and {replicas}"))
+    Some(Finding::new(Level::Fine, format!("a cluster of {masters} and {replicas}")))
+}
+
+/// A node of a cluster that does not serve `CLUSTER`, and so looks like a single server.
+fn hidden_cluster(deployment: &Deployment, facts: &Facts) -> Option<Finding> {
+    let is_hidden = !deployment.is_cluster && Mode::of(&facts.info) == Mode::Cluster;
+    is_hidden.then(|| {
+        Finding::new(
+            Level::Wrong,
+            "is a node of a cluster that does not serve CLUSTER, so clients take it for a single server; serve CLUSTER there",
+        )
+    })
 }
 
 fn coverage(deployment: &Deployment) -> Option<Finding> {
@@ -266,6 +284,17 @@ fn state(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// Locks are keys that expire when they are abandoned.
+fn expiry(facts: &Facts) -> Option<Finding> {
+    (facts.frees_lazily == Some(false)).then(|| {
+        Finding::new(
+            Level::Note,
+            "lazyfree-lazy-expire is no: the server stands still for 20 to 90 ms when a lock with 100000 holders expires; \
+             set it to yes if there are such locks",
+        )
+    })
+}
+
 fn failover(facts: &Facts) -> Option<Finding> {
     let takes = facts.node_timeout?.mul_f64(FAILOVER_IN_TIMEOUTS);
     survives(takes, "cluster-node-timeout")
@@ -327,12 +356,19 @@ pub fn wants_replicas(facts: &Facts) -> bool {
 }
 
 fn lone_replica(facts: &Facts) -> Option<Finding> {
-    let has_one = facts.info.get("connected_slaves")? == "1";
-    (has_one && wants_replicas(facts)).then(|| {
-        Finding::new(
+    if facts.info.get("connected_slaves")? != "1" {
+        return None;
+    }
+    Some(match wants_replicas(facts) {
+        true => Finding::new(
             Level::Warning,
             "min-replicas-to-write is set, with one connected replica: when that dies or takes over, no lock is granted; bring back or add a second replica",
-        )
+        ),
+        false => Finding::new(
+            Level::Note,
+            "has one replica: when that dies or takes over, every lease that a replica must confirm ends, and none is granted until \
+             a second server is back; add a second replica before you use --replicas",
+        ),
     })
 }
 
@@ -477,11 +513,36 @@ mod tests {
 
     #[test]
     fn a_master_that_writes_only_with_a_replica_needs_two() {
-        let is_told = |fields: &[(&str, &str)]| lone_replica(&with_info(fields)).is_some();
+        let level = |fields: &[(&str, &str)]| Some(lone_replica(&with_info(fields))?.level);
         let (one, two) = (("connected_slaves", "1"), ("connected_slaves", "2"));
         let set = ("min_slaves_good_slaves", "1");
-        assert!(is_told(&[one, set]));
-        assert!(!is_told(&[one]) && !is_told(&[two, set]));
+        assert_eq!(level(&[one, set]), Some(Level::Warning));
+        assert_eq!(level(&[one]), Some(Level::Note), "leases can want it, too");
+        assert_eq!(level(&[two, set]), None);
+    }
+
+    #[test]
+    fn a_node_that_hides_its_cluster_is_wrong() {
+        let with = |mode| Deployment {
+            is_cluster: false,
+            nodes: vec![master(1, with_info(&[("redis_mode", mode)]))],
+            named: Vec::new(),
+            sentinels: None,
+        };
+        let levels = |deployment: &Deployment| -> Vec<Level> {
+            let facts = deployment.nodes[0].facts.as_ref().unwrap();
+            let found = shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
+            found.map(|finding| finding.level).collect()
+        };
+        assert_eq!(levels(&with("cluster")), [Level::Wrong]);
+        assert_eq!(levels(&with("standalone")), [Level::Note]);
+    }
+
+    #[test]
+    fn expired_keys_that_are_deleted_at_once_are_noted() {
+        let is_noted = |frees_lazily| expiry(&Facts { frees_lazily, ..Facts::default() }).is_some();
+        assert!(is_noted(Some(false)));
+        assert!(!is_noted(Some(true)) && !is_noted(None));
     }
 
     #[test]

@@ -73,6 +73,8 @@ fn strangers(deployment: &Deployment) -> Vec<Finding> {
             (true, false) => {
                 "is no node of the cluster that other URLs lead to, and has its own locks; leave it out"
             }
+            // Reported elsewhere.
+            (false, true) if is_node(deployment, &named.address) => return None,
             (false, true) => {
                 "is a node of a cluster, but other URLs lead to a server without a cluster; name one or the other"
             }

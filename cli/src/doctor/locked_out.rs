@@ -3,7 +3,7 @@
 use rwlease::{Builder, ErrorKind};
 
 use crate::args::Servers;
-use crate::exit::{Failure, REFUSED, UNAVAILABLE, with_reasons};
+use crate::exit::{Failure, REFUSED, UNAVAILABLE, advice_on, with_reasons};
 
 /// Fails as the other commands do: the client of locks has hints that the doctor's own connections
 /// lack. `own` is what those say.
@@ -18,8 +18,10 @@ pub async fn locked_out(servers: &Servers, own: String) -> Failure {
     match error.kind() {
         // There the other commands name the doctor.
         ErrorKind::Refused => {
+            let message = with_reasons(&error);
             let advice = "check the user, its password, its rights, and the certificates";
-            Failure::new(REFUSED, format!("{}; {advice}", with_reasons(&error)))
+            let advice = advice_on(&message).unwrap_or(advice);
+            Failure::new(REFUSED, format!("{message}; {advice}"))
         }
         _ => error.into(),
     }

@@ -15,13 +15,15 @@ use redis::{
 
 use super::clock::Ahead;
 use super::locked_out::locked_out;
+use super::rights::CONFIG_GET;
 use super::sentinels::Sentinels;
 use super::who::{Named, Who, resolve};
 use crate::args::Servers;
 use crate::connect::{Certificates, NAME};
 use crate::exit::{Failure, REFUSED, UNAVAILABLE};
 
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest wait for an answer.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Round trips to read a clock.
 const LOOKS_AT_A_CLOCK: usize = 5;
@@ -68,6 +70,8 @@ pub struct Facts {
     pub clock: Option<Ahead>,
     /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
+    /// Whether the server deletes expired keys while it serves calls.
+    pub frees_lazily: Option<bool>,
     /// Rights that every lock needs, and the user lacks.
     pub lacks: Vec<String>,
     /// Commands that the user may not use, and can do without.
@@ -287,7 +291,12 @@ impl Entrance {
             };
             return match query(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
-                Err(error) if is_alone(&error) => Ok((false, vec![(seed.clone(), Role::Single)])),
+                Err(error) if is_alone(&error) => match mode(&mut connection).await {
+                    Mode::Sentinel => Err(Failure::usage(format!(
+                        "{seed} is a sentinel; use redis+sentinel://{seed}/MASTER with the name of its master"
+                    ))),
+                    _ => Ok((false, vec![(seed.clone(), Role::Single)])),
+                },
                 Err(error) if is_refused(&error) => {
                     let message = "the user may not read the slot map; give it +cluster|slots";
                     Err(Failure::new(REFUSED, message))
@@ -320,6 +329,8 @@ impl Entrance {
         if is_cluster {
             facts.look_at_cluster(connection, address).await?;
         }
+        let frees_lazily = facts.setting(connection, "lazyfree-lazy-expire").await?;
+        facts.frees_lazily = frees_lazily.map(|value| value == "yes");
         facts.try_needed(connection, is_cluster, &self.prefix).await?;
         facts.try_others(connection, role).await?;
         Ok(facts)
@@ -342,11 +353,22 @@ impl Facts {
         self.cluster_info = fields(&info.unwrap_or_default());
         let nodes: Option<String> = self.try_query(connection, "CLUSTER NODES").await?;
         self.moving = nodes.map(|nodes| nodes.matches(" [").count());
-        let timeout: Option<BTreeMap<String, u64>> =
-            self.try_query(connection, "CONFIG GET cluster-node-timeout").await?;
-        let timeout = timeout.and_then(|pairs| pairs.into_values().next());
-        self.node_timeout = timeout.map(Duration::from_millis);
+        let timeout = self.setting(connection, "cluster-node-timeout").await?;
+        self.node_timeout =
+            timeout.and_then(|millis| millis.parse().ok()).map(Duration::from_millis);
         Ok(())
+    }
+
+    /// A setting of the server; none if it has no such setting, or does not report it.
+    async fn setting(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        name: &str,
+    ) -> Result<Option<String>, RedisError> {
+        let words = format!("{CONFIG_GET} {name}");
+        let pairs: Option<BTreeMap<String, String>> =
+            self.try_query_as(CONFIG_GET, connection, &words).await?;
+        Ok(pairs.and_then(|pairs| pairs.into_values().next()))
     }
 }
 
@@ -359,6 +381,32 @@ pub fn is_refused(error: &RedisError) -> bool {
 /// servers do.
 fn is_unknown(error: &RedisError) -> bool {
     error.to_string().contains("unknown command")
+}
+
+/// What a server says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Single,
+    Cluster,
+    Sentinel,
+    Unknown,
+}
+
+pub async fn mode(connection: &mut MultiplexedConnection) -> Mode {
+    let info: Option<String> = query(connection, "INFO").await.ok();
+    info.map_or(Mode::Unknown, |info| Mode::of(&fields(&info)))
+}
+
+impl Mode {
+    pub fn of(info: &BTreeMap<String, String>) -> Mode {
+        let named = info.get("redis_mode").or_else(|| info.get("server_mode"));
+        match named.map(String::as_str) {
+            Some("cluster") => Mode::Cluster,
+            Some("sentinel") => Mode::Sentinel,
+            Some(_) => Mode::Single,
+            None => Mode::Unknown,
+        }
+    }
 }
 
 /// Returns true if the error means that the server is no node of a cluster. The client of locks

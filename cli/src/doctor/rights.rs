@@ -65,10 +65,13 @@ const NEEDED_FOR: [(&str, &str); 10] = [
         "telling a newer slot map from an older one, and a check of the cluster's state: give +cluster|info",
     ),
     (
-        "CONFIG GET cluster-node-timeout",
-        "a check of how long a failover takes: give +config|get to the user of the doctor",
+        CONFIG_GET,
+        "checks of how long a failover takes, and of how expired keys are deleted: give +config|get to the user of the doctor",
     ),
 ];
+
+/// Reads settings.
+pub const CONFIG_GET: &str = "CONFIG GET";
 
 pub fn all(facts: &Facts) -> Vec<Finding> {
     let mut findings = refused(facts);
@@ -202,15 +205,25 @@ impl Facts {
         connection: &mut MultiplexedConnection,
         words: &'static str,
     ) -> Result<Option<T>, RedisError> {
+        self.try_query_as(words, connection, words).await
+    }
+
+    /// The same for a query that [`NEEDED_FOR`] has by this name.
+    pub async fn try_query_as<T: FromRedisValue>(
+        &mut self,
+        name: &'static str,
+        connection: &mut MultiplexedConnection,
+        words: &str,
+    ) -> Result<Option<T>, RedisError> {
         match query(connection, words).await {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_refused(&error) => {
-                self.refused.push(words);
+                self.refused.push(name);
                 Ok(None)
             }
             // Unknown, hidden or switched off: managed servers use various texts.
             Err(error) if error.code() == Some("ERR") => {
-                self.absent.push(words);
+                self.absent.push(name);
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -223,10 +223,11 @@ fn cut_off(deployment: &Deployment) -> Option<Finding> {
     let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
     let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     (!wants_replicas(facts)).then(|| {
-        // With one replica, the setting would end all locks when one of the two servers dies.
+        // With one replica, both would end all locks when one of the two servers dies.
+        let what = "set min-replicas-to-write 1, or use locks that a replica confirms";
         let advice = match replicas {
-            0 | 1 => "use locks that a replica confirms, or two replicas and min-replicas-to-write 1",
-            _ => "set min-replicas-to-write 1, or use locks that a replica confirms",
+            0 | 1 => format!("have two replicas, then {what}"),
+            _ => what.to_owned(),
         };
         Finding::new(
             Level::Warning,

@@ -8,8 +8,9 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 use tokio::net::lookup_host;
+use tokio::time::timeout;
 
-use super::probe::{Address, Entrance, fields, is_alone, is_refused, query};
+use super::probe::{Address, Entrance, Mode, TIMEOUT, fields, is_alone, is_refused, mode, query};
 
 /// How many connections are made to an address by its name. A load balancer with two servers hardly
 /// sends them all to one.
@@ -64,7 +65,8 @@ impl Entrance {
     ) -> Result<Who, RedisError> {
         let in_cluster = match query::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
-            Err(error) if is_alone(&error) => Some(false),
+            // A node of a cluster can hide the command.
+            Err(error) if is_alone(&error) => Some(mode(connection).await == Mode::Cluster),
             Err(error) if is_refused(&error) => None,
             Err(error) => return Err(error),
         };
@@ -92,8 +94,7 @@ pub async fn resolve(address: &Address) -> BTreeSet<IpAddr> {
     if address.host.parse::<IpAddr>().is_ok() {
         return BTreeSet::new();
     }
-    match lookup_host((address.host.as_str(), address.port)).await {
-        Ok(found) => found.map(|address| address.ip()).collect(),
-        Err(_) => BTreeSet::new(),
-    }
+    let found = timeout(TIMEOUT, lookup_host((address.host.as_str(), address.port))).await;
+    let found = found.ok().and_then(Result::ok);
+    found.into_iter().flatten().map(|address| address.ip()).collect()
 }

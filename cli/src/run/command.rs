@@ -5,34 +5,51 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::process::{self, Child};
 use tokio::signal::unix::{self, SignalKind};
-use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until};
 
+use super::group::{Group, Member};
 use super::hand_on::TICKET;
 use super::terminal::Terminal;
+use super::{launch, program};
 use crate::signals;
 
 /// The longest wait for the last process of a killed group.
 const DYING: Duration = Duration::from_millis(500);
 
+/// The time between two looks for processes of the group that run as another user.
+const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(5);
+
 /// When to resume a process that was stopped where no one sees it. Its parent is blocked until it
 /// runs another program, and is not notified of the stop.
 const UNSEEN_STOP: Duration = Duration::from_millis(500);
 
+/// Variables for the command.
+pub type Environment = [(&'static str, OsString)];
+
 pub struct Command {
     child: Child,
-    group: Pid,
+    group: Group,
     terminal: Option<Terminal>,
     /// Notified when a child stops or ends.
     children: unix::Signal,
     told_to_end: Option<Instant>,
     /// When it was sent a stop signal, until its stop is seen.
     told_to_stop: Option<Instant>,
+    /// When to look for processes of other users; none once some were found.
+    look_at: Option<Instant>,
+}
+
+/// Whether the command survives the death of this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Orphan {
+    Dies,
+    GoesOn,
 }
 
 pub enum Event {
@@ -45,23 +62,29 @@ impl Command {
     /// Starts a command with these variables in its environment, and without this process's ticket.
     pub async fn start(
         words: &[OsString],
-        environment: impl IntoIterator<Item = (&'static str, String)>,
+        environment: &Environment,
+        orphan: Orphan,
     ) -> io::Result<Command> {
         let children = unix::signal(SignalKind::child())?;
         let terminal = Terminal::of_this_process();
-        let mut command = process::Command::new(&words[0]);
-        command.args(&words[1..]).env_remove(TICKET).envs(environment);
-        command.process_group(0).kill_on_drop(true);
-        let mut spawning = spawn_blocking(move || command.spawn());
-        let child = loop {
-            tokio::select! {
-                spawned = &mut spawning => break spawned??,
-                // Ctrl-Z may have stopped it before it had its own group.
-                () = sleep(UNSEEN_STOP) => let_children_go_on(),
-            }
+        let started = start(launch::command(words, orphan == Orphan::Dies), environment).await;
+        let child = match started {
+            Err(error) => match program::by_shell(words, &error) {
+                Some(script) => start(script, environment).await?,
+                None => return Err(error),
+            },
+            child => child?,
         };
-        let group = Pid::from_raw(child.id().unwrap_or_default() as i32);
-        Ok(Command { child, group, terminal, children, told_to_end: None, told_to_stop: None })
+        let group = Group(Pid::from_raw(child.id().unwrap_or_default() as i32));
+        Ok(Command {
+            child,
+            group,
+            terminal,
+            children,
+            told_to_end: None,
+            told_to_stop: None,
+            look_at: Some(Instant::now()),
+        })
     }
 
     /// The next event of the command. Cancel safe.
@@ -74,11 +97,11 @@ impl Command {
                     _ = children.recv() => {}
                     () = sleep_until(unseen.unwrap_or_else(tokio::time::Instant::now)), if unseen.is_some() => {
                         *told_to_stop = None;
-                        let _ = killpg(*group, Signal::SIGCONT);
+                        let _ = killpg(group.0, Signal::SIGCONT);
                     }
                 }
                 let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-                if let Ok(WaitStatus::Stopped(_, signal)) = waitid(Id::Pid(*group), flags) {
+                if let Ok(WaitStatus::Stopped(_, signal)) = waitid(Id::Pid(group.0), flags) {
                     *told_to_stop = None;
                     return signal;
                 }
@@ -94,12 +117,13 @@ impl Command {
         }
     }
 
-    /// Signals the whole group. It is no error if the group has ended.
-    pub fn signal(&mut self, signal: Signal) {
+    /// Signals the whole group. It is no error if the group has ended. Returns false if no process
+    /// of the group may be signalled.
+    pub fn signal(&mut self, signal: Signal) -> bool {
         if signal == Signal::SIGTSTP {
             self.told_to_stop = Some(Instant::now());
         }
-        let _ = killpg(self.group, signal);
+        killpg(self.group.0, signal) != Err(Errno::EPERM)
     }
 
     pub fn terminate(&mut self) {
@@ -113,19 +137,43 @@ impl Command {
         self.told_to_end.map(|told| told.elapsed())
     }
 
-    /// Returns true if any process of the group is left.
-    pub fn has_members(&self) -> bool {
-        killpg(self.group, None).is_ok()
+    /// Returns true if any process of the group is alive.
+    pub fn is_alive(&self) -> bool {
+        self.group.is_alive()
     }
 
-    /// Kills the whole group. Returns the command's exit status if it had ended before.
+    /// Returns true if the command itself has ended, whatever is left of its group.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// The living processes of the group.
+    pub fn living(&self) -> Vec<Member> {
+        self.group.living()
+    }
+
+    /// Processes of the group that cannot be stopped, because they run as another user. They are
+    /// returned once.
+    pub fn found_foreign(&mut self) -> Vec<Member> {
+        let Some(look_at) = self.look_at else { return Vec::new() };
+        if Instant::now() < look_at && !self.group.is_foreign() {
+            return Vec::new();
+        }
+        let foreign = self.group.foreign();
+        self.look_at = foreign.is_empty().then(|| Instant::now() + FROM_LOOK_TO_LOOK);
+        foreign
+    }
+
+    /// Kills the whole group, and waits for a moment until it is dead. Returns the command's exit
+    /// status if it had ended before.
     pub async fn kill(&mut self) -> io::Result<Option<ExitStatus>> {
         let before = self.child.try_wait()?;
         self.signal(Signal::SIGKILL);
-        self.child.wait().await?;
-        // Other processes of the group die a little later, and their parents may have to reap them.
         let until = Instant::now() + DYING;
-        while self.has_members() && Instant::now() < until {
+        while self.child.try_wait()?.is_none() || self.is_alive() {
+            if Instant::now() > until {
+                break;
+            }
             sleep(DYING / 250).await;
         }
         self.take_terminal_back();
@@ -135,7 +183,7 @@ impl Command {
     /// Gives the terminal to the command, which needs it. Returns false if this process does not
     /// have it.
     pub fn lend_terminal(&mut self) -> bool {
-        let lent = self.terminal.as_mut().is_some_and(|terminal| terminal.lend(self.group));
+        let lent = self.terminal.as_mut().is_some_and(|terminal| terminal.lend(self.group.0));
         if lent {
             self.signal(Signal::SIGCONT);
         }
@@ -159,6 +207,21 @@ impl Command {
     fn take_terminal_back(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
+        }
+    }
+}
+
+/// Starts the process in a group of its own.
+async fn start(command: std::process::Command, environment: &Environment) -> io::Result<Child> {
+    let mut command = process::Command::from(command);
+    command.env_remove(TICKET).envs(environment.iter().cloned());
+    command.process_group(0).kill_on_drop(true);
+    let mut spawning = launch::spawn(command)?;
+    loop {
+        tokio::select! {
+            spawned = &mut spawning => return spawned.map_err(io::Error::other)?,
+            // Ctrl-Z may have stopped it before it had its own group.
+            () = sleep(UNSEEN_STOP) => let_children_go_on(),
         }
     }
 }

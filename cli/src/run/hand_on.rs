@@ -1,10 +1,14 @@
 //! Hands the held lock on to the command, and takes up one that was handed on.
 
-use rwlease::{Locks, Ticket};
+use std::ffi::OsString;
 
-use super::command::{Command, Event};
+use rwlease::{Locks, TakeUp, Ticket};
+
+use super::command::{Command, Event, Orphan};
 use super::held::Held;
-use super::{ID, LEAVING, TOKEN, WaitLimit, cannot_run, exit_of, stopped, told_to_end};
+use super::supervision::{pass_on, stopped};
+use super::wait_limit::WaitLimit;
+use super::{ID, LEAVING, TOKEN, cannot_run, exit_of, told_to_end};
 use crate::args::Run;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
@@ -40,13 +44,16 @@ pub async fn take_up(
     signals: &mut Signals,
 ) -> Result<Held, Failure> {
     let taking = async {
-        let taken = locks.take_up(ticket).lease(args.lease).replicas(args.replicas).await;
+        let request = locks.take_up(ticket).lease(args.lease).replicas(args.replicas);
+        let limit = wait_limit.left()?.filter(|left| !left.is_zero());
+        let taken = limit.into_iter().fold(request, TakeUp::timeout).await;
         taken.map(Held::from).map_err(Failure::from)
     };
     let outcome = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
         held = wait_limit.within(taking) => held,
     };
+    let outcome = outcome.and_then(|held| wait_limit.left().map(|_| held));
     if outcome.is_err() {
         locks.shutdown(LEAVING).await;
     }
@@ -58,12 +65,14 @@ pub async fn run(
     locks: &Locks,
     held: Held,
     args: &Run,
+    wait_limit: &WaitLimit,
+    mut environment: Vec<(&'static str, OsString)>,
     signals: &mut Signals,
 ) -> Result<Exit, Failure> {
     let id = held.lease().id().to_owned();
     let ticket = tokio::select! {
         exit = told_to_end(signals) => Err(exit.into()),
-        ticket = held.into_ticket() => ticket,
+        ticket = wait_limit.within(held.into_ticket()) => ticket,
     };
     let ticket = match ticket {
         Ok(ticket) => ticket,
@@ -72,14 +81,22 @@ pub async fn run(
             return Err(failure);
         }
     };
-    let environment = [(TOKEN, ticket.token().to_string()), (ID, id), (TICKET, ticket.to_string())];
-    let mut command = match Command::start(&args.command, environment).await {
+    environment.push((TOKEN, ticket.token().to_string().into()));
+    environment.push((ID, id.into()));
+    environment.push((TICKET, ticket.to_string().into()));
+    let started = match wait_limit.left() {
+        Ok(_) => Command::start(&args.command, &environment, Orphan::GoesOn)
+            .await
+            .map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error)),
+        Err(failure) => Err(failure),
+    };
+    let mut command = match started {
         Ok(command) => command,
-        Err(error) => {
+        Err(failure) => {
             if let Ok(guard) = locks.take_up(&ticket).await {
                 let _ = guard.release().await;
             }
-            return Err(cannot_run(&args.command[0].to_string_lossy(), &error));
+            return Err(failure);
         }
     };
     loop {
@@ -89,7 +106,7 @@ pub async fn run(
                 Event::Ended(status) => return Ok(exit_of(status)),
                 Event::Stopped(signal) => stopped(&mut command, signal, || true),
             },
-            signal = signals.next() => command.signal(signal),
+            signal = signals.next() => pass_on(&args.name, &mut command, signal),
         }
     }
 }

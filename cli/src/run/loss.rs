@@ -1,6 +1,6 @@
 //! Why a lease was lost, as far as this process can tell.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rwlease::{ErrorKind, Lease};
 use tokio::task::JoinHandle;
@@ -8,6 +8,9 @@ use tokio::time::timeout;
 
 use super::GIVING_BACK;
 use crate::exit::reasons;
+
+/// A longer time between two looks at the lease means that this process stood still.
+const STILL: Duration = Duration::from_secs(1);
 
 /// Watches a lease for what ends it.
 pub struct Watch<'a> {
@@ -17,13 +20,17 @@ pub struct Watch<'a> {
     ends: SystemTime,
     /// When the lease was first seen lost.
     lost_at: Option<SystemTime>,
+    looked_at: Instant,
+    /// Whether this process stood still for a while.
+    stood_still: bool,
     /// A renewal that was sent because the worker's brought nothing. Its failure is the reason.
     renewal: Option<JoinHandle<rwlease::Result<()>>>,
 }
 
 impl<'a> Watch<'a> {
     pub fn new(lease: &'a Lease) -> Self {
-        Watch { lease, ends: SystemTime::now(), lost_at: None, renewal: None }
+        let (ends, looked_at) = (SystemTime::now(), Instant::now());
+        Watch { lease, ends, lost_at: None, looked_at, stood_still: false, renewal: None }
     }
 
     /// What is left of the lease.
@@ -34,6 +41,8 @@ impl<'a> Watch<'a> {
         } else {
             self.lost_at.get_or_insert(now);
         }
+        let looked_at = std::mem::replace(&mut self.looked_at, Instant::now());
+        self.stood_still |= looked_at.elapsed() > STILL;
         left
     }
 
@@ -43,10 +52,19 @@ impl<'a> Watch<'a> {
         self.renewal = Some(tokio::spawn(async move { lease.renew().await }));
     }
 
-    /// What to find the reason in, once the lease is over.
-    pub fn clues(self) -> Clues {
+    /// What is known of the reason before the lease is given back.
+    pub async fn clues(self) -> Clues {
         let early = self.lost_at.is_some_and(|lost_at| lost_at < self.ends);
-        Clues { early, stood_still: self.lost_at.is_some() && !early, renewal: self.renewal }
+        let answer = match self.renewal {
+            Some(renewal) => Answer::to(renewal).await,
+            None => Answer::Unasked,
+        };
+        Clues {
+            early,
+            timed_out: self.lost_at.is_some() && !early,
+            stood_still: self.stood_still,
+            answer,
+        }
     }
 }
 
@@ -55,36 +73,58 @@ pub struct Clues {
     /// Whether it was lost before its time.
     early: bool,
     /// Whether its time was up.
+    timed_out: bool,
     stood_still: bool,
-    renewal: Option<JoinHandle<rwlease::Result<()>>>,
+    answer: Answer,
+}
+
+/// The answer to a renewal near the end of the lease.
+enum Answer {
+    Unasked,
+    Silence,
+    Renewed,
+    Revoked,
+    Failure(String),
+}
+
+impl Answer {
+    async fn to(renewal: JoinHandle<rwlease::Result<()>>) -> Answer {
+        let Ok(Ok(answer)) = timeout(GIVING_BACK, renewal).await else { return Answer::Silence };
+        match answer {
+            Ok(()) => Answer::Renewed,
+            Err(error) => match error.kind() {
+                ErrorKind::Revoked => Answer::Revoked,
+                // It was answered after the end, and says only that there is no lease.
+                ErrorKind::Lost => Answer::Silence,
+                _ => Answer::Failure(reasons(&error)),
+            },
+        }
+    }
 }
 
 impl Clues {
     /// `is_gone`: whether the servers did not have the lease any more when it was given back.
-    pub async fn reason(self, is_gone: bool) -> String {
-        if self.early {
-            return TAKEN.to_owned();
-        }
-        let Some(renewal) = self.renewal else {
-            let reason = match (self.stood_still, is_gone) {
-                (true, _) => STOOD_STILL,
-                (_, true) => TAKEN,
-                _ => LATE,
-            };
-            return reason.to_owned();
+    /// `answers`: whether they answer now.
+    pub async fn reason(self, is_gone: bool, answers: impl AsyncFnOnce() -> bool) -> String {
+        let reason = match self.answer {
+            _ if self.early => TAKEN,
+            Answer::Unasked if self.timed_out => STOOD_STILL,
+            Answer::Unasked if is_gone => TAKEN,
+            Answer::Renewed if self.stood_still => TOO_LATE,
+            Answer::Revoked => REVOKED,
+            Answer::Failure(reason) => return reason,
+            Answer::Unasked | Answer::Renewed | Answer::Silence => match answers().await {
+                true => UNCONFIRMED,
+                false => UNANSWERED,
+            },
         };
-        match timeout(GIVING_BACK, renewal).await {
-            Ok(Ok(Err(error))) if error.kind() == ErrorKind::Revoked => REVOKED.to_owned(),
-            // A renewal that is answered after the release says only that there is no lease.
-            Ok(Ok(Err(error))) if error.kind() != ErrorKind::Lost => reasons(&error),
-            Ok(Ok(Ok(()))) => TOO_LATE.to_owned(),
-            _ => LATE.to_owned(),
-        }
+        reason.to_owned()
     }
 }
 
 const TAKEN: &str = "the servers have it no more, as after a forced release or a deleted key";
 const REVOKED: &str = "it was revoked";
-const LATE: &str = "no renewal was answered in time";
-const TOO_LATE: &str = "no renewal was made in time, as if `rwlease` had stood still";
+const UNANSWERED: &str = "no renewal was answered in time";
+const UNCONFIRMED: &str = "the servers answer, but the replicas confirmed no renewal in time";
+const TOO_LATE: &str = "no renewal was made in time, because `rwlease` stood still";
 const STOOD_STILL: &str = "`rwlease` or the machine stood still until it had ended";

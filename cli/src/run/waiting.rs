@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rwlease::{SemaphoreStatus, Status};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
+use super::GIVING_BACK;
 use super::held::Wanted;
 use crate::exit::{Failure, tell};
 use crate::show;
@@ -69,6 +70,11 @@ async fn watch(client: &str, wanted: &Wanted, spinner: &ProgressBar) -> Infallib
         }
         sleep(if on_terminal { FROM_LOOK_TO_LOOK } else { UNSEEN }).await;
     }
+}
+
+/// Returns true if the servers answer a query at once.
+pub async fn is_answered(wanted: &Wanted) -> bool {
+    timeout(GIVING_BACK, look("", wanted)).await.is_ok_and(|answer| answer.is_ok())
 }
 
 /// Queries the state of what is waited for.

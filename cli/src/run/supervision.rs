@@ -1,0 +1,165 @@
+//! Supervises the command while the lock is held: passes signals on, and stops it before the lease
+//! ends.
+
+use std::ffi::OsString;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::time::sleep;
+
+use super::command::{Command, Event, Orphan};
+use super::deadlines::{Deadlines, Step};
+use super::loss::Watch;
+use super::{ID, TOKEN, cannot_run, group};
+use crate::args::Run;
+use crate::exit::{Failure, tell};
+use crate::signals::{self, Signals};
+
+/// How often to check whether the rest of the command's group is gone.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How the command ended.
+pub enum Ended {
+    ByItself(ExitStatus),
+    /// It ended while the lease was being lost: within the grace, or by SIGKILL.
+    InGrace,
+    Killed,
+    /// These processes of it could not be stopped.
+    GoesOn(String),
+}
+
+/// Starts the command and supervises it until it has ended.
+pub async fn run_under(
+    watch: &mut Watch<'_>,
+    args: &Run,
+    mut environment: Vec<(&'static str, OsString)>,
+    deadlines: &Deadlines,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    let lease = watch.lease;
+    environment.push((TOKEN, lease.token().to_string().into()));
+    environment.push((ID, lease.id().into()));
+    let started = Command::start(&args.command, &environment, Orphan::Dies).await;
+    let mut command =
+        started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
+    loop {
+        tell_of_foreign(&args.name, &mut command);
+        let step = deadlines.step(watch.left(), command.told_to_end());
+        let pause = match step {
+            Step::GoOn(pause) => pause,
+            Step::Terminate => {
+                command.terminate();
+                watch.ask();
+                continue;
+            }
+            Step::Kill => {
+                return Ok(match command.kill().await? {
+                    _ if command.is_alive() => outlived(&args.name, &mut command, signals).await?,
+                    Some(_) if command.told_to_end().is_some() => Ended::InGrace,
+                    Some(status) => Ended::ByItself(status),
+                    None => Ended::Killed,
+                });
+            }
+        };
+        tokio::select! {
+            biased;
+            event = command.event() => match event? {
+                Event::Ended(_) if command.told_to_end().is_some() => {
+                    return end_of_all(watch, deadlines, &mut command).await;
+                }
+                Event::Ended(status) => return Ok(Ended::ByItself(status)),
+                Event::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
+            },
+            signal = signals.next() => pass_on(&args.name, &mut command, signal),
+            () = lease.lost() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// The command has ended after it was told to. The processes that it started were told as well;
+/// they have the rest of the grace, and must not outlive the lease.
+async fn end_of_all(
+    watch: &mut Watch<'_>,
+    deadlines: &Deadlines,
+    command: &mut Command,
+) -> Result<Ended, Failure> {
+    while command.is_alive() {
+        match deadlines.step(watch.left(), command.told_to_end()) {
+            Step::Kill => {
+                command.kill().await?;
+                return Ok(match command.is_alive() {
+                    true => Ended::GoesOn(group::named(&command.living())),
+                    false => Ended::Killed,
+                });
+            }
+            Step::GoOn(pause) => sleep(pause.min(LOOK)).await,
+            Step::Terminate => sleep(LOOK).await,
+        }
+    }
+    Ok(Ended::InGrace)
+}
+
+/// SIGKILL has not ended all processes of the command. While the first of them lives, so does this
+/// process, unless a signal ends it.
+async fn outlived(
+    name: &str,
+    command: &mut Command,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    let who = group::named(&command.living());
+    if command.has_ended()? {
+        return Ok(Ended::GoesOn(who));
+    }
+    tell(&format!(
+        "lock `{name}`: the lease is lost, but {who} cannot be stopped, and goes on without the lock; stop it as its user"
+    ));
+    loop {
+        tokio::select! {
+            event = command.event() => match event? {
+                Event::Ended(status) => return Ok(Ended::ByItself(status)),
+                Event::Stopped(_) => {}
+            },
+            signal = signals.next() => match signals::ends(signal) {
+                true => return Ok(Ended::GoesOn(who)),
+                false => pass_on(name, command, signal),
+            },
+        }
+    }
+}
+
+pub fn pass_on(name: &str, command: &mut Command, signal: Signal) {
+    if !command.signal(signal) && signals::ends(signal) {
+        tell(&format!(
+            "lock `{name}`: {signal} did not reach the command, which runs as another user; send it as that user"
+        ));
+    }
+}
+
+/// Says so if the command runs as a user whose processes this one cannot stop.
+fn tell_of_foreign(name: &str, command: &mut Command) {
+    let foreign = command.found_foreign();
+    if !foreign.is_empty() {
+        let who = group::named(&foreign);
+        tell(&format!(
+            "lock `{name}`: {who} runs as another user: signals do not reach it, and it would go on after a \
+             lost lease; run `rwlease` itself as that user"
+        ));
+    }
+}
+
+/// The command was stopped because it needs the terminal, or by Ctrl-Z.
+pub fn stopped(command: &mut Command, signal: Signal, may_go_on: impl Fn() -> bool) {
+    match signal {
+        Signal::SIGTTIN | Signal::SIGTTOU if command.lend_terminal() => {}
+        Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
+            command.stop_with_it();
+            // This process continues here, maybe much later, when the lock may be lost.
+            if may_go_on() {
+                command.go_on();
+            }
+        }
+        _ => {} // somebody stopped this command alone
+    }
+}

@@ -1,0 +1,100 @@
+//! Processes without a parent: the command of a `rwlease` that was killed, and processes that
+//! nobody reaps.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::{sleep, timeout};
+
+use crate::support::{Result, Single};
+use crate::tool::{self, LONG, RWLEASE, Running, Tool, hearing, is_alive};
+
+/// Adopts the orphans of a command, and reaps none of them, as a PID 1 that was not made for it.
+const STEPPARENT: &str = "
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) # PR_SET_CHILD_SUBREAPER
+command = os.spawnvp(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(command, 0)[1]))
+";
+
+/// Waits until the process is dead.
+async fn ends(process: &str) -> Result {
+    let ended = async {
+        while is_alive(process) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    Ok(timeout(LONG, ended).await?)
+}
+
+#[tokio::test]
+async fn run_that_is_killed_takes_its_command_along() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    // SIGKILL, a signal of faults and the first real-time signal, which are not passed on.
+    for signal in ["KILL", "ILL", "34"] {
+        let mut run = tool.start(&[
+            "run",
+            "--lease",
+            "1s",
+            signal,
+            "--",
+            "sh",
+            "-c",
+            "echo $$; exec sleep 600",
+        ])?;
+        let command = run.line().await?;
+        let kill = tool::ran(tool.shell(&format!("kill -{signal} {}", run.id()?))).await?;
+        assert_eq!(kill.status, Some(0), "{kill:?}");
+        ends(&command).await?;
+        assert_eq!(run.ended().await?.status, None, "a signal ended it");
+    }
+    Ok(())
+}
+
+/// The runtime ends idle threads after 10 s, and the end of the thread that started a process
+/// counts as the death of its parent.
+#[tokio::test]
+async fn run_without_signals_lets_its_command_live() -> Result {
+    let server = Single::start().await?;
+    let ran = Tool::new([server.url()]).run(&["run", "a", "--", "sleep", "11"]).await?;
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_that_handed_on_is_killed_and_its_command_lives() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = "echo $$; read line; echo $line";
+    let mut command = tool.command(&["run", "--hand-on", "a", "--", "sh", "-c", script]);
+    let (input, mut end) = std::io::pipe()?;
+    command.stdin(input);
+    let mut run: Running = tool::start(command)?;
+    let command = run.line().await?;
+    run.signal(Signal::KILL)?;
+    std::io::Write::write_all(&mut end, b"on\n")?;
+    assert_eq!(run.line().await?, "on");
+    ends(&command).await
+}
+
+#[tokio::test]
+async fn run_does_not_wait_for_processes_that_nobody_reaps() -> Result {
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    // The shell waits for nothing but its input, and is gone before it could reap.
+    let script = "sleep 600 & echo $!; read line";
+    let mut command = hearing("python3");
+    command
+        .args(["-c", STEPPARENT, RWLEASE, "run", "--lease", "10s", "a", "--", "sh", "-c", script]);
+    let (input, _end) = std::io::pipe()?;
+    command.env("RWLEASE_URL", server.url()).stdin(input).kill_on_drop(true);
+    let mut run = tool::start(command)?;
+    let orphan = run.line().await?;
+    tool.run(&["revoke", "a"]).await?;
+    let ran = run.ended().await?;
+    assert!(!is_alive(&orphan));
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("the command ended after SIGTERM"), "{ran:?}");
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! A command that runs as another user, and so cannot be signalled.
+//!
+//! The tests need root, to run `rwlease` as a user without rights, and a program that becomes root.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+
+use rustix::process::{Signal, geteuid, kill_process};
+use rwlease::Locks;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{ChildStderr, Command};
+use tokio::time::timeout;
+
+use crate::support::{Error, Result, Single};
+use crate::tool::{self, LONG, RWLEASE, Tool, hearing, is_alive, pid};
+
+/// The user `nobody`.
+const NOBODY: &str = "65534";
+
+/// A folder with `rwlease`, and with `become`, which changes its user.
+struct Programs(PathBuf);
+
+impl Programs {
+    /// None if this process is not that of root, which is said.
+    fn make(test: &str) -> Result<Option<Programs>> {
+        if !geteuid().is_root() {
+            writeln!(std::io::stderr(), "users::{test}: not run, it needs root")?;
+            return Ok(None);
+        }
+        let folder =
+            std::env::temp_dir().join(format!("rwlease-users-{}-{test}", std::process::id()));
+        let programs = Programs(folder);
+        fs::create_dir_all(&programs.0)?;
+        fs::set_permissions(&programs.0, Permissions::from_mode(0o755))?;
+        for (name, from, mode) in
+            [("rwlease", RWLEASE, 0o755), ("become", "/usr/bin/setpriv", 0o4755)]
+        {
+            let file = programs.0.join(name);
+            fs::copy(from, &file)?;
+            chown(&file, Some(0), Some(0))?;
+            fs::set_permissions(&file, Permissions::from_mode(mode))?;
+        }
+        Ok(Some(programs))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+
+    /// `rwlease run` as nobody.
+    fn run(&self, server: &str, args: &[&str]) -> Command {
+        let mut command = hearing("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        command.args([&self.path("rwlease"), "run"]).args(args).env("RWLEASE_URL", server);
+        command.kill_on_drop(true);
+        command
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The next line of the standard error.
+async fn next(err: &mut Lines<BufReader<ChildStderr>>) -> Result<String> {
+    let line = timeout(LONG, err.next_line()).await??;
+    line.ok_or_else(|| Error::new("no more is said"))
+}
+
+/// A shell that becomes root, says its id, and sleeps.
+fn as_root(become_root: &str) -> String {
+    format!("exec {become_root} --reuid 0 --regid 0 --clear-groups sh -c 'echo $$; exec sleep 600'")
+}
+
+#[tokio::test]
+async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Result {
+    let Some(programs) = Programs::make("unstoppable")? else { return Ok(()) };
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script = as_root(&programs.path("become"));
+    let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
+    let mut run = tool::start(command)?;
+    let sleeper = run.line().await?;
+    let mut err = BufReader::new(run.err()?).lines();
+    let mut line = async || next(&mut err).await;
+
+    let told = line().await?;
+    let named = format!("process {sleeper} (`sleep`) runs as another user");
+    assert!(told.contains(&named) && told.contains("run `rwlease` itself as that user"), "{told}");
+    run.signal(Signal::TERM)?;
+    let told = line().await?;
+    assert!(told.contains("SIGTERM did not reach the command"), "{told}");
+
+    tool.run(&["revoke", "a"]).await?;
+    let next = Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    assert!(is_alive(&sleeper), "nobody can stop it");
+    let told = line().await?;
+    assert!(told.contains("the lease is lost") && told.contains("cannot be stopped"), "{told}");
+
+    kill_process(pid(sleeper.parse()?)?, Signal::KILL)?;
+    let told = line().await?;
+    assert!(told.contains("it was revoked") && told.contains("ended by itself"), "{told}");
+    assert_eq!(run.ended().await?.status, Some(79));
+    next.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_whose_script_started_another_users_process_names_what_goes_on() -> Result {
+    let Some(programs) = Programs::make("part")? else { return Ok(()) };
+    let server = Single::start().await?;
+    let tool = Tool::new([server.url()]);
+    let script =
+        format!("sh -c \"{}\" & wait", as_root(&programs.path("become")).replace('$', "\\$"));
+    let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
+    let mut run = tool::start(command)?;
+    let sleeper = run.line().await?;
+    tool.run(&["revoke", "a"]).await?;
+    let mut err = BufReader::new(run.err()?).lines();
+    let named = format!("process {sleeper} (`sleep`) could not be stopped and goes on");
+    while !next(&mut err).await?.contains(&named) {}
+    assert!(is_alive(&sleeper), "nobody can stop it");
+    kill_process(pid(sleeper.parse()?)?, Signal::KILL)?;
+    assert_eq!(run.ended().await?.status, Some(79));
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_of_a_set_uid_program_of_another_user_is_refused() -> Result {
+    let Some(programs) = Programs::make("refused")? else { return Ok(()) };
+    let path = programs.path("become");
+    let ran = tool::ran(programs.run("127.0.0.1:1", &["a", "--", &path, "true"])).await?;
+    assert_eq!(ran.status, Some(126), "{ran:?}");
+    assert!(ran.err.contains("with the rights of another user (id 0)"), "{ran:?}");
+    Ok(())
+}
