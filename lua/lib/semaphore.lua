@@ -55,6 +55,12 @@ end
 -- @layer
 -- @include turns
 
+-- Writes the record of a holder that from now on has `kept` of its permits.
+local function keep_permits(id, state, deadline, token, index, permits, kept)
+  put('used', number('used') - permits + kept)
+  put_reader(id, state, deadline, token, index, kept)
+end
+
 -- Whether so many permits are left; dead holders are looked for where they are not.
 local function has_room(permits)
   if number('used') + permits > number('limit') and looks > 0 then

@@ -26,6 +26,8 @@ mod extremes;
 mod five_faults;
 #[cfg(feature = "embedded")]
 mod handing_on;
+#[cfg(feature = "embedded")]
+mod healing;
 mod holding;
 mod leading;
 #[cfg(feature = "embedded")]

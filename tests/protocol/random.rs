@@ -215,7 +215,8 @@ impl Model {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { .. })) {
             let Told::Holds { write, held } = told else { unreachable!() };
             let lease = self.random.u64(10..1_500).to_string();
-            let mut args = [HERE, &id(&name), &lease].map(String::from).to_vec();
+            let (mode, token) = (if write { "w" } else { "r" }, held.token.to_string());
+            let mut args = [HERE, &id(&name), &lease, mode, &token].map(String::from).to_vec();
             if self.random.u32(..3) == 0 {
                 args.push(self.tokens_wanted().to_string());
             }

@@ -179,7 +179,13 @@ impl Holding {
     /// A renewal to send now.
     pub(crate) fn renew(&self, now: Moment) -> Renew {
         let lease = self.renewals.lease(now, self.options.lease);
-        Renew { lease, cached: self.options.cached }
+        Renew {
+            lease,
+            mode: self.mode,
+            token: self.token,
+            permits: self.permits(),
+            cached: self.options.cached,
+        }
     }
 
     /// The length of the lease that was requested.

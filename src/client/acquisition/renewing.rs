@@ -7,7 +7,7 @@ use crate::client::acquisition::state::{lost, revoked};
 use crate::client::deadline;
 use crate::client::reply::{Outcome, Told};
 use crate::clock::Moment;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::{Grant, Mode, Renewed};
 
 impl Holding {
@@ -42,7 +42,9 @@ impl Holding {
             fx.next = match outcome.map(|told| told.what) {
                 Ok(Renewed::Held(_)) => None,
                 Ok(Renewed::Revoked(_)) if self.is_held(at.now) => Some(Next::Failed(revoked())),
-                Ok(Renewed::Revoked(_) | Renewed::Lost) => Some(Next::Failed(lost())),
+                Ok(Renewed::Revoked(_) | Renewed::Other(_) | Renewed::Lost) => {
+                    Some(Next::Failed(lost()))
+                }
                 Err(failure) => Some(Next::Failed(failure.into())),
             };
             return;
@@ -69,11 +71,19 @@ impl Holding {
         let (mode, took) = (self.mode, at.now.since(sent));
         let note = |outcome| Some(Note::Renewed { mode, node, outcome, took });
         match what {
-            Renewed::Held(grant) | Renewed::Revoked(grant)
+            Renewed::Held(grant) | Renewed::Revoked(grant) | Renewed::Other(grant)
                 if !self.is_named_by(grant.token, sent) =>
             {
                 fx.note = note("lost");
                 self.lose(true, at, fx);
+            }
+            // The server has granted the upgrade, whose answer tells of the write and its deadline.
+            Renewed::Other(grant) => {
+                fx.next = Some(Next::Failed(upgrading()));
+                if grant.token != self.token {
+                    let next = deadline::renew_at(sent, self.options.lease, at.random);
+                    self.renew_at(next, next);
+                }
             }
             // It was sent before the lease was revoked, and a failover may have lost what it did.
             Renewed::Held(_) if self.is_revoked() => {
@@ -134,4 +144,10 @@ impl Holding {
         self.renew_at(deadline::retry_at(at.now, self.options.lease, at.random), at.now);
         fx.changed = true;
     }
+}
+
+/// The error of a renewal that named the read when the server had granted its upgrade.
+fn upgrading() -> Error {
+    let message = "the lease is being upgraded; renew it once the upgrade has ended";
+    Error::new(ErrorKind::Unavailable, message)
 }
