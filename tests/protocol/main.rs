@@ -24,6 +24,7 @@ mod cost;
 mod ending;
 mod full_memory;
 mod handoff;
+mod healing;
 mod holding;
 mod mutex;
 mod pushing;
