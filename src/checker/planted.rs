@@ -144,11 +144,7 @@ const PLANTED: &[Planted] = &[
         "what is revoked is not made longer",
         &[W, R],
         REVOKED,
-        [
-            "renew.lua",
-            "sub(line, 46) == caller and flag <= '1' and",
-            "sub(line, 46) == caller and",
-        ],
+        ["renew.lua", "sub(line, 46) == caller and flag <= '1' and", "sub(line, 46) == caller and"],
     ),
     planted(
         "what is revoked is not made longer",

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Mode, Scripts};
 use super::acquire::{BLOCK, Grant, millis};
 use super::id::AcquisitionId;
 use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
+use super::{Mode, Scripts};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 

@@ -22,6 +22,8 @@ mod blocking;
 #[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
+mod crowds;
+#[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
 #[cfg(feature = "embedded")]

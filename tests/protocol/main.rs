@@ -21,6 +21,7 @@ mod cached;
 mod changing;
 mod cluster;
 mod cost;
+mod crowds;
 mod ending;
 mod full_memory;
 mod handoff;

@@ -169,6 +169,8 @@ impl Model {
                 let ticket = reply.number(0);
                 self.told.insert(name.into(), Told::Waits { write, ticket });
             }
+            // Another call has granted its upgrade.
+            "other" => self.hold(name, true, reply.held()),
             "refused" | "cached" | "full" | "stale" | "lost" => {
                 self.told.remove(name);
             }
