@@ -106,7 +106,7 @@ impl Holding {
             mode: request.mode(),
             token: grant.token,
             token_since: at.now,
-            ends,
+            ends: renewals.within_hold(ends),
             margin: at.settings.margin(options.lease),
             options,
             since: at.now,
@@ -295,7 +295,7 @@ impl Holding {
     }
 
     /// Whether an upgrade is under way, or was given up and may still be granted.
-    fn may_be_upgraded(&self) -> bool {
+    pub(super) fn may_be_upgraded(&self) -> bool {
         self.upgrade.is_some() || self.pending() == Some(Transition::EndWait)
     }
 

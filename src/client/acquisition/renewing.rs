@@ -8,7 +8,7 @@ use crate::client::deadline;
 use crate::client::reply::{Outcome, Told};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Grant, Mode, Renewed};
+use crate::protocol::{Grant, Mode, Renew, Renewed};
 
 impl Holding {
     /// The renewal to send by then, if there is one. It counts as sent from here on.
@@ -26,6 +26,12 @@ impl Holding {
         self.renewal = NextRenewal::Sent(due);
         let (renew, replicas) = (self.renew(now), self.options.replicas);
         Some(Sending::Renew { renew, replicas, ends: self.ends })
+    }
+
+    /// The renewal that names this token, if it is that of an upgrade whose answer has not come.
+    pub(crate) fn renew_upgrade(&self, token: u64, now: Moment) -> Option<Renew> {
+        let is_upgrade = token > self.token && self.may_be_upgraded();
+        is_upgrade.then(|| Renew { mode: Mode::Write, token, ..self.renew(now) })
     }
 
     /// Handles the outcome of a renewal.
