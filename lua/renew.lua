@@ -12,10 +12,10 @@
 --   renewed   token, deadline, and with tokens the last token and what recalls it: w, r or -
 --   revoked   the same: the lease stands, and will not be made longer (a grant is claimed all the
 --             same)
---   other     token, deadline: it holds by this token, and not by that of the call. Nothing was done
+--   other     token, deadline: it holds by this token and not by that of the call; nothing was done
 --   lost      it does not hold
--- Of a holder by the token of the call, the line or the record is written in any case, also with the
--- deadline that it has: replicas confirm only what is written.
+-- Of a holder by the token of the call, the line or the record is written in any case, also with
+-- the deadline that it has: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
 -- one of several readers, HGET or HMGET more; else a bounded number of calls.

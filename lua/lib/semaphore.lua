@@ -63,8 +63,8 @@ end
 
 local thorough = true -- whether the look for dead holders goes on until all were looked at
 
--- Whether so many permits are left; dead holders are looked for where they are not. The look goes on
--- if these could make room.
+-- Whether so many permits are left; dead holders are looked for where they are not. The look goes
+-- on if these could make room.
 local function has_room(permits)
   if number('used') + permits > number('limit') and looks > 0 then
     local goes_on, living, dead = sweep(looks)

@@ -8,7 +8,7 @@
 --
 -- Reply: status, now, more
 --   renewed   token, deadline
---   other     token, deadline: it holds by this token, and not by that of the call. Nothing was done
+--   other     token, deadline: it holds by this token and not by that of the call; nothing was done
 --   lost      it does not hold
 -- The record of a holder by the token of the call is written in any case, also with the deadline
 -- that it has: replicas confirm only what is written.

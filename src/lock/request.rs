@@ -112,7 +112,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     /// The longest hold, at least 10 ms, counted from the grant. The lease ends by then: no renewal
-    /// and no upgrade extends it further, and the first lease is at most as long. Default: no limit.
+    /// and no upgrade extends it further, and the first lease is at most as long. Default: no
+    /// limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.options.hold = Some(hold);
         self

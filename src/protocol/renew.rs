@@ -11,7 +11,8 @@ use crate::node::{Command, Reply};
 use crate::router::Call;
 
 /// Extends a lease, or claims a grant. If the server's record of this token holds more than the
-/// client does, because a failover has lost a downgrade or a partial release, the call repeats that.
+/// client does, because a failover has lost a downgrade or a partial release, the call repeats
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renew {
     pub(crate) lease: Duration,

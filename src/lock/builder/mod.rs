@@ -99,9 +99,9 @@ impl Builder {
 
     /// How long a grant waits for the claim of the waiter that it was pushed to, at most for the
     /// requested lease. A dead waiter costs the queue this time. Until the claim is answered, the
-    /// waiter holds the lock for this time less the [margin](Self::margin), or not at all if that is
-    /// less than a quarter of it. Default: 1.5 s, of which the default margin of long leases leaves
-    /// one second.
+    /// waiter holds the lock for this time less the [margin](Self::margin), or not at all if that
+    /// is less than a quarter of it. Default: 1.5 s, of which the default margin of long leases
+    /// leaves one second.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.poll.window = window;
         self
@@ -127,10 +127,9 @@ impl Builder {
     /// It fails with [`Unavailable`](crate::ErrorKind::Unavailable) then. Default: 10 s.
     ///
     /// A request that waits for the lock is not limited by it: without a
-    /// [`timeout`](crate::Acquire::timeout) it outlasts any outage in which servers are silent, are
-    /// unreachable, load their data, lack replicas, or redirect to one another, because it would
-    /// have to wait for a holder just as long. It fails at once only with an error that waiting does
-    /// not mend, such as a wrong password.
+    /// [`timeout`](crate::Acquire::timeout) it waits as long for servers that are silent, cannot be
+    /// reached, load their data, lack replicas or redirect to one another as it would for another
+    /// holder. It fails at once with an error that waiting does not mend, such as a wrong password.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.settings.call_timeout = timeout;
         self
