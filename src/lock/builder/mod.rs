@@ -123,10 +123,11 @@ impl Builder {
         self
     }
 
-    /// How long one call is retried while the servers cannot serve it: a try, a release, a query.
-    /// It fails with [`Unavailable`](crate::ErrorKind::Unavailable) then. Default: 10 s.
+    /// How long one call is retried while the servers cannot serve it: a try, also one of a request
+    /// that waits by tries (as for a [`Mutex`](crate::Mutex)), a release, a query. Then it fails
+    /// with [`Unavailable`](crate::ErrorKind::Unavailable). Default: 10 s.
     ///
-    /// A request that waits for the lock is not limited by it: without a
+    /// A request that waits in a queue is not limited by it: without a
     /// [`timeout`](crate::Acquire::timeout) it waits as long for servers that are silent, cannot be
     /// reached, load their data, lack replicas or redirect to one another as it would for another
     /// holder. It fails at once with an error that waiting does not mend, such as a wrong password.
