@@ -38,6 +38,7 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include readers
 -- @include pump
 -- @include recall
+-- @include weaken
 
 -- The state that a call without `k` leaves to a cached holder; and a claim.
 local function in_use(state)
@@ -54,12 +55,7 @@ return answer(function()
   end
   local id, wrote, deadline, held = writing()
   if id == ARGV[2] and held == asked then
-    end_write()
-    wrote = in_use(wrote)
-    if is_cached(wrote) then
-      wrote = recalled('k') == 'w' and 'c' or 'k' -- what readers asked for, they get
-    end
-    add_reader(id, wrote, claimed_until(deadline, held, lease), held)
+    become_reader(id, in_use(wrote), claimed_until(deadline, held, lease), held)
   end
   local reads_on, state, until_then, its_token, index = reading(ARGV[2])
   if reads_on and its_token == asked then

@@ -1,18 +1,21 @@
 -- Makes a lease longer, never shorter; for one that was granted out of the queue it is also the
--- claim.
+-- claim. It says how the caller holds: a write by this very token becomes a read if the caller says
+-- that it reads, because a failover has lost the downgrade. It never makes more of a lease.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
--- ARGV[4]  only of one that is to be cached, or to stay so: tokens, of a write up to BLOCK. Without
+-- ARGV[4]  r, w: how it holds   ARGV[5]  its token
+-- ARGV[6]  only of one that is to be cached, or to stay so: tokens, of a write up to BLOCK. Without
 --          it a cached holder is one in use, which will be released: nobody calls it back
 --
 -- Reply: status, now, more
 --   renewed   token, deadline, and with tokens the last token and what recalls it: w, r or -
 --   revoked   the same: the lease stands, and will not be made longer (a grant is claimed all the
 --             same)
+--   other     token, deadline: it holds by this token and not by that of the call; nothing was done
 --   lost      it does not hold
--- The line or the holder's record is written in any case, also with the deadline that it has:
--- replicas confirm only what is written.
+-- Of a holder by the token of the call, the line or the record is written in any case, also with
+-- the deadline that it has: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
 -- one of several readers, HGET or HMGET more; else a bounded number of calls.
@@ -22,14 +25,15 @@
 -- Nobody is revoked or forced out, and nobody waits for a reader: the usual cases, without the
 -- machinery below.
 -- @include renewal
-if simple then
+local how = ARGV[4]
+if simple and (how == 'r' or how == 'w') then
   local shape, flag, mine = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
   local _, digits = find(line, '^2%u%d+')
   local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
   if not digits then -- luacheck: ignore 542
     -- Malformed, as will be found.
   elseif shape == '2W' or shape == '2R' then
-    if digits > 44 and sub(line, 46) == caller and flag <= '1' then
+    if digits > 44 and sub(line, 46) == caller and flag <= '1' and (how == 'w' or shape == '2R') then
       field, text = 's', sub(line, 31, 44)
     end
   elseif shape == '2S' then
@@ -42,7 +46,7 @@ if simple then
       if queue[2] then
         -- Somebody who waits may be let in instead of a dead reader.
         field, text = mine, not queue[3] and queue[2]
-      elseif queue[1] and sub(queue[1], 31) == caller then
+      elseif queue[1] and sub(queue[1], 31) == caller and how == 'w' then
         field, text = 'writer', queue[1]
       end
     end
@@ -55,14 +59,18 @@ end
 
 -- @include prelude
 
-local tokens = ARGV[4] and whole(4, 1, BLOCK)
-if #KEYS ~= 1 or (#ARGV ~= 3 and #ARGV ~= 4) then
+local tokens = ARGV[6] and whole(6, 1, BLOCK)
+if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 6) then
   return refuse('count')
 elseif not is_id(caller) then
   return refuse('id')
 elseif not whole(3, 1, LONGEST) then
   return refuse('lease')
-elseif ARGV[4] and not tokens then
+elseif how ~= 'r' and how ~= 'w' then
+  return refuse('mode')
+elseif not whole(5, 1, MOST_EXACT) then
+  return refuse('token')
+elseif ARGV[6] and not tokens then
   return refuse('tokens')
 end
 
@@ -73,6 +81,7 @@ end
 -- @include readers
 -- @include pump
 -- @include recall
+-- @include weaken
 
 -- The record of the acquisition if it holds: its mode, and what it says.
 local function held()
@@ -101,17 +110,19 @@ return answer(function()
     return strange
   end
   local mode, state, deadline, token, index = held()
-  local status = 'lost'
-  if mode then
-    state = renewed(state)
-    status, deadline = token > number('revoked') and 'renewed' or 'revoked', claimed_until(deadline, token, lease)
-  end
-  if mode == 'r' then
-    put_reader(caller, state, deadline, token, index)
-  elseif mode then
-    write(caller, state, deadline, token)
-    if tokens and is_cached(state) and status == 'renewed' then
-      mint_block(tokens)
+  local status = mode and 'other' or 'lost'
+  if mode and token == asked then
+    status = token > number('revoked') and 'renewed' or 'revoked'
+    state, deadline = renewed(state), claimed_until(deadline, token, lease)
+    if mode == 'r' then
+      put_reader(caller, state, deadline, token, index)
+    elseif how == 'r' then
+      mode, state = 'r', become_reader(caller, state, deadline, token)
+    else
+      write(caller, state, deadline, token)
+      if tokens and is_cached(state) and status == 'renewed' then
+        mint_block(tokens)
+      end
     end
   end
   if get('waiters') and mode ~= 'w' then
@@ -119,10 +130,10 @@ return answer(function()
   else
     flush(true)
   end
-  if mode and tokens then
+  if status == 'lost' then
+    return reply(status, more)
+  elseif tokens and status ~= 'other' then
     return reply(status, more, token, deadline, number('fence'), recalled(state))
-  elseif mode then
-    return reply(status, more, token, deadline)
   end
-  return reply('lost', more)
+  return reply(status, more, token, deadline)
 end)

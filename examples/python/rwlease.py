@@ -291,8 +291,9 @@ class _Acquisition:
         is_in_time = repeated and reply.answered < until
         return reply.status == "released" or (reply.status == "absent" and is_in_time)
 
-    def renew(self, patience):
-        return self._call("renew", lambda: (NONE, self.id, self.lease), patience)
+    def renew(self, token, patience):
+        mode = "w" if self.script == "acquire_write" else "r"
+        return self._call("renew", lambda: (NONE, self.id, self.lease, mode, token), patience)
 
     def settle(self):
         """Releases once more, when no call of unknown outcome can come any more."""
@@ -392,12 +393,12 @@ class Guard:
             if left <= 0:
                 break
             try:
-                reply = self._acquisition.renew(left)
+                reply = self._acquisition.renew(self.token, left)
             except (LockError, redis.RedisError):
                 continue
             if reply.status == "lost":
                 break
-            if int(reply.values[0]) != self.token:
+            if reply.status == "other":
                 # Another lease of this acquisition, which nobody uses: the lock was lost between.
                 self._lost = True
                 with suppress(LockError, redis.RedisError):  # else its lease ends it

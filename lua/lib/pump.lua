@@ -98,10 +98,12 @@ local function upgrading()
   end
 end
 
--- True if more than `others` readers are left after looking for dead ones.
+-- True if more than `others` readers are left after looking for dead ones. So many living ones
+-- decide it: then the dead are in nobody's way, and later calls look for them.
 local function blocked_by_readers(others)
   if number('readers') > others and looks > 0 then
-    if sweep(looks) then
+    local goes_on, living = sweep(looks)
+    if goes_on and living <= others then
       more = 1
     end
     looks = 0

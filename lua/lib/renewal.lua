@@ -1,9 +1,10 @@
--- The head of the renewals. `simple`: the call is well formed, of a lease that is the caller's own.
+-- The head of the renewals. `simple`: the call is well formed, apart from how much the lease holds.
+-- `asked`: the token of the lease.
 -- @include head
-local caller, lease = tostring(ARGV[2]), tonumber(ARGV[3])
+local caller, lease, asked = tostring(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local sub, find = string.sub, string.find
 local simple = #KEYS == 1
-  and #ARGV == 3
+  and #ARGV == 5
   and #stamp == 16
   and line
   and #line > 30

@@ -1,7 +1,8 @@
 -- The end of a usual renewal: makes the deadline of the holder later, never sooner. Its record is
 -- `text`, in `field`; of a sole holder the end of the line, in `s`.
 local was, life = text and tonumber(sub(text, 2, 14)), tonumber(sub(line, 3, 15))
-if was and life and was > now then
+local token = text and (field == 's' and sub(line, 16, 31) or sub(text, 15, 30))
+if was and life and was > now and tonumber(token) == asked then
   local deadline = math.max(was, now + lease)
   local longer = deadline + GRACE > life
   if longer then
@@ -39,6 +40,5 @@ if was and life and was > now then
   if type(done) ~= 'number' then
     return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
   end
-  local token = field == 's' and sub(line, 16, 31) or sub(text, 15, 30)
   return 'renewed ' .. moment .. ' 0 ' .. token .. ' ' .. deadline
 end

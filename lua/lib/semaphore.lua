@@ -55,10 +55,20 @@ end
 -- @layer
 -- @include turns
 
--- Whether so many permits are left; dead holders are looked for where they are not.
+-- Writes the record of a holder that from now on has `kept` of its permits.
+local function keep_permits(id, state, deadline, token, index, permits, kept)
+  put('used', number('used') - permits + kept)
+  put_reader(id, state, deadline, token, index, kept)
+end
+
+local thorough = true -- whether the look for dead holders goes on until all were looked at
+
+-- Whether so many permits are left; dead holders are looked for where they are not. The look goes
+-- on if these could make room.
 local function has_room(permits)
   if number('used') + permits > number('limit') and looks > 0 then
-    if sweep(looks) then
+    local goes_on, living, dead = sweep(looks)
+    if goes_on and living + permits <= number('limit') and (thorough or dead > 0) then
       more = 1
     end
     looks = 0

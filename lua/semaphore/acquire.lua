@@ -117,7 +117,7 @@ return answer(function()
   elseif demand.not_after > 0 and now > demand.not_after then
     return reply('stale', 0)
   end
-  me = demand.id
+  me, thorough = demand.id, demand.waits
   if shape == 'N' then
     put('limit', demand.most)
   end

@@ -1,14 +1,17 @@
 -- Makes the lease of permits longer, never shorter; for permits that were granted out of the queue
--- it is also the claim.
+-- it is also the claim. It says how many permits the caller holds: if the record of this very token
+-- has more, a failover has lost a partial release, and they are given back. It never adds permits.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
+-- ARGV[4]  permits it holds     ARGV[5]  its token
 --
 -- Reply: status, now, more
 --   renewed   token, deadline
+--   other     token, deadline: it holds by this token and not by that of the call; nothing was done
 --   lost      it does not hold
--- The holder's record is written in any case, also with the deadline that it has: replicas confirm
--- only what is written.
+-- The record of a holder by the token of the call is written in any case, also with the deadline
+-- that it has: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: where nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; else a bounded number of
 -- calls.
@@ -17,26 +20,32 @@
 
 -- Nobody waits: the usual case, without the machinery below.
 -- @include renewal
-if simple then
+local keeps = tonumber(ARGV[4])
+if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 then
   local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
   local _, digits = find(line, '^2P%d+')
   if digits and digits > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits + 1) then
     text = redis.call('HGET', KEYS[1], field)
   end
-  if text and not find(text, '^%d+ %d+$', 31) then
-    text = nil -- malformed, as will be found
+  local permits = text and string.match(text, '^%d+ (%d+)$', 31)
+  if not permits or tonumber(permits) > keeps then
+    text = nil -- malformed, as will be found, or it has too many
   end
 -- @include renewed
 end
 
 -- @include prelude
 
-if #KEYS ~= 1 or #ARGV ~= 3 then
+if #KEYS ~= 1 or #ARGV ~= 5 then
   return refuse('count')
 elseif not is_id(caller) then
   return refuse('id')
 elseif not whole(3, 1, LONGEST) then
   return refuse('lease')
+elseif not whole(4, 1, MOST_PERMITS) then
+  return refuse('permits')
+elseif not whole(5, 1, MOST_EXACT) then
+  return refuse('token')
 end
 
 -- @include hash
@@ -48,9 +57,10 @@ return answer(function()
     return strange
   end
   local alive, _, deadline, token, index, permits = reading(caller)
-  if alive then
-    deadline = math.max(deadline, now + lease)
-    put_reader(caller, 'h', deadline, token, index, permits)
+  local status = alive and 'other' or 'lost'
+  if alive and token == asked then
+    status, deadline = 'renewed', math.max(deadline, now + lease)
+    keep_permits(caller, 'h', deadline, token, index, permits, math.min(keeps, permits))
   end
   if get('waiters') then
     settle(true)
@@ -58,7 +68,7 @@ return answer(function()
     flush(true)
   end
   if alive then
-    return reply('renewed', more, token, deadline)
+    return reply(status, more, token, deadline)
   end
-  return reply('lost', more)
+  return reply(status, more)
 end)

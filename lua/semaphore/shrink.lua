@@ -34,8 +34,7 @@ return answer(function()
   local alive, state, deadline, token, index, permits = reading(ARGV[2])
   if alive then
     keeps = math.min(keeps, permits)
-    put('used', number('used') - permits + keeps)
-    put_reader(ARGV[2], state, deadline, token, index, keeps)
+    keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)
   end
   settle(true)
   if alive then

@@ -172,6 +172,7 @@ impl Request {
         match self {
             Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => visit(token),
             Request::Work(Sending::Downgrade(downgrade)) => visit(&mut downgrade.token),
+            Request::Work(Sending::Renew { renew, .. }) => visit(&mut renew.token),
             Request::Revoke(token) | Request::Force(token) => visit(token),
             _ => {}
         }
@@ -182,7 +183,9 @@ impl Answer {
     fn grant(&mut self) -> Option<&mut Grant> {
         match self {
             Answer::Acquired(Acquired::Granted(grant))
-            | Answer::Renewed(Renewed::Held(grant) | Renewed::Revoked(grant))
+            | Answer::Renewed(
+                Renewed::Held(grant) | Renewed::Revoked(grant) | Renewed::Other(grant),
+            )
             | Answer::Downgraded(Renewed::Held(grant) | Renewed::Revoked(grant))
             | Answer::Shrunk { lease: Some(grant), .. }
             | Answer::Released { ended: Ended::Writing(grant), .. } => Some(grant),

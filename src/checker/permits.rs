@@ -36,6 +36,11 @@ fn requested(step: &Step<'_>) -> Option<u64> {
 fn kept(step: &Step<'_>) -> Option<u64> {
     match step.request {
         Request::Work(Sending::Shrink(Shrink { keep })) => Some(u64::from(*keep)),
+        // A lost partial release is repeated.
+        Request::Work(Sending::Renew { renew, .. }) => {
+            let record = step.before.holder(&step.id)?;
+            (record.token == renew.token).then_some(u64::from(renew.permits))
+        }
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::checker::search::{A_WAY_OUT, Violation, search};
 use crate::checker::step::Changed;
 use crate::checker::time::UNIT;
 use crate::checker::world::{GUARDS, Model};
-use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RU, TP, TW, W, WDU};
+use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RU, TP, TW, W, WD, WDU};
 
 /// A fault in the scripts, by the text that it changes.
 struct Planted {
@@ -26,6 +26,7 @@ struct Planted {
 const CRASH: Budget = Budget { crashes: 1, ..NONE };
 const CANCEL: Budget = Budget { cancelled: 1, ..NONE };
 const ABANDONED: Budget = Budget { abandoned: 1, ..NONE };
+const FAILOVER: Budget = Budget { failovers: 1, ..NONE };
 const SLOW: Budget = Budget { slow: 1, ..NONE };
 const FORCED: Budget = Budget { forced: 1, ..NONE };
 const REVOKED: Budget = Budget { revoked: 1, ..SLOW };
@@ -143,11 +144,7 @@ const PLANTED: &[Planted] = &[
         "what is revoked is not made longer",
         &[W, R],
         REVOKED,
-        [
-            "renew.lua",
-            "sub(line, 46) == caller and flag <= '1' then",
-            "sub(line, 46) == caller then",
-        ],
+        ["renew.lua", "sub(line, 46) == caller and flag <= '1' and", "sub(line, 46) == caller and"],
     ),
     planted(
         "what is revoked is not made longer",
@@ -219,6 +216,42 @@ const PLANTED: &[Planted] = &[
         &[WDU, R],
         ABANDONED,
         ["downgrade.lua", "if id == ARGV[2] and held == asked then", "if id == ARGV[2] then"],
+    ),
+    planted(
+        "a change names the token",
+        &[WDU, R],
+        ABANDONED,
+        ["renew.lua", "  if mode and token == asked then", "  if mode then"],
+    ),
+    planted(
+        "a renewal leaves no more than is held",
+        &[WD, R],
+        FAILOVER,
+        ["renew.lua", "flag <= '1' and (how == 'w' or shape == '2R') then", "flag <= '1' then"],
+    ),
+    planted(
+        "a renewal leaves no more than is held",
+        &[WD, R],
+        FAILOVER,
+        ["renew.lua", "    elseif how == 'r' then", "    elseif false then"],
+    ),
+    planted(
+        "a renewal leaves no more than is held",
+        &[RU, R],
+        ABANDONED,
+        ["lib/renewed.lua", " and tonumber(token) == asked then", " then"],
+    ),
+    planted(
+        "a renewal leaves no more than is held",
+        &[PS, P1],
+        FAILOVER,
+        ["semaphore/renew.lua", "tonumber(permits) > keeps then", "false then"],
+    ),
+    planted(
+        "only its holder gives permits back",
+        &[PS, P1],
+        ABANDONED,
+        ["semaphore/renew.lua", "math.min(keeps, permits)", "keeps"],
     ),
     planted(
         "a message says what is so",
@@ -342,7 +375,7 @@ const PLANTED: &[Planted] = &[
         "permits in use are counted",
         &[PS],
         NONE,
-        ["semaphore/shrink.lua", "    put('used', number('used') - permits + keeps)\n", ""],
+        ["lib/semaphore.lua", "  put('used', number('used') - permits + kept)\n", ""],
     ),
     planted(
         "permits are granted as they were requested",
@@ -376,8 +409,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/shrink.lua",
-            "put_reader(ARGV[2], state, deadline, token, index, keeps)",
-            "put_reader(ARGV[2], state, deadline, token, index, 0)",
+            "keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
+            "keep_permits(ARGV[2], state, deadline, token, index, permits, 0)",
         ],
     ),
     planted(

@@ -38,7 +38,7 @@ pub(super) struct Step<'a> {
 
 pub(super) type Rule = fn(&Step<'_>) -> Option<String>;
 
-const RULES: [(&str, Rule); 31] = [
+const RULES: [(&str, Rule); 32] = [
     ("the array of readers is dense", hash::readers_are_dense),
     ("waiters are counted and linked", hash::waiters_are_linked),
     ("fields go with what they tell of", hash::fields_go),
@@ -60,6 +60,7 @@ const RULES: [(&str, Rule); 31] = [
     ("a reply says what is so", replies::reply_is_true),
     ("a release ends all", replies::release_ends_all),
     ("a change names the token", replies::change_names_token),
+    ("a renewal leaves no more than is held", leases::no_more_than_is_held),
     ("a message says what is so", replies::messages_are_true),
     ("who is granted is told", replies::grantees_are_told),
     ("who is ended by force is told", replies::ended_are_told),

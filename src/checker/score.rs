@@ -56,6 +56,8 @@ fn worlds() -> Vec<Plan> {
         plan("P1,P2,TP; 1 cancel", &[P1, P2, TP], Budget { cancelled: 1, ..NONE }),
         small(plan("small limits: W,R,R; 1 crash", &[W, R, R], Budget { crashes: 1, ..NONE })),
         small(plan("small limits: W,R,R,R", &[W, R, R, R], NONE)),
+        plan("WD,R; 1 failover", &[WD, R], Budget { failovers: 1, ..NONE }),
+        plan("PS,P1; 1 failover", &[PS, P1], Budget { failovers: 1, ..NONE }),
         plan(
             "W,R; 1 failover, 1 abandoned",
             &[W, R],

@@ -251,6 +251,15 @@ mod changes {
         check(Plan { budget, ..Plan::new(name, &[RU, R]) });
     }
 
+    /// A renewal of the read may come after the upgrade.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_reader_that_upgrades_and_renewals_that_come_late() {
+        let budget = Budget { abandoned: 1, slow: 1, ..NONE };
+        let name = "changes: RU,R; slowness 1, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[RU, R]) });
+    }
+
     #[test]
     #[ignore = "a world of `make check`"]
     fn there_and_back() {
@@ -284,6 +293,16 @@ mod history {
     fn two_writers_through_a_failover() {
         let budget = Budget { failovers: 1, slow: 1, ..NONE };
         check(Plan { budget, ..Plan::new("history: W,W; 1 failover, slowness 1", &[W, W]) });
+    }
+
+    /// The renewals of the reader repeat a downgrade that the failover has lost, and one that comes
+    /// late does no more than that.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_write_that_becomes_a_read_through_a_failover() {
+        let budget = Budget { failovers: 1, abandoned: 1, ..NONE };
+        let name = "history: WD,R; 1 failover, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[WD, R]) });
     }
 
     #[test]
@@ -422,6 +441,15 @@ mod permits {
     fn a_failover() {
         let budget = Budget { failovers: 1, ..NONE };
         check(Plan { budget, ..Plan::new("permits: PS,P1; 1 failover", &[PS, P1]) });
+    }
+
+    /// The late call may be a renewal that names all permits, after some were given back.
+    #[test]
+    #[ignore = "a world of `make check`"]
+    fn a_failover_and_a_call_that_comes_late() {
+        let budget = Budget { failovers: 1, abandoned: 1, ..NONE };
+        let name = "permits: PS,P1; 1 failover, 1 abandoned call";
+        check(Plan { budget, ..Plan::new(name, &[PS, P1]) });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::client::acquisition::{Acquisition, Event, Holding, Next, lost};
 use crate::client::reply::{Told, read};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::protocol::{Grant, Renewed};
+use crate::protocol::{Grant, Renew, Renewed};
 
 /// The server's answer to a renewal that succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,18 @@ pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<
     let Some((renew, replicas, ends)) = acquisition.holding(sending).flatten() else {
         return Err(lock.with_lock(lost()));
     };
-    let call = renew.call(client.scripts, acquisition.id, lock);
     let until = ends.min(now.after(client.settings.call_timeout));
-    let result = client.router.call_replicated(&call, replicas, until).await;
-    let outcome = read(result, Renewed::read);
+    let send = async |renew: Renew| {
+        let call = renew.call(client.scripts, acquisition.id, lock);
+        read(client.router.call_replicated(&call, replicas, until).await, Renewed::read)
+    };
+    let mut outcome = send(renew).await;
+    if let Ok(Told { what: Renewed::Other(grant), .. }) = &outcome
+        && let Some(renew) =
+            acquisition.holding(|held| held.renew_upgrade(grant.token, now)).flatten()
+    {
+        outcome = send(renew).await;
+    }
     let confirmed = match &outcome {
         Ok(Told { what: Renewed::Held(grant), envelope, sent, .. }) => {
             Some(Confirmed { grant: *grant, server_now: envelope.now, sent: *sent })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::deadline::Renewals;
-use crate::client::settings::{Settings, check_lease};
+use crate::client::settings::{SHORTEST_LEASE, Settings, check_lease};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::protocol::{Fairness, Permits};
@@ -55,6 +55,11 @@ impl LeaseOptions {
         Renewals { left, hold_ends: self.hold.map(|hold| now.after(hold)) }
     }
 
+    /// The lease to request: at most the longest hold.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.hold.map_or(self.lease, |hold| self.lease.min(hold))
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         check_lease(self.lease)?;
         match self.permits {
@@ -68,10 +73,12 @@ impl LeaseOptions {
             }
             _ => {}
         }
-        if self.hold == Some(Duration::ZERO) {
-            return Err(Error::invalid("the longest hold must not be zero"));
+        match self.hold.filter(|hold| *hold < SHORTEST_LEASE) {
+            Some(hold) => Err(Error::invalid(format!(
+                "the longest hold must be at least {SHORTEST_LEASE:?}, not {hold:?}"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

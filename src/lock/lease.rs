@@ -103,6 +103,10 @@ impl Lease {
     }
 
     /// The time left of the lease, less the margin, computed now. Zero if it is lost.
+    ///
+    /// After a wait it can be as short as the [claim window](crate::Builder::claim_window) less the
+    /// margin, 1 s by default. The first renewal is sent when the guard is returned, and makes it a
+    /// full lease one round trip later.
     pub fn remaining(&self) -> Duration {
         self.with(|holding| match holding.is_lost() {
             true => Duration::ZERO,

@@ -95,6 +95,10 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// client's, 30 s unless set. A lease shorter than a failover (some seconds) is lost in every
     /// failover. With a lease below some 40 ms, [`Lease::lost`](crate::Lease::lost) can come too
     /// late; its documentation says why.
+    ///
+    /// Where the client receives no messages (before Redis 7, or without the right to subscribe), a
+    /// waiter finds its grant by polling. The lock is then granted for at least the
+    /// [claim window](crate::Builder::claim_window), however short the lease.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
@@ -107,8 +111,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// The longest hold, counted from the grant. No renewal and no upgrade extends the lease beyond
-    /// it. It does not shorten the initial lease. Default: no limit.
+    /// The longest hold, at least 10 ms, counted from the grant. The lease ends by then: no renewal
+    /// and no upgrade extends it further, and the first lease is at most as long. Default: no
+    /// limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.options.hold = Some(hold);
         self

@@ -59,7 +59,7 @@ impl Ticket {
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HandedOn { mode, id, token, deadline } = &self.lease;
-        let mode = if *mode == Mode::Read { 'r' } else { 'w' };
+        let mode = mode.letter();
         write!(f, "{MARK}:{mode}:{}:{token}:{deadline}:", id.as_str())?;
         for byte in self.name.bytes() {
             match byte {

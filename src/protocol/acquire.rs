@@ -185,8 +185,7 @@ impl Acquire {
             }
             Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
             Goal::TakeUp { mode, from, token } => {
-                let mode = if mode == Mode::Read { "r" } else { "w" };
-                (&scripts.take_up, args.word(mode).word(from.as_str()).number(token))
+                (&scripts.take_up, args.word(mode.letter()).word(from.as_str()).number(token))
             }
             Goal::Permits(Permits { count, limit }) => {
                 let args = args.number(count.into()).number(limit.into());

@@ -50,3 +50,13 @@ pub enum Mode {
     /// Exclusive.
     Write,
 }
+
+impl Mode {
+    /// The word of the protocol.
+    pub(crate) fn letter(self) -> &'static str {
+        match self {
+            Mode::Read => "r",
+            Mode::Write => "w",
+        }
+    }
+}

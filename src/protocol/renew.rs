@@ -2,18 +2,24 @@
 
 use std::time::Duration;
 
-use super::Scripts;
 use super::acquire::{BLOCK, Grant, millis};
 use super::id::AcquisitionId;
 use super::key::{Kind, LockKey};
 use super::reply::{BadReply, Elements, Envelope};
+use super::{Mode, Scripts};
 use crate::node::{Command, Reply};
 use crate::router::Call;
 
-/// Extends a lease, or claims a grant.
+/// Extends a lease, or claims a grant. If the server's record of this token holds more than the
+/// client does, because a failover has lost a downgrade or a partial release, the call repeats
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Renew {
     pub(crate) lease: Duration,
+    pub(crate) mode: Mode,
+    pub(crate) token: u64,
+    /// The permits that are held, or 0 for another kind of lock.
+    pub(crate) permits: u32,
     /// Whether the lease is to be cached. Without this a cached holder counts as in use, and is not
     /// recalled.
     pub(crate) cached: bool,
@@ -25,6 +31,8 @@ pub(crate) enum Renewed {
     Held(Grant),
     /// The lease is valid but will not be extended.
     Revoked(Grant),
+    /// The acquisition holds by another token, and nothing was done.
+    Other(Grant),
     Lost,
 }
 
@@ -36,11 +44,15 @@ impl Renew {
         lock: &LockKey,
     ) -> Call {
         let args = Command::new().word(id.as_str()).number(millis(self.lease));
-        let args = if self.cached { args.number(BLOCK) } else { args };
-        let script = match lock.kind {
-            Kind::Mutex => &scripts.mutex_renew,
-            Kind::ReadWrite => &scripts.renew,
-            Kind::Semaphore => &scripts.semaphore_renew,
+        let (script, args) = match lock.kind {
+            Kind::Mutex => (&scripts.mutex_renew, args),
+            Kind::ReadWrite => {
+                let args = args.word(self.mode.letter()).number(self.token);
+                (&scripts.renew, if self.cached { args.number(BLOCK) } else { args })
+            }
+            Kind::Semaphore => {
+                (&scripts.semaphore_renew, args.number(self.permits.into()).number(self.token))
+            }
         };
         Call {
             script,
@@ -88,6 +100,7 @@ impl Renewed {
         let renewed = match status.as_bytes() {
             b"renewed" | b"granted" => Renewed::Held(Grant::read(&mut rest)?),
             b"revoked" => Renewed::Revoked(Grant::read(&mut rest)?),
+            b"other" => Renewed::Other(Grant::read(&mut rest)?),
             b"lost" => Renewed::Lost,
             _ => return Err(status.unknown()),
         };

@@ -248,6 +248,7 @@ const FILES: &[(&str, &str)] = files![
     "lib/recall.lua",
     "lib/renewal.lua",
     "lib/renewed.lua",
+    "lib/weaken.lua",
     "lib/acquire.lua",
 ];
 

@@ -22,10 +22,14 @@ mod blocking;
 #[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
+mod crowds;
+#[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
 #[cfg(feature = "embedded")]
 mod handing_on;
+#[cfg(feature = "embedded")]
+mod healing;
 mod holding;
 mod leading;
 #[cfg(feature = "embedded")]

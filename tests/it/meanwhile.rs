@@ -686,3 +686,26 @@ fn calls_do_not_depend_on_the_runtime_of_others() {
         drop(own.block_on(taking).expect("the runtime of the other call stands still").unwrap());
     }
 }
+
+/// A try ends with the call timeout.
+#[tokio::test(start_paused = true)]
+async fn write_without_a_timeout_outlasts_the_call_timeout_while_no_server_serves() {
+    let bench = Bench::with(Locks::builder().call_timeout(5 * SECOND)).await;
+    let faults = bench.engine.faults();
+    for fault in ["silence", "LOADING Redis is loading the dataset in memory"] {
+        match fault {
+            "silence" => faults.pause(0),
+            error => faults.refuse(0, Some(error)),
+        }
+        let lock = bench.lock.clone();
+        let writing = tokio::spawn(async move { lock.write().await.unwrap() });
+        let tried = timeout(6 * SECOND, bench.lock.try_write().into_future()).await;
+        assert_eq!(tried.unwrap().unwrap_err().kind(), ErrorKind::Unavailable, "{fault}");
+        sleep(60 * SECOND).await;
+        assert!(!writing.is_finished(), "{fault}");
+        faults.resume(0);
+        faults.refuse(0, None);
+        let guard = timeout(10 * SECOND, writing).await.expect("it is served").unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Released, "{fault}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rwlease::embedded::Engine;
-use rwlease::{Builder, Locks};
+use rwlease::{Builder, Locks, Renewal};
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -51,4 +51,27 @@ async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_
     assert!((20 * SECOND..=30 * SECOND).contains(&left), "{left:?}");
     let left = believed_after(5 * SECOND, seldom()).await;
     assert!(!left.is_zero() && left <= SECOND / 2, "{left:?}");
+}
+
+/// The lease is shorter than the claim window.
+#[tokio::test(start_paused = true)]
+async fn write_with_a_short_lease_granted_by_a_push_lasts_no_longer_than_the_lease() {
+    const SHORT: Duration = Duration::from_millis(200);
+    let engine = Engine::new();
+    let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let waiter = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
+    let lock = waiter.rwlock("pushed").unwrap();
+    let request = lock.clone();
+    let waiting = tokio::spawn(async move {
+        request.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap()
+    });
+    sleep(SECOND).await;
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(guard.remaining() <= SHORT, "{:?}", guard.remaining());
+    sleep(SHORT / 4).await; // its claim is over
+    assert!(guard.remaining() <= SHORT, "{:?}", guard.remaining());
+    let left = lock.status().await.unwrap().writer.unwrap().remaining;
+    assert!(left <= SHORT, "{left:?}");
 }

@@ -86,11 +86,12 @@ fn the_least_rights_are_enough() {
     lab.request(&subscribed(Request::write("bob1"))).queued();
     lab.request(&subscribed(Request::read("cat1"))).queued();
     lab.request(&subscribed(Request::read("dan1"))).queued();
-    assert_eq!(lab.renew("ann1", 20_000).status(), "renewed");
+    assert_eq!(lab.renew_as("ann1", 20_000, "w", ann.token).status(), "renewed");
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.release("dan1").status(), "released");
     lab.take_up("ann1", "r", ann.token, "eve1").granted();
-    let cat = lab.renew("cat1", 20_000).unwrap().held();
+    let cat = lab.send("holds", &[HERE, &id("cat1")]).unwrap().held();
+    assert_eq!(lab.renew_as("cat1", 20_000, "r", cat.token).status(), "renewed");
     lab.request(&subscribed(Request::upgrade("cat1", cat.token))).queued();
     assert_eq!(lab.release("eve1").status(), "released");
     lab.upgrade("cat1", cat.token).granted();

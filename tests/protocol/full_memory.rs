@@ -157,6 +157,17 @@ fn what_frees_and_keeps_alive_goes_on() {
 }
 
 #[test]
+fn renew_that_repeats_a_lost_downgrade_goes_on() {
+    let server = server();
+    let mut lab = Lab::on(&server);
+    let ann = lab.write("ann1").granted();
+    lab.wait_read("bob1").queued();
+    lab.set_full(true);
+    assert_eq!(lab.renew_as("ann1", 100_000, "r", ann.token).status(), "renewed");
+    assert_eq!(lab.state().reads().len(), 2);
+}
+
+#[test]
 fn a_waiting_upgrader_polls_on_and_is_granted() {
     let server = server();
     let mut lab = Lab::on(&server);

@@ -314,13 +314,22 @@ impl Lab {
         self.send("release", &[HERE, &id(name), "wait"])
     }
 
+    /// Renews what the acquisition has.
     pub fn renew(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("renew", &[HERE, &id(name), &lease.to_string()])
+        let (mode, token) = self.held_by(name);
+        self.renew_as(name, lease, mode, token)
+    }
+
+    /// Renews what its client believes that it has.
+    pub fn renew_as(&mut self, name: &str, lease: u64, mode: &str, token: u64) -> Answer {
+        self.send("renew", &[HERE, &id(name), &lease.to_string(), mode, &token.to_string()])
     }
 
     /// Renews a lease that stays cached, or claims a grant as cached.
     pub fn renew_cached(&mut self, name: &str, lease: u64, tokens: u64) -> Answer {
-        self.send("renew", &[HERE, &id(name), &lease.to_string(), &tokens.to_string()])
+        let (mode, token) = self.held_by(name);
+        let (lease, token, tokens) = (lease.to_string(), token.to_string(), tokens.to_string());
+        self.send("renew", &[HERE, &id(name), &lease, mode, &token, &tokens])
     }
 
     pub fn downgrade_cached(&mut self, name: &str, token: u64, lease: u64) -> Answer {
@@ -414,9 +423,15 @@ impl Lab {
 
     /// The token by which an acquisition holds.
     pub fn token_of(&mut self, name: &str) -> u64 {
+        self.held_by(name).1
+    }
+
+    /// The mode in which an acquisition holds, and its token.
+    fn held_by(&mut self, name: &str) -> (&'static str, u64) {
         let (state, id) = (self.state(), id(name));
         let writer = state.writer().filter(|writer| writer.rest == id);
-        writer.or_else(|| state.reader(&id)).map_or(1, |record| record.token)
+        let writes = writer.map(|record| ("w", record.token));
+        writes.or_else(|| Some(("r", state.reader(&id)?.token))).unwrap_or(("r", 1))
     }
 
     /// Everything that is stored of the lock, byte for byte.

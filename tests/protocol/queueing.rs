@@ -431,13 +431,13 @@ fn a_client_that_let_a_grant_lapse_is_passed_over_until_it_is_seen() {
 fn windows_lost(gone: &[&str]) -> u32 {
     let mut lab = Lab::new();
     lab.request(&Request::write("ann1").lease(60_000)).granted();
+    let wait = |name: String| Request::write(&name).waiting().ttl(200_000);
     for number in 1..=3 {
         for client in gone {
-            lab.request(&Request::write(&format!("{client}{number}")).waiting().ttl(60_000))
-                .queued();
+            lab.request(&wait(format!("{client}{number}"))).queued();
         }
     }
-    lab.request(&Request::write("bob1").waiting().ttl(60_000)).queued();
+    lab.request(&wait("bob1".into())).queued();
     lab.release("ann1").status();
     let mut windows = 0;
     while holders(&mut lab) != ["bob1"] {
@@ -448,14 +448,16 @@ fn windows_lost(gone: &[&str]) -> u32 {
     windows
 }
 
+/// So many clients are remembered. One more, and each is forgotten before its next turn.
 #[test]
-fn four_clients_that_let_a_grant_lapse_are_remembered() {
-    assert_eq!(windows_lost(&["away", "dead", "gone", "lost"]), 4);
-    assert_eq!(
-        windows_lost(&["away", "cut", "dead", "gone", "lost"]),
-        15,
-        "each of five is forgotten before its next turn"
-    );
+fn each_of_many_clients_that_are_gone_costs_one_window() {
+    let letter = |number: u8| char::from(b'a' + number);
+    let name = |number: u8| format!("gone{}{}", letter(number / 26), letter(number % 26));
+    let names: Vec<String> = (0..33).map(name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(windows_lost(&names[..6]), 6);
+    assert_eq!(windows_lost(&names[..32]), 32);
+    assert_eq!(windows_lost(&names), 99);
 }
 
 /// A reader lets its grant lapse while its client, and then these, wait to write.

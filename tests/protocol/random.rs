@@ -169,6 +169,8 @@ impl Model {
                 let ticket = reply.number(0);
                 self.told.insert(name.into(), Told::Waits { write, ticket });
             }
+            // Another call has granted its upgrade.
+            "other" => self.hold(name, true, reply.held()),
             "refused" | "cached" | "full" | "stale" | "lost" => {
                 self.told.remove(name);
             }
@@ -215,7 +217,8 @@ impl Model {
         if let Some((name, told)) = self.any(|told| matches!(told, Told::Holds { .. })) {
             let Told::Holds { write, held } = told else { unreachable!() };
             let lease = self.random.u64(10..1_500).to_string();
-            let mut args = [HERE, &id(&name), &lease].map(String::from).to_vec();
+            let (mode, token) = (if write { "w" } else { "r" }, held.token.to_string());
+            let mut args = [HERE, &id(&name), &lease, mode, &token].map(String::from).to_vec();
             if self.random.u32(..3) == 0 {
                 args.push(self.tokens_wanted().to_string());
             }

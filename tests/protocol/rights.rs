@@ -132,7 +132,7 @@ fn who_may_not_learn_the_time_is_told_so() {
     let calls: [fn(&mut Lab) -> Answer; 6] = [
         |lab| lab.read("cat1"),
         |lab| lab.write("cat1"),
-        |lab| lab.renew("ann1", 20_000),
+        |lab| lab.renew_as("ann1", 20_000, "r", 1),
         |lab| lab.release("ann1"),
         |lab| lab.release("bob1"),
         |lab| lab.pump(),

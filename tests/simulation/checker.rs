@@ -304,7 +304,7 @@ impl Rules {
         };
         let script = script.strip_prefix("semaphore/").unwrap_or(script);
         if reply.first().is_some_and(|word| word.starts_with('-')) {
-            if let [id, _lease, _tokens] = args
+            if let [id, _lease, _mode, _token, _tokens] = args
                 && script == "renew"
                 && reply[0].starts_with("-ASK")
             {

@@ -298,20 +298,29 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
     let (id, lock, status) = (step.id(), step.lock, step.status());
     let had = before.lease(id, step.now);
     let has = step.after.lease(id, step.now);
+    // A renewal grants what it can, which may be an upgrade of the same acquisition.
+    let upgrades = before.upgrader.as_deref() == Some(id) && step.after.upgrader.is_none();
     let is_true = match (step.script, status) {
         // There was a record, whether its lease had ended or not; or a forced release had ended it.
         ("release", "released") => before.knows(id) && has.is_none(),
         ("release", "expired") => before.knows(id) && had.is_none() && has.is_none(),
         ("release", "absent" | "left") => has.is_none() || step.args.get(1) == Some(&"wait"),
-        // A renewal grants what it can, which may be an upgrade of the same acquisition.
         ("renew", "renewed" | "revoked") => {
-            let upgrades = before.upgrader.as_deref() == Some(id) && step.after.upgrader.is_none();
             let outlives =
                 |has: Record| step.number(4).is_some_and(|deadline| has.deadline >= deadline);
             let is_newer = |has: Record| step.number(3).is_some_and(|token| has.token > token);
-            had.is_some()
-                && (step.says(has)
+            let holds_no_more = step.args[2] == "w" || !step.after.writes(id, step.now);
+            had.is_some_and(|had| had.token.to_string() == step.args[3])
+                && (step.says(has) && holds_no_more
                     || upgrades && has.is_some_and(|has| is_newer(has) && outlives(has)))
+        }
+        ("renew", "other") => {
+            let is_left = |(had, has): (Record, Record)| {
+                (had.token, had.deadline, had.state) == (has.token, has.deadline, has.state)
+            };
+            step.says(had)
+                && had.is_some_and(|had| had.token.to_string() != step.args[3])
+                && (upgrades || had.zip(has).is_some_and(is_left))
         }
         // The acquisition may wait, because a duplicated request arrived after its release. The
         // renewal itself may then grant it.
@@ -359,5 +368,12 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
         && step.after.readers.contains_key(id);
     if undoes {
         court.accuse("a late downgrade undoes no upgrade", || format!("lock {lock}: {id}"));
+    }
+    let rises = step.script == "renew"
+        && before.reads(id, step.now)
+        && step.after.writes(id, step.now)
+        && !upgrades;
+    if rises {
+        court.accuse("a renewal makes a lease no stronger", || format!("lock {lock}: {id}"));
     }
 }

@@ -105,6 +105,7 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
         tests: &[
             "meanwhile::",
             "leftovers::",
+            "healing::",
             "pushed::",
             "quorum::embedded::",
             "cached::",

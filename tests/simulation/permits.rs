@@ -114,6 +114,17 @@ fn check_reply(court: &Court, step: &Step<'_>, before: &Hash) {
             step.says(has) && has.map(|has| has.permits) == kept && step.number(5) == kept
         }
         ("shrink", "lost") => had.is_none(),
+        // A lost partial release is repeated.
+        ("renew", "renewed") => {
+            let kept = had.map(|had| had.permits).min(number(2));
+            step.says(has)
+                && has.map(|has| has.permits) == kept
+                && had.map(|had| had.token) == number(3)
+        }
+        ("renew", "other") => {
+            let left = |record: Record| (record.token, record.deadline, record.permits);
+            step.says(has) && had.map(left) == has.map(left) && step.number(3) != number(3)
+        }
         ("set_limit", "set") => step.after.limit == number(1),
         ("set_limit", "limit") => {
             before.limit == step.after.limit && step.number(3) == step.after.limit

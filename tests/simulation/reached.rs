@@ -104,6 +104,14 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     let has_new_token = |(writer, record): &(String, Record)| {
         writer == id && step.args[1] != record.token.to_string()
     };
+    if step.script == "renew" {
+        if before.writes(id, now) && after.reads(id, now) {
+            census.count("a renewal repeated a lost downgrade");
+        }
+        if step.status() == "other" {
+            census.count("a renewal named another token");
+        }
+    }
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
     }
@@ -138,6 +146,11 @@ pub fn by_permits(census: &Census, step: &Step<'_>) {
         }
         ("shrink", "kept") if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) => {
             census.count("permits were shrunk");
+        }
+        ("renew", "renewed")
+            if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) =>
+        {
+            census.count("a renewal repeated a lost partial release");
         }
         ("set_limit", "set") if step.after.limit != before.limit => {
             census.count("a limit was changed");

@@ -5,7 +5,7 @@ use crate::checker::rules::Step;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::view::Record;
 use crate::client::acquisition::Sending;
-use crate::protocol::Renewed;
+use crate::protocol::{Mode, Renewed};
 
 pub(super) fn leases_of_others(step: &Step<'_>) -> Option<String> {
     step.before.holders().find_map(|(id, old)| {
@@ -42,6 +42,23 @@ pub(super) fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
         let is_more = new.deadline > old.deadline || (new.writes && !old.writes);
         (is_more && new.token <= revoked).then(|| format!("{id}, {old:?}, {new:?}"))
     })
+}
+
+/// A lease with the token that a renewal names is as strong as its holder says, or weaker. A lease
+/// with another token stays as it is.
+pub(super) fn no_more_than_is_held(step: &Step<'_>) -> Option<String> {
+    let Request::Work(Sending::Renew { renew, .. }) = step.request else { return None };
+    let old = step.before.holder(&step.id)?;
+    // The pump after the renewal may grant the upgrade of its acquisition.
+    let new = step.after.holder(&step.id).filter(|new| new.token == old.token)?;
+    let is_wrong = match old.token == renew.token {
+        true => (new.writes && renew.mode == Mode::Read) || new.permits > renew.permits.into(),
+        false => {
+            (new.writes, new.deadline, new.state, new.permits)
+                != (old.writes, old.deadline, old.state, old.permits)
+        }
+    };
+    is_wrong.then(|| format!("{renew:?} of {old:?} leaves {new:?}"))
 }
 
 /// A repeated acquire finds the lease that it has; any other call renews it.

@@ -36,6 +36,7 @@ pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
         Answer::Downgraded(Renewed::Lost) | Answer::Acquired(Acquired::Lost) => {
             return lost_is_true(step);
         }
+        Answer::Renewed(Renewed::Other(grant)) => return other_is_true(step, *grant),
         // The pump after a renewal may grant the turn of a waiter whose lease was lost in a
         // failover.
         Answer::Renewed(Renewed::Lost) => {
@@ -49,6 +50,9 @@ pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
     let Some(record) = step.after.holder(&step.id) else {
         return Some("it holds nothing".into());
     };
+    if matches!(step.answer, Answer::Renewed(_)) && named_token(step) != Some(grant.token) {
+        return Some(format!("{grant:?} is renewed by another token"));
+    }
     // The pump after the renewal of an upgrader may grant its upgrade; the reply names the read.
     let upgrades = step.before.waiters.get(&step.id).is_some_and(|waiter| waiter.mode == 'u');
     if upgrades && record.writes && grant.token < record.token {
@@ -60,6 +64,13 @@ pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
     let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.fence == token);
     let is_so = (grant.token, grant.deadline) == (token, deadline) && is_told;
     (!claimed || !is_so).then(|| format!("{grant:?}, and {record:?}"))
+}
+
+fn other_is_true(step: &Step<'_>, grant: Grant) -> Option<String> {
+    let record = step.before.holder(&step.id);
+    let is_told = |it: &Record| (it.token, it.deadline) == (grant.token, grant.deadline);
+    let is_so = record.is_some_and(is_told) && named_token(step) != Some(grant.token);
+    (!is_so).then(|| format!("{grant:?}, and {record:?}"))
 }
 
 fn queued_is_true(step: &Step<'_>) -> Option<String> {
@@ -86,10 +97,11 @@ fn lost_is_true(step: &Step<'_>) -> Option<String> {
     (held.token == named && held.writes != upgrades).then(|| "lost, and it held".into())
 }
 
-/// The token of the lease to change.
+/// The token of the lease to change or to renew.
 fn named_token(step: &Step<'_>) -> Option<u64> {
     match step.request {
         Request::Work(Sending::Downgrade(downgrade)) => Some(downgrade.token),
+        Request::Work(Sending::Renew { renew, .. }) => Some(renew.token),
         Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => Some(*token),
         _ => None,
     }
@@ -118,7 +130,9 @@ pub(super) fn release_ends_all(step: &Step<'_>) -> Option<String> {
 pub(super) fn change_names_token(step: &Step<'_>) -> Option<String> {
     let (old, new) = (step.before.holder(&step.id)?, step.after.holder(&step.id)?);
     let named = named_token(step)?;
-    (old.writes != new.writes && old.token != named)
+    // Another call may also grant the upgrade for which the acquisition waits.
+    let upgrades = new.writes && step.before.waiters.contains_key(&step.id);
+    (old.writes != new.writes && old.token != named && !upgrades)
         .then(|| format!("{named} was named, and {} changed", old.token))
 }
 

@@ -113,7 +113,7 @@ impl Acquiring {
     ) -> Acquiring {
         Acquiring {
             goal,
-            options: options.clone(),
+            options: LeaseOptions { lease: options.first_lease(), ..options.clone() },
             policy,
             hold_ends: None,
             ticket: 0,
@@ -217,10 +217,11 @@ impl Acquiring {
         let poll = &at.settings.poll;
         let window = poll.window(hears, self.ahead);
         Wait {
-            // A grant must be claimed within the longest hold as well.
+            // A grant lasts no longer than the lease that is requested. Without pushes it must last
+            // until the next poll. An upgrade must be claimed within the longest hold all the same.
             window: match self.goal {
-                Goal::Take(..) | Goal::TakeUp { .. } | Goal::Permits(_) => window,
-                Goal::Upgrade { .. } => window.min(lease),
+                Goal::Take(..) | Goal::TakeUp { .. } | Goal::Permits(_) if !hears => window,
+                _ => window.min(lease),
             },
             waiter_ttl: poll.waiter_ttl,
             ticket: self.ticket,

@@ -143,7 +143,7 @@ impl Holding {
                     contact.recall = grant.recall;
                 }
             }
-            Ok(Told { what: Renewed::Lost, .. }) => {
+            Ok(Told { what: Renewed::Other(_) | Renewed::Lost, .. }) => {
                 return self.taken(at, fx);
             }
             Err(failure) => pending.failed(failure, at.now, fx),

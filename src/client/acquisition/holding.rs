@@ -101,7 +101,7 @@ impl Holding {
             mode: request.mode(),
             token: grant.token,
             token_since: at.now,
-            ends,
+            ends: renewals.within_hold(ends),
             margin,
             options,
             since: at.now,
@@ -198,7 +198,13 @@ impl Holding {
     /// A renewal to send now.
     pub(crate) fn renew(&self, now: Moment) -> Renew {
         let lease = self.renewals.lease(now, self.options.lease);
-        Renew { lease, cached: self.options.cached }
+        Renew {
+            lease,
+            mode: self.mode,
+            token: self.token,
+            permits: self.permits(),
+            cached: self.options.cached,
+        }
     }
 
     /// The length of the lease that was requested.
@@ -314,7 +320,7 @@ impl Holding {
     }
 
     /// Whether an upgrade is under way, or was given up and may still be granted.
-    fn may_be_upgraded(&self) -> bool {
+    pub(super) fn may_be_upgraded(&self) -> bool {
         self.upgrade.is_some() || self.pending() == Some(Transition::EndWait)
     }
 

@@ -7,8 +7,8 @@ use crate::client::acquisition::state::{lost, revoked};
 use crate::client::deadline;
 use crate::client::reply::{Outcome, Told};
 use crate::clock::Moment;
-use crate::error::Error;
-use crate::protocol::{Grant, Mode, Renewed};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{Grant, Mode, Renew, Renewed};
 
 impl Holding {
     /// The renewal to send by then, if there is one. It counts as sent from here on.
@@ -28,6 +28,12 @@ impl Holding {
         Some(Sending::Renew { renew, replicas, ends: self.ends })
     }
 
+    /// The renewal that names this token, if it is that of an upgrade whose answer has not come.
+    pub(crate) fn renew_upgrade(&self, token: u64, now: Moment) -> Option<Renew> {
+        let is_upgrade = token > self.token && self.may_be_upgraded();
+        is_upgrade.then(|| Renew { mode: Mode::Write, token, ..self.renew(now) })
+    }
+
     /// Handles the outcome of a renewal.
     pub(super) fn renewed(
         &mut self,
@@ -41,7 +47,9 @@ impl Holding {
         if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
             fx.next = match outcome.map(|told| told.what) {
                 Ok(Renewed::Held(_)) => None,
-                Ok(Renewed::Revoked(_) | Renewed::Lost) => Some(Next::Failed(lost())),
+                Ok(Renewed::Revoked(_) | Renewed::Other(_) | Renewed::Lost) => {
+                    Some(Next::Failed(lost()))
+                }
                 Err(failure) => Some(Next::Failed(failure.into())),
             };
             return;
@@ -68,11 +76,19 @@ impl Holding {
         let (mode, took) = (self.mode, at.now.since(sent));
         let note = |outcome| Some(Note::Renewed { mode, node, outcome, took });
         match what {
-            Renewed::Held(grant) | Renewed::Revoked(grant)
+            Renewed::Held(grant) | Renewed::Revoked(grant) | Renewed::Other(grant)
                 if !self.is_named_by(grant.token, sent) =>
             {
                 fx.note = note("lost");
                 self.lose(true, at, fx);
+            }
+            // The server has granted the upgrade, whose answer tells of the write and its deadline.
+            Renewed::Other(grant) => {
+                fx.next = Some(Next::Failed(upgrading()));
+                if grant.token != self.token {
+                    let next = deadline::renew_at(sent, self.options.lease, at.random);
+                    self.renew_at(next, next);
+                }
             }
             // It was sent before the lease was revoked, and a failover may have lost what it did.
             Renewed::Held(_) if self.is_revoked() => {
@@ -134,4 +150,10 @@ impl Holding {
         self.renew_at(deadline::retry_at(at.now, self.options.lease, at.random), at.now);
         fx.changed = true;
     }
+}
+
+/// The error of a renewal that named the read when the server had granted its upgrade.
+fn upgrading() -> Error {
+    let message = "the lease is being upgraded; renew it once the upgrade has ended";
+    Error::new(ErrorKind::Unavailable, message)
 }

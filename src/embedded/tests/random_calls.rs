@@ -264,7 +264,7 @@ impl Calls {
             ("upgrade", b"granted") | (_, b"writing") => {
                 (known.writes, known.token) = (true, number)
             }
-            (_, b"granted" | b"renewed") => known.token = number,
+            (_, b"granted" | b"renewed" | b"other") => known.token = number,
             // Some continue to call all the same.
             (
                 _,
@@ -317,9 +317,10 @@ impl Calls {
             11 => call("release", &known, &[id, "wait"]),
             12..15 => {
                 let (lease, tokens) = (self.lease(), self.tokens());
+                let (mode, token) = (self.believed_mode(&known), known.token.max(1).to_string());
                 match self.is_cached() {
-                    true => call("renew", &known, &[id, &lease, &tokens]),
-                    false => call("renew", &known, &[id, &lease]),
+                    true => call("renew", &known, &[id, &lease, mode, &token, &tokens]),
+                    false => call("renew", &known, &[id, &lease, mode, &token]),
                 }
             }
             15 => {
@@ -448,6 +449,12 @@ impl Calls {
         };
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         Call { script, keys, args }
+    }
+
+    /// Mostly that of the acquisition. Another one is that of a downgrade that was lost or is under
+    /// way.
+    fn believed_mode(&mut self, known: &Known) -> &'static str {
+        if known.writes != (self.rng.u32(..6) == 0) { "w" } else { "r" }
     }
 
     fn takes_up(&mut self) -> bool {

@@ -74,6 +74,7 @@ const MUST_BE_SAID: &[&str] = &[
     "left",
     "lock",
     "lost",
+    "other",
     "pumped",
     "queued",
     "raised",

@@ -97,10 +97,11 @@ impl Builder {
         self
     }
 
-    /// How long a grant waits for the claim of the waiter that it was pushed to. A dead waiter
-    /// costs the queue this time. Until the claim is answered, the waiter holds the lock for this
-    /// time less the [margin](Self::margin), or not at all if that is less than a quarter of it.
-    /// Default: 1.5 s, of which the default margin of long leases leaves one second.
+    /// How long a grant waits for the claim of the waiter that it was pushed to, at most for the
+    /// requested lease. A dead waiter costs the queue this time. Until the claim is answered, the
+    /// waiter holds the lock for this time less the [margin](Self::margin), or not at all if that
+    /// is less than a quarter of it. Default: 1.5 s, of which the default margin of long leases
+    /// leaves one second.
     pub fn claim_window(mut self, window: Duration) -> Self {
         self.settings.poll.window = window;
         self
@@ -122,7 +123,14 @@ impl Builder {
         self
     }
 
-    /// How long a call is retried while the cluster cannot serve it. Default: 10 s.
+    /// How long one call is retried while the servers cannot serve it: a try, also one of a request
+    /// that waits by tries (as for a [`Mutex`](crate::Mutex)), a release, a query. Then it fails
+    /// with [`Unavailable`](crate::ErrorKind::Unavailable). Default: 10 s.
+    ///
+    /// A request that waits in a queue is not limited by it: without a
+    /// [`timeout`](crate::Acquire::timeout) it waits as long for servers that are silent, cannot be
+    /// reached, load their data, lack replicas or redirect to one another as it would for another
+    /// holder. It fails at once with an error that waiting does not mend, such as a wrong password.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.settings.call_timeout = timeout;
         self

@@ -120,7 +120,7 @@ impl QuorumAcquire {
     fn round(&self) -> Result<Round<'_>> {
         self.options.check()?;
         self.wait.check()?;
-        let lease = self.options.lease;
+        let lease = self.options.first_lease();
         let default =
             (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
         let locks = match &self.locks {

@@ -68,6 +68,22 @@ async fn with_a_longest_term_the_lead_goes_round() {
     assert_eq!(error.kind(), ErrorKind::Lost, "the term ends the work");
 }
 
+/// Also at the server: another candidate leads then.
+#[tokio::test(start_paused = true)]
+async fn max_hold_below_the_lease_ends_the_term() {
+    let engine = Engine::new();
+    let (one, other) = (client(&engine).await, client(&engine).await);
+    let (one, other) = (one.leader("short").unwrap(), other.leader("short").unwrap());
+    let lead = one.campaign().max_hold(2 * SECOND).await.unwrap();
+    assert!(lead.remaining() <= 2 * SECOND, "{:?}", lead.remaining());
+    let next = timeout(4 * SECOND, other.campaign().max_hold(2 * SECOND)).await.unwrap().unwrap();
+    assert!(next.is_leading() && !lead.is_leading() && next.term() > lead.term());
+    // Granted by a poll of its own, and by a message.
+    let next_but_one = timeout(4 * SECOND, one.campaign().max_hold(SECOND / 2)).await;
+    let left = next_but_one.unwrap().unwrap().remaining();
+    assert!(left <= SECOND / 2, "{left:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn losing_the_lead_cancels_the_work() {
     struct Told(Arc<AtomicBool>);

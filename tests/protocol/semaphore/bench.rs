@@ -82,9 +82,25 @@ impl Bench {
         self.send("release", &[HERE, &id(name)])
     }
 
+    /// Renews what the acquisition has.
     #[track_caller]
     pub fn renew(&mut self, name: &str, lease: u64) -> Answer {
-        self.send("renew", &[HERE, &id(name), &lease.to_string()])
+        let (permits, token) = self.held_by(&id(name)).unwrap_or((1, 1));
+        self.renew_as(name, lease, permits, token)
+    }
+
+    /// The permits of an acquisition, and its token.
+    pub fn held_by(&mut self, id: &str) -> Option<(u64, u64)> {
+        let (fields, _) = self.lab.look();
+        let record = fields.get(&format!("r:{id}"))?;
+        Some((permits_of(record), record[14..30].parse().unwrap()))
+    }
+
+    /// Renews what its client believes that it has.
+    #[track_caller]
+    pub fn renew_as(&mut self, name: &str, lease: u64, permits: u64, token: u64) -> Answer {
+        let [lease, permits, token] = [lease, permits, token].map(|number| number.to_string());
+        self.send("renew", &[HERE, &id(name), &lease, &permits, &token])
     }
 
     #[track_caller]

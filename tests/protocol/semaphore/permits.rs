@@ -46,6 +46,53 @@ fn a_part_goes_back_and_a_late_call_gives_nothing_back_twice() {
     assert_eq!(bench.shrink("ann1", 1).status(), "lost");
 }
 
+/// A failover has lost the partial release.
+#[test]
+fn renew_with_fewer_permits_gives_the_others_back() {
+    for mut bench in [Bench::new(), Bench::machinery()] {
+        let held = bench.take("ann1", 10).granted();
+        bench.wait("bob1", 7).queued();
+        let renewed = bench.renew_as("ann1", 20_000, 3, held.token).unwrap();
+        let until = bench.lab.now() + 20_000;
+        assert_eq!(
+            (renewed.status.as_str(), renewed.held().deadline),
+            ("renewed", until),
+            "{renewed:?}"
+        );
+        assert_eq!(bench.held(), [(id("ann1"), 3), (id("bob1"), 7)].into());
+        bench.release("bob1").status();
+        bench.renew_as("ann1", 20_000, 2, held.token).unwrap();
+        assert_eq!(bench.state().unwrap().used, 2, "also where nobody waits");
+    }
+}
+
+/// A renewal that was sent before a partial release and comes after it.
+#[test]
+fn renew_with_more_permits_adds_none() {
+    for mut bench in [Bench::new(), Bench::machinery()] {
+        let held = bench.take("ann1", 10).granted();
+        bench.shrink("ann1", 3).unwrap();
+        assert_eq!(bench.renew_as("ann1", 20_000, 10, held.token).status(), "renewed");
+        assert_eq!(bench.state().unwrap().used, 3);
+        bench.wait("bob1", 8).queued();
+        assert_eq!(bench.renew_as("ann1", 20_000, 10, held.token).status(), "renewed");
+        assert_eq!(bench.held(), [(id("ann1"), 3)].into());
+    }
+}
+
+#[test]
+fn renew_of_permits_by_another_token_changes_nothing() {
+    for mut bench in [Bench::new(), Bench::machinery()] {
+        let held = bench.take("ann1", 10).granted();
+        for token in [held.token - 1, held.token + 1] {
+            let before = bench.lab.snapshot();
+            let other = bench.renew_as("ann1", 60_000, 3, token).unwrap();
+            assert_eq!((other.status.as_str(), other.held()), ("other", held));
+            assert_eq!(bench.lab.snapshot(), before);
+        }
+    }
+}
+
 #[test]
 fn what_goes_back_lets_the_head_in() {
     let mut bench = Bench::new();

@@ -16,7 +16,7 @@ fn the_usual_paths_do_what_the_machinery_does() {
         let (mut usual, mut whole) = (Bench::new(), Bench::machinery());
         whole.lab.set_clock(usual.lab.now_us());
         for step in 0..60 {
-            let (script, args) = call(&mut random);
+            let (script, args) = call(&mut random, &mut usual);
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let (one, other) = (usual.send(script, &args), whole.send(script, &args));
             let at = format!("seed {seed}, round {round}, step {step}: {script} {args:?}");
@@ -60,7 +60,7 @@ fn is_idle(bench: &mut Bench) -> bool {
     bench.state().is_none_or(|state| state.holders == 0 && state.queue().is_empty())
 }
 
-fn call(random: &mut fastrand::Rng) -> (&'static str, Vec<String>) {
+fn call(random: &mut fastrand::Rng, bench: &mut Bench) -> (&'static str, Vec<String>) {
     let id = id(NAMES[random.usize(..NAMES.len())]);
     let permits = [1, 1, 1, 2, 3, 5, 8][random.usize(..7)].to_string();
     let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
@@ -75,7 +75,14 @@ fn call(random: &mut fastrand::Rng) -> (&'static str, Vec<String>) {
             ("acquire", words(&[HERE, "0", &id, "3000", &permits, "8", TAG, place]))
         }
         11..=14 => ("release", words(&[HERE, &id])),
-        15..=16 => ("renew", words(&[HERE, &id, ["100", "5000", "90000"][random.usize(..3)]])),
+        15..=16 => {
+            let lease = ["100", "5000", "90000"][random.usize(..3)];
+            let (held, token) = bench.held_by(&id).unwrap_or((1, 1));
+            // Mostly what it has; else fewer permits or more, or another token.
+            let permits = if random.u32(..3) == 0 { permits } else { held.to_string() };
+            let token = (token + random.u64(..8) / 7).to_string();
+            ("renew", words(&[HERE, &id, lease, &permits, &token]))
+        }
         17 => ("shrink", words(&[HERE, &id, &permits])),
         18 => ("pump", words(&[HERE])),
         _ => match random.bool() {

@@ -10,7 +10,7 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
     [
         ("acquire", vec![HERE, "0", &ann, "10000", "1", "10", TAG]),
         ("acquire", vec![HERE, "0", &ann, "10000", "1", "10", TAG, place]),
-        ("renew", vec![HERE, &ann, "10000"]),
+        ("renew", vec![HERE, &ann, "10000", "1", "1"]),
         ("release", vec![HERE, &ann]),
         ("shrink", vec![HERE, &ann, "1"]),
         ("pump", vec![HERE]),
@@ -145,7 +145,7 @@ fn a_malformed_record_is_not_renewed() {
         bench.lab.set_field(&field, &bad);
         for machinery in [false, true] {
             bench.lab.machinery = machinery;
-            let renew = [HERE, &id("ann1"), "10000"];
+            let renew = [HERE, &id("ann1"), "10000", "1", "1"];
             let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
             answer.refused_with("LOCKFOREIGN");
         }

@@ -24,7 +24,7 @@ fn a_lease_is_renewed_while_its_limits_allow_it_and_ends_by_itself() {
 #[test]
 fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
     let renew = |bench: &mut Bench, token: u64, sent: Moment| {
-        let mut told = bench.told(Renewed::Held(bench.grant(token, LEASE)));
+        let mut told = bench.told(Renewed::Other(bench.grant(token, LEASE)));
         told.sent = sent;
         let _ = bench.on(Event::Renewed(Ok(told)));
         bench.is_lost()
@@ -49,12 +49,58 @@ fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
     assert!(renew(&mut granted, 5, at(1_100)), "the server has lost the upgrade");
 }
 
+/// The answer to the upgrade tells of the write. Until then the read ends when it did before.
+#[test]
+fn renewal_answered_other_while_upgrading_changes_no_deadline_and_is_not_repeated_at_once() {
+    let mut bench = Bench::upgrading(5);
+    bench.after(3_000);
+    assert!(matches!(bench.on(Event::Look).sends, [Some(Sending::Renew { .. }), None]));
+    let ends = bench.ends();
+    let grant = bench.grant(6, LEASE);
+    let effects = bench.renewed(Renewed::Other(grant));
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
+    assert_eq!((bench.ends(), bench.is_lost()), (ends, false));
+    assert_eq!(bench.on(Event::Look).sends, [None, None]);
+    assert!(matches!(bench.push(6, LEASE), Next::Held { token: 6, .. }));
+    let [Some(Sending::Renew { renew, .. }), None] = bench.on(Event::Look).sends else { panic!() };
+    assert_eq!((renew.mode, renew.token), (Mode::Write, 6), "the claim");
+    // An answer to another renewal of the read, which comes after the upgrade.
+    let mut late = bench.told(Renewed::Other(grant));
+    late.sent = at(3_000);
+    let _ = bench.on(Event::Renewed(Ok(late)));
+    assert!(!bench.is_lost());
+}
+
+#[test]
+fn renewal_says_the_mode_the_token_and_the_permits_that_are_held() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let renewal = |bench: &mut Bench| {
+        let [Some(Sending::Renew { renew, .. }), _] = bench.after(3_500).on(Event::Look).sends
+        else {
+            panic!()
+        };
+        (renew.mode, renew.token, renew.permits)
+    };
+    assert_eq!(renewal(&mut bench), (Mode::Write, 5, 0));
+    let grant = bench.grant(5, LEASE);
+    let _ = bench.renewed(Renewed::Held(grant));
+    let _ = bench.on(Event::Downgrade);
+    let _ = bench.on(Event::Look);
+    let downgraded = bench.told(Renewed::Held(grant));
+    let _ = bench.on(Event::Downgraded(Ok(downgraded)));
+    assert_eq!(renewal(&mut bench), (Mode::Read, 5, 0));
+    let permits = Permits { count: 7, limit: 10 };
+    let mut bench = Bench::holding(Mode::Read, 5, |options| options.permits = Some(permits));
+    let _ = bench.on(Event::Shrink { keep: 3 });
+    assert_eq!(renewal(&mut bench), (Mode::Read, 5, 3));
+}
+
 #[test]
 fn what_took_the_place_of_a_lost_lease_is_neither_kept_nor_released_without_end() {
     let replaced = || {
         let mut bench = Bench::holding(Mode::Write, 5, |_| {});
         let grant = bench.grant(6, LEASE);
-        let _ = bench.renewed(Renewed::Held(grant));
+        let _ = bench.renewed(Renewed::Other(grant));
         bench
     };
     let mut kept = replaced();

@@ -30,6 +30,8 @@ const LEAST: &[(&str, u64)] = &[
     ("renew: a write", 130),
     ("renew: and the life of the key", 32),
     ("renew: and the pump", 44),
+    ("renew: a downgrade that was lost", 1),
+    ("renew: by another token", 1),
     ("write: granted to a try", 46),
     ("write: granted to a waiting request", 141),
     ("write: refused by a writer", 23),
@@ -162,9 +164,7 @@ impl Step<'_> {
             None if script == "renew" => self.usual_renewal(&said),
             None => vec![self.usual_acquire(&said)],
             Some(b"unheard") => vec!["hand-off: taken back"],
-            Some(_) if script == "renew" && (said == "renewed" || said == "revoked") => {
-                vec!["renew: and the pump"]
-            }
+            Some(_) if script == "renew" => self.other_renewal(&said),
             Some(_) => Vec::new(),
         }
     }
@@ -227,6 +227,21 @@ impl Step<'_> {
             paths.push("renew: and the life of the key");
         }
         paths
+    }
+
+    fn other_renewal(&self, said: &str) -> Vec<&'static str> {
+        let writes = |lock: &Lock| {
+            let writer = lock.fields.get("writer").and_then(|record| record.get(30..));
+            writer == Some(self.caller())
+        };
+        match said {
+            "other" => vec!["renew: by another token"],
+            "renewed" | "revoked" if writes(self.before) && !writes(self.after) => {
+                vec!["renew: a downgrade that was lost"]
+            }
+            "renewed" | "revoked" => vec!["renew: and the pump"],
+            _ => Vec::new(),
+        }
     }
 
     fn rare_states(&self) -> Vec<(&'static str, bool)> {

@@ -130,11 +130,17 @@ impl Round<'_> {
         let holders = fields.keys().filter_map(|field| field.strip_prefix("r:")).chain(writer);
         let holder = self.rng.choice(holders.collect::<Vec<_>>())?;
         let lease = self.rng.u64(1..20_000).to_string();
+        let writes = writer.is_some_and(|writer| writer == holder);
+        let record = if writes { "writer".to_owned() } else { format!("r:{holder}") };
+        let token = fields.get(&record)?.get(14..30)?.parse::<u64>().ok()?;
+        // Sometimes as after a downgrade, or by another token.
+        let mode = if writes == (self.rng.u32(..8) > 0) { "w" } else { "r" };
+        let token = (token + u64::from(self.rng.u32(..16) == 0)).to_string();
         let is_crowd = fields.get("readers").is_some_and(|count| count.len() > 1);
         let is_forced = fields.contains_key("forced");
         let (script, args) = match self.rng.u32(..if is_forced { 60 } else { self.by_holders }) {
             0..30 => ("release", vec![holder]),
-            30..45 => ("renew", vec![holder, &lease]),
+            30..45 => ("renew", vec![holder, &lease, mode, &token]),
             _ if is_crowd && self.rng.u32(..20) == 0 => {
                 ("force_release", vec![fields.get("fence")?.as_str(), "0"])
             }

@@ -1,0 +1,28 @@
+//! Many holders, on embedded servers and in simulated time.
+
+use std::time::Duration;
+
+use rwlease::Locks;
+use rwlease::embedded::Engine;
+use tokio::time::sleep;
+
+/// The first end that the server knew of them has passed, and all have been renewed since.
+#[tokio::test(start_paused = true)]
+async fn try_beside_a_thousand_living_holders_takes_one_call() {
+    const HOLDERS: u32 = 1_000;
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let (lock, semaphore) = (locks.rwlock("x").unwrap(), locks.semaphore("s", HOLDERS).unwrap());
+    let (mut readers, mut holders) = (Vec::new(), Vec::new());
+    for _ in 0..HOLDERS {
+        readers.push(lock.read().await.unwrap());
+        holders.push(semaphore.acquire(1).await.unwrap());
+    }
+    sleep(Duration::from_secs(31)).await;
+    for _ in 0..3 {
+        engine.reset_tally();
+        assert!(lock.try_write().await.unwrap().is_none());
+        assert!(semaphore.try_acquire(1).await.unwrap().is_none());
+        assert_eq!(engine.tally().scripts, 2);
+    }
+}
