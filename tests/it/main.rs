@@ -43,6 +43,7 @@ mod replicas;
 mod rwlock;
 mod semaphore;
 mod slots;
+mod stray_replies;
 #[cfg(feature = "legacy")]
 mod two_key;
 mod waiting;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff::jittered;
-use crate::node::{Address, Reply};
+use crate::node::{Address, NodeError, Reply};
 use crate::router::ATTEMPTS;
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, CallError, Reason};
@@ -17,6 +17,10 @@ use crate::router::topology::RefreshFrom;
 /// After this many redirects in a row something is wrong, and the call pauses between attempts.
 const SWIFT_REDIRECTS: u32 = 3;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
+
+/// With so many connections whose replies do not fit, a call gives up: the other side is no server
+/// that this library understands.
+pub(crate) const MAX_PROTOCOL_ERRORS: u32 = 3;
 
 impl InFlightCall<'_> {
     /// Decides what an attempt means: the answer, an error, or `None` for another attempt.
@@ -59,6 +63,7 @@ impl InFlightCall<'_> {
             }
             Attempt::Broken { failure, not_after } => {
                 self.note_in_doubt(failure.maybe_sent.then_some(not_after));
+                self.count_protocol_error(&failure)?;
                 self.last_failure = Some(failure);
                 self.leave(address);
                 self.note_trouble();
@@ -162,6 +167,17 @@ impl InFlightCall<'_> {
             self.pause = jittered(REDIRECT_PAUSE * self.redirects);
         }
         Ok(())
+    }
+
+    /// Counts an attempt whose connection brought replies that did not fit. The calls of others may
+    /// have caused the first one. Fails if it goes on.
+    fn count_protocol_error(&mut self, failure: &NodeError) -> Result<(), CallError> {
+        self.protocol_errors += u32::from(failure.is_protocol_error);
+        if self.protocol_errors < MAX_PROTOCOL_ERRORS {
+            return Ok(());
+        }
+        self.last_failure = None;
+        Err(self.failed(Reason::Garbled(failure.message.clone())))
     }
 
     /// The first failure causes no pause: a connection that broke can usually be made again at

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, NodeError, Reply};
+use crate::node::{Address, Command, NodeError, Reply, ReplyShape};
 use crate::router::about::name_of;
 use crate::router::translation::Translation;
 
@@ -42,10 +42,10 @@ pub(crate) struct Peer {
 pub(crate) fn questions(master: &str) -> [Command; 4] {
     let sentinel = || Command::new().word("SENTINEL");
     [
-        sentinel().word("MYID"),
-        sentinel().word("MASTER").word(master),
-        sentinel().word("GET-MASTER-ADDR-BY-NAME").word(master),
-        sentinel().word("SENTINELS").word(master),
+        sentinel().word("MYID").expecting(ReplyShape::Text),
+        sentinel().word("MASTER").word(master).expecting(ReplyShape::List),
+        sentinel().word("GET-MASTER-ADDR-BY-NAME").word(master).expecting(ReplyShape::List),
+        sentinel().word("SENTINELS").word(master).expecting(ReplyShape::List),
     ]
 }
 
