@@ -21,6 +21,8 @@ mod support;
 mod blocking;
 #[cfg(feature = "embedded")]
 mod cached;
+#[cfg(feature = "native")]
+mod errors;
 #[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
