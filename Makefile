@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -78,6 +78,9 @@ sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that
 check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well; QUICK=1: those of less than 20 seconds alone)
 	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) checker::worlds checker::planted --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
 	@cat target/check.md
+
+loom: ## Search the interleavings of threads at the gate of cached locks
+	RUSTFLAGS="--cfg rwlease_loom" cargo test --release --target-dir target/loom -p rwlease --lib cache::interleavings
 
 check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)
 	ONLY="$(ONLY)" $(CHECK) checker::score

@@ -5,7 +5,7 @@ use crate::checker::program::{Budget, LIMIT, Plan};
 use crate::checker::time::{NOW, server_ms};
 use crate::checker::view::{Record, View};
 use crate::checker::world::{Model, World};
-use crate::client::acquisition::{State, Transition};
+use crate::client::acquisition::State;
 use crate::protocol::Mode;
 
 /// A client's belief that it holds.
@@ -26,9 +26,6 @@ pub(super) struct Belief {
 impl Belief {
     pub(super) fn of(client: &Client) -> Option<Belief> {
         let Some(State::Held(holding)) = &client.state else { return None };
-        if client.gives_back() {
-            return None;
-        }
         let (ends, granted) = (server_ms(holding.ends), holding.token);
         let permits = holding.permits().into();
         if holding.contact.is_some() {
@@ -43,9 +40,7 @@ impl Belief {
                 is_cached: true,
             });
         }
-        // The guard of a write is gone when its downgrade is requested.
-        let writes =
-            holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade);
+        let writes = holding.visible_mode() == Mode::Write;
         let belief = Belief { writes, token: granted, permits, ends, granted, is_cached: false };
         holding.is_held(NOW).then_some(belief)
     }

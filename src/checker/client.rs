@@ -315,7 +315,7 @@ impl Turn<'_> {
     fn go_on(&mut self, mut next: Next) {
         loop {
             next = match next {
-                Next::Again | Next::Pause(_) => self.call(),
+                Next::Again => self.call(),
                 Next::Send { acquire, until, .. } => return self.send_acquire(acquire, until),
                 Next::Wait(_) => match self.rest() {
                     Next::Wait(_) => return,

@@ -5,7 +5,7 @@ use crate::checker::call::Request;
 use crate::checker::client::{Client, ClientFault, Turn};
 use crate::checker::time::NOW;
 use crate::client::acquisition::shift::Visitor;
-use crate::client::acquisition::{Contact, Event, Holding, Sending, State, Transition};
+use crate::client::acquisition::{Contact, Event, Holding, Sending, State};
 use crate::protocol::Mode;
 
 /// A lease from which guards are made.
@@ -72,7 +72,7 @@ fn lease(client: &Client) -> Option<(&Holding, Contact)> {
 
 /// The lease is a write and will stay one.
 fn writes(holding: &Holding) -> bool {
-    holding.mode == Mode::Write && holding.pending() != Some(Transition::Downgrade)
+    holding.visible_mode() == Mode::Write
 }
 
 impl Client {

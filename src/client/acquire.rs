@@ -55,7 +55,7 @@ async fn reach(
     let now = client.clock.now();
     let acquisition = client.register(lock, State::new(goal, options, policy, now))?;
     let mut request = Request::new(client, acquisition.clone(), mode, now);
-    let first = request.call_event(now);
+    let first = request.call_event();
     let held = request.watched(first).await;
     held.map(|held| held.then_some(acquisition)).map_err(|error| lock.with_lock(error))
 }
@@ -154,11 +154,7 @@ impl<'a> Request<'a> {
     async fn run(&mut self, mut next: Next) -> Result<bool> {
         loop {
             next = match next {
-                Next::Again => self.call_event(self.client.clock.now()),
-                Next::Pause(until) => {
-                    self.client.clock.sleep_until(until).await;
-                    self.call_event(self.client.clock.now())
-                }
+                Next::Again => self.call_event(),
                 Next::Send { acquire, replicas, until } => {
                     let call = self.call_of(acquire, until);
                     self.call(&call, replicas, until).await
@@ -176,10 +172,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn call_event(&mut self, now: Moment) -> Next {
+    fn call_event(&mut self) -> Next {
         self.joined_at = self.subscribed_at();
         let event = Event::Call { hears: self.joined_at.is_some() };
-        self.client.on_at(now, &self.acquisition, event).next.unwrap_or(Next::Again)
+        on(self.client, &self.acquisition, event)
     }
 
     fn call_of(&self, mut acquire: Acquire, until: Moment) -> Call {
@@ -221,13 +217,12 @@ impl<'a> Request<'a> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        let now = self.client.clock.now();
+        let now = self.client.on(&self.acquisition, Event::Leave).now;
         if let Some(since) = self.queued_since {
             self.span.in_scope(|| {
                 telemetry::waited(&self.acquisition.lock, self.mode, self.outcome, now.since(since))
             });
         }
         telemetry::acquired(&self.span, self.mode, self.outcome, now.since(self.started));
-        self.client.on_at(now, &self.acquisition, Event::Leave);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration
 
 /// The time left of a lease when the server's clock reads `now`. That is in whole milliseconds, so
 /// up to one less may be left.
-fn left(grant: Grant, now: u64) -> Duration {
+pub(crate) fn left(grant: Grant, now: u64) -> Duration {
     Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 

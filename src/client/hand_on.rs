@@ -46,7 +46,7 @@ pub(crate) async fn settle(client: &Client, acquisition: &Acquisition) -> Result
             return Ok(HandedOn { mode, id, token, deadline });
         }
         // Nobody else may renew the lease.
-        let left = Duration::from_millis(after - server_now + 1).min(lease / 3);
+        let left = Duration::from_millis((after - server_now).saturating_add(1)).min(lease / 3);
         client.clock.sleep_until(client.clock.now().after(left)).await;
     }
 }

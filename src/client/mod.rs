@@ -16,6 +16,8 @@ pub(crate) mod request;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod telemetry;
+#[cfg(all(test, feature = "embedded"))]
+mod tests;
 pub(crate) mod worker;
 
 use std::ops::Deref;
@@ -100,14 +102,14 @@ impl Client {
     /// Applies an event to an acquisition: changes its state, carries out the consequences, and
     /// returns the effects that are left to the caller. It works on any thread and does not wait.
     pub(crate) fn on(&self, acquisition: &Acquisition, event: Event) -> Effects {
-        self.on_at(self.clock.now(), acquisition, event)
-    }
-
-    /// As `on`, for callers that have just read the clock.
-    pub(crate) fn on_at(&self, now: Moment, acquisition: &Acquisition, event: Event) -> Effects {
         let (random, kind) = (fastrand::f64(), acquisition.lock.kind);
-        let at = Context { now, random, settings: &self.settings, kind };
-        let mut effects = acquisition.state().on(event, &at);
+        let mut effects = {
+            let mut state = acquisition.state();
+            // Read while the state is locked, so that no event acts on an earlier time than the one
+            // at which somebody has seen that the lease was over.
+            let now = self.clock.now();
+            state.on(event, &Context { now, random, settings: &self.settings, kind })
+        };
         if let Some((mode, how, took)) = effects.held.take() {
             telemetry::held(mode, how, took);
         }

@@ -9,6 +9,7 @@ use crate::client::hand_on::settle;
 use crate::client::reply::read;
 use crate::client::request::WaitPolicy;
 use crate::client::telemetry;
+use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
@@ -42,47 +43,14 @@ pub(crate) struct Hold(pub(crate) Lease);
 
 impl Hold {
     pub(crate) async fn release(self) -> Result<Released> {
-        let Lease { client, acquisition } = &self.0;
-        let lock = &acquisition.lock;
-        let sent = client.clock.now();
-        client.on_at(sent, acquisition, Event::Release);
-        let held = acquisition.holding(|holding| (holding.ends, holding.is_replaced()));
-        let Some((ends, replaced)) = held else {
-            return Ok(Released::AlreadyLost); // its client was shut down; the worker releases it
-        };
-        let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
-        let until = sent.after(client.settings.call_timeout);
-        let outcome = read(client.router.call(&call, until).await, Release::read);
-        let told = match outcome {
-            Ok(told) => told,
-            Err(failure) => return self.not_answered(failure.into()),
-        };
-        let (ended, repeated, received) = (told.what, told.in_doubt.is_some(), told.received);
-        let is_good = received < ends;
-        // Other clients may have taken over a key of a two-key lock.
-        #[cfg(feature = "legacy")]
-        let is_good = is_good && lock.other_key.is_none();
-        // If anything may still arrive, the drop at the end hands it to the worker, which sends one
-        // more release later.
-        client.on_at(received, acquisition, Event::GivenBack(told));
-        Ok(match ended {
-            _ if replaced => Released::AlreadyLost, // another lease was released
-            Ended::Released if sent < ends => Released::Released,
-            Ended::Absent if repeated && is_good => Released::Released,
-            Ended::Absent if repeated => Released::Unknown,
-            _ => Released::AlreadyLost,
-        })
+        self.begin_release().send().await
     }
 
-    fn not_answered(&self, error: Error) -> Result<Released> {
-        let lock = &self.0.acquisition.lock;
-        telemetry::release_failed(&lock.name, lock.slot, &error);
-        match error.kind() {
-            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
-                Ok(Released::Unknown)
-            }
-            _ => Err(lock.with_lock(error)),
-        }
+    /// Ends the lease for every observer. Nothing is sent yet.
+    pub(crate) fn begin_release(self) -> HoldRelease {
+        let Lease { client, acquisition } = &self.0;
+        let began = client.on(acquisition, Event::Release).now;
+        HoldRelease { hold: self, began }
     }
 
     /// Renews the lease, once nothing earlier can change it any more, and then leaves the lock to
@@ -106,6 +74,60 @@ impl Drop for Hold {
         let Lease { client, acquisition } = &self.0;
         if !acquisition.is_over() {
             client.on(acquisition, Event::Drop);
+        }
+    }
+}
+
+/// A hold whose lease has ended for every observer, and whose release is still to be sent. If it is
+/// dropped, the worker sends the release.
+#[derive(Debug)]
+pub(crate) struct HoldRelease {
+    hold: Hold,
+    began: Moment,
+}
+
+impl HoldRelease {
+    /// Sends the release and waits for its outcome. A lease that was lost before is left to the
+    /// worker, because the outcome is known.
+    pub(crate) async fn send(self) -> Result<Released> {
+        let Lease { client, acquisition } = &self.hold.0;
+        let lock = &acquisition.lock;
+        let held = acquisition.holding(|holding| (holding.ends, holding.is_lost()));
+        // Without a holding, the client was shut down.
+        let Some((ends, false)) = held else {
+            return Ok(Released::AlreadyLost);
+        };
+        let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
+        let until = self.began.after(client.settings.call_timeout);
+        let outcome = read(client.router.call(&call, until).await, Release::read);
+        let told = match outcome {
+            Ok(told) => told,
+            Err(failure) => return self.not_answered(failure.into()),
+        };
+        let (ended, repeated, received) = (told.what, told.in_doubt.is_some(), told.received);
+        let is_good = received < ends;
+        // Other clients may have taken over a key of a two-key lock.
+        #[cfg(feature = "legacy")]
+        let is_good = is_good && lock.other_key.is_none();
+        // If anything may still arrive, the drop at the end hands it to the worker, which sends one
+        // more release later.
+        client.on(acquisition, Event::GivenBack(told));
+        Ok(match ended {
+            Ended::Released if self.began < ends => Released::Released,
+            Ended::Absent if repeated && is_good => Released::Released,
+            Ended::Absent if repeated => Released::Unknown,
+            _ => Released::AlreadyLost,
+        })
+    }
+
+    fn not_answered(&self, error: Error) -> Result<Released> {
+        let lock = &self.hold.0.acquisition.lock;
+        telemetry::release_failed(&lock.name, lock.slot, &error);
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
+                Ok(Released::Unknown)
+            }
+            _ => Err(lock.with_lock(error)),
         }
     }
 }
@@ -146,7 +168,10 @@ macro_rules! guard {
         pub struct $name(pub(crate) Hold);
 
         impl $name {
-            /// Releases the lock and returns the outcome. One round trip.
+            /// Releases the lock and returns the outcome. One round trip; none if the lease is known
+            /// to be lost, and then the release is sent in the background.
+            ///
+            /// The lease ends for every clone of its [`Lease`] before anything is sent.
             ///
             /// # Errors
             ///
@@ -263,7 +288,8 @@ guard! {
 
 impl WriteGuard {
     /// Turns the write into a read without releasing the lock in between. The token stays the same,
-    /// and waiting readers are granted the lock.
+    /// and waiting readers are granted the lock. The [mode](Lease::mode) is a read before anything
+    /// is sent.
     ///
     /// # Errors
     ///

@@ -21,16 +21,20 @@ use crate::slot::Slot;
 pub enum LeaseState {
     /// The lease is valid, and its renewals succeed.
     Held,
-    /// The lease is valid but is not being extended: renewals fail or are late, it was revoked, or
-    /// it is being released. It may be lost soon.
+    /// The lease is valid but is not being extended: renewals fail or are late, or it was revoked.
+    /// It may be lost soon.
     Uncertain,
-    /// The lease has ended, or the server says that another acquisition holds the lock. Stop: the
-    /// fencing token is stale.
+    /// The lease has ended, its guard has begun to release it, or the server says that another
+    /// acquisition holds the lock. Stop: the fencing token is stale.
     Lost,
 }
 
 /// A lease on a lock. Guards deref to it. A clone can be passed to other code, and does not keep
 /// the lock.
+///
+/// For every clone the lease ends when its guard is released or dropped, before anything is sent:
+/// the server may grant the lock to others before its answer arrives. A downgrade likewise makes
+/// the mode of every clone a read before anything is sent.
 ///
 /// The deadline counts from the moment when the granted request was sent, less a margin, by a clock
 /// that also runs while the machine is suspended. That of a pushed grant comes from a bound of the
@@ -86,18 +90,24 @@ impl Lease {
         self.with(|holding| holding.token).unwrap_or(0)
     }
 
-    /// Whether the lock is held for reading or for writing, or `None` once the guard is gone.
-    /// Permits of a [`Semaphore`](crate::Semaphore) are shared, so they count as [`Mode::Read`].
+    /// Whether the lock is held for reading or for writing, or `None` once the guard is released or
+    /// dropped. Permits of a [`Semaphore`](crate::Semaphore) are shared, so they count as
+    /// [`Mode::Read`].
+    ///
+    /// From the call of a downgrade on it is a read. The write guard of a
+    /// [`Reentrant`](crate::Reentrant) that is dropped while read guards are left begins a
+    /// downgrade, too. If the same owner writes again before the downgrade is sent, it is cancelled
+    /// and the mode is a write again. Nobody else had the lock meanwhile.
     pub fn mode(&self) -> Option<Mode> {
-        self.with(|holding| holding.mode)
+        self.with(Holding::visible_mode)
     }
 
     /// The time left of the lease, less the margin, computed now. Zero if it is lost.
     pub fn remaining(&self) -> Duration {
-        let now = self.client.clock.now();
-        self.with(
-            |holding| if holding.is_lost() { Duration::ZERO } else { holding.ends.since(now) },
-        )
+        self.with(|holding| match holding.is_lost() {
+            true => Duration::ZERO,
+            false => holding.ends.since(self.client.clock.now()),
+        })
         .unwrap_or_default()
     }
 
@@ -109,17 +119,21 @@ impl Lease {
 
     /// The state of the lease, computed now.
     pub fn state(&self) -> LeaseState {
-        let now = self.client.clock.now();
-        self.with(|holding| match holding {
-            lost if !lost.is_held(now) => LeaseState::Lost,
-            shaky if shaky.is_shaky(now) => LeaseState::Uncertain,
-            _ => LeaseState::Held,
+        self.with(|holding| {
+            // Read while the state is locked, like the time of each event, so that no observer says
+            // held after another one has said lost.
+            let now = self.client.clock.now();
+            match holding {
+                lost if !lost.is_held(now) => LeaseState::Lost,
+                shaky if shaky.is_shaky(now) => LeaseState::Uncertain,
+                _ => LeaseState::Held,
+            }
         })
         .unwrap_or(LeaseState::Lost)
     }
 
-    /// Completes when the lease is lost or released. While the runtime runs, that is before the
-    /// server grants the lock to anybody else.
+    /// Completes when the lease is lost, or when its guard begins to release it. While the runtime
+    /// runs, that is before the server grants the lock to anybody else.
     ///
     /// A timer of the runtime wakes it, which is accurate to a millisecond. The margin of a lease
     /// below some 40 ms is less than two milliseconds, so with such a lease it can complete after
@@ -150,8 +164,8 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lease is lost or released, for tasks that must not
-    /// outlive the lease.
+    /// A token that is cancelled when the lease is lost or its guard begins to release it, for tasks
+    /// that must not outlive the lease.
     ///
     /// Cancelling it yourself affects nobody else, and does not release the lease.
     pub fn cancellation(&self) -> CancellationToken {
@@ -230,8 +244,11 @@ impl Lease {
         self.with(|holding| holding.margin).unwrap_or_default()
     }
 
+    /// `None` once the guard has begun to release the lease.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
-        self.acquisition.holding(look)
+        self.acquisition
+            .holding(|holding| (!holding.is_releasing()).then(|| look(holding)))
+            .flatten()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::{Client, Handle};
 use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::guard::{Hold, Released};
+use crate::lock::guard::{Hold, HoldRelease, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
@@ -352,7 +352,8 @@ impl MultiGuard {
     ///
     /// Cancel safe: if the future is dropped, the releases are finished in the background.
     pub async fn release(self) -> Result<Released> {
-        let released = join_all(self.0.into_iter().map(Hold::release)).await;
+        let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
+        let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
         let released: Vec<Released> = released.into_iter().collect::<Result<_>>()?;
         Ok(if released.contains(&Released::AlreadyLost) {
             Released::AlreadyLost

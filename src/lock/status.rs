@@ -244,13 +244,13 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
             id,
             mode,
             token: record.token,
-            age: Duration::from_micros((now * 1000).saturating_sub(record.token)),
+            age: Duration::from_micros(now.saturating_mul(1000).saturating_sub(record.token)),
             remaining: Duration::from_millis(record.deadline - now),
             revoked: record.token <= revoked,
             cached: record.cached,
         })
     };
-    let reader = (first_reader + size as u64).min(view.readers);
+    let reader = first_reader.saturating_add(size as u64).min(view.readers);
     let mut queue = Queue::new(view.writers_waiting, view.readers_waiting);
     let waiting = queue.by_ref().take(size).map(|(mode, entry)| waiter(now, mode, entry)).collect();
     let (next_writer, next_reader) = queue.rest();
@@ -272,7 +272,9 @@ fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
         id: entry.id,
         mode,
         age: Duration::from_millis(now.saturating_sub(entry.since)),
-        remaining: Duration::from_millis((entry.seen + entry.waiter_ttl).saturating_sub(now)),
+        remaining: Duration::from_millis(
+            entry.seen.saturating_add(entry.waiter_ttl).saturating_sub(now),
+        ),
     }
 }
 
@@ -332,6 +334,29 @@ mod tests {
         assert_eq!(all.next, Some(Page::from(5, Some("o9".into()), None)), "{all:?}");
         let empty = status(View::default(), 0, 100);
         assert!(empty.is_last() && !empty.is_locked());
+    }
+
+    #[test]
+    fn status_of_the_largest_numbers_does_not_overflow() {
+        const MAX: u64 = u64::MAX;
+        let last = Entry { seen: MAX, waiter_ttl: MAX, since: MAX, ..entry(MAX, None) };
+        let record = Record { deadline: MAX, token: MAX, cached: false };
+        for now in [0, MAX / 2, MAX - 1, MAX] {
+            let view = View {
+                now,
+                token: MAX,
+                writer: Some(("writer".into(), record)),
+                readers: MAX,
+                reading: vec![("reader".into(), Record { token: 0, ..record })],
+                waiters: MAX,
+                upgrader: Some(last.clone()),
+                writers_waiting: vec![last.clone()],
+                ..View::default()
+            };
+            let status = status(view, MAX, 100);
+            assert_eq!(status.waiting[0].remaining, Duration::from_millis(MAX - now));
+            assert_eq!(status.writer.is_some(), now < MAX);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod shown;
 mod tcp;
 #[cfg(feature = "tls")]
-mod tls;
+pub(super) mod tls;
 mod url;
 
 use std::error::Error as StdError;
@@ -104,9 +104,10 @@ impl Dialer {
         place: Option<IpAddr>,
     ) -> Result<(Stream, IpAddr), NodeError> {
         match &self.tls {
-            None => dial(address, place, |stream| async { Ok(Stream::Tcp(stream)) })
-                .await
-                .map_err(NodeError::from),
+            None => {
+                let plain = |stream| async { Ok(Stream::Tcp(stream)) };
+                dial(address, place, plain, NodeError::from).await
+            }
             Some(files) => self.dial_tls(address, place, files).await,
         }
     }
@@ -153,7 +154,7 @@ impl Dialer {
 impl From<io::Error> for NodeError {
     fn from(error: io::Error) -> NodeError {
         NodeError {
-            permanent: is_about_tls(&error),
+            permanent: is_final_of_tls(&error),
             refused: error.kind() == io::ErrorKind::ConnectionRefused,
             ended: is_end(&error),
             ..NodeError::unsent(error.to_string())
@@ -175,15 +176,19 @@ pub(super) fn is_end(error: &(dyn StdError + 'static)) -> bool {
     matches!(kind, Some(ConnectionReset | BrokenPipe | UnexpectedEof))
 }
 
-/// Returns true if the TLS handshake failed, or the certificate is not trusted.
+/// Returns true if TLS failed in a way that no retry with the same settings can fix.
 #[cfg(feature = "tls")]
-pub(super) fn is_about_tls(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_final_of_tls(error: &(dyn StdError + 'static)) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
+    let of_tls = match inner {
+        Some(inner) => inner.downcast_ref::<rustls::Error>(),
+        None => error.downcast_ref::<rustls::Error>(),
+    };
+    of_tls.is_some_and(tls::is_final)
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn is_about_tls(_: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_final_of_tls(_: &(dyn StdError + 'static)) -> bool {
     false
 }
 
@@ -192,10 +197,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_that_is_not_trusted_stays_so() {
+    fn io_error_is_permanent_if_no_retry_can_fix_it() {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let failure = NodeError::from(io::Error::new(io::ErrorKind::InvalidData, untrusted));
-        assert!(failure.permanent);
+        let passing = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let of = |error| NodeError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+        assert!(of(untrusted).permanent);
+        assert!(!of(passing).permanent);
         assert!(!NodeError::from(io::Error::from(io::ErrorKind::ConnectionReset)).permanent);
     }
 }

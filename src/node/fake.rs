@@ -166,6 +166,8 @@ pub(crate) struct FakeSentinel {
     pub(crate) run_id: Option<&'static str>,
     /// The sentinels that it knows, with or without itself.
     pub(crate) peers: &'static [&'static str],
+    /// It reports port 0 of the master.
+    pub(crate) bad_master: bool,
 }
 
 type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);

@@ -19,10 +19,11 @@ use ::fred::types::config::TlsHostMapping;
 use ::fred::types::config::{Config, Server, ServerConfig};
 use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use bytes::{Bytes, BytesMut};
-use futures::future::{BoxFuture, select_ok};
+use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
 
 use crate::node::coalesced::Coalesced;
+use crate::node::in_turn::first_success;
 use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
     resolved,
@@ -150,21 +151,16 @@ impl FredConnector {
         cfg!(feature = "fred-tls") || !self.config.uses_tls()
     }
 
-    /// Dials all addresses and takes the first one that authenticates the client: `fred` by itself
-    /// does not say which address it took.
+    /// Dials the addresses one after another, and takes the first one that authenticates the
+    /// client: `fred` by itself does not say which address it took.
     pub(super) async fn connect_to_one_of(
         &self,
         address: &Address,
         places: &[Arc<str>],
     ) -> Result<Arc<dyn Node>, NodeError> {
-        let dials = places.iter().map(|place| {
-            // A failure that no retry can fix need not wait for the other addresses.
-            self.connect_at(address, place).map(|dialled| match dialled {
-                Err(failure) if !failure.permanent => Err(failure),
-                settled => Ok(settled),
-            })
-        });
-        select_ok(dials).await.and_then(|(settled, _)| settled)
+        let dials = places.iter().map(|place| self.connect_at(address, place)).collect();
+        let no_address = || Err(NodeError::unsent("the host has no address"));
+        first_success(dials, NodeError::weight).await.unwrap_or_else(no_address)
     }
 
     async fn open(

@@ -17,6 +17,8 @@ pub(crate) mod dialer;
 pub(crate) mod fake;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod in_turn;
 #[cfg(feature = "native")]
 pub(crate) mod native;
 #[cfg(feature = "redis")]
@@ -181,6 +183,18 @@ impl NodeError {
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn gone_unanswered() -> NodeError {
         NodeError { maybe_sent: true, ..NodeError::gone() }
+    }
+
+    /// How much a failure says, where several addresses of one name failed: what no retry can fix
+    /// comes first. That nothing listens comes last, because it holds only if it is so at all of
+    /// them.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    fn weight(&self) -> u8 {
+        match (self.permanent, self.refused) {
+            (true, _) => 2,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
     }
 }
 

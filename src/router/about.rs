@@ -20,7 +20,7 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
         Some(Reply::List(parts)) => match parts.as_slice() {
             [seconds, micros] => number(seconds)
                 .zip(number(micros))
-                .map(|(s, us)| s.saturating_mul(1000) + us / 1000),
+                .and_then(|(s, us)| s.checked_mul(1000)?.checked_add(us / 1000)),
             _ => None,
         },
         _ => None,
@@ -34,7 +34,7 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
                 ..NodeError::unsent("the server does not tell its time")
             }
         }
-        other => NodeError::unsent(format!("no answer to TIME: {other:?}")),
+        other => NodeError::unsent(format!("malformed reply to TIME: {other:?}")),
     })
 }
 
@@ -82,6 +82,15 @@ mod tests {
         assert_eq!(server_time(time("1700000000", "999999")).unwrap(), 1_700_000_000_999);
         assert_eq!(server_time(time("1700000000", "1000")).unwrap(), 1_700_000_000_001);
         assert!(server_time(time("x", "1")).is_err());
+        for (seconds, micros) in [
+            ("18446744073709551615", "18446744073709551615"),
+            ("18446744073709551", "999999999999999999"),
+            ("18446744073709551616", "0"),
+            ("0", "18446744073709551615"),
+        ] {
+            let told = server_time(time(seconds, micros));
+            assert_eq!(told.is_ok(), seconds == "0", "{seconds} {micros}");
+        }
         assert!(server_time(None).is_err());
         let refused = |code: &str| {
             server_time(Some(Reply::Error(ServerError { code: code.into(), detail: "no".into() })))

@@ -71,7 +71,7 @@ pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
     match reply {
         Reply::Error(error) => match code(error) {
             "READONLY" | "NOAUTH" => true,
-            "MOVED" | "ASK" => parse_redirect(&error.detail).is_none_or(|(of, ..)| of != slot),
+            "MOVED" | "ASK" => Redirect::read(error).is_none_or(|redirect| redirect.slot != slot),
             _ => false,
         },
         reply => server_ms(reply).is_none(),
@@ -97,14 +97,21 @@ fn decide_error(
     translation: &Translation,
 ) -> Decision {
     let error = unwrapped(error);
-    let target = || redirect(&error, slot, asked, translation);
     match error.code.as_str() {
-        // The node has no host name to announce. The map has its address, or another node does.
-        "MOVED" | "ASK" if nameless(&error) == Some(slot) => {
-            Decision::Backoff { error, refresh: true }
+        "MOVED" | "ASK" => {
+            let Some(redirect) = Redirect::read(&error).filter(|redirect| redirect.slot == slot)
+            else {
+                return Decision::Garbled(format!("malformed redirect for slot {slot}: {error}"));
+            };
+            match redirect.place {
+                Some((host, port)) if error.code == "MOVED" => {
+                    Decision::Moved(translation.address(host, port, asked))
+                }
+                Some((host, port)) => Decision::Ask(translation.address(host, port, asked)),
+                // The map has the node's address, or another node will take over.
+                None => Decision::Backoff { error, refresh: true },
+            }
         }
-        "MOVED" => target().map_or_else(Decision::Garbled, Decision::Moved),
-        "ASK" => target().map_or_else(Decision::Garbled, Decision::Ask),
         "NOSCRIPT" => Decision::NoScript,
         // Temporary: the keys are partly migrated, another script runs, or replicas are missing.
         "TRYAGAIN" | "BUSY" | "NOREPLICAS" => Decision::Backoff { error, refresh: false },
@@ -116,33 +123,29 @@ fn decide_error(
     }
 }
 
-/// The target of a `MOVED` or `ASK`: `<slot> <host>:<port>`, where the host may be empty.
-fn redirect(
-    error: &ServerError,
+/// The detail of a `MOVED` or `ASK`: `<slot> <host>:<port>`.
+struct Redirect<'a> {
     slot: Slot,
-    asked: &Address,
-    translation: &Translation,
-) -> Result<Address, String> {
-    parse_redirect(&error.detail)
-        .filter(|(of, ..)| *of == slot)
-        .map(|(_, host, port)| translation.address(host, port, asked))
-        .ok_or_else(|| format!("malformed redirect for slot {slot}: {error}"))
+    /// Host and port. An empty host means that of the server that answered. `None` if the node
+    /// cannot be dialled by them: it should announce a host name and has none (`?`), or the server
+    /// does not know its address (port 0).
+    place: Option<(&'a str, u16)>,
 }
 
-/// The slot of a redirect to a node that should announce a host name and has none (`?`). (An empty
-/// host means the server that answered.)
-fn nameless(error: &ServerError) -> Option<Slot> {
-    parse_redirect(&error.detail).and_then(|(slot, host, _)| (host == "?").then_some(slot))
-}
-
-/// The slot, host and port in the text of a redirect.
-fn parse_redirect(detail: &str) -> Option<(Slot, &str, u16)> {
-    let mut words = detail.split_ascii_whitespace();
-    let slot = words.next()?.parse().ok().and_then(Slot::new)?;
-    let (host, port) = words.next()?.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    words.next().is_none().then_some((slot, host, port))
+impl Redirect<'_> {
+    fn read(error: &ServerError) -> Option<Redirect<'_>> {
+        let mut words = error.detail.split_ascii_whitespace();
+        let slot = words.next()?.parse().ok().and_then(Slot::new)?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        let is_number = !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+        if !is_number || words.next().is_some() {
+            return None;
+        }
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().ok().filter(|port| *port != 0);
+        let is_host = host != "?" && !host.contains(char::REPLACEMENT_CHARACTER);
+        Some(Redirect { slot, place: port.filter(|_| is_host).map(|port| (host, port)) })
+    }
 }
 
 /// The master that a `MOVED` error names, for any slot.
@@ -151,9 +154,8 @@ pub(crate) fn moved_to(
     asked: &Address,
     translation: &Translation,
 ) -> Option<(Slot, Address)> {
-    let (slot, host, port) = parse_redirect(&error.detail)
-        .filter(|_| error.code == "MOVED" && nameless(error).is_none())?;
-    Some((slot, translation.address(host, port, asked)))
+    let Redirect { slot, place } = Redirect::read(error).filter(|_| error.code == "MOVED")?;
+    place.map(|(host, port)| (slot, translation.address(host, port, asked)))
 }
 
 /// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ...
@@ -212,17 +214,25 @@ mod tests {
         assert_eq!(on("MOVED 3999 127.0.0.1:6381"), Decision::Moved(to("127.0.0.1", 6381)));
         assert_eq!(on("ASK 3999 node-1.example:6381"), Decision::Ask(to("node-1.example", 6381)));
         assert_eq!(on("MOVED 3999 :6379"), Decision::Moved(to("asked", 6379)), "the same host");
-        for nameless in ["MOVED 3999 ?:6379", "ASK 3999 ?:6379"] {
-            let refresh = true;
-            let error = error(nameless);
-            assert_eq!(
-                on(nameless),
-                Decision::Backoff { error, refresh },
-                "the map tells who it is"
-            );
-        }
         assert_eq!(on("MOVED 3999 ::1:6379"), Decision::Moved(to("::1", 6379)));
         assert_eq!(on("ASK 3999 [fe80::2]:6379"), Decision::Ask(to("fe80::2", 6379)));
+    }
+
+    #[test]
+    fn redirect_to_a_node_that_cannot_be_dialled_is_waited_out() {
+        for place in
+            ["?:6379", ":0", "host:0", "host:65536", "host:18446744073709551616", "\u{fffd}:1"]
+        {
+            for kind in ["MOVED", "ASK"] {
+                let error = error(&format!("{kind} 3999 {place}"));
+                let reply = Reply::Error(error.clone());
+                assert!(!spoils(&reply, slot()), "{error}");
+                let decision = decide(reply, slot(), &asked(), &Translation::default());
+                assert_eq!(decision, Decision::Backoff { error, refresh: true });
+            }
+            let moved = error(&format!("MOVED 3999 {place}"));
+            assert_eq!(moved_to(&moved, &asked(), &Translation::default()), None);
+        }
     }
 
     #[test]
@@ -243,9 +253,8 @@ mod tests {
             "MOVED 3999 ",
             "MOVED 3999 host",
             "MOVED 3999 host:",
-            "MOVED 3999 host:0",
-            "MOVED 3999 host:65536",
             "MOVED 3999 host:port",
+            "MOVED 3999 host:+1",
             "MOVED 16384 host:1",
             "MOVED -1 host:1",
             "MOVED x host:1",

@@ -12,7 +12,7 @@
 //! - What a node does not report (a missing right, an old server) is unknown. It counts neither for
 //!   the node nor against it.
 
-mod sole;
+mod deployment;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ use crate::node::Address;
 use crate::router::map::SlotMap;
 use crate::slot::Slot;
 
-pub(crate) use sole::{Sole, sole};
+pub(crate) use deployment::Deployment;
 
 /// What a server says about itself when a connection to it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,8 @@ pub(crate) enum Stranger {
     OtherProcess,
     #[error("a node of a cluster, where the sentinels name a single server")]
     ClusterNode,
+    #[error("a sentinel of another deployment, where one of the known sentinels was")]
+    OtherSentinel,
 }
 
 impl Stranger {
@@ -115,6 +117,7 @@ impl Stranger {
             Stranger::Replica => "replica",
             Stranger::OtherProcess => "other_process",
             Stranger::ClusterNode => "cluster_node",
+            Stranger::OtherSentinel => "other_sentinel",
         }
     }
 }
@@ -258,7 +261,7 @@ impl Known {
         let rank = |view: &&View| {
             let same: Vec<_> = newest.iter().filter(|other| view.agrees(other)).collect();
             let serving = same.iter().filter(|other| other.serves()).count();
-            (serving, same.len(), self.agrees(view))
+            (serving, same.len(), view.served(), self.agrees(view))
         };
         // The first one among equals.
         newest.iter().copied().rev().max_by_key(rank)
@@ -317,6 +320,14 @@ impl View {
         match self.told {
             Told::Cluster { serves, .. } => serves.unwrap_or(true),
             Told::Alone(_) => true,
+        }
+    }
+
+    /// How many slots have a master in this view.
+    fn served(&self) -> usize {
+        match &self.told {
+            Told::Cluster { map, .. } => map.served(),
+            Told::Alone(_) => 0,
         }
     }
 

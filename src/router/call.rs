@@ -110,8 +110,8 @@ pub(crate) enum Reason {
         "the node is overloaded: the call waited for its turn until it was too late to send it"
     )]
     Overloaded,
-    /// More redirects in a row than the limit, for example from masters that name each other.
-    #[error("gave up after {0} redirects in a row")]
+    /// The deadline passed while servers named each other as the slot's master.
+    #[error("no answer in time: {0} redirects in a row, from servers that name each other")]
     TooManyRedirects(u32),
     /// The server refused: rights, memory, wrong type, a script error.
     #[error("{0}")]
@@ -122,7 +122,7 @@ pub(crate) enum Reason {
     /// No sentinel could be reached when the client was made, the last one for this reason.
     #[error("no sentinel can be reached (tried {0}): {1}")]
     NoSentinel(Tried, String),
-    /// The seeds are several servers without a cluster, which is no valid deployment.
+    /// The seeds are of several deployments, or are none.
     #[error("{0}")]
     Invalid(String),
     /// No node serves the slot.

@@ -260,6 +260,11 @@ impl Connection {
         !self.retired.load(Ordering::Relaxed) && !self.is_over() && self.node.is_usable()
     }
 
+    /// True if a call has found it broken or silent, or it was given up for another reason.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
     /// Limits this connection's answers to that tenure.
     pub(crate) fn serve_for(&self, tenure: Arc<Tenure>) {
         let _ = self.tenure.set(tenure); // the first one stays

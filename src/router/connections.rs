@@ -17,7 +17,7 @@ use crate::router::connection::{Connection, Limits};
 use crate::router::membership::Membership;
 use crate::router::runtime::Runtime;
 use crate::router::telemetry::{self, Carries};
-use crate::router::{DIALS, lock, read, write};
+use crate::router::{DIALS, first_redial, lock, read, write};
 
 /// The connections that carry commands.
 #[derive(Debug)]
@@ -155,10 +155,22 @@ impl Connections {
         if let Some(under_way) = dial.under_way.as_ref().filter(|_| dial.is_under_way()) {
             return Ok(under_way.clone());
         }
-        let begin = resting.map(|_| dial.rest_until);
+        let begin = match resting {
+            Some(_) => Some(dial.rest_until),
+            None if dial.failure.is_none() && self.has_broken(address) => {
+                Some(self.clock.now().after(first_redial()))
+            }
+            None => None,
+        };
         let under_way = self.spawn_dial(address.clone(), begin);
         dial.under_way = Some(under_way.clone());
         Ok(under_way)
+    }
+
+    /// Returns true if the last connection to this server broke under a call. (One that nothing was
+    /// under way on is replaced at once: clients need it at different times.)
+    fn has_broken(&self, address: &Address) -> bool {
+        read(&self.live).get(address).is_some_and(|connection| connection.is_retired())
     }
 
     /// Dials in a separate task, so that a caller that gives up does not stop it for the others.

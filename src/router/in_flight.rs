@@ -177,8 +177,11 @@ impl<'a> InFlightCall<'a> {
         let known = self.next.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
         if self.router.clock.now() >= self.deadline {
-            let late = Reason::TimedOut(self.last_error.take());
-            let reason = address.map_or(Reason::NoNode(self.call.slot), |_| late);
+            let reason = match address {
+                None => Reason::NoNode(self.call.slot),
+                Some(_) if self.is_in_circle() => Reason::TooManyRedirects(self.redirects),
+                Some(_) => Reason::TimedOut(self.last_error.take()),
+            };
             return Err(self.failed(reason));
         }
         if address.is_none() {

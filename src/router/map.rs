@@ -3,8 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use crate::node::{Address, Reply};
-use crate::router::translation::Translation;
+use crate::node::Address;
 use crate::slot::Slot;
 
 /// Marks a slot whose master is unknown.
@@ -17,6 +16,8 @@ pub(crate) struct SlotMap {
     nodes: Vec<Address>,
     /// The id of each node, if it is known.
     ids: Vec<Option<Box<str>>>,
+    /// The ids of nodes that cannot be dialled.
+    without_address: Vec<Box<str>>,
     /// The index of each node in `nodes`.
     index: HashMap<Address, u16>,
     /// For each slot an index into `nodes`, or [`NOBODY`].
@@ -29,6 +30,7 @@ impl SlotMap {
         SlotMap {
             nodes: Vec::new(),
             ids: Vec::new(),
+            without_address: Vec::new(),
             index: HashMap::new(),
             masters: Slot::all().map(|_| NOBODY).collect(),
         }
@@ -42,29 +44,25 @@ impl SlotMap {
         map
     }
 
-    /// Parses the reply of the server at `asked` to `CLUSTER SLOTS`. An error says what is wrong
-    /// with the reply.
-    pub(crate) fn parse(
-        reply: &Reply,
-        asked: &Address,
-        translation: &Translation,
-    ) -> Result<SlotMap, String> {
-        let mut map = SlotMap::empty();
-        for entry in list(reply, "the reply")? {
-            let [first, last, master, replicas @ ..] = list(entry, "a range")? else {
-                return Err(format!("a range of slots without an master: {entry:?}"));
-            };
-            let master = map.add(master, asked, translation)?;
-            let (first, last) = (slot(first)?, slot(last)?);
-            if first > last {
-                return Err(format!("a range of slots that ends before it begins: {entry:?}"));
-            }
-            map.masters[first.index()..=last.index()].fill(master);
-            for replica in replicas {
-                map.add(replica, asked, translation)?;
-            }
+    /// Adds a node, with its id if that is known.
+    pub(crate) fn add(&mut self, address: &Address, id: Option<&str>) {
+        let index = self.index_of(address);
+        if let Some(place) = self.ids.get_mut(usize::from(index)) {
+            *place = place.take().or_else(|| id.map(Into::into));
         }
-        Ok(map)
+    }
+
+    /// Adds a node that cannot be dialled.
+    pub(crate) fn add_without_address(&mut self, id: &str) {
+        if !self.has_id(id) {
+            self.without_address.push(id.into());
+        }
+    }
+
+    /// Makes a node the master of all slots from the first to the last one.
+    pub(crate) fn assign(&mut self, first: Slot, last: Slot, master: &Address) {
+        let master = self.index_of(master);
+        self.masters[first.index()..=last.index()].fill(master);
     }
 
     /// The master of the slot.
@@ -99,7 +97,12 @@ impl SlotMap {
 
     /// Returns true if no slot has a master.
     pub(crate) fn is_empty(&self) -> bool {
-        self.masters.iter().all(|master| *master == NOBODY)
+        self.served() == 0
+    }
+
+    /// How many slots have a master.
+    pub(crate) fn served(&self) -> usize {
+        self.masters.iter().filter(|master| **master != NOBODY).count()
     }
 
     /// Returns true if both maps have the same master for every slot.
@@ -117,17 +120,17 @@ impl SlotMap {
 
     /// Returns true if the ids of some nodes are known.
     pub(crate) fn has_ids(&self) -> bool {
-        self.ids.iter().any(Option::is_some)
+        self.ids().next().is_some()
     }
 
     /// Returns true if a node has this id.
     pub(crate) fn has_id(&self, id: &str) -> bool {
-        self.ids.iter().flatten().any(|known| **known == *id)
+        self.ids().any(|known| known == id)
     }
 
     /// Returns true if both maps have ids, and share none.
     pub(crate) fn is_disjoint(&self, other: &SlotMap) -> bool {
-        let shared = || self.ids.iter().flatten().any(|id| other.has_id(id));
+        let shared = || self.ids().any(|id| other.has_id(id));
         self.has_ids() && other.has_ids() && !shared()
     }
 
@@ -151,19 +154,8 @@ impl SlotMap {
         self
     }
 
-    /// Adds a node of a `CLUSTER SLOTS` reply, and returns its index.
-    fn add(
-        &mut self,
-        reply: &Reply,
-        asked: &Address,
-        translation: &Translation,
-    ) -> Result<u16, String> {
-        let (address, id) = node(reply, asked, translation)?;
-        let index = self.index_of(&address);
-        if let Some(place) = self.ids.get_mut(usize::from(index)) {
-            *place = place.take().or(id);
-        }
-        Ok(index)
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ids.iter().flatten().chain(&self.without_address).map(|id| &**id)
     }
 
     fn index_of(&mut self, address: &Address) -> u16 {
@@ -183,77 +175,17 @@ impl SlotMap {
 
 impl fmt::Debug for SlotMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let served = self.masters.iter().filter(|master| **master != NOBODY).count();
         f.debug_struct("SlotMap")
             .field("nodes", &self.nodes)
             .field("ids", &self.ids)
-            .field("served", &served)
+            .field("without_address", &self.without_address)
+            .field("served", &self.served())
             .finish()
     }
 }
 
-fn list<'a>(reply: &'a Reply, what: &str) -> Result<&'a [Reply], String> {
-    match reply {
-        Reply::List(items) => Ok(items),
-        other => Err(format!("{what} is no list: {other:?}")),
-    }
-}
-
-fn slot(reply: &Reply) -> Result<Slot, String> {
-    match reply {
-        Reply::Int(number) => u16::try_from(*number).ok().and_then(Slot::new),
-        _ => None,
-    }
-    .ok_or_else(|| format!("no slot: {reply:?}"))
-}
-
-/// A node of a `CLUSTER SLOTS` reply: host, port, and since 7.0 its id and further names.
-fn node(
-    reply: &Reply,
-    asked: &Address,
-    translation: &Translation,
-) -> Result<(Address, Option<Box<str>>), String> {
-    let garbled = || format!("no node: {reply:?}");
-    let [host, port, rest @ ..] = list(reply, "a node")? else {
-        return Err(garbled());
-    };
-    let host = match host {
-        Reply::Nil => "",
-        Reply::Text(text) => std::str::from_utf8(text).map_err(|_| garbled())?,
-        _ => return Err(garbled()),
-    };
-    let port = match port {
-        Reply::Int(port) => {
-            u16::try_from(*port).ok().filter(|port| *port != 0).ok_or_else(garbled)?
-        }
-        _ => return Err(garbled()),
-    };
-    // A node that should announce a host name but has none is announced as `?`, with its IP address
-    // among the further names.
-    let host = if host == "?" { further_name(rest, "ip").unwrap_or(host) } else { host };
-    let id = match rest.first() {
-        Some(Reply::Text(id)) => std::str::from_utf8(id).ok().filter(|id| !id.is_empty()),
-        _ => None,
-    };
-    Ok((translation.address(host, port, asked), id.map(Into::into)))
-}
-
-/// The further name of this kind in the fields after a node's host and port: its id, and a list of
-/// kinds and names.
-fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
-    let [_, Reply::List(names), ..] = rest else {
-        return None;
-    };
-    names.chunks_exact(2).find_map(|pair| match pair {
-        [Reply::Text(key), Reply::Text(name)] if key == kind => std::str::from_utf8(name).ok(),
-        _ => None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn address(host: &str, port: u16) -> Address {
@@ -262,83 +194,6 @@ mod tests {
 
     fn asked() -> Address {
         address("asked", 7000)
-    }
-
-    fn text(text: &'static str) -> Reply {
-        Reply::Text(text.into())
-    }
-
-    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = Reply>) -> Reply {
-        Reply::List([Reply::Int(first), Reply::Int(last)].into_iter().chain(nodes).collect())
-    }
-
-    fn node(host: Reply, port: i64) -> Reply {
-        Reply::List(vec![host, Reply::Int(port), text("id")])
-    }
-
-    fn master_of(map: &SlotMap, slot: u16) -> Option<String> {
-        map.master_of(Slot::new(slot).unwrap()).map(ToString::to_string)
-    }
-
-    #[test]
-    fn ranges_and_replicas() {
-        let reply = Reply::List(vec![
-            range(0, 5460, [node(text("a"), 1), node(text("d"), 4)]),
-            range(5461, 5461, [node(text("b"), 2)]),
-            range(16383, 16383, [node(text("::1"), 3)]),
-        ]);
-        let map = SlotMap::parse(&reply, &asked(), &Translation::default()).unwrap();
-        assert_eq!(master_of(&map, 0).as_deref(), Some("a:1"));
-        assert_eq!(master_of(&map, 5460).as_deref(), Some("a:1"));
-        assert_eq!(master_of(&map, 5461).as_deref(), Some("b:2"));
-        assert_eq!(master_of(&map, 5462), None);
-        assert_eq!(master_of(&map, 16383).as_deref(), Some("[::1]:3"));
-        assert_eq!(map.nodes().len(), 4);
-        let masters: Vec<_> = map.masters().iter().map(ToString::to_string).collect();
-        assert_eq!(masters, ["a:1", "b:2", "[::1]:3"]);
-        assert!(!map.is_empty());
-    }
-
-    #[test]
-    fn a_host_that_is_not_known_is_the_one_that_was_asked() {
-        let names = Reply::List(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
-        let named_aside = Reply::List(vec![text("?"), Reply::Int(5), text("id"), names]);
-        let translation =
-            Translation(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
-        let reply = Reply::List(vec![
-            range(0, 0, [node(Reply::Nil, 1)]),
-            range(1, 1, [node(text(""), 2)]),
-            range(2, 2, [node(text("?"), 3)]),
-            range(3, 3, [node(text("inside"), 4)]),
-            range(4, 4, [named_aside]),
-        ]);
-        let map = SlotMap::parse(&reply, &asked(), &translation).unwrap();
-        let masters: Vec<_> = (0..5).map(|slot| master_of(&map, slot).unwrap()).collect();
-        assert_eq!(
-            masters,
-            ["asked:1", "asked:2", "asked:3", "inside.outside:1004", "10.0.0.9.outside:1005"]
-        );
-    }
-
-    #[test]
-    fn garbage_is_an_error() {
-        for reply in [
-            Reply::Nil,
-            Reply::Int(1),
-            Reply::List(vec![Reply::Int(1)]),
-            Reply::List(vec![range(0, 1, [])]),
-            Reply::List(vec![range(0, 16384, [node(text("a"), 1)])]),
-            Reply::List(vec![range(-1, 1, [node(text("a"), 1)])]),
-            Reply::List(vec![range(2, 1, [node(text("a"), 1)])]),
-            Reply::List(vec![range(0, 1, [node(text("a"), 0)])]),
-            Reply::List(vec![range(0, 1, [node(text("a"), 65536)])]),
-            Reply::List(vec![range(0, 1, [node(Reply::Int(1), 1)])]),
-            Reply::List(vec![range(0, 1, [Reply::List(vec![text("a")])])]),
-            Reply::List(vec![range(0, 1, [text("a")])]),
-        ] {
-            let outcome = SlotMap::parse(&reply, &asked(), &Translation::default());
-            assert!(outcome.is_err(), "{reply:?} gave {outcome:?}");
-        }
     }
 
     #[test]

@@ -8,13 +8,13 @@ use futures::future::{join_all, try_join};
 
 use crate::clock::Clock;
 use crate::node::{Address, Command, Connector, NodeError, Reply, ReplyShape};
-use crate::router::belief::{Admission, Identity, Known, Process, Stranger};
+use crate::router::bad_entries::BadEntries;
+use crate::router::belief::{Admission, Identity, Known, Process, Stranger, View};
 use crate::router::connection::{Connection, Failure, Limits};
 use crate::router::sentinels::Sentinels;
 use crate::router::telemetry;
 use crate::router::translation::Translation;
-use crate::router::views::view;
-use crate::router::{read, write};
+use crate::router::{read, views, write};
 
 /// What is known about the servers, shared by all that connect to them.
 #[derive(Debug)]
@@ -24,11 +24,18 @@ pub(crate) struct Membership {
     response_timeout: Duration,
     /// The sentinels that name the master, if there are any.
     sentinels: Option<Arc<Sentinels>>,
+    bad_entries: BadEntries,
 }
 
 impl Membership {
     pub(crate) fn new(translation: Translation, response_timeout: Duration) -> Self {
-        Membership { known: RwLock::default(), translation, response_timeout, sentinels: None }
+        Membership {
+            known: RwLock::default(),
+            translation,
+            response_timeout,
+            sentinels: None,
+            bad_entries: BadEntries::default(),
+        }
     }
 
     /// Sets the sentinels that name the master.
@@ -50,6 +57,17 @@ impl Membership {
 
     pub(crate) fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
         write(&self.known)
+    }
+
+    /// Queries a node for its view of the cluster.
+    pub(crate) async fn view(
+        &self,
+        connection: &Arc<Connection>,
+        node: &Address,
+        clock: &dyn Clock,
+    ) -> Result<View, NodeError> {
+        let skip = |entry| self.bad_entries.report(node, entry);
+        views::view(connection, node, clock, self.response_timeout, &self.translation, skip).await
     }
 
     /// Connects, and checks that the server is a known one.
@@ -149,8 +167,7 @@ impl Membership {
         address: &Address,
         connection: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let view =
-            view(&connection, address, clock, self.response_timeout, &self.translation).await?;
+        let view = self.view(&connection, address, clock).await?;
         match self.known().refusal(&view) {
             None => {
                 connection.note_shown_map();

@@ -2,15 +2,18 @@
 
 mod about;
 mod answer;
+mod bad_entries;
 mod batch;
 mod belief;
 mod call;
 mod clock_bound;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
+mod cluster_slots;
 mod connection;
 mod connections;
 mod delete_if_equal;
+mod discovery;
 mod heard;
 mod in_flight;
 mod map;
@@ -44,7 +47,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::backoff::{Backoff, jittered};
+use crate::backoff::{Backoff, jittered, part_of};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
@@ -73,6 +76,11 @@ pub(crate) use transport::Transport;
 /// Pauses between the attempts of one call.
 const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
 
+/// The longest pause before a connection that broke under a call is made again. A server or a proxy
+/// that restarts cuts the connections of all clients at once, and should not get all their dials at
+/// once.
+const FIRST_REDIAL: Duration = Duration::from_millis(100);
+
 /// How long a server is left alone after a failed dial, and a channel after a failed join.
 const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
@@ -90,8 +98,6 @@ pub(crate) struct RouterSettings {
     pub(crate) response_timeout: Duration,
     /// The most calls under way at one server. Further calls wait here.
     pub(crate) max_in_flight: usize,
-    /// The most redirects that one call follows in a row.
-    pub(crate) max_redirects: u32,
     /// The interval between two refreshes of the slot map in the background.
     pub(crate) refresh_interval: Duration,
     pub(crate) address_translator: Option<AddressTranslation>,
@@ -105,7 +111,6 @@ impl Default for RouterSettings {
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_in_flight: 256,
-            max_redirects: 16,
             refresh_interval: Duration::from_secs(30),
             address_translator: None,
         }
@@ -120,7 +125,6 @@ impl fmt::Debug for RouterSettings {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("max_in_flight", &self.max_in_flight)
-            .field("max_redirects", &self.max_redirects)
             .field("refresh_interval", &self.refresh_interval)
             .finish_non_exhaustive()
     }
@@ -132,7 +136,6 @@ pub(crate) struct Router {
     clock: Arc<dyn Clock>,
     connect_timeout: Duration,
     response_timeout: Duration,
-    max_redirects: u32,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     texts: Arc<Texts>,
@@ -180,15 +183,9 @@ impl Router {
             limits,
         ));
         let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
-        let topology = Topology::new(
-            runtime,
-            connections.clone(),
-            clock.clone(),
-            settings.seeds,
-            membership,
-            settings.response_timeout,
-        );
-        topology.fetch(&RefreshFrom::Anyone).await.map_err(Unfound::into_call_error)?;
+        let topology =
+            Topology::new(runtime, connections.clone(), clock.clone(), settings.seeds, membership);
+        topology.discover().await.map_err(Unfound::into_call_error)?;
         let refreshing = tokio::spawn(refresh_slowly(
             topology.clone(),
             replicated.clone(),
@@ -210,7 +207,6 @@ impl Router {
             clock,
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
-            max_redirects: settings.max_redirects,
             connections,
             topology,
             texts,
@@ -297,6 +293,11 @@ async fn refresh_slowly(
         replicated.retain(|address| topology.knows(address));
         texts.retain(|address| topology.knows(address));
     }
+}
+
+/// The pause before a connection that broke is made again for the first time.
+fn first_redial() -> Duration {
+    part_of(FIRST_REDIAL, fastrand::f64())
 }
 
 // What these locks protect is consistent at every moment, so a panic elsewhere does not corrupt it.

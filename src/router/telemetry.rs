@@ -94,6 +94,11 @@ pub(crate) fn stranger(node: &Address, outcome: &'static str, why: &dyn Display)
     warn!(name: "rwlease.stranger", %node, outcome, %why);
 }
 
+/// An entry of a server's answer cannot be used. It is skipped.
+pub(crate) fn bad_entry(node: &Address, entry: &str, why: &str) {
+    warn!(name: "rwlease.bad_entry", %node, entry, why);
+}
+
 /// Another process answers at an address. Without a cluster, what only the old one knew is lost.
 pub(crate) fn restarted(node: &Address, from: &str, to: &str) {
     warn!(name: "rwlease.restart", %node, from, to);

@@ -5,6 +5,8 @@ mod batch;
 mod connecting;
 mod credentials;
 mod deletes;
+mod deployments;
+mod events;
 mod identity;
 mod overload;
 mod redirects;

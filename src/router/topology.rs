@@ -1,5 +1,5 @@
-//! The slot map, and how it is kept fresh: which nodes are queried for it, and when. `belief`
-//! decides which answer is believed.
+//! The slot map, and how it is kept fresh: which nodes are queried for it, and when. `discovery`
+//! fetches the first one. `belief` decides which answer is believed.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,9 @@ use tokio::sync::{Notify, oneshot};
 use crate::backoff::{Backoff, jittered};
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, NodeError};
-use crate::router::belief::{Admission, Kind, Sole, Stranger, Told, View, sole};
+use crate::router::belief::{Admission, Kind, Stranger, Told, View};
 use crate::router::call::{CallError, Reason};
+use crate::router::connection::Connection;
 use crate::router::connections::Connections;
 use crate::router::membership::Membership;
 use crate::router::runtime::Runtime;
@@ -23,7 +24,6 @@ use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::tried::Tried;
-use crate::router::views::view;
 use crate::router::watchers::Watchers;
 use crate::router::{Slot, lock};
 
@@ -35,10 +35,10 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long one node is waited for before the next one is queried as well.
-const STAGGER: Duration = Duration::from_millis(100);
+pub(crate) const STAGGER: Duration = Duration::from_millis(100);
 
 /// How many nodes are queried once one has reported something new.
-const SAMPLE: usize = 5;
+pub(crate) const SAMPLE: usize = 5;
 
 /// The latest place of a seed among the nodes that are queried: the configured names lead to the
 /// nodes that exist now.
@@ -63,7 +63,6 @@ pub(crate) struct Topology {
     clock: Arc<dyn Clock>,
     seeds: Vec<Address>,
     membership: Arc<Membership>,
-    response_timeout: Duration,
     /// Notified when a slot changes its master. (Unlike `watch` it wakes tasks in the order of
     /// their arrival, so a simulation can be repeated.)
     changed: Notify,
@@ -88,7 +87,7 @@ struct Refreshing {
 /// Why there is no map.
 #[derive(Debug)]
 pub(crate) enum Unfound {
-    /// The seeds are several servers without a cluster.
+    /// The seeds are of several deployments.
     Several(String),
     /// The sentinels name no master.
     Untold(Untold),
@@ -97,14 +96,14 @@ pub(crate) enum Unfound {
 }
 
 /// A node that was queried, and its answer.
-type Heard = (Address, Result<View, NodeError>);
+pub(crate) type Heard = (Address, Result<View, NodeError>);
 
 /// The nodes that are queried for one refresh, and their answers so far.
 struct Survey<'a> {
     /// Nodes that are not queried so far.
     candidates: VecDeque<Address>,
     queries: FuturesUnordered<BoxFuture<'a, Heard>>,
-    queried: Vec<Address>,
+    queried: usize,
     views: Vec<View>,
     /// The node that is in trouble. It is queried only if the others cannot settle the map.
     spared: Option<Address>,
@@ -120,7 +119,6 @@ impl Topology {
         clock: Arc<dyn Clock>,
         seeds: Vec<Address>,
         membership: Arc<Membership>,
-        response_timeout: Duration,
     ) -> Arc<Self> {
         let mut distinct: Vec<Address> = Vec::new();
         for seed in seeds {
@@ -133,12 +131,33 @@ impl Topology {
             clock,
             seeds: distinct,
             membership,
-            response_timeout,
             changed: Notify::new(),
             refreshing: Mutex::default(),
             watchers: Watchers::default(),
             runtime,
         })
+    }
+
+    pub(crate) fn seeds(&self) -> &[Address] {
+        &self.seeds
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
+        self.membership.sentinels().map(|sentinels| &**sentinels)
+    }
+
+    /// The number of lessons so far. A view that is requested from now on should include them.
+    pub(crate) fn lesson(&self) -> u64 {
+        self.membership.known().lesson()
+    }
+
+    /// The connection to a server, which is dialled if there is none.
+    pub(crate) async fn connect(&self, address: &Address) -> Result<Arc<Connection>, NodeError> {
+        self.connections.connect(address).await
     }
 
     pub(crate) fn translation(&self) -> &Translation {
@@ -203,7 +222,7 @@ impl Topology {
         self.runtime.spawn(async move {
             this.wait_to_begin().await;
             // A failure is logged there, and every call that needs the map refreshes again.
-            let changed = this.fetch(&from).await.unwrap_or(false);
+            let changed = this.fetch(&from).await;
             let mut refreshing = lock(&this.refreshing);
             refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
             refreshing.under_way = None;
@@ -263,18 +282,18 @@ impl Topology {
         self.clock.sleep_until(self.clock.now().after(pause)).await;
     }
 
-    /// Fetches the map. One node that reports nothing new is enough; otherwise a few are queried,
-    /// and one of their views is chosen. A slow node causes little delay, because the next one is
-    /// soon queried too. Returns true if a slot has another master now.
-    pub(crate) async fn fetch(&self, from: &RefreshFrom) -> Result<bool, Unfound> {
-        if let Some(sentinels) = self.membership.sentinels() {
+    /// Fetches the map anew. One node that reports nothing new is enough; otherwise a few are
+    /// queried, and one of their views is chosen. A slow node causes little delay, because the next
+    /// one is soon queried too. Returns true if a slot has another master now.
+    async fn fetch(&self, from: &RefreshFrom) -> bool {
+        if let Some(sentinels) = self.sentinels() {
             return self.fetch_from_sentinels(sentinels).await;
         }
-        let since = self.membership.known().lesson();
+        let since = self.lesson();
         let mut survey = Survey {
             candidates: self.candidates(from).into(),
             queries: FuturesUnordered::new(),
-            queried: Vec::new(),
+            queried: 0,
             views: Vec::new(),
             spared: None,
             gone: HashSet::new(),
@@ -284,7 +303,7 @@ impl Topology {
             self.query_next(&mut survey);
             if survey.queries.is_empty() {
                 telemetry::refresh_failed(&survey.last_failure);
-                return Err(Unfound::Failed(Tried(survey.queried), survey.last_failure));
+                return false;
             }
             let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
             tokio::select! {
@@ -295,22 +314,22 @@ impl Topology {
                             continue;
                         }
                         // A node that is gone does not count in the choice.
-                        match self.choose(&mut survey)? {
-                            Some(view) => return Ok(self.install(view, since)),
+                        match self.choose(&mut survey) {
+                            Some(view) => return self.install(view, since),
                             None => continue,
                         }
                     };
                     let is_enough = !matches!(from, RefreshFrom::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
                         telemetry::refreshed(&view.node, false);
-                        return Ok(false);
+                        return false;
                     }
                     self.sample(from, &mut survey, view).await;
                 }
                 () = response_timeout => continue,
             }
-            if let Some(view) = self.choose(&mut survey)? {
-                return Ok(self.install(view, since));
+            if let Some(view) = self.choose(&mut survey) {
+                return self.install(view, since);
             }
             survey.candidates.extend(survey.spared.take());
         }
@@ -318,34 +337,26 @@ impl Topology {
 
     /// The master that sentinels name serves all slots. Nothing is sent to the one before it any
     /// more, even while the new one cannot be reached.
-    async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> Result<bool, Unfound> {
-        let since = self.membership.known().lesson();
+    async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> bool {
+        let since = self.lesson();
         let master = match sentinels.query().await {
             Ok(master) => master.address,
             Err(untold) => {
-                telemetry::refresh_failed(&NodeError::from(untold.clone()));
-                return Err(Unfound::Untold(untold));
+                telemetry::refresh_failed(&NodeError::from(untold));
+                return false;
             }
         };
-        let (begins, is_known) = {
-            let known = self.membership.known();
-            (known.kind == Kind::Nothing, known.map.has(&master))
-        };
-        if is_known {
+        if self.knows(&master) {
             telemetry::refreshed(&master, false);
-            return Ok(false);
+            return false;
         }
-        if begins {
-            let failed = |failure| Unfound::Failed(Tried(vec![master.clone()]), failure);
-            self.connections.connect(&master).await.map_err(failed)?;
-        }
-        Ok(self.install(View { node: master, told: Told::Alone(None) }, since))
+        self.install(View { node: master, told: Told::Alone(None) }, since)
     }
 
     /// Queries the next node, if there is one.
     fn query_next<'a>(&'a self, survey: &mut Survey<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
-            survey.queried.push(node.clone());
+            survey.queried += 1;
             survey.queries.push(self.query(node).boxed());
         }
     }
@@ -375,35 +386,19 @@ impl Topology {
     }
 
     /// Queries a few nodes at once after one has reported something new, and waits a short time for
-    /// them. A single server is accepted only after all seeds have answered, however long they
-    /// take: two single servers are no cluster.
+    /// them.
     async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
-        let is_alone = matches!(view.told, Told::Alone(_));
-        let begins = self.membership.known().kind == Kind::Nothing;
-        if let (true, Told::Cluster { map, .. }) = (begins, &view.told) {
-            let unseen = |node: &&Address| !self.seeds.contains(node);
-            let mut named: Vec<_> = map.nodes().iter().filter(unseen).cloned().collect();
-            fastrand::shuffle(&mut named);
-            survey.candidates.extend(named);
-        }
         survey.views.push(view);
         if let RefreshFrom::Another(troubled) = from {
             let all = survey.candidates.len();
             survey.candidates.retain(|node| node != troubled);
             survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
         }
-        let most = if is_alone && begins { usize::MAX } else { SAMPLE };
-        while survey.queried.len() < most && !survey.candidates.is_empty() {
+        while survey.queried < SAMPLE && !survey.candidates.is_empty() {
             self.query_next(survey);
         }
-        let until = self.clock.now().after(STAGGER);
+        let mut late = self.clock.sleep_until(self.clock.now().after(STAGGER));
         loop {
-            let response_timeout = async {
-                match is_alone && begins {
-                    true => std::future::pending().await,
-                    false => self.clock.sleep_until(until).await,
-                }
-            };
             tokio::select! {
                 biased;
                 heard = survey.queries.next() => {
@@ -411,25 +406,14 @@ impl Topology {
                     let view = self.admit(survey, heard);
                     survey.views.extend(view);
                 }
-                () = response_timeout => return,
+                () = &mut late => return,
             }
         }
     }
 
     /// The view to install, once there is one.
-    fn choose(&self, survey: &mut Survey<'_>) -> Result<Option<View>, Unfound> {
-        let known = self.membership.known();
-        if known.kind == Kind::Nothing {
-            match sole(&survey.views, self.seeds.len()) {
-                Sole::Several(why) => return Err(Unfound::Several(why)),
-                Sole::Unsure(why) => {
-                    survey.last_failure = NodeError::unsent(why);
-                    return Ok(None);
-                }
-                Sole::Fine => {}
-            }
-        }
-        let chosen = known.choose(&survey.views, &survey.gone).cloned();
+    fn choose(&self, survey: &mut Survey<'_>) -> Option<View> {
+        let chosen = self.membership.known().choose(&survey.views, &survey.gone).cloned();
         if chosen.is_none()
             && let Some(view) = survey.views.last()
         {
@@ -437,7 +421,12 @@ impl Topology {
             survey.last_failure =
                 NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
         }
-        Ok(chosen)
+        chosen
+    }
+
+    /// Of the first views, the one to install.
+    pub(crate) fn first_choice(&self, views: &[View]) -> Option<View> {
+        self.membership.known().choose(views, &HashSet::new()).cloned()
     }
 
     /// Closes connections to nodes that are no longer part of the cluster.
@@ -448,7 +437,7 @@ impl Topology {
 
     /// Stops all queries for the master.
     pub(crate) fn close(&self) {
-        if let Some(sentinels) = self.membership.sentinels() {
+        if let Some(sentinels) = self.sentinels() {
             sentinels.close();
         }
     }
@@ -458,7 +447,7 @@ impl Topology {
         self.membership.known().map.has(address)
     }
 
-    fn install(&self, view: View, since: u64) -> bool {
+    pub(crate) fn install(&self, view: View, since: u64) -> bool {
         let node = view.node.clone();
         let changed = self.membership.known_mut().install(view, since);
         // Some may have been opened before anything was known. (Lock order: what is known before
@@ -486,15 +475,8 @@ impl Topology {
     fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
-        match known.kind {
-            // All clients of a fleet have the same seeds: they should not all query the first one.
-            Kind::Nothing => {
-                let mut seeds = self.seeds.clone();
-                fastrand::shuffle(&mut seeds);
-                return seeds;
-            }
-            Kind::Single(_) => return nodes,
-            Kind::Cluster => {}
+        if known.kind != Kind::Cluster {
+            return nodes;
         }
         fastrand::shuffle(&mut nodes);
         nodes.sort_by_key(|address| self.connections.ready(address).is_none());
@@ -526,11 +508,10 @@ impl Topology {
         nodes
     }
 
-    async fn query(&self, node: Address) -> Heard {
+    pub(crate) async fn query(&self, node: Address) -> Heard {
         let queried = async {
             let connection = self.connections.connect(&node).await?;
-            let translation = self.membership.translation();
-            view(&connection, &node, &*self.clock, self.response_timeout, translation).await
+            self.membership.view(&connection, &node, &*self.clock).await
         };
         let outcome = queried.await;
         (node, outcome)
@@ -568,7 +549,7 @@ impl Unfound {
     pub(crate) fn into_call_error(self) -> CallError {
         let (reason, last) = match self {
             Unfound::Several(why) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::NoSuchMaster(why)) => (Reason::Invalid(why), None),
+            Unfound::Untold(Untold::Invalid(why)) => (Reason::Invalid(why), None),
             Unfound::Untold(Untold::Unheard(_, failure)) | Unfound::Failed(_, failure)
                 if failure.permanent =>
             {

@@ -1,8 +1,8 @@
-//! The servers that were tried, as an error names them.
+//! The servers that were tried, and why they failed, as an error names them.
 
 use std::fmt;
 
-use crate::node::Address;
+use crate::node::{Address, NodeError};
 
 /// More of them only make the message long.
 const NAMED: usize = 3;
@@ -10,6 +10,34 @@ const NAMED: usize = 3;
 /// Servers that were tried: the first few are named, and the others counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried(pub(crate) Vec<Address>);
+
+/// Why servers could not be used, in the order in which they failed.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Vec<(Address, NodeError)>);
+
+impl Failures {
+    pub(crate) fn note(&mut self, server: Address, failure: NodeError) {
+        self.0.push((server, failure));
+    }
+
+    /// The servers that failed, and the failure to report. A permanent one comes first, because it
+    /// says what must be changed; then `otherwise`; then that of the first server in `order`. So
+    /// the result does not depend on which server failed first.
+    pub(crate) fn settle(
+        mut self,
+        order: &[Address],
+        otherwise: Option<NodeError>,
+    ) -> (Tried, NodeError) {
+        self.0.sort_by_key(|(server, _)| order.iter().position(|other| other == server));
+        let permanent = self.0.iter().find(|(_, failure)| failure.permanent);
+        let permanent = permanent.map(|(_, failure)| failure.clone());
+        let failure = permanent
+            .or(otherwise)
+            .or_else(|| self.0.first().map(|(_, failure)| failure.clone()))
+            .unwrap_or_else(|| NodeError::unsent("no server is known"));
+        (Tried(self.0.into_iter().map(|(server, _)| server).collect()), failure)
+    }
+}
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,5 +64,28 @@ mod tests {
         assert_eq!(tried(&["a"]), "a:1");
         assert_eq!(tried(&["a", "b", "c"]), "a:1, b:1, c:1");
         assert_eq!(tried(&["a", "b", "c", "d", "e"]), "a:1, b:1, c:1 and 2 more");
+    }
+
+    #[test]
+    fn settle_prefers_what_is_permanent_whatever_the_order_of_failures() {
+        let order = ["a", "b", "c"].map(address);
+        let permanent = |message| NodeError { permanent: true, ..NodeError::unsent(message) };
+        for shuffled in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let settle = |failures: [NodeError; 3], otherwise| {
+                let mut noted = Failures::default();
+                for at in shuffled {
+                    noted.note(order[at].clone(), failures[at].clone());
+                }
+                let (tried, failure) = noted.settle(&order, otherwise);
+                assert_eq!(tried.to_string(), "a:1, b:1, c:1");
+                failure.message
+            };
+            let passing = ["a", "b", "c"].map(NodeError::unsent);
+            let mixed = [passing[0].clone(), permanent("b"), permanent("c")];
+            let otherwise = || Some(NodeError::unsent("otherwise"));
+            assert_eq!(settle(passing.clone(), None), "a");
+            assert_eq!(settle(passing.clone(), otherwise()), "otherwise");
+            assert_eq!(settle(mixed, otherwise()), "b");
+        }
     }
 }

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::node::{Address, Command, NodeError, Reply, ReplyShape, ServerError};
+use crate::router::bad_entries::BadEntry;
 use crate::router::belief::{Identity, Told, View};
+use crate::router::cluster_slots::{self, ClusterSlots};
 use crate::router::connection::{Connection, Failure};
-use crate::router::map::SlotMap;
 use crate::router::translation::Translation;
 
-/// The view of the node at `node`: the slot map, the epoch, and whether it serves.
+/// The view of the node at `node`: the slot map, the epoch, and whether it serves. Calls `skip`
+/// with each entry of the map that cannot be used.
 pub(crate) async fn view(
     connection: &Arc<Connection>,
     node: &Address,
     clock: &dyn Clock,
     response_timeout: Duration,
     translation: &Translation,
+    skip: impl Fn(BadEntry),
 ) -> Result<View, NodeError> {
     let cluster = || Command::new().word("CLUSTER");
     let commands = [
@@ -43,20 +46,18 @@ pub(crate) async fn view(
                 ..NodeError::unsent(format!("{node} does not tell the slots of the cluster"))
             });
         }
-        reply => match SlotMap::parse(&reply, node, translation) {
-            Ok(map) if map.is_empty() => {
+        reply => {
+            let slots = cluster_slots::read(&reply, node, translation).map_err(|why| {
+                NodeError::unsent(format!("malformed reply to CLUSTER SLOTS from {node}: {why}"))
+            })?;
+            let ClusterSlots { map, bad_entries } = slots;
+            bad_entries.into_iter().for_each(skip);
+            if map.is_empty() {
                 return Err(NodeError::unsent(format!("{node} knows no master of any slot")));
             }
-            Ok(map) => {
-                let (epoch, serves) = standing(replies.next());
-                Told::Cluster { map, epoch, serves }
-            }
-            Err(what) => {
-                return Err(NodeError::unsent(format!(
-                    "{node} answers CLUSTER SLOTS with nonsense: {what}"
-                )));
-            }
-        },
+            let (epoch, serves) = standing(replies.next());
+            Told::Cluster { map, epoch, serves }
+        }
     };
     let node = node.clone();
     Ok(View { node, told })

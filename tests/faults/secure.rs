@@ -539,6 +539,8 @@ struct Front {
     handshakes: std::sync::Arc<std::sync::Mutex<Vec<rustls::HandshakeKind>>>,
     /// A new count closes all connections.
     cuts: tokio::sync::watch::Sender<u32>,
+    /// It ends each handshake by an alert, as a proxy whose server is away.
+    is_sick: std::sync::Arc<std::sync::atomic::AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -560,8 +562,17 @@ impl Front {
         let handshakes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let cuts = tokio::sync::watch::Sender::new(0);
         let (noted, cut) = (handshakes.clone(), cuts.clone());
+        let is_sick = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        let sick = is_sick.clone();
         let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if sick.load(std::sync::atomic::Ordering::Relaxed) {
+                    use tokio::io::AsyncWriteExt;
+
+                    const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+                    let _ = stream.write_all(&INTERNAL_ERROR).await;
+                    continue;
+                }
                 let (acceptor, noted, mut cut) = (acceptor.clone(), noted.clone(), cut.subscribe());
                 tokio::spawn(async move {
                     let mut outside = acceptor.accept(stream).await?;
@@ -574,7 +585,7 @@ impl Front {
                 });
             }
         });
-        Ok(Front { port, handshakes, cuts, task })
+        Ok(Front { port, handshakes, cuts, is_sick, task })
     }
 
     fn cut(&self) {
@@ -608,6 +619,32 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
     let resumed = handshakes.iter().filter(|kind| **kind == rustls::HandshakeKind::Resumed);
     assert!(handshakes.len() > CUTS, "{handshakes:?}");
     assert_eq!(resumed.count(), handshakes.len() - 1, "{handshakes:?}");
+    Ok(())
+}
+
+/// A proxy ends handshakes by the alert `internal_error` for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_while_tls_handshakes_fail_for_a_while_is_granted() -> Result {
+    use std::sync::atomic::Ordering;
+
+    let certificates = certificates();
+    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let front = Front::start(&certificates, server.port()).await?;
+    let locks = connect_at(front.port, &certificates.authority).await?;
+    let lock = locks.rwlock("order")?;
+    lock.write().await?.release().await?;
+    front.is_sick.store(true, Ordering::Relaxed);
+    front.cut();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().timeout(Duration::from_secs(30)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!waiting.is_finished(), "{:?}", waiting.await?);
+    let error = connect_at(front.port, &certificates.authority).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    front.is_sick.store(false, Ordering::Relaxed);
+    assert_eq!(waiting.await??.release().await?, Released::Released);
     Ok(())
 }
 

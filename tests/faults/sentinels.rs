@@ -7,7 +7,8 @@ use tokio::time::timeout;
 
 use crate::conformance::LONG;
 use crate::support::{
-    Backend, Result, Sentinels, ServerSettings, WaitLimit, Watch, renewed, until_waiting,
+    Backend, Error, Result, Sentinels, Server, ServerSettings, WaitLimit, Watch, renewed,
+    until_waiting,
 };
 
 /// Longer than a failover after a death, which may take several elections.
@@ -239,4 +240,42 @@ fn rights() -> Result<String> {
     let block = block.ok_or_else(|| crate::support::Error::new("no rights at sentinels there"))?;
     let words: Vec<&str> = block.split_whitespace().skip(1).collect();
     Ok(words.join(" "))
+}
+
+/// One of each, with the same name for their masters. (All sentinels of the two would merge within
+/// seconds if one of them had the address of another's.)
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_by_sentinels_of_two_deployments_is_invalid_and_names_both() -> Result {
+    let watch = || Watch { sentinels: 1, replicas: 0, ..Watch::default() };
+    let (one, other) =
+        (Sentinels::start_with(watch()).await?, Sentinels::start_with(watch()).await?);
+    for pair in [[&one, &other], [&other, &one]] {
+        let urls = pair.map(Sentinels::url);
+        for _ in 0..10 {
+            let outcome = backend().connect(Locks::builder(), &urls).await;
+            let error = outcome.err().ok_or_else(|| Error::new("it connected"))?;
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+            for deployment in pair {
+                assert!(error.to_string().contains(&deployment.sentinel(0).address()), "{error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sentinels name a node of a cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_by_sentinels_of_a_cluster_node_is_invalid_and_names_it() -> Result {
+    let servers = ServerSettings { cluster: true, ..ServerSettings::default() };
+    let node = Server::start(&servers).await?;
+    node.run::<()>(redis::cmd("CLUSTER").arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>()))
+        .await?;
+    let monitor = format!("sentinel monitor mymaster {} {} 1", node.host(), node.port());
+    let settings = ServerSettings { sentinel: true, ..ServerSettings::default() }.line(monitor);
+    let sentinel = Server::start(&settings).await?;
+    let url = format!("redis+sentinel://{}/mymaster", sentinel.address());
+    let error = connect(&url).await.err().ok_or_else(|| Error::new("it connected"))?;
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    assert!(error.to_string().contains(&node.address()), "{error}");
+    Ok(())
 }

@@ -35,6 +35,9 @@ pub struct Book {
 #[derive(Debug, Default)]
 struct Pages {
     beliefs: BTreeMap<u64, Belief>,
+    /// Leases whose users have left. Clones of them may still say that they are held, until they
+    /// are given back.
+    observers: Vec<Belief>,
     next: u64,
     /// For each lock: until when no grant is trusted, and until when only grants that a replica has
     /// confirmed are.
@@ -68,6 +71,10 @@ pub trait Held: std::fmt::Debug + Send + 'static {
     fn remaining(&self) -> Duration;
     /// The acquisition of the lease, if it is one lease.
     fn id(&self) -> Option<String>;
+    /// The mode that it shows, if it shows one.
+    fn mode(&self) -> Option<Mode> {
+        None
+    }
 }
 
 impl Held for Lease {
@@ -81,6 +88,10 @@ impl Held for Lease {
 
     fn id(&self) -> Option<String> {
         Some(Lease::id(self).to_string())
+    }
+
+    fn mode(&self) -> Option<Mode> {
+        Lease::mode(self)
     }
 }
 
@@ -330,6 +341,9 @@ impl Book {
                 belief.seen = now;
             }
             pages.record(&belief, self.is_strict);
+            if belief.held.id().is_some() {
+                pages.observers.push(belief);
+            }
         }
     }
 
@@ -339,6 +353,7 @@ impl Book {
         let all = std::mem::take(&mut pages.beliefs);
         let (gone, kept) = all.into_iter().partition(|(_, belief)| belief.claim.host == host);
         pages.beliefs = kept;
+        pages.observers.retain(|belief| belief.claim.host != host);
         let gone: BTreeMap<u64, Belief> = gone;
         gone.values().for_each(|belief| pages.record(belief, self.is_strict));
     }
@@ -354,7 +369,7 @@ impl Book {
         let doubted = |belief: &&mut Belief| {
             belief.claim.lock == lock && !(spares && belief.claim.is_replicated)
         };
-        let beliefs = pages.beliefs.values_mut().filter(doubted);
+        let beliefs = pages.beliefs.values_mut().chain(&mut pages.observers).filter(doubted);
         beliefs.for_each(|belief| belief.is_doubtful = true);
     }
 
@@ -383,7 +398,8 @@ impl Book {
     }
 
     /// Checks that users rely on at most one writer, and on no reader beside it. A user that has
-    /// lost a lease must never rely on it again.
+    /// lost a lease must never rely on it again. A lease that is given back counts until its clones
+    /// say that it has ended.
     pub fn judge(&self) {
         let now = self.court.now();
         let mut pages = self.pages.lock().unwrap();
@@ -397,18 +413,22 @@ impl Book {
                 belief.seen = now;
             }
         }
+        let Pages { beliefs, observers, .. } = &mut *pages;
+        let users: BTreeSet<_> = beliefs.values().filter_map(|belief| belief.held.id()).collect();
+        observers.retain(|gone| {
+            gone.held.is_held() && gone.held.id().is_some_and(|id| !users.contains(&id))
+        });
+        let beliefs = || pages.beliefs.values().chain(&pages.observers);
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
         let trusted =
             |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
-        for writer in
-            pages.beliefs.values().filter(|belief| belief.claim.mode == Mode::Write).filter(trusted)
-        {
+        for writer in beliefs().filter(|belief| belief.mode() == Mode::Write).filter(trusted) {
             if let Some(other) = writers.insert(writer.claim.lock, writer) {
                 self.court
                     .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
             }
         }
-        let permits = pages.beliefs.values().filter(|belief| belief.claim.lock == SEMAPHORE);
+        let permits = beliefs().filter(|belief| belief.claim.lock == SEMAPHORE);
         let permits: Vec<&Belief> = permits.filter(trusted).collect();
         if permits.iter().map(|belief| belief.claim.permits).sum::<u32>() > self.most_permits {
             self.court.accuse("permits are never more than the limit", || {
@@ -418,9 +438,7 @@ impl Book {
         if writers.is_empty() {
             return;
         }
-        for reader in
-            pages.beliefs.values().filter(|belief| belief.claim.mode == Mode::Read).filter(trusted)
-        {
+        for reader in beliefs().filter(|belief| belief.mode() == Mode::Read).filter(trusted) {
             if let Some(writer) = writers.get(&reader.claim.lock) {
                 self.court.accuse("no reader beside a writer", || {
                     format!("{} and {}", reader.tell(), writer.tell())
@@ -475,6 +493,14 @@ impl Pages {
 }
 
 impl Belief {
+    /// A downgrade makes a write a read as soon as the lease says so.
+    fn mode(&self) -> Mode {
+        match self.held.mode() {
+            Some(Mode::Read) => Mode::Read,
+            _ => self.claim.mode,
+        }
+    }
+
     fn tell(&self) -> String {
         let Claim { lock, host, mode, token, permits, .. } = self.claim;
         let permits = if permits > 0 { format!("{permits} permits, ") } else { String::new() };

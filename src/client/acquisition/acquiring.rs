@@ -68,6 +68,7 @@ pub(super) struct Claimable {
     pub(super) grant: Grant,
     /// The local end of its claim window, if known.
     pub(super) ends: Option<Moment>,
+    margin: Duration,
     /// How much of the window must be left to hold the lock by it.
     least: Duration,
     from: Address,
@@ -93,6 +94,8 @@ pub(super) enum Turn {
 pub(super) struct Granted {
     pub(super) grant: Grant,
     pub(super) ends: Moment,
+    /// How much earlier it ends here than at the server.
+    pub(super) margin: Duration,
     /// When to renew it; for a pushed grant, when to claim it: at once.
     pub(super) claim_or_renew_at: Moment,
     pub(super) by: By,
@@ -313,7 +316,8 @@ impl Acquiring {
         at: &Context<'_>,
         fx: &mut Effects,
     ) -> Turn {
-        let ends = deadline::ends(grant, envelope.now, sent, self.margin(at));
+        let margin = self.margin(at, deadline::left(grant, envelope.now));
+        let ends = deadline::ends(grant, envelope.now, sent, margin);
         if ends <= received {
             // The answer took longer than the lease: it counts as no grant.
             fx.note = Some(Note::GrantedLate { mode: self.mode(), node });
@@ -321,19 +325,20 @@ impl Acquiring {
             return Turn::GivenUp(Next::Failed(Error::new(ErrorKind::Unavailable, message)));
         }
         let claim_or_renew_at = deadline::renew_at(sent, self.options.lease, at.random);
-        Turn::Granted(Granted { grant, ends, claim_or_renew_at, by: By::Answer, node, sent })
+        Turn::Granted(Granted {
+            grant,
+            ends,
+            margin,
+            claim_or_renew_at,
+            by: By::Answer,
+            node,
+            sent,
+        })
     }
 
     fn no_answer(&mut self, error: CallError, at: &Context<'_>) -> Turn {
         match &error.reason {
-            _ if self.is_passing(&error, at.now) => match error.reason {
-                // Masters that redirect to each other will agree. Until then, frequent calls are
-                // useless.
-                Reason::TooManyRedirects(_) => {
-                    Turn::Next(Next::Pause(at.now.after(at.settings.poll.interval)))
-                }
-                _ => Turn::Next(Next::Again),
-            },
+            _ if self.is_passing(&error, at.now) => Turn::Next(Next::Again),
             // The place in the queue had expired, and there is no memory for a new one now.
             Reason::Refused(said) if self.ticket > 0 && said.code == "OOM" => self.rest(at),
             Reason::TimedOut(None) if self.was_cut_short(at.now) => {
@@ -360,9 +365,7 @@ impl Acquiring {
     /// Whether to call again: a slot that cannot be served now may be served in time.
     fn is_passing(&self, error: &CallError, now: Moment) -> bool {
         let least = match error.reason {
-            Reason::TimedOut(_) | Reason::NoNode(_) => Duration::ZERO,
-            // With a time limit, the wait ends with this error, which says more than a timeout.
-            Reason::TooManyRedirects(_) if self.policy.until().is_none() => Duration::ZERO,
+            Reason::TimedOut(_) | Reason::TooManyRedirects(_) | Reason::NoNode(_) => Duration::ZERO,
             // So near the deadline the call would not be sent either.
             Reason::Overloaded => BRIEF,
             _ => return false,
@@ -434,13 +437,14 @@ impl Acquiring {
         if self.pushed.as_ref().is_some_and(|known| known.grant.token >= grant.token) {
             return;
         }
-        let margin = self.margin(at);
         let window = Duration::from_millis(grant.deadline.saturating_sub(now));
+        let margin = self.margin(at, window);
         self.pushed = Some(Claimable {
             grant,
             ends: deadline::pushed_ends(grant, now, received, bound.as_ref(), margin),
             // For the claim to arrive in time, half of the maximum and a quarter of the window must
             // be left. The margin can exceed the window.
+            margin,
             least: (window.saturating_sub(margin) / 2).max(window / 4),
             from,
         });
@@ -449,7 +453,7 @@ impl Acquiring {
     /// Takes the lease by a pushed grant, and claims it at once. If its end is unknown or near, or
     /// replicas must confirm it, the next poll claims it instead.
     fn claim(&self, pushed: Claimable, now: Moment) -> Turn {
-        let Claimable { grant, ends, least, from } = pushed;
+        let Claimable { grant, ends, margin, least, from } = pushed;
         // An upgrade shares its acquisition with the read and with earlier upgrades, whose messages
         // can arrive late.
         let is_old = matches!(self.goal, Goal::Upgrade { token } if grant.token <= token);
@@ -458,6 +462,7 @@ impl Acquiring {
                 Turn::Granted(Granted {
                     grant,
                     ends,
+                    margin,
                     claim_or_renew_at: now,
                     by: By::Push,
                     node: from,
@@ -468,8 +473,10 @@ impl Acquiring {
         }
     }
 
-    fn margin(&self, at: &Context<'_>) -> Duration {
-        at.settings.margin(self.options.lease)
+    /// The margin of a lease with this time left. A lease that is taken over can be longer than the
+    /// requested one.
+    fn margin(&self, at: &Context<'_>, left: Duration) -> Duration {
+        at.settings.margin(self.options.lease.max(left))
     }
 }
 

@@ -61,7 +61,7 @@ impl Holding {
         if !self.is_held(at.now) {
             return None;
         }
-        let Granted { grant, ends, claim_or_renew_at, by, node, .. } = granted;
+        let Granted { grant, ends, margin, claim_or_renew_at, by, node, .. } = granted;
         self.in_doubt = self.in_doubt();
         self.upgrade = None;
         (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
@@ -69,7 +69,7 @@ impl Holding {
             // No upgrade is granted after a revocation, so a failover has lost it.
             self.standing = Standing::Good;
         }
-        self.prolong(ends);
+        self.prolong(ends, margin);
         if claim_or_renew_at <= at.now {
             let left = &mut self.renewals.left;
             *left = left.map(|left| left.saturating_add(1));
@@ -136,7 +136,8 @@ impl Holding {
                 if self.options.replicas == 0 {
                     self.note_contact(grant, sent, fx);
                     if self.is_held(at.now) {
-                        self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
+                        let margin = self.margin_of(grant, envelope.now, at);
+                        self.prolong(deadline::ends(grant, envelope.now, sent, margin), margin);
                     }
                 } else if let Some(contact) = &mut self.contact {
                     contact.recall = grant.recall;
@@ -156,7 +157,7 @@ impl Holding {
         if let Some(permits) = &mut self.options.permits {
             permits.count = permits.count.min(keep);
         }
-        if self.pending.is_none() && !self.is_lost() && self.standing != Standing::Releasing {
+        if self.pending.is_none() && !self.is_lost() && !self.is_releasing() {
             self.owe(Pending::new(Transition::Shrink, at.now, None));
         }
         fx.look_by(at.now);
@@ -170,7 +171,7 @@ impl Holding {
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        if self.standing == Standing::Releasing {
+        if self.is_releasing() {
             return; // the release answers for all permits
         }
         let is_all = keep <= self.permits();

@@ -120,6 +120,8 @@ pub(crate) struct Pushed {
 /// What to do after a transition, once the state is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
+    /// When the transition took place.
+    pub(crate) now: Moment,
     /// When the worker must look at it.
     pub(crate) look: Option<Moment>,
     /// Wake the callers that wait for a change.
@@ -206,8 +208,6 @@ pub(crate) enum Sending {
 pub(crate) enum Next {
     /// [`Call`](Event::Call) again at once.
     Again,
-    /// [`Call`](Event::Call) again at this moment.
-    Pause(Moment),
     /// Send this call, which is useless after `until`.
     Send {
         acquire: Acquire,

@@ -7,7 +7,7 @@ use crate::client::acquisition::acquiring::{Acquiring, Granted};
 use crate::client::acquisition::event::{Context, Effects, Lost, Next, Note, Sending};
 use crate::client::acquisition::pending::{Pending, Transition};
 use crate::client::acquisition::releasing::{HORIZON, RELEASE_GRACE};
-use crate::client::deadline::Renewals;
+use crate::client::deadline::{self, Renewals};
 use crate::client::in_doubt::{self, InDoubt};
 use crate::client::reply::{Outcome, Told};
 use crate::client::request::{LeaseOptions, Renewal};
@@ -22,9 +22,10 @@ pub(crate) struct Holding {
     pub(super) token_since: Moment,
     /// The local end; the margin is subtracted already.
     pub(crate) ends: Moment,
+    /// How much earlier it ends here than at the server.
+    pub(crate) margin: Duration,
     /// The requested options, for renewals and the replicas that must confirm them.
     pub(super) options: LeaseOptions,
-    pub(crate) margin: Duration,
     /// When it was granted.
     pub(super) since: Moment,
     pub(super) standing: Standing,
@@ -62,7 +63,8 @@ pub(super) enum Standing {
     Failing,
     /// It is not renewed, and ends at its deadline.
     Revoked,
-    /// Its holder is releasing it: it is not renewed, and its end is not a loss.
+    /// Its holder releases it. It has ended for every observer before the release is sent, and its
+    /// end is not a loss.
     Releasing,
     Lost {
         /// The server may have another lease of the same acquisition: a late duplicate of a call
@@ -90,7 +92,7 @@ struct Question {
 impl Holding {
     /// The lease that a request was granted.
     pub(super) fn new(request: &Acquiring, granted: Granted, at: &Context<'_>) -> (Holding, Next) {
-        let Granted { grant, ends, claim_or_renew_at, by, node, sent: since } = granted;
+        let Granted { grant, ends, margin, claim_or_renew_at, by, node, sent: since } = granted;
         let options = request.options.clone();
         let claims = claim_or_renew_at <= at.now;
         let left = match options.renewal {
@@ -107,7 +109,7 @@ impl Holding {
             token: grant.token,
             token_since: at.now,
             ends,
-            margin: at.settings.margin(options.lease),
+            margin,
             options,
             since: at.now,
             standing: Standing::Good,
@@ -131,7 +133,21 @@ impl Holding {
     // What callers see.
 
     pub(crate) fn is_held(&self, now: Moment) -> bool {
-        !self.is_lost() && now < self.ends
+        !self.is_lost() && !self.is_releasing() && now < self.ends
+    }
+
+    /// Whether its holder has begun to release it.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.standing == Standing::Releasing
+    }
+
+    /// The mode that its holder has. The server may still have a write of which the downgrade is
+    /// pending.
+    pub(crate) fn visible_mode(&self) -> Mode {
+        match self.pending() {
+            Some(Transition::Downgrade) => Mode::Read,
+            _ => self.mode,
+        }
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -143,8 +159,7 @@ impl Holding {
         self.standing == Standing::Lost { replaced: true }
     }
 
-    /// Whether it is not being extended: renewals fail or are late, it was revoked, or it is being
-    /// released.
+    /// Whether it is not being extended: renewals fail or are late, or it was revoked.
     pub(crate) fn is_shaky(&self, now: Moment) -> bool {
         let overdue = match self.renewal {
             NextRenewal::Never => false,
@@ -217,10 +232,16 @@ impl Holding {
 
     /// Moves the end to a later moment, at most to the end of the longest hold. Nothing extends a
     /// revoked lease.
-    pub(super) fn prolong(&mut self, ends: Moment) {
-        if !self.is_revoked() {
-            self.ends = self.ends.max(self.renewals.within_hold(ends));
+    pub(super) fn prolong(&mut self, ends: Moment, margin: Duration) {
+        let ends = self.renewals.within_hold(ends);
+        if !self.is_revoked() && ends > self.ends {
+            (self.ends, self.margin) = (ends, margin);
         }
+    }
+
+    /// The margin of a lease in the server's answer, which can be longer than the requested one.
+    pub(super) fn margin_of(&self, grant: Grant, server_now: u64, at: &Context<'_>) -> Duration {
+        at.settings.margin(self.options.lease.max(deadline::left(grant, server_now)))
     }
 
     /// Schedules its renewal, if its renewals go on by `then`.
@@ -298,7 +319,7 @@ impl Holding {
     /// A message says that a forced release has ended it. Anybody may be able to publish that, and
     /// a failover may have undone it since, so the server is asked.
     pub(super) fn doubt(&mut self, token: u64, at: &Context<'_>, fx: &mut Effects) {
-        if token >= self.token && self.standing != Standing::Releasing && self.is_held(at.now) {
+        if token >= self.token && self.is_held(at.now) {
             self.question.is_due = true;
             fx.look_by(at.now);
         }
@@ -313,7 +334,7 @@ impl Holding {
         fx: &mut Effects,
     ) {
         self.question.is_sent = false;
-        if self.standing == Standing::Releasing || !self.is_held(at.now) {
+        if !self.is_held(at.now) {
             return;
         }
         if let Ok(Told { what, sent, .. }) = outcome {
@@ -329,7 +350,7 @@ impl Holding {
 
     /// Checks whether its end has passed.
     pub(super) fn expire(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if self.standing != Standing::Releasing && !self.is_held(at.now) {
+        if !self.is_releasing() && !self.is_held(at.now) {
             self.lose(false, at, fx);
         }
     }
@@ -337,7 +358,7 @@ impl Holding {
     /// The server says that it has no lease with this token. If it has another lease of this
     /// acquisition, that is released.
     pub(super) fn taken(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if self.standing != Standing::Releasing {
+        if !self.is_releasing() {
             self.lose(true, at, fx);
         }
     }
@@ -370,12 +391,14 @@ impl Holding {
 
     /// Reports how long it lasted, unless its end was reported before.
     pub(super) fn note_end(&self, how: &'static str, now: Moment, fx: &mut Effects) {
-        if !self.is_lost() && self.standing != Standing::Releasing {
+        if !self.is_lost() && !self.is_releasing() {
             fx.held = Some((self.mode, how, now.since(self.since)));
         }
     }
 
-    /// The holder sends its own release, so nothing else is sent for it.
+    /// The holder sends its own release, so nothing else is sent for it. The lease has ended for
+    /// every observer from here on, because the server may grant the lock to others before its
+    /// answer arrives.
     pub(super) fn begin_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         self.expire(at, fx);
         self.note_end("released", at.now, fx);
@@ -383,6 +406,7 @@ impl Holding {
         (self.upgrade, self.pending) = (None, None);
         if !self.is_lost() {
             self.standing = Standing::Releasing;
+            fx.ended = true;
         }
     }
 

@@ -41,7 +41,6 @@ impl Holding {
         if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
             fx.next = match outcome.map(|told| told.what) {
                 Ok(Renewed::Held(_)) => None,
-                Ok(Renewed::Revoked(_)) if self.is_held(at.now) => Some(Next::Failed(revoked())),
                 Ok(Renewed::Revoked(_) | Renewed::Lost) => Some(Next::Failed(lost())),
                 Err(failure) => Some(Next::Failed(failure.into())),
             };
@@ -87,7 +86,8 @@ impl Holding {
                 }
                 self.renewals.count_one();
                 self.note_contact(grant, sent, fx);
-                self.prolong(deadline::ends(grant, envelope.now, sent, self.margin));
+                let margin = self.margin_of(grant, envelope.now, at);
+                self.prolong(deadline::ends(grant, envelope.now, sent, margin), margin);
                 let next = deadline::renew_at(sent, self.options.lease, at.random);
                 self.renew_at(next, next);
             }
@@ -100,8 +100,8 @@ impl Holding {
                 // No renewal extends it any more. If a failover has lost an earlier one, it ends
                 // earlier than that one said.
                 if grant.token == self.token {
-                    let ends = deadline::ends(grant, envelope.now, sent, self.margin);
-                    self.ends = self.ends.min(ends);
+                    let margin = self.margin_of(grant, envelope.now, at);
+                    self.ends = self.ends.min(deadline::ends(grant, envelope.now, sent, margin));
                 }
                 self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
                 (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);

@@ -35,7 +35,7 @@ impl State {
     /// An event that does not apply to the state changes nothing.
     #[must_use]
     pub(crate) fn on(&mut self, event: Event, at: &Context<'_>) -> Effects {
-        let mut effects = Effects { pump: event.has_more(), ..Effects::default() };
+        let mut effects = Effects { now: at.now, pump: event.has_more(), ..Effects::default() };
         let fx = &mut effects;
         match (event, &mut *self) {
             (event @ (Event::Call { .. } | Event::Acquired(_) | Event::Wake), _) => {

@@ -134,7 +134,7 @@ impl Entry {
         let now = self.client.clock.now();
         let local = self.local();
         let hold = self.current();
-        let look = hold.as_ref().map(|hold| hold.look());
+        let look = hold.as_ref().map(|hold| hold.gate.look());
         let mode = look.map(|look| if look.may_write() { Mode::Write } else { Mode::Read });
         let is_plain = hold.is_none() && !local.kept;
         let plain_because = if is_plain { self.plain_because(&local, now) } else { None };
@@ -210,8 +210,8 @@ impl Entry {
     /// reader: the server may grant what a closed gate does not.
     fn excludes(&self, mode: Mode) -> bool {
         let excludes = |hold: &Arc<Hold>| match mode {
-            Mode::Read => hold.look().has_writer(),
-            Mode::Write => !hold.look().is_unused(),
+            Mode::Read => hold.gate.look().has_writer(),
+            Mode::Write => !hold.gate.look().is_unused(),
         };
         let (local, current) = (self.local(), self.current());
         local.draining.iter().chain(&current).any(excludes) || local.queue.excludes(mode)
@@ -249,7 +249,7 @@ impl Entry {
         let mut grants = Vec::new();
         let hold = self.current();
         if let Some(hold) = &hold {
-            hold.word.set_queued(true);
+            hold.gate.word.set_queued(true);
             self.advance(&mut local, hold, now, &mut grants);
         }
         let starts = !std::mem::replace(&mut local.kept, true);
@@ -315,7 +315,7 @@ impl Entry {
                 None => break,
             }
         }
-        hold.word.set_queued(!local.queue.is_empty());
+        hold.gate.word.set_queued(!local.queue.is_empty());
     }
 
     /// Admits the requests whose turn it is.
@@ -334,7 +334,7 @@ impl Entry {
         if mode == Mode::Write {
             local.queue.end_write();
         }
-        let look = hold.look();
+        let look = hold.gate.look();
         if look.is_open() {
             self.advance(&mut local, hold, now, &mut grants);
         }
@@ -398,7 +398,7 @@ impl Entry {
     pub(super) fn begin_hold(&self, hold: &Arc<Hold>) -> bool {
         let mut local = self.local();
         let mode = match local.queue.head() {
-            Some(Mode::Write) if !hold.look().may_write() => Some(Mode::Read),
+            Some(Mode::Write) if !hold.gate.look().may_write() => Some(Mode::Read),
             head => head,
         };
         let Some((mode, sender)) =
@@ -407,7 +407,7 @@ impl Entry {
             return false;
         };
         let share = hold.admit(mode);
-        hold.word.set_queued(!local.queue.is_empty());
+        hold.gate.word.set_queued(!local.queue.is_empty());
         *self.place() = Some(hold.clone());
         drop(local);
         grant(vec![(sender, share)]);
@@ -422,7 +422,7 @@ impl Entry {
             *current = None;
         }
         drop(current);
-        let is_unused = hold.word.close().is_unused();
+        let is_unused = hold.gate.word.close().is_unused();
         if !is_unused {
             local.draining.push(hold.clone());
         }

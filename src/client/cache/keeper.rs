@@ -94,7 +94,7 @@ impl Drop for Kept {
         telemetry::leases(-1);
         if !self.is_done {
             self.entry.close(&self.hold);
-            self.hold.lose();
+            self.hold.gate.lose();
             self.entry.drained(&self.hold);
             give_back(&self.entry.client, &self.hold.acquisition);
         }
@@ -249,22 +249,22 @@ impl Keeper {
     fn refresh(&mut self, now: Moment) -> Option<Seen> {
         let look = |holding: &Holding| {
             let contact = holding.contact.as_deref().copied()?;
-            let is_held = holding.is_held(now) && self.hold.owns_up_to(contact.fence);
+            let is_held = holding.is_held(now) && self.hold.gate.owns_up_to(contact.fence);
             let (mode, is_revoked, ends) = (holding.mode, holding.is_revoked(), holding.ends);
             is_held.then_some(Seen { mode, contact, is_revoked, ends })
         };
         let seen = self.hold.acquisition.holding(look)??;
         let fresh = seen.contact.sent.after(self.times.fresh).min(seen.ends);
         let bound = match self.called_back {
-            Some(_) => self.hold.grant_until().min(fresh),
+            Some(_) => self.hold.gate.grant_until().min(fresh),
             None => fresh,
         };
-        self.hold.set_grant_until(bound);
+        self.hold.gate.set_grant_until(bound);
         self.contact_due = seen.contact.sent.after(self.times.contact).max(self.again_at);
         self.asked.take_if(|(asked, last)| {
             let is_answered = seen.contact.sent >= *asked;
             if is_answered {
-                self.barren = self.hold.end_of_block() == *last;
+                self.barren = self.hold.gate.end_of_block() == *last;
             }
             is_answered
         });
@@ -286,22 +286,22 @@ impl Keeper {
             return Step::Lost;
         };
         let (hold, entry) = (self.hold.clone(), self.entry.clone());
-        let look = hold.look();
+        let look = hold.gate.look();
         if mode == Mode::Read && look.may_write() {
-            hold.word.only_reads(); // the server has made it a read
+            hold.gate.word.only_reads(); // the server has made it a read
         }
-        if !hold.has_token_to_read() && !hold.look().may_write() {
+        if !hold.gate.has_token_to_read() && !hold.gate.look().may_write() {
             return Step::Close; // a read gets no more tokens
         }
-        if contact.claimed && !look.is_open() && !(hold.is_used_up() && look.may_write()) {
-            hold.word.open();
+        if contact.claimed && !look.is_open() && !(hold.gate.is_used_up() && look.may_write()) {
+            hold.gate.word.open();
         }
-        if hold.look().may_write() && !hold.has_token_to_read() {
-            hold.word.shut(); // a writer has used the last one while it was opened
+        if hold.gate.look().may_write() && !hold.gate.has_token_to_read() {
+            hold.gate.word.shut(); // a writer has used the last one while it was opened
         }
         entry.go_on(&hold);
-        let (look, head) = (hold.look(), entry.head());
-        let is_used_up = look.may_write() && hold.is_used_up();
+        let (look, head) = (hold.gate.look(), entry.head());
+        let is_used_up = look.may_write() && hold.gate.is_used_up();
         let is_idle = look.is_unused() && head.is_none();
         if is_revoked || (is_idle && contact.claimed && entry.is_disowned()) {
             return Step::Close;
@@ -319,7 +319,7 @@ impl Keeper {
                 let over = hold.since.after(entry.client.settings.cache.min_hold);
                 if self.called_back.is_none() {
                     self.called_back = Some(now);
-                    hold.word.set_called(true);
+                    hold.gate.word.set_called(true);
                     let (pushed, waits) = (hold.acquisition.recalled().is_some(), now < over);
                     telemetry::recalled(&entry.lock, recall, pushed, waits && !is_idle);
                     // The last guard may have left before it knew that it must notify.
@@ -328,11 +328,11 @@ impl Keeper {
                 if is_idle {
                     return Step::Close;
                 } else if now < over {
-                    hold.set_grant_until(hold.grant_until().min(over));
+                    hold.gate.set_grant_until(hold.gate.grant_until().min(over));
                     until = until.min(over);
-                } else if recall == Mode::Write || !hold.has_token_to_read() {
+                } else if recall == Mode::Write || !hold.gate.has_token_to_read() {
                     return Step::Close;
-                } else if !hold.word.only_reads().has_writer() && !self.downgrades {
+                } else if !hold.gate.word.only_reads().has_writer() && !self.downgrades {
                     self.downgrades = true;
                     return Step::Downgrade;
                 }
@@ -342,7 +342,7 @@ impl Keeper {
             }
             None => {
                 if let Some(since) = self.called_back.take() {
-                    hold.word.set_called(false);
+                    hold.gate.word.set_called(false);
                     telemetry::given(&entry.lock, false, now.since(since));
                 }
             }
@@ -364,7 +364,7 @@ impl Keeper {
         }
         let hold = &self.hold;
         let (is_due, was_used) = (now >= self.contact_due, look.served() != self.served);
-        let is_short = look.may_write() && was_used && hold.is_short_of_tokens();
+        let is_short = look.may_write() && was_used && hold.gate.is_short_of_tokens();
         let needs_tokens = (is_short || waits_for_token) && !self.barren;
         let tokens_due = match self.asked {
             None => self.tokens_due,
@@ -388,7 +388,7 @@ impl Keeper {
         self.served = look.served();
         self.tokens_due = now.after(MORE_TOKENS);
         self.again_at = now.after(self.times.contact / 4);
-        self.asked = Some((now, hold.end_of_block()));
+        self.asked = Some((now, hold.gate.end_of_block()));
         telemetry::contact(why);
         self.tell_grants(look);
         Step::Contact
@@ -409,7 +409,7 @@ impl Keeper {
     /// Closes the gate. A hold with guards drains in a task of its own.
     fn close(mut self, now: Moment) {
         let is_unused = self.entry.close(&self.hold);
-        let look = self.hold.look();
+        let look = self.hold.gate.look();
         self.tell_grants(look);
         let Keeper { kept, entry, hold, called_back, .. } = self;
         hold.acquisition.uncache();
@@ -425,8 +425,7 @@ impl Keeper {
 }
 
 async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
-    let sent = client.clock.now();
-    client.on_at(sent, &acquisition, Event::Release);
+    let sent = client.on(&acquisition, Event::Release).now;
     let call = Release { only_wait: false }.call(client.scripts, acquisition.id, &acquisition.lock);
     let until = sent.after(client.settings.call_timeout);
     if let Ok(told) = read(client.router.call(&call, until).await, Release::read) {
@@ -453,7 +452,7 @@ async fn drain(kept: Kept, closed: Moment) {
         changed.as_mut().enable();
         let now = client.clock.now();
         let ends = acquisition.holding(|held| held.is_held(now).then_some(held.ends)).flatten();
-        let look = hold.look();
+        let look = hold.gate.look();
         let Some(ends) = ends.filter(|_| !look.is_unused()) else {
             if ends.is_none() {
                 losing::lose(&entry, &hold, now);
@@ -464,7 +463,7 @@ async fn drain(kept: Kept, closed: Moment) {
             due = now.after(times.contact);
             if look.may_write() && !look.has_writer() {
                 // The remaining readers of a write do not exclude other readers.
-                hold.word.only_reads();
+                hold.gate.word.only_reads();
                 client.on(&acquisition, Event::Downgrade);
             } else {
                 renewing = Some(contact(client.clone(), acquisition.clone()));

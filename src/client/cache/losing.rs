@@ -10,12 +10,12 @@ use crate::clock::Moment;
 
 /// Loses a hold for all its guards. It is reported once, and to users only if there are guards.
 pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
-    hold.lose();
-    let look = hold.look();
+    hold.gate.lose();
+    let look = hold.gate.look();
     let guards = look.readers() + u64::from(look.has_writer());
     let held = hold.acquisition.holding(|holding| (holding.mode, holding.ends));
     // If another history of the lock is served by now, the lease may still be there.
-    entry.client.on_at(now, &hold.acquisition, Event::Drop);
+    entry.client.on(&hold.acquisition, Event::Drop);
     let Some((mode, ends)) = held else {
         return; // the client has ended
     };
@@ -26,7 +26,7 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
             lock: entry.lock.name.clone(),
             slot: entry.lock.slot,
             mode,
-            token: hold.last_token(),
+            token: hold.gate.last_token(),
             held: now.since(hold.since),
             guards,
         };

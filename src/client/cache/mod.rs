@@ -5,16 +5,20 @@
 //! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with
 //! the server, and releases them.
 
+mod atomic;
 mod entries;
 mod entry;
+mod gate;
 mod hold;
+#[cfg(all(test, rwlease_loom))]
+mod interleavings;
 mod keeper;
 mod losing;
 mod policy;
 mod queue;
 pub(crate) mod stray;
 pub(crate) mod telemetry;
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(all(test, feature = "embedded", not(rwlease_loom)))]
 mod tests;
 mod word;
 

@@ -36,11 +36,11 @@ async fn cached(engine: &Engine) -> (Locks, CachedRwLock, Arc<Entry>) {
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.current().unwrap();
-    assert!(hold.word.write());
+    assert!(hold.gate.word.write());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
     assert_eq!(entry.status().waiting, 1);
-    hold.use_up_tokens();
+    hold.gate.use_up_tokens();
     assert!(hold.begun(Mode::Write).is_none());
     reader.await.unwrap().unwrap();
 }
@@ -51,19 +51,19 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
     let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.current().unwrap();
     let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
-    hold.use_up_tokens();
+    hold.gate.use_up_tokens();
     let last = writer.token();
-    assert_eq!(last, hold.end_of_block());
+    assert_eq!(last, hold.gate.end_of_block());
     drop(writer);
-    assert!(!hold.look().is_open());
-    hold.word.open();
+    assert!(!hold.gate.look().is_open());
+    hold.gate.word.open();
     assert!(
         entry.enter(Mode::Read, entry.client().clock.now()).is_none(),
         "its token would be past {last}"
     );
     // The waiting reader is admitted with the next tokens.
     let reader = handle.read().timeout(50 * MS).await.unwrap();
-    assert!(reader.token() > last && reader.token() <= hold.end_of_block());
+    assert!(reader.token() > last && reader.token() <= hold.gate.end_of_block());
 }
 
 /// The server gives no more tokens, so the reader needs another lease.
@@ -74,10 +74,10 @@ async fn a_gate_that_was_opened_without_a_token_is_shut() {
     let hold = entry.current().unwrap();
     let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
     engine.faults().step_clock(0, -60_000);
-    hold.use_up_tokens();
+    hold.gate.use_up_tokens();
     let last = writer.token();
     drop(writer);
-    hold.word.open();
+    hold.gate.word.open();
     let reader = handle.read().timeout(500 * MS).await.unwrap();
     assert!(reader.token() > last);
 }
@@ -126,15 +126,15 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let (_locks, _handle, entry) = cached(&engine()).await;
     let now = entry.client().clock.now();
     let hold = entry.current().unwrap();
-    assert!(hold.word.write());
+    assert!(hold.gate.word.write());
     let waiting = [(); 2].map(|()| entry.begin(Mode::Read, now).unwrap());
     assert!(waiting.iter().all(|begun| matches!(begun, Begun::Waits(_))));
-    let token = hold.end_of_block();
+    let token = hold.gate.end_of_block();
     let next = Hold::new(entry.clone(), hold.acquisition.clone(), Mode::Write, token, now);
     let next = Arc::new(next);
     assert!(entry.begin_hold(&next), "it serves the first");
-    next.word.open();
-    assert!(!next.word.read(), "the second one waits");
+    next.gate.word.open();
+    assert!(!next.gate.word.read(), "the second one waits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,8 +158,8 @@ async fn after_a_downgrade_the_last_reader_leaves_without_a_notice() {
     drop(reader);
     tokio::time::sleep(5 * MS).await;
     let hold = entry.current().unwrap();
-    assert!(hold.word.read());
-    assert!(!hold.word.leave_read());
+    assert!(hold.gate.word.read());
+    assert!(!hold.gate.word.leave_read());
     drop(remote);
 }
 
@@ -181,12 +181,12 @@ async fn a_lock_that_is_recalled_after_one_use_is_plain_for_a_while() {
 async fn half_of_the_tokens_are_left_when_more_are_requested() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
-    let end = |entry: &Entry| entry.current().unwrap().end_of_block();
+    let end = |entry: &Entry| entry.current().unwrap().gate.end_of_block();
     let before = end(&entry);
     for _ in 0..600 {
         handle.write().await.unwrap().token();
     }
-    assert!(!entry.current().unwrap().is_used_up());
+    assert!(!entry.current().unwrap().gate.is_used_up());
     entry.wake();
     tokio::time::sleep(5 * MS).await;
     assert!(end(&entry) > before);

@@ -54,7 +54,8 @@ pub(super) struct Servers {
 }
 
 impl Sentinel {
-    /// Sentinels that know the server by this name, the one in their `sentinel monitor`.
+    /// Sentinels that know the server by this name, the one in their `sentinel monitor`. No other
+    /// deployment should have the same name: `docs/deployments.md` says why.
     pub fn new(master: impl Into<String>) -> Self {
         Sentinel {
             master: master.into(),

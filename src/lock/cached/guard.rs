@@ -73,9 +73,12 @@ impl Held {
     fn remaining(&self) -> Duration {
         match &self.by {
             By::Share(share) => {
-                let now = share.entry().client().clock.now();
-                let left = |held: &Holding| if held.is_lost() { now } else { held.ends };
-                share.acquisition().holding(left).unwrap_or(now).since(now)
+                let clock = &share.entry().client().clock;
+                let left = |held: &Holding| match held.is_lost() || held.is_releasing() {
+                    true => Duration::ZERO,
+                    false => held.ends.since(clock.now()),
+                };
+                share.acquisition().holding(left).unwrap_or_default()
             }
             By::Lease(hold, _) => hold.0.remaining(),
             By::Nothing => Duration::ZERO,

@@ -151,9 +151,10 @@ impl QuorumGuard {
         let (held, majority) = (holds.len(), self.majority);
         let clock = holds[0].0.client.clock.clone();
         let policy = self.member_timeout;
+        let holds: Vec<_> = holds.into_iter().map(Hold::begin_release).collect();
         let releases = holds.into_iter().map(async |hold| {
             let until = clock.now().after(policy);
-            match select(std::pin::pin!(hold.release()), clock.sleep_until(until)).await {
+            match select(std::pin::pin!(hold.send()), clock.sleep_until(until)).await {
                 Either::Left((released, _)) => released,
                 Either::Right(_) => Ok(Released::Unknown),
             }

@@ -159,7 +159,7 @@ fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
             id,
             permits,
             token: record.token,
-            age: Duration::from_micros((now * 1000).saturating_sub(record.token)),
+            age: Duration::from_micros(now.saturating_mul(1000).saturating_sub(record.token)),
             remaining: Duration::from_millis(record.deadline - now),
         })
     };
@@ -167,9 +167,11 @@ fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
         id: entry.id,
         permits: entry.permits,
         age: Duration::from_millis(now.saturating_sub(entry.since)),
-        remaining: Duration::from_millis((entry.seen + entry.waiter_ttl).saturating_sub(now)),
+        remaining: Duration::from_millis(
+            entry.seen.saturating_add(entry.waiter_ttl).saturating_sub(now),
+        ),
     };
-    let shown = (first + size).min(view.holders);
+    let shown = first.saturating_add(size).min(view.holders);
     let next_waiter = view.waiting.last().and_then(|entry| entry.next.clone());
     let is_last = shown == view.holders && next_waiter.is_none();
     SemaphoreStatus {
@@ -181,5 +183,37 @@ fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
         waiters: view.waiters,
         waiting: view.waiting.into_iter().map(waiter).collect(),
         next: (!is_last).then_some(SemaphorePage { holder: shown, waiter: next_waiter }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_of_the_largest_numbers_does_not_overflow() {
+        const MAX: u64 = u64::MAX;
+        for now in [0, MAX / 2, MAX - 1, MAX] {
+            let waiter = Entry {
+                id: "waiter".into(),
+                next: None,
+                ticket: MAX,
+                seen: MAX,
+                waiter_ttl: MAX,
+                since: MAX,
+                permits: u32::MAX,
+            };
+            let record = Record { deadline: MAX, token: 0, cached: false };
+            let view = SemaphoreView {
+                now,
+                holders: MAX,
+                holding: vec![("holder".into(), record, 1)],
+                waiting: vec![waiter],
+                ..SemaphoreView::default()
+            };
+            let status = status(view, MAX, 100);
+            assert_eq!(status.waiting[0].remaining, Duration::from_millis(MAX - now));
+            assert_eq!(status.holding.len(), usize::from(now < MAX));
+        }
     }
 }

@@ -5,41 +5,40 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::select_ok;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 
-use crate::node::Address;
+use crate::node::in_turn::first_success;
+use crate::node::{Address, NodeError};
 
 /// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Connects to all addresses of the host at once, and takes the first one on which `handshake`
-/// succeeds. With `place`, the host was resolved to that address before. Returns the address, too.
+/// Connects to the addresses of the host, one after another, and takes the first one on which
+/// `handshake` succeeds. With `place`, the host was resolved to that address before. Returns the
+/// address, too.
 pub(super) async fn dial<S, F>(
     address: &Address,
     place: Option<IpAddr>,
     handshake: impl Fn(TcpStream) -> F + Sync,
-) -> io::Result<(S, IpAddr)>
+    failed: impl Fn(io::Error) -> NodeError + Sync,
+) -> Result<(S, IpAddr), NodeError>
 where
     F: Future<Output = io::Result<S>> + Send,
 {
+    let (handshake, failed) = (&handshake, &failed);
+    let dial = async move |resolved: SocketAddr| {
+        let stream = connect(resolved).await.map_err(failed)?;
+        Ok((handshake(stream).await.map_err(failed)?, resolved.ip()))
+    };
     if let Some(place) = place {
-        let stream = connect(SocketAddr::new(place, address.port)).await?;
-        return Ok((handshake(stream).await?, place));
+        return dial(SocketAddr::new(place, address.port)).await;
     }
-    let handshake = &handshake;
-    let dials: Vec<_> = lookup_host((&*address.host, address.port))
-        .await?
-        .map(|resolved| {
-            async move { Ok((handshake(connect(resolved).await?).await?, resolved.ip())) }.boxed()
-        })
-        .collect();
-    if dials.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address"));
-    }
-    select_ok(dials).await.map(|(dialled, _)| dialled)
+    let resolved = lookup_host((&*address.host, address.port)).await.map_err(NodeError::from)?;
+    let dials = resolved.map(|resolved| dial(resolved).boxed()).collect();
+    let no_address = || Err(NodeError::unsent("the host has no address"));
+    first_success(dials, NodeError::weight).await.unwrap_or_else(no_address)
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {

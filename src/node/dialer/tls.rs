@@ -11,7 +11,7 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -65,7 +65,7 @@ impl Tls {
         let name = ServerName::try_from(address.host.to_string()).map_err(
             |error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")),
         )?;
-        dial(address, place, |stream| connector.connect(name.clone(), stream)).await.map_err(failed)
+        dial(address, place, |stream| connector.connect(name.clone(), stream), failed).await
     }
 
     /// The configuration for that server.
@@ -153,6 +153,44 @@ fn failed(error: io::Error) -> NodeError {
     NodeError { message, ..error.into() }
 }
 
+/// Returns true for what no retry with the same settings can fix: certificates, versions of the
+/// protocol, a port that does not speak it. Anything else may pass: a server that restarts, or a
+/// proxy that cannot reach it, ends a handshake as well.
+pub(in crate::node) fn is_final(error: &rustls::Error) -> bool {
+    match error {
+        rustls::Error::InvalidCertificate(_)
+        | rustls::Error::InvalidCertRevocationList(_)
+        | rustls::Error::NoCertificatesPresented
+        | rustls::Error::InconsistentKeys(_)
+        | rustls::Error::UnsupportedNameType
+        | rustls::Error::PeerIncompatible(_)
+        | rustls::Error::InvalidMessage(_) => true,
+        rustls::Error::AlertReceived(alert) => is_final_alert(*alert),
+        _ => false,
+    }
+}
+
+/// Returns true if the server objects to the client's certificate, or to the versions and ciphers
+/// that the client offers.
+fn is_final_alert(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::ProtocolVersion
+            | AlertDescription::InsufficientSecurity
+            | AlertDescription::InappropriateFallback
+    )
+}
+
 /// A failure that no retry can fix.
 fn hopeless(message: String) -> NodeError {
     NodeError { permanent: true, ..NodeError::unsent(message) }
@@ -181,6 +219,35 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
         let error = tls.clone().configuration(&address(1), &bad).unwrap_err();
         assert!(error.permanent, "{error}");
+    }
+
+    #[test]
+    fn is_final_is_true_for_certificates_versions_and_other_protocols() {
+        use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+        for error in [
+            Error::InvalidCertificate(CertificateError::Expired),
+            Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+            Error::NoCertificatesPresented,
+            Error::AlertReceived(AlertDescription::CertificateRequired),
+            Error::AlertReceived(AlertDescription::UnknownCA),
+            Error::AlertReceived(AlertDescription::HandshakeFailure),
+            Error::AlertReceived(AlertDescription::ProtocolVersion),
+        ] {
+            assert!(is_final(&error), "{error:?}");
+        }
+        for error in [
+            Error::AlertReceived(AlertDescription::InternalError),
+            Error::AlertReceived(AlertDescription::CloseNotify),
+            Error::AlertReceived(AlertDescription::UserCanceled),
+            Error::AlertReceived(AlertDescription::DecodeError),
+            Error::AlertReceived(AlertDescription::UnrecognisedName),
+            Error::PeerMisbehaved(PeerMisbehaved::UnsolicitedEchExtension),
+            Error::General("x".into()),
+            Error::DecryptError,
+        ] {
+            assert!(!is_final(&error), "{error:?}");
+        }
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
 
 /// The answer of a sentinel at that host to a subcommand of `SENTINEL`.
 pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> Act {
-    let Some(FakeSentinel { id, epoch, takes, master, run_id, peers }) = sentinel else {
+    let Some(FakeSentinel { id, epoch, takes, master, run_id, peers, bad_master }) = sentinel
+    else {
         return refusal("ERR unknown command 'SENTINEL'");
     };
     let peers: Vec<&str> = peers.iter().copied().filter(|peer| *peer != host).collect();
@@ -61,6 +62,7 @@ pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand
         takes,
         match subcommand {
             "MYID" => text(&id_of(id.unwrap_or(host))),
+            "GET-MASTER-ADDR-BY-NAME" if bad_master => list(&[master, "0"]),
             "GET-MASTER-ADDR-BY-NAME" => list(&[master, "1"]),
             "MASTER" => {
                 let (epoch, others) = (epoch.to_string(), peers.len().to_string());

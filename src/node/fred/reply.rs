@@ -87,9 +87,73 @@ fn is_permanent(error: &Error) -> bool {
         ErrorKind::Unknown if ServerError::parse(error.details()).code == "NOPERM" => true,
         // The errors of `rustls`, above all an untrusted certificate, come as the text of an I/O
         // error of this kind.
-        ErrorKind::IO => error.details().starts_with("Custom { kind: InvalidData"),
+        ErrorKind::IO => {
+            let of_tls = error.details().strip_prefix("Custom { kind: InvalidData, error: ");
+            of_tls.is_some_and(is_final_of_tls)
+        }
         // The variant exists only with one of the TLS features, which the application may have
         // turned on. With `native-tls` it also stands for a broken connection.
         kind => kind.to_str() == "TLS Error" && !error.details().contains("Io("),
+    }
+}
+
+/// Returns true if this is the text of an error of `rustls` that no retry can fix. The names are
+/// those of its variants and of its alerts.
+fn is_final_of_tls(text: &str) -> bool {
+    const ERRORS: [&str; 7] = [
+        "InvalidCertificate(",
+        "InvalidCertRevocationList(",
+        "NoCertificatesPresented",
+        "InconsistentKeys(",
+        "UnsupportedNameType",
+        "PeerIncompatible(",
+        "InvalidMessage(",
+    ];
+    const ALERTS: [&str; 13] = [
+        "NoCertificate)",
+        "BadCertificate)",
+        "UnsupportedCertificate)",
+        "CertificateRevoked)",
+        "CertificateExpired)",
+        "CertificateUnknown)",
+        "CertificateRequired)",
+        "UnknownCA)",
+        "AccessDenied)",
+        "HandshakeFailure)",
+        "ProtocolVersion)",
+        "InsufficientSecurity)",
+        "InappropriateFallback)",
+    ];
+    match text.strip_prefix("AlertReceived(") {
+        Some(alert) => ALERTS.iter().any(|name| alert.starts_with(name)),
+        None => ERRORS.iter().any(|name| text.starts_with(name)),
+    }
+}
+
+#[cfg(all(test, feature = "tls", any(feature = "native", feature = "redis")))]
+mod tests {
+    use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
+
+    use super::*;
+    use crate::node::dialer::tls::is_final;
+
+    #[test]
+    fn connect_failure_of_tls_is_permanent_as_over_the_other_backends() {
+        let mut errors = vec![
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            rustls::Error::NoCertificatesPresented,
+            rustls::Error::UnsupportedNameType,
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            rustls::Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+            rustls::Error::General("x".into()),
+            rustls::Error::DecryptError,
+        ];
+        errors.extend((0..=u8::MAX).map(AlertDescription::from).map(rustls::Error::AlertReceived));
+        for error in errors {
+            let is_final = is_final(&error);
+            let of_io = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            let failure = connect_failure(Error::new(ErrorKind::IO, format!("{of_io:?}")));
+            assert_eq!(failure.permanent, is_final, "{failure}");
+        }
     }
 }

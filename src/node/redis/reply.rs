@@ -7,7 +7,7 @@ use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
 use crate::excerpt::excerpt;
-use crate::node::dialer::{is_about_tls, is_end};
+use crate::node::dialer::{is_end, is_final_of_tls};
 use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
 /// Converts a value to a reply. Types that only RESP3 has become what RESP2 would have sent.
@@ -68,7 +68,7 @@ fn is_permanent(error: &RedisError) -> bool {
     is_authentication(error)
         || error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPERM")
-        || of_source(error, is_about_tls)
+        || of_source(error, is_final_of_tls)
 }
 
 /// Returns true if the server does not accept the credentials.
@@ -158,9 +158,11 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn a_certificate_that_is_not_trusted_stays_so() {
+    fn connect_failure_of_tls_is_permanent_if_no_retry_can_fix_it() {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let error = std::io::Error::new(std::io::ErrorKind::InvalidData, untrusted);
-        assert!(connect_failure(error.into()).permanent);
+        let passing = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let of = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+        assert!(connect_failure(of(untrusted).into()).permanent);
+        assert!(!connect_failure(of(passing).into()).permanent);
     }
 }

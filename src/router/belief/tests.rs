@@ -3,13 +3,19 @@
 use super::*;
 use crate::node::Reply;
 use crate::node::fake::{address, id_of, slots, text};
+use crate::router::cluster_slots;
 use crate::router::translation::Translation;
 
 const BEFORE: [(u16, u16, &str); 3] = [(0, 5460, "a"), (5461, 10922, "b"), (10923, 16383, "c")];
 const AFTER: [(u16, u16, &str); 3] = [(0, 5460, "d"), (5461, 10922, "b"), (10923, 16383, "c")];
 
 fn map(ranges: &[(u16, u16, &str)]) -> SlotMap {
-    SlotMap::parse(&slots(ranges), &address("asked"), &Translation::default()).unwrap()
+    map_in(&slots(ranges), "asked")
+}
+
+/// The map in a reply to `CLUSTER SLOTS`.
+fn map_in(reply: &Reply, asked: &str) -> SlotMap {
+    cluster_slots::read(reply, &address(asked), &Translation::default()).unwrap().map
 }
 
 fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
@@ -42,8 +48,7 @@ fn alone(node: &str, process: Option<&str>) -> View {
 fn of_others() -> View {
     let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
     let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-    let map =
-        SlotMap::parse(&Reply::List(vec![all]), &address("a"), &Translation::default()).unwrap();
+    let map = map_in(&Reply::List(vec![all]), "a");
     let told = Told::Cluster { map, epoch: Some(99), serves: Some(true) };
     View { node: address("a"), told }
 }
@@ -236,14 +241,101 @@ fn a_lesson_outlives_what_was_asked_before_it() {
     assert_eq!(master_of(&known, 2).as_deref(), Some("d"), "one that was asked later knows better");
 }
 
+/// Of two clusters, in the words of the first one's map.
+fn of_cluster(node: &str, ranges: &[(u16, u16, &str)]) -> View {
+    view(node, ranges, 1)
+}
+
+enum Judged {
+    One(Vec<String>, Vec<String>),
+    Several(String),
+    Unsure,
+}
+
+fn judged(views: &[View], seeds: &[&str]) -> Judged {
+    let seeds: Vec<Address> = seeds.iter().map(|host| address(host)).collect();
+    match Deployment::of(views.to_vec(), &seeds) {
+        Deployment::One { views, strangers } => Judged::One(
+            views.iter().map(|view| view.node.host.to_string()).collect(),
+            strangers.iter().map(|(address, _)| address.host.to_string()).collect(),
+        ),
+        Deployment::Several(why) => Judged::Several(why),
+        Deployment::Unsure(_) => Judged::Unsure,
+    }
+}
+
 #[test]
-fn several_single_servers_are_no_deployment() {
+fn deployment_of_one_server_or_cluster_is_one() {
     let (first, other) = (Some("first"), Some("other"));
-    assert_eq!(sole(&[alone("a", first)], 1), Sole::Fine);
-    assert_eq!(sole(&[alone("a", None)], 1), Sole::Fine);
-    assert_eq!(sole(&[alone("a", first), alone("b", first)], 2), Sole::Fine, "two names of one");
-    assert!(matches!(sole(&[alone("a", first), alone("b", other)], 2), Sole::Several(_)));
-    assert!(matches!(sole(&[alone("a", None), alone("b", None)], 2), Sole::Several(_)));
-    assert!(matches!(sole(&[alone("a", first)], 2), Sole::Unsure(_)));
-    assert_eq!(sole(&[alone("a", first), view("b", &BEFORE, 1)], 3), Sole::Fine);
+    let is_one = |views: &[View], seeds: &[&str]| {
+        matches!(judged(views, seeds), Judged::One(views, strangers)
+            if views.len() == seeds.len() && strangers.is_empty())
+    };
+    assert!(is_one(&[alone("a", first)], &["a"]));
+    assert!(is_one(&[alone("a", None)], &["a"]));
+    assert!(is_one(&[alone("a", first), alone("b", first)], &["a", "b"]), "two names of one");
+    assert!(is_one(&[view("a", &BEFORE, 1), view("d", &AFTER, 9)], &["a", "d"]));
+    assert!(matches!(judged(&[alone("a", first)], &["a", "b"]), Judged::Unsure));
+    let one_of_two = judged(&[alone("a", first), alone("b", other)], &["a", "b", "c"]);
+    assert!(matches!(one_of_two, Judged::Several(_)));
+}
+
+#[test]
+fn deployment_of_contradicting_seeds_is_several_and_names_both() {
+    let cluster = || of_cluster("a", &BEFORE);
+    let other = || of_cluster("x", &[(0, 16383, "x")]);
+    let named = |process| alone("s", process);
+    for (first, second) in [
+        (cluster(), other()),
+        (cluster(), named(Some("first"))),
+        (cluster(), named(None)),
+        (named(Some("first")), alone("t", Some("other"))),
+        (named(Some("first")), alone("t", None)),
+        (named(None), alone("t", None)),
+    ] {
+        let nodes = [&first, &second].map(|view| view.node.host.to_string());
+        let seeds = [&*nodes[0], &nodes[1], "unheard"];
+        for views in [[first.clone(), second.clone()], [second.clone(), first.clone()]] {
+            let Judged::Several(why) = judged(&views, &seeds) else { panic!("{views:?}") };
+            assert!(seeds[..2].iter().all(|node| why.contains(&format!("{node}:1"))), "{why}");
+        }
+    }
+}
+
+#[test]
+fn deployment_without_ids_is_unknown_and_contradicts_nobody() {
+    let unnamed = |host: &str| Reply::List(vec![text(host), Reply::Int(1)]);
+    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), unnamed("x")]);
+    let (map, epoch, serves) = (map_in(&Reply::List(vec![all]), "x"), Some(1), Some(true));
+    let told = Told::Cluster { map, epoch, serves };
+    let unnamed = View { node: address("x"), told };
+    let views = [of_cluster("a", &BEFORE), unnamed];
+    assert!(matches!(judged(&views, &["a", "x"]), Judged::One(views, _) if views.len() == 2));
+}
+
+#[test]
+fn deployment_drops_a_server_at_the_address_of_a_node() {
+    let seeds = ["a", "b"];
+    let elsewhere = of_cluster("b", &[(0, 16383, "x")]);
+    for stranger in [alone("b", Some("first")), elsewhere.clone()] {
+        for views in [
+            [of_cluster("a", &BEFORE), stranger.clone()],
+            [stranger.clone(), of_cluster("a", &BEFORE)],
+        ] {
+            let Judged::One(views, strangers) = judged(&views, &seeds) else { panic!("{views:?}") };
+            assert_eq!((views, strangers), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        }
+    }
+    // Only the seeds' word counts.
+    let views = [of_cluster("a", &BEFORE), elsewhere];
+    assert!(matches!(judged(&views, &["a"]), Judged::One(_, strangers) if strangers == ["b"]));
+    // Two clusters that list each other's nodes.
+    let a_has_b = of_cluster("a", &BEFORE);
+    let b_has_a = {
+        let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
+        let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
+        let (map, epoch, serves) = (map_in(&Reply::List(vec![all]), "b"), Some(1), Some(true));
+        View { node: address("b"), told: Told::Cluster { map, epoch, serves } }
+    };
+    assert!(matches!(judged(&[a_has_b, b_has_a], &seeds), Judged::Several(_)));
 }

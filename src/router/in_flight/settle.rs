@@ -16,6 +16,8 @@ use crate::router::topology::RefreshFrom;
 
 /// After this many redirects in a row something is wrong, and the call pauses between attempts.
 const SWIFT_REDIRECTS: u32 = 3;
+/// After this many, servers name each other.
+const MAX_REDIRECTS: u32 = 16;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
 
 /// With so many connections whose replies do not fit, a call gives up: the other side is no server
@@ -93,12 +95,17 @@ impl InFlightCall<'_> {
                 }));
             }
             Decision::Moved(to) => {
-                self.count_redirect("moved", address, &to)?;
-                self.router.topology.moved(self.call.slot, &to);
+                self.count_redirect("moved", address, &to);
+                if self.is_in_circle() {
+                    // Each of them teaches the opposite.
+                    drop(self.router.topology.refresh(RefreshFrom::Several));
+                } else {
+                    self.router.topology.moved(self.call.slot, &to);
+                }
                 self.next = Target { address: Some(to), ..Target::default() };
             }
             Decision::Ask(to) => {
-                self.count_redirect("ask", address, &to)?;
+                self.count_redirect("ask", address, &to);
                 self.router.subscriptions.asked(self.call.slot, address, &to);
                 self.next = Target { address: Some(to), asking: true, text: Text::Digest };
             }
@@ -151,22 +158,21 @@ impl InFlightCall<'_> {
         };
     }
 
-    /// Counts one more redirect. Fails if the limit is reached.
-    fn count_redirect(
-        &mut self,
-        kind: &'static str,
-        from: &Address,
-        to: &Address,
-    ) -> Result<(), CallError> {
+    /// Counts one more redirect. After many in a row, servers name each other. They will agree, and
+    /// until then frequent attempts are useless.
+    fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) {
         telemetry::redirected(self.call.slot, kind, from, to);
-        if self.redirects == self.router.max_redirects {
-            return Err(self.failed(Reason::TooManyRedirects(self.redirects)));
-        }
-        self.redirects += 1;
-        if self.redirects > SWIFT_REDIRECTS {
+        self.redirects = self.redirects.saturating_add(1);
+        if self.is_in_circle() {
+            self.lengthen_pause();
+        } else if self.redirects > SWIFT_REDIRECTS {
             self.pause = jittered(REDIRECT_PAUSE * self.redirects);
         }
-        Ok(())
+    }
+
+    /// Returns true if so many redirects came in a row that servers must name each other.
+    pub(super) fn is_in_circle(&self) -> bool {
+        self.redirects > MAX_REDIRECTS
     }
 
     /// Counts an attempt whose connection brought replies that did not fit. The calls of others may
@@ -193,7 +199,7 @@ impl InFlightCall<'_> {
     /// Makes the wait before the next attempt longer.
     pub(super) fn lengthen_pause(&mut self) {
         self.pause = ATTEMPTS.pause(self.troubles);
-        self.troubles += 1;
+        self.troubles = self.troubles.saturating_add(1);
     }
 
     pub(super) fn failed(&mut self, reason: Reason) -> CallError {

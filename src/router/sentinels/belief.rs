@@ -5,7 +5,11 @@
 //! - A lower epoch than the known one, or another master at the same epoch, counts only if most of
 //!   the sentinels report it and none has named the known master for [`STANDS`]: sentinels that
 //!   were set up anew start again at epoch zero. Just after a failover, most sentinels are behind.
+//! - A sentinel of another deployment counts no more than that, whatever its epoch: the address of
+//!   a sentinel can become that of another deployment's. It is one of the same deployment if it or
+//!   one that it knows is known, or if it names the known master.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -20,6 +24,8 @@ const STANDS: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Belief {
     known: Option<Known>,
+    /// The ids of the sentinels of this deployment, as far as they are known.
+    sentinels: HashSet<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -52,7 +58,11 @@ impl Belief {
 
     /// Weighs reports that sentinels gave just now. `named` sentinels were configured.
     pub(crate) fn learn(&mut self, reports: &[Report], named: usize, now: Moment) -> Learned {
-        let reports = distinct(reports);
+        self.note_sentinels(reports);
+        let (own, foreign): (Vec<&Report>, Vec<&Report>) =
+            distinct(reports).into_iter().partition(|report| self.is_own(report));
+        let is_foreign = own.iter().all(|report| report.master.is_none());
+        let reports = if is_foreign { foreign } else { own };
         if let Some(known) = &mut self.known
             && reports.iter().any(|report| known.is_named_by(report))
         {
@@ -66,8 +76,9 @@ impl Belief {
                 return Learned::Same;
             }
             let is_forgotten = now.since(known.named) >= STANDS;
-            let is_majority = 2 * votes > sentinels(&reports, named);
-            if best.epoch <= known.epoch && !(is_forgotten && is_majority) {
+            let is_majority = votes > sentinels(&reports, named) / 2;
+            let is_newer = best.epoch > known.epoch && !is_foreign;
+            if !is_newer && !(is_forgotten && is_majority) {
                 return Learned::Outdated;
             }
         }
@@ -75,7 +86,41 @@ impl Belief {
             self.known =
                 Some(Known { epoch: best.epoch, master: named.address.clone(), named: now });
         }
+        if is_foreign {
+            self.sentinels = reports.iter().flat_map(|report| ids_in(report)).collect();
+        }
         Learned::Changed
+    }
+
+    /// Returns true unless a report is of another deployment. A sentinel that does not tell its id,
+    /// or which others it knows, may be one of the same.
+    pub(crate) fn is_own(&self, report: &Report) -> bool {
+        let (Some(_), Some(_)) = (&report.id, &report.known) else {
+            return true;
+        };
+        let master = self.master();
+        self.sentinels.is_empty()
+            || (master.is_some() && report.address() == master)
+            || ids_in(report).any(|id| self.sentinels.contains(&id))
+    }
+
+    /// Keeps the sentinels that own reports are from or tell of. The others are gone: sentinels
+    /// keep those that are down. One that was reset knows no other for a moment.
+    fn note_sentinels(&mut self, reports: &[Report]) {
+        let mut noted: HashSet<Box<str>> = HashSet::new();
+        // One of them may be known by another one only.
+        loop {
+            let before = self.sentinels.len();
+            let own = reports.iter().filter(|report| self.is_own(report));
+            noted.extend(own.flat_map(ids_in));
+            self.sentinels.extend(noted.iter().cloned());
+            if self.sentinels.len() == before {
+                break;
+            }
+        }
+        if reports.iter().any(|report| self.is_own(report) && !report.peers.is_empty()) {
+            self.sentinels = noted;
+        }
     }
 
     /// Of the reports with the highest epoch, one with the master that most of them name, and how
@@ -103,21 +148,26 @@ impl Known {
 pub(crate) fn is_majority(reports: &[Report], named: usize) -> bool {
     let reports = distinct(reports);
     let naming = reports.iter().filter(|report| report.master.is_some()).count();
-    2 * naming > sentinels(&reports, named)
+    naming > sentinels(&reports, named) / 2
 }
 
 /// How many sentinels there are, by their own count. If none reports a count (a missing right, no
 /// master of that name), the number that was configured.
 fn sentinels(reports: &[&Report], named: usize) -> usize {
     let said = reports.iter().filter_map(|report| report.others).max();
-    said.map_or(named, |others| others + 1).max(reports.len())
+    said.map_or(named, |others| others.saturating_add(1)).max(reports.len())
+}
+
+/// The ids of the sentinel and of those that it knows.
+fn ids_in(report: &Report) -> impl Iterator<Item = Box<str>> {
+    report.id.iter().chain(report.known.iter().flatten()).cloned()
 }
 
 /// The newest report of each sentinel, which may be known by several addresses.
 fn distinct(reports: &[Report]) -> Vec<&Report> {
     let mut distinct: Vec<&Report> = Vec::with_capacity(reports.len());
     for report in reports {
-        match distinct.iter_mut().find(|other| other.sentinel == report.sentinel) {
+        match distinct.iter_mut().find(|other| other.is_of_same_sentinel(report)) {
             Some(other) if other.epoch < report.epoch => *other = report,
             Some(_) => {}
             None => distinct.push(report),
@@ -138,11 +188,16 @@ mod tests {
 
     /// A report of one of three sentinels.
     fn says(sentinel: &str, epoch: u64, master: &str) -> Report {
+        let all = if "123".contains(sentinel) { ["1", "2", "3"] } else { ["4", "5", "6"] };
+        let known = all.into_iter().filter(|other| *other != sentinel);
         Report {
-            sentinel: sentinel.into(),
+            source: address(sentinel),
+            id: Some(sentinel.into()),
             epoch,
             master: Some(Named { address: address(master), process: None }),
+            malformed: None,
             others: Some(2),
+            known: Some(known.map(Into::into).collect()),
             peers: Vec::new(),
         }
     }
@@ -192,7 +247,11 @@ mod tests {
 
     #[test]
     fn half_of_the_sentinels_are_no_majority() {
-        let of_four = |sentinel, master| Report { others: Some(3), ..says(sentinel, 4, master) };
+        let of_four = |sentinel, master| Report {
+            others: Some(3),
+            known: Some(["1", "2", "3", "4"].map(Into::into).into()),
+            ..says(sentinel, 4, master)
+        };
         let half = [of_four("2", "a"), of_four("3", "a")];
         assert!(!is_majority(&half, 4));
         assert_eq!(knowing().learn(&half, 4, at(60)), Learned::Outdated);
@@ -251,7 +310,8 @@ mod tests {
     /// It may be of another deployment, or have lost its configuration.
     #[test]
     fn one_that_knows_no_master_is_none_of_a_majority() {
-        let unknown = |sentinel| Report { master: None, others: None, ..says(sentinel, 0, "") };
+        let unknown =
+            |sentinel| Report { master: None, others: None, known: None, ..says(sentinel, 0, "") };
         assert!(!is_majority(&[unknown("1")], 1));
         assert!(!is_majority(&[unknown("1"), unknown("2")], 3));
         assert!(!is_majority(&[unknown("1"), says("2", 4, "a")], 3));
@@ -260,7 +320,8 @@ mod tests {
 
     #[test]
     fn one_that_does_not_tell_how_many_there_are_is_not_all_of_them() {
-        let tells_little = |sentinel, master| Report { others: None, ..says(sentinel, 0, master) };
+        let tells_little =
+            |sentinel, master| Report { others: None, known: None, ..says(sentinel, 0, master) };
         let one = [tells_little("1", "a")];
         assert!(!is_majority(&one, 3));
         assert_eq!(knowing().learn(&one, 3, at(60)), Learned::Outdated);
@@ -271,5 +332,13 @@ mod tests {
         let with_another = [tells_little("1", "a"), says("2", 4, "b")];
         assert_eq!(knowing().learn(&with_another[..1], 1, at(60)), Learned::Changed);
         assert_eq!(knowing().learn(&with_another, 1, at(60)), Learned::Outdated);
+    }
+
+    #[test]
+    fn a_count_of_sentinels_that_does_not_fit_is_no_majority() {
+        let many = Report { others: Some(usize::MAX), epoch: u64::MAX, ..says("1", 0, "a") };
+        assert!(!is_majority(std::slice::from_ref(&many), 1));
+        let mut belief = knowing();
+        assert_eq!(belief.learn(&[many], 3, at(0)), Learned::Changed, "the highest epoch counts");
     }
 }

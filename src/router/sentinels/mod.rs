@@ -3,6 +3,7 @@
 //! decides which of them is believed.
 
 mod belief;
+mod deployment;
 mod report;
 mod watch;
 
@@ -17,13 +18,16 @@ use futures::{FutureExt, StreamExt};
 
 use crate::clock::Clock;
 use crate::node::{Address, Connector, Node, NodeError};
+use crate::router::bad_entries::BadEntries;
+use crate::router::belief::Stranger;
 use crate::router::connection::Limits;
 use crate::router::lock;
 use crate::router::telemetry;
 use crate::router::tenure::Tenure;
 use crate::router::translation::Translation;
-use crate::router::tried::Tried;
+use crate::router::tried::{Failures, Tried};
 use belief::{Belief, Learned, is_majority};
+use deployment::contradiction;
 use report::{Peer, Report, questions};
 
 pub(crate) use watch::watch;
@@ -51,6 +55,7 @@ pub(crate) struct Sentinels {
     clock: Arc<dyn Clock>,
     translation: Translation,
     limits: Limits,
+    bad_entries: BadEntries,
     state: Mutex<State>,
 }
 
@@ -81,8 +86,8 @@ pub(crate) struct Master {
 /// Why no sentinel names a master.
 #[derive(Clone, Debug)]
 pub(crate) enum Untold {
-    /// The sentinels that answer know no master of that name.
-    NoSuchMaster(String),
+    /// The sentinels that answer know no master of that name, or are of several deployments.
+    Invalid(String),
     /// None of these sentinels answers.
     Unheard(Tried, NodeError),
 }
@@ -94,17 +99,29 @@ impl Sentinels {
         translation: Translation,
         limits: Limits,
     ) -> Self {
-        Sentinels { settings, clock, translation, limits, state: Mutex::default() }
+        Sentinels {
+            settings,
+            clock,
+            translation,
+            limits,
+            bad_entries: BadEntries::default(),
+            state: Mutex::default(),
+        }
     }
 
     /// Queries all sentinels at once. Returns the master that is then believed in, once any of them
     /// has answered that it knows one and the others have had their time.
     pub(crate) async fn query(&self) -> Result<Master, Untold> {
-        let (reports, last_failure) = self.reports().await;
-        if let (true, Some(failure)) = (reports.is_empty(), last_failure) {
-            return Err(Untold::Unheard(Tried(self.nodes()), failure));
+        let begins = lock(&self.state).belief.master().is_none();
+        let (reports, failures) = self.reports(begins).await;
+        if reports.iter().all(|report| report.malformed.is_some()) {
+            let (tried, failure) = failures.settle(&self.settings.nodes, None);
+            return Err(Untold::Unheard(tried, failure));
         }
-        self.learn(&reports)
+        match contradiction(&reports).filter(|_| begins) {
+            Some(why) => Err(Untold::Invalid(why)),
+            None => self.learn(&reports),
+        }
     }
 
     /// Drops all connections and makes no more.
@@ -116,12 +133,17 @@ impl Sentinels {
 
     /// The sentinels to query: the configured ones first, then those that they know.
     pub(crate) fn nodes(&self) -> Vec<Address> {
+        self.sentinels().into_iter().map(|(node, _)| node).collect()
+    }
+
+    /// The sentinels to query, each with its id if another one has told it.
+    fn sentinels(&self) -> Vec<(Address, Option<Box<str>>)> {
         let state = lock(&self.state);
-        let mut nodes = self.settings.nodes.clone();
-        for peer in &state.learned {
-            let is_named = state.ids.values().any(|id| *id == peer.sentinel);
-            if !is_named && !nodes.contains(&peer.address) {
-                nodes.push(peer.address.clone());
+        let mut nodes: Vec<_> = self.settings.nodes.iter().map(|it| (it.clone(), None)).collect();
+        for Peer { sentinel, address } in &state.learned {
+            let is_named = state.ids.values().any(|id| id == sentinel);
+            if !is_named && !nodes.iter().any(|(node, _)| node == address) {
+                nodes.push((address.clone(), Some(sentinel.clone())));
             }
         }
         nodes
@@ -140,45 +162,66 @@ impl Sentinels {
         state.is_vouched || master.processes.is_empty()
     }
 
-    /// The reports of all sentinels that answer in time, and the last failure of the others.
-    async fn reports(&self) -> (Vec<Report>, Option<NodeError>) {
+    /// The reports of all sentinels that answer in time, and the failures of the others. When
+    /// nothing is known so far (`begins`), each configured sentinel has its time, unless another
+    /// one knows it by its address: it may be of another deployment.
+    async fn reports(&self, begins: bool) -> (Vec<Report>, Failures) {
         let mut reports: Vec<Report> = Vec::new();
-        let mut last_failure = None;
-        let nodes = self.nodes();
+        let mut failures = Failures::default();
+        let sentinels = self.sentinels();
         let most = self.settings.nodes.len() + LEARNED;
-        let mut queried: HashSet<Address> = nodes.iter().cloned().collect();
+        let mut queried: HashSet<Address> =
+            sentinels.iter().map(|(node, _)| node.clone()).collect();
+        let mut pending = queried.clone();
         let mut queries: FuturesUnordered<_> =
-            nodes.into_iter().map(|node| self.report(node).boxed()).collect();
+            sentinels.into_iter().map(|(node, id)| self.report(node, id).boxed()).collect();
         let mut until = None;
+        let mut is_late = false;
         loop {
+            let is_needed = |node: &Address| {
+                let peers = reports.iter().flat_map(|report| &report.peers);
+                self.settings.nodes.contains(node)
+                    && !peers.into_iter().any(|it| it.address == *node)
+            };
+            if is_late && !(begins && pending.iter().any(is_needed)) {
+                return (reports, failures);
+            }
             let late = async {
                 match until {
-                    Some(until) => self.clock.sleep_until(until).await,
-                    None => future::pending().await,
+                    Some(until) if !is_late => self.clock.sleep_until(until).await,
+                    _ => future::pending().await,
                 }
             };
             let heard = tokio::select! {
                 biased;
                 heard = queries.next() => heard,
-                () = late => None,
+                () = late => {
+                    is_late = true;
+                    continue;
+                }
             };
             let Some((node, outcome)) = heard else {
-                return (reports, last_failure);
+                return (reports, failures);
             };
+            pending.remove(&node);
             match outcome {
                 Ok(report) => {
-                    for peer in &report.peers {
-                        let is_heard = reports.iter().any(|other| other.sentinel == peer.sentinel);
-                        if !is_heard && queried.len() < most && queried.insert(peer.address.clone())
-                        {
-                            queries.push(self.report(peer.address.clone()).boxed());
+                    if let Some(failure) = &report.malformed {
+                        telemetry::sentinel_failed(&node, failure);
+                        failures.note(node, failure.clone());
+                    }
+                    for Peer { sentinel, address } in &report.peers {
+                        let is_heard = reports.iter().any(|it| it.id.as_ref() == Some(sentinel));
+                        if !is_heard && queried.len() < most && queried.insert(address.clone()) {
+                            let query = self.report(address.clone(), Some(sentinel.clone()));
+                            queries.push(query.boxed());
                         }
                     }
                     reports.push(report);
                 }
                 Err(failure) => {
                     telemetry::sentinel_failed(&node, &failure);
-                    last_failure = Some(failure);
+                    failures.note(node, failure);
                 }
             }
             if until.is_none() && is_majority(&reports, self.settings.nodes.len()) {
@@ -190,9 +233,15 @@ impl Sentinels {
     /// Weighs the reports, and notes the result.
     fn learn(&self, reports: &[Report]) -> Result<Master, Untold> {
         let mut state = lock(&self.state);
-        state.note_peers(reports);
         let before = state.belief.master().cloned();
         let learned = state.belief.learn(reports, self.settings.nodes.len(), self.clock.now());
+        let (own, foreign): (Vec<&Report>, Vec<&Report>) =
+            reports.iter().partition(|report| state.belief.is_own(report));
+        for report in foreign {
+            let why = Stranger::OtherSentinel;
+            telemetry::stranger(&report.source, why.word(), &why);
+        }
+        state.note_peers(&own);
         let (Some(address), Some(epoch)) = (state.belief.master().cloned(), state.belief.epoch())
         else {
             return Err(self.no_such_master());
@@ -210,25 +259,41 @@ impl Sentinels {
                 }
             }
         }
-        let naming = reports.iter().filter_map(|report| report.master.as_ref());
+        let naming = own.iter().filter_map(|report| report.master.as_ref());
         let processes = naming.filter(|named| named.address == address);
         let processes = processes.filter_map(|named| named.process.clone()).collect();
         Ok(Master { address, tenure: state.tenure.clone(), processes })
     }
 
     fn no_such_master(&self) -> Untold {
-        Untold::NoSuchMaster(format!(
+        Untold::Invalid(format!(
             "the sentinels know no master of the name `{}`",
             self.settings.master
         ))
     }
 
-    /// Queries one sentinel, within the time limits.
-    async fn report(&self, node: Address) -> (Address, Result<Report, NodeError>) {
-        let outcome = self.query_one(&node).await;
+    /// Queries one sentinel, within the time limits. With `id`, another sentinel at this address is
+    /// a failure: that id was told as the one that is there.
+    async fn report(
+        &self,
+        node: Address,
+        id: Option<Box<str>>,
+    ) -> (Address, Result<Report, NodeError>) {
+        let outcome = self.query_one(&node).await.and_then(|report| match (&report.id, &id) {
+            (Some(found), Some(told)) if found != told => {
+                let why = Stranger::OtherSentinel;
+                telemetry::stranger(&node, why.word(), &why);
+                Err(NodeError {
+                    source: Some(Arc::new(why)),
+                    ..NodeError::unsent(format!("at {node} there is {why}"))
+                })
+            }
+            _ => Ok(report),
+        });
         match &outcome {
             Ok(report) if self.settings.nodes.contains(&node) => {
-                lock(&self.state).ids.insert(node.clone(), report.sentinel.clone());
+                let sentinel = report.id.clone().unwrap_or_else(|| node.to_string().into());
+                lock(&self.state).ids.insert(node.clone(), sentinel);
             }
             Ok(_) => {}
             Err(_) => drop(lock(&self.state).open.remove(&node)),
@@ -263,7 +328,8 @@ impl Sentinels {
     async fn question(&self, node: &Address, connection: &dyn Node) -> Result<Report, NodeError> {
         let answering = connection.pipeline(&questions(&self.settings.master));
         let replies = self.within(self.limits.response_timeout, node, answering).await?;
-        Report::read(replies, node, &self.translation)
+        let skip = |entry| self.bad_entries.report(node, entry);
+        Report::read(replies, node, &self.translation, skip)
     }
 
     async fn within<T>(
@@ -286,11 +352,12 @@ impl State {
     /// Keeps the sentinels that answer now or that others know, and forgets the rest: sentinels
     /// forget what is gone. (No sentinel names itself.) A sentinel that was reset knows no other
     /// for a moment.
-    fn note_peers(&mut self, reports: &[Report]) {
+    fn note_peers(&mut self, reports: &[&Report]) {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
-        let answers = |peer: &&Peer| reports.iter().any(|report| report.sentinel == peer.sentinel);
+        let answers =
+            |peer: &&Peer| reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel));
         let peers = reports.iter().flat_map(|report| &report.peers);
         let mut learned: Vec<Peer> = Vec::new();
         for peer in self.learned.iter().filter(answers).chain(peers) {
@@ -316,7 +383,7 @@ impl fmt::Debug for Sentinels {
 impl From<Untold> for NodeError {
     fn from(untold: Untold) -> NodeError {
         match untold {
-            Untold::NoSuchMaster(why) => NodeError::unsent(why),
+            Untold::Invalid(why) => NodeError::unsent(why),
             Untold::Unheard(_, failure) => NodeError {
                 permanent: failure.permanent,
                 source: Some(Arc::new(failure)),

@@ -4,19 +4,27 @@ use std::sync::Arc;
 
 use crate::node::{Address, Command, NodeError, Reply, ReplyShape};
 use crate::router::about::name_of;
+use crate::router::bad_entries::BadEntry;
 use crate::router::translation::Translation;
 
 /// A sentinel's report.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// The sentinel's id, or the address at which it was queried if it reports none.
-    pub(crate) sentinel: Box<str>,
+    /// The address at which the sentinel was queried.
+    pub(crate) source: Address,
+    /// The sentinel's id, if it reports one.
+    pub(crate) id: Option<Box<str>>,
     /// The epoch of the failover that promoted the master; 0 if the sentinel reports none.
     pub(crate) epoch: u64,
-    /// `None` if the sentinel knows no master of that name.
+    /// `None` if the sentinel knows no master of that name, or none that can be dialled.
     pub(crate) master: Option<Named>,
+    /// Why the master cannot be dialled, if it has one.
+    pub(crate) malformed: Option<NodeError>,
     /// How many other sentinels watch the master, if it reports that.
     pub(crate) others: Option<usize>,
+    /// The ids of the other sentinels, if it reports them.
+    pub(crate) known: Option<Vec<Box<str>>>,
+    /// Those of them that can be dialled.
     pub(crate) peers: Vec<Peer>,
 }
 
@@ -50,21 +58,19 @@ pub(crate) fn questions(master: &str) -> [Command; 4] {
 }
 
 impl Report {
-    /// Reads the answers of the sentinel at `source`.
+    /// Reads the answers of the sentinel at `source`. Calls `skip` with each of the other sentinels
+    /// that cannot be dialled.
     pub(crate) fn read(
         replies: Vec<Reply>,
         source: &Address,
         translation: &Translation,
+        skip: impl Fn(BadEntry),
     ) -> Result<Report, NodeError> {
         let mut replies = replies.into_iter();
         let mut next = || replies.next().unwrap_or(Reply::Nil);
         let (id, state, address, peers) = (next(), next(), next(), next());
         let address = match &address {
-            Reply::Nil => None,
-            Reply::List(parts) => match parts.as_slice() {
-                [host, port] => Some(read_address(text(host), text(port), source, translation)),
-                _ => return Err(garbled(source)),
-            },
+            Reply::Nil => Ok(None),
             Reply::Error(error) => {
                 return Err(NodeError {
                     permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
@@ -72,23 +78,41 @@ impl Report {
                     ..NodeError::unsent(format!("{source} does not tell where the master is"))
                 });
             }
-            _ => return Err(garbled(source)),
+            other => master_address(other, source, translation).map(Some).ok_or_else(|| {
+                NodeError::unsent(format!(
+                    "sentinel {source} returned a malformed master address: {other:?}"
+                ))
+            }),
         };
-        let address = address.map(|read| read.ok_or_else(|| garbled(source))).transpose()?;
+        let (address, malformed) = match address {
+            Ok(address) => (address, None),
+            Err(failure) => (None, Some(failure)),
+        };
         let number = |name| field(&state, name).and_then(|digits| digits.parse::<u64>().ok());
         let others = number("num-other-sentinels").and_then(|others| others.try_into().ok());
-        let peers = peers_in(&peers, source, translation);
+        let (known, peers) = others_in(&peers, source, translation, &skip);
         let master = address.map(|address| {
             let process = process(&state, &address, source, translation);
             Named { address, process }
         });
         Ok(Report {
-            sentinel: text(&id).map_or_else(|| source.to_string().into(), Into::into),
+            source: source.clone(),
+            id: text(&id).filter(|id| !id.is_empty()).map(Into::into),
             epoch: number("config-epoch").unwrap_or(0),
             master,
+            malformed,
             others,
+            known,
             peers,
         })
+    }
+
+    /// Returns true if both are of one sentinel, as far as is known.
+    pub(crate) fn is_of_same_sentinel(&self, other: &Report) -> bool {
+        match (&self.id, &other.id) {
+            (Some(id), Some(others)) => id == others,
+            _ => self.source == other.source,
+        }
     }
 
     pub(crate) fn address(&self) -> Option<&Address> {
@@ -115,16 +139,42 @@ fn process(
     field(state, "runid").and_then(name_of)
 }
 
-fn peers_in(reply: &Reply, source: &Address, translation: &Translation) -> Vec<Peer> {
+/// The other sentinels that a sentinel knows: the ids of all, and those that can be dialled. It
+/// knows no address of one whose address another sentinel has now.
+fn others_in(
+    reply: &Reply,
+    source: &Address,
+    translation: &Translation,
+    skip: &impl Fn(BadEntry),
+) -> (Option<Vec<Box<str>>>, Vec<Peer>) {
     let Reply::List(items) = reply else {
-        return Vec::new();
+        return (None, Vec::new());
     };
-    let peers = items.iter().filter_map(|item| {
-        let sentinel = field(item, "runid").filter(|id| !id.is_empty())?.into();
-        let address = read_address(field(item, "ip"), field(item, "port"), source, translation)?;
-        Some(Peer { sentinel, address })
-    });
-    peers.collect()
+    let (mut known, mut peers) = (Vec::new(), Vec::new());
+    for item in items {
+        let Some(id) = field(item, "runid").filter(|id| !id.is_empty()) else {
+            continue;
+        };
+        known.push(id.into());
+        match read_address(field(item, "ip"), field(item, "port"), source, translation) {
+            Some(address) => peers.push(Peer { sentinel: id.into(), address }),
+            None => {
+                let subject = format!("sentinel {id}");
+                skip(BadEntry { subject, reason: "it has no address" });
+            }
+        }
+    }
+    (Some(known), peers)
+}
+
+fn master_address(reply: &Reply, source: &Address, translation: &Translation) -> Option<Address> {
+    match reply {
+        Reply::List(parts) => match parts.as_slice() {
+            [host, port] => read_address(text(host), text(port), source, translation),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn read_address(
@@ -153,10 +203,6 @@ fn text(reply: &Reply) -> Option<&str> {
     }
 }
 
-fn garbled(source: &Address) -> NodeError {
-    NodeError::unsent(format!("{source} names a master that is none"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +215,7 @@ mod tests {
     }
 
     fn read(replies: Vec<Reply>) -> Result<Report, NodeError> {
-        Report::read(replies, &address("s"), &Translation::default())
+        Report::read(replies, &address("s"), &Translation::default(), |_| ())
     }
 
     fn state(host: &str, epoch: &str) -> Reply {
@@ -181,14 +227,17 @@ mod tests {
     #[test]
     fn a_report() {
         let peers = Reply::List(vec![
-            list(&["runid", "other", "ip", "t", "port", "1"]),
             list(&["runid", "", "ip", "u", "port", "1"]),
+            list(&["runid", "replaced", "ip", "u", "port", "0"]),
+            Reply::Int(7),
+            list(&["runid", "other", "ip", "t", "port", "1"]),
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("id", 7, Some(2)));
+        assert_eq!((report.id.as_deref(), report.epoch, report.others), (Some("id"), 7, Some(2)));
         let process = Some(RUN_ID[..12].into());
         assert_eq!(report.master, Some(Named { address: address("a"), process }));
         assert_eq!(report.peers, [Peer { sentinel: "other".into(), address: address("t") }]);
+        assert_eq!(report.known, Some(vec!["replaced".into(), "other".into()]));
     }
 
     #[test]
@@ -203,7 +252,8 @@ mod tests {
     fn what_a_sentinel_may_not_tell_is_unknown() {
         let refused = || Reply::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
-        assert_eq!((&*report.sentinel, report.epoch, report.others), ("s:1", 0, None));
+        assert_eq!((report.id.as_deref(), report.epoch, report.others), (None, 0, None));
+        assert_eq!(report.known, None);
         assert_eq!(report.address(), Some(&address("a")));
         let failure = read(vec![text("id"), refused(), refused(), refused()]).unwrap_err();
         assert!(failure.permanent);
@@ -216,8 +266,12 @@ mod tests {
         let unknown = || Reply::Error(server_error("ERR No such master with that name"));
         let report = read(vec![text("id"), unknown(), Reply::Nil, unknown()]).unwrap();
         assert_eq!(report.master, None);
-        for odd in [list(&["a"]), list(&["a", "x"]), list(&["a", "0"]), Reply::Int(1)] {
-            assert!(read(vec![text("id"), state("a", "1"), odd, Reply::Nil]).is_err());
+        let odd_hosts = [list(&["a"]), list(&["a", "x"]), list(&["a", "0"]), list(&["a", "65536"])];
+        for odd in odd_hosts.into_iter().chain([Reply::Int(1), Reply::List(vec![Reply::Nil; 2])]) {
+            let peers = Reply::List(vec![list(&["runid", "other", "ip", "t", "port", "1"])]);
+            let report = read(vec![text("id"), state("a", "1"), odd, peers]).unwrap();
+            assert!(report.master.is_none() && report.malformed.is_some(), "{report:?}");
+            assert_eq!(report.peers.len(), 1, "the others are known all the same");
         }
         assert!(read(Vec::new()).unwrap().master.is_none());
     }

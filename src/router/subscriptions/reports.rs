@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
-use crate::router::DIALS;
 use crate::router::answer::moved_to;
 use crate::router::subscriptions::Event;
 use crate::router::subscriptions::keeper::Keeper;
@@ -14,6 +13,7 @@ use crate::router::subscriptions::link::{LinkCommand, LinkEvent, What};
 use crate::router::subscriptions::place::State;
 use crate::router::telemetry;
 use crate::router::topology::RefreshFrom;
+use crate::router::{DIALS, first_redial};
 use crate::slot::Slot;
 
 /// When a server that does not support or does not permit shard subscriptions is tried again: it
@@ -137,7 +137,11 @@ impl Keeper {
         link.commands = None;
         link.up = false;
         if !idle {
-            link.rest_until = now.after(DIALS.pause(link.failures));
+            let pause = match link.failures {
+                0 => first_redial(),
+                failures => DIALS.pause(failures),
+            };
+            link.rest_until = now.after(pause);
             link.failures += 1;
         }
         let rest_until = link.rest_until;

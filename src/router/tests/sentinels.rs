@@ -6,6 +6,7 @@ use crate::node::fake::FakeSentinel;
 use crate::node::{NodeError, Notice};
 use crate::router::SentinelSettings;
 use crate::router::belief::Stranger;
+use crate::router::tests::events::Events;
 use crate::router::topology::RefreshFrom;
 
 /// Three sentinels, `a` the master and `b` its replica.
@@ -430,7 +431,7 @@ async fn a_node_of_a_cluster_is_no_master_of_sentinels() {
     let fakes = servers();
     fakes.set_id_of("a", text("an id"));
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
-    assert_eq!(stranger(&error), Some(Stranger::ClusterNode), "{error:?}");
+    assert!(matches!(&error.reason, Reason::Invalid(why) if why.contains("a:1")), "{error:?}");
 }
 
 /// It may have run after the other one took over, and then it is lost.
@@ -531,4 +532,130 @@ async fn nothing_is_left_when_the_client_is_gone() {
     // For example one that was under way.
     watched.router.topology.refresh(RefreshFrom::Several).await;
     assert_eq!((questions(), watched.fakes.dials("s1")), (asked, dials));
+}
+
+/// A sentinel of another deployment, with the same name for its master and a higher epoch.
+fn of_another() -> FakeSentinel {
+    FakeSentinel { id: Some("z"), peers: &[], ..knows(99, "z") }
+}
+
+fn with_another() -> Fakes {
+    let fakes = servers();
+    fakes.set_alone("z");
+    fakes.set_sentinel("z1", FakeSentinel { peers: &[], ..knows(99, "z") });
+    fakes
+}
+
+#[tokio::test(start_paused = true)]
+async fn connect_by_sentinels_of_two_deployments_is_invalid_and_names_both() {
+    for seeds in [["s1", "z1"], ["z1", "s1"]] {
+        for (slow, takes) in [("s1", 0), ("s1", 80), ("z1", 80)] {
+            let fakes = with_another();
+            let takes = Duration::from_millis(takes);
+            let own = if slow == "s1" { knows(1, "a") } else { of_another() };
+            let own = FakeSentinel { takes, id: None, ..own };
+            fakes.set_sentinel(slow, own);
+            let error = connect_by(&fakes, &seeds).await.unwrap_err();
+            let Reason::Invalid(why) = &error.reason else { panic!("{error:?}") };
+            assert!(["z1:1", "z:1", "a:1"].iter().all(|it| why.contains(it)), "{why}");
+        }
+    }
+}
+
+/// The sentinels know it by its address, so it is one of theirs.
+#[tokio::test(start_paused = true)]
+async fn connect_waits_for_no_sentinel_that_the_others_list() {
+    let fakes = servers();
+    fakes.set_door("s3", Door::Hangs);
+    let clock = TestClock::start();
+    connect_by(&fakes, &SENTINELS).await.unwrap();
+    let took = clock.now().since(Moment::default());
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentinel_of_another_deployment_at_a_learned_address_is_not_believed() {
+    let watched = Watched::of(with_another()).await;
+    watched.fakes.set_sentinel("s3", of_another());
+    for named in [&["s1"][..], &["s1", "s2"]] {
+        // One that connects now, and one that knew the former sentinel.
+        let newcomer = connect_by(&watched.fakes, named).await.unwrap();
+        assert_eq!(newcomer.masters(), [address("a")]);
+        watched.fakes.set_sentinel("s3", knows(1, "a"));
+        let router = connect_by(&watched.fakes, named).await.unwrap();
+        watched.fakes.set_sentinel("s3", of_another());
+        for _ in 0..3 {
+            router.topology.refresh(RefreshFrom::Several).await;
+        }
+        assert_eq!(router.masters(), [address("a")]);
+    }
+    assert_eq!(watched.fakes.count("z", "EVAL"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentinel_of_another_deployment_at_a_named_address_is_not_believed() {
+    let (events, _recording) = Events::record();
+    let watched = Watched::of(with_another()).await;
+    watched.fakes.set_sentinel("s3", of_another());
+    for _ in 0..3 {
+        watched.router.topology.refresh(RefreshFrom::Several).await;
+    }
+    watched.call(1).await.unwrap();
+    // Nor if it is the only one that answers.
+    for sentinel in ["s1", "s2"] {
+        watched.fakes.set_door(sentinel, Door::Refuses);
+        watched.fakes.cut(sentinel);
+    }
+    watched.router.topology.refresh(RefreshFrom::Several).await;
+    watched.call(1).await.unwrap();
+    assert_eq!(watched.calls(), (2, 0));
+    let strangers = events.of("rwlease.stranger");
+    assert!(strangers.iter().all(|it| it.contains("node=s3:1 outcome=\"other_sentinel\"")));
+    assert!(!strangers.is_empty());
+}
+
+/// They lost their files, so that their ids and epochs are new.
+#[tokio::test(start_paused = true)]
+async fn sentinels_that_were_set_up_anew_are_believed_again() {
+    const ANEW: [&str; 3] = ["n1", "n2", "n3"];
+    let watched = Watched::new().await;
+    let set_up = |master| {
+        for (sentinel, id) in SENTINELS.iter().zip(ANEW) {
+            let anew =
+                FakeSentinel { epoch: 0, master: Some(master), peers: &ANEW, ..knows(0, "") };
+            watched.fakes.set_sentinel(sentinel, FakeSentinel { id: Some(id), ..anew });
+        }
+        for (sentinel, id) in ANEW.iter().zip(ANEW) {
+            watched
+                .fakes
+                .set_name(sentinel, &[SENTINELS[ANEW.iter().position(|it| *it == id).unwrap()]]);
+        }
+    };
+    set_up("a");
+    for _ in 0..3 {
+        watched.router.topology.refresh(RefreshFrom::Several).await;
+    }
+    assert_eq!(watched.master(), "a");
+    watched.call(1).await.unwrap();
+    watched.fakes.set_replica("b", false);
+    set_up("b");
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        watched.router.topology.refresh(RefreshFrom::Several).await;
+    }
+    assert_eq!(watched.master(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentinel_with_a_malformed_master_tells_of_the_others_all_the_same() {
+    let fakes = servers();
+    fakes.set_sentinel("s1", FakeSentinel { bad_master: true, ..knows(1, "a") });
+    let router = connect_by(&fakes, &["s1"]).await.unwrap();
+    assert_eq!(router.masters(), [address("a")]);
+    for sentinel in SENTINELS {
+        fakes.set_sentinel(sentinel, FakeSentinel { bad_master: true, ..knows(1, "a") });
+    }
+    let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
+    assert!(matches!(error.reason, Reason::NoSentinel(..)), "{error:?}");
+    assert!(error.to_string().contains("malformed master address"), "{error}");
 }

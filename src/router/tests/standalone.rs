@@ -4,8 +4,8 @@
 use super::*;
 use crate::node::fake::slots;
 use crate::router::belief::{Process, Stranger, Told, View};
+use crate::router::cluster_slots;
 use crate::router::connection::Limits;
-use crate::router::map::SlotMap;
 use crate::router::membership::Membership;
 use crate::router::translation::Translation;
 
@@ -201,7 +201,8 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         let (name, place) = (process.into(), Some("a".into()));
         Told::Alone(Some(Process { name, place }))
     };
-    let map = SlotMap::parse(&slots(&[(0, 16383, "both")]), &at, &Translation(None)).unwrap();
+    let map = cluster_slots::read(&slots(&[(0, 16383, "both")]), &at, &Translation(None));
+    let map = map.unwrap().map;
     let (epoch, serves) = (Some(1), Some(true));
     for (events, stranger) in [
         (Told::Cluster { map, epoch, serves }, Stranger::Standalone),

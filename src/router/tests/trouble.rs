@@ -66,16 +66,52 @@ async fn a_broken_connection_is_made_again() {
         let start = bench.clock.now();
         bench.fakes.script("a", [Act::Break { maybe_sent }]);
         assert_eq!(bench.call("x").await.unwrap().in_doubt, in_doubt);
-        assert!(bench.clock.now().since(start) < Duration::from_millis(5), "at once");
+        assert!(bench.clock.now().since(start) < Duration::from_millis(105), "soon");
     }
     assert_eq!(bench.fakes.dials("a"), 3);
+}
+
+/// A server or a proxy that restarts cuts all connections at once.
+#[tokio::test(start_paused = true)]
+async fn clients_whose_connections_are_cut_do_not_dial_all_at_once() {
+    const CLIENTS: usize = 50;
+    let fakes = Fakes::new(&[ALL]);
+    let mut routers = Vec::new();
+    for _ in 0..CLIENTS {
+        let router = connect(&fakes, &["a"]).await.unwrap();
+        let deadline = router.clock.now().after(Duration::from_secs(10));
+        router.call(&call("k"), deadline).await.unwrap();
+        routers.push((router, deadline));
+    }
+    let late = Act::Late(Duration::from_millis(20), ran(fakes.server_ms()));
+    fakes.script("a", (0..CLIENTS).map(|_| late.clone()));
+    let call = |(router, deadline): (Arc<Router>, Moment)| {
+        tokio::spawn(async move { router.call(&call("k"), deadline).await })
+    };
+    let calls: Vec<_> = routers.into_iter().map(call).collect();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    fakes.cut("a");
+    let mut dials = vec![fakes.dials("a")];
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        dials.push(fakes.dials("a"));
+    }
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let dials: Vec<usize> = dials.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(dials.iter().sum::<usize>(), CLIENTS, "{dials:?}");
+    let most = dials.iter().max().unwrap();
+    assert!(*most < CLIENTS / 2, "{dials:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_known_to_be_broken_is_not_used() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.cut("a");
+    let start = bench.clock.now();
     assert_eq!(bench.call("x").await.unwrap().in_doubt, None);
+    assert_eq!(bench.clock.now(), start, "nothing was under way on it: it is replaced at once");
     assert_eq!(bench.fakes.dials("a"), 2);
 }
 

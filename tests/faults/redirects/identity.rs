@@ -152,19 +152,17 @@ async fn a_fresh_node_takes_nothing_over() -> Result {
     let fresh = cluster.add(settings.line("cluster-require-full-coverage no")).await?;
     let slots: Vec<u16> = names.iter().step_by(2).map(|name| Slot::of(key(name)).get()).collect();
     let fresh = cluster.node(fresh);
-    // At first it has no slot, then some.
-    for slots in [&[][..], &slots] {
-        if !slots.is_empty() {
-            fresh.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(slots)).await?;
-            serves(fresh).await?;
-        }
-        let locks = connect(&[fresh.url(), cluster.node(0).url()]).await?;
-        for name in &names {
-            locks.rwlock(name)?.write().timeout(Duration::from_secs(5)).await?.release().await?;
-        }
-        is_empty(fresh).await?;
+    let seeds = [fresh.url(), cluster.node(0).url()];
+    let locks = connect(&seeds).await?;
+    // It has no slots yet. As soon as it serves some, it is a cluster of its own.
+    fresh.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(slots)).await?;
+    serves(fresh).await?;
+    for name in &names {
+        locks.rwlock(name)?.write().timeout(Duration::from_secs(5)).await?.release().await?;
     }
-    Ok(())
+    let error = refused(connect(&seeds).await)?;
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    is_empty(fresh).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,15 @@
 //! Masters that die, stop, return, or report a wrong map.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use rwlease::{ErrorKind, Locks, Slot};
+use tokio::time::Instant;
 
 use super::book::{Book, Overlaps};
 use super::load::Load;
-use super::{PATIENCE, client, key, raw};
-use crate::support::{Cluster, Error, Result, Shape, WaitLimit};
+use super::{PATIENCE, client, key, raw, settings};
+use crate::support::{Cluster, ConnectTo, Error, Result, Shape, WaitLimit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
@@ -41,7 +43,8 @@ async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
-    let locks = client(&cluster).await?;
+    let brief = Duration::from_secs(2);
+    let locks = settings().call_timeout(brief).connect_to(&cluster.urls()).await?;
     let lock = locks.rwlock("odd")?;
     let master = cluster.master_of(lock.slot().get()).await?;
     let other = (master + 1) % 3;
@@ -55,17 +58,15 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains(&cluster.node(named).address()), "{at} says {said}");
     }
-    for _ in 0..3 {
-        let error = lock
-            .write()
-            .timeout(PATIENCE / 6)
-            .await
-            .err()
-            .ok_or_else(|| Error::new("it was granted"))?;
+    for _ in 0..2 {
+        let began = Instant::now();
+        let outcome = lock.write().timeout(2 * brief).await;
+        let error = outcome.err().ok_or_else(|| Error::new("it was granted"))?;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert_eq!(error.lock(), Some("odd"));
         assert!(error.to_string().contains("redirects"), "{error}");
         assert!(error.source().is_none(), "{error:?}");
+        assert!(began.elapsed() >= 2 * brief, "they might have agreed until then");
         let error = lock.try_read().await.err().ok_or_else(|| Error::new("it was granted"))?;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     }
@@ -73,13 +74,17 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     for name in on_each_master(&cluster, "well", 2).await?.concat() {
         locks.rwlock(name)?.write().await?.release().await?;
     }
+    // A request that waits is granted as soon as they agree.
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().timeout(PATIENCE).await }
+    });
+    tokio::time::sleep(2 * brief).await;
+    assert!(!waiting.is_finished(), "it waits for them");
     for number in [master, other] {
         cluster.node(number).say::<()>(&assign(master)).await?;
     }
-    let wait_limit = WaitLimit::new("the two to agree");
-    while let Err(error) = lock.write().await {
-        wait_limit.pause(error).await?;
-    }
+    waiting.await??.release().await?;
     Ok(())
 }
 

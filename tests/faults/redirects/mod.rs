@@ -4,6 +4,7 @@
 mod book;
 mod bus;
 mod connecting;
+mod deployments;
 mod identity;
 mod load;
 mod masters;

@@ -6,6 +6,7 @@ mod changing;
 mod clocks;
 mod keeping;
 mod losing;
+mod observers;
 mod reentrant;
 mod releasing;
 mod replicas;

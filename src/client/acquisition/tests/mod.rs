@@ -19,7 +19,8 @@ use crate::clock::Moment;
 use crate::error::ErrorKind;
 use crate::node::{Address, ServerError};
 use crate::protocol::{
-    Acquired, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Permits, Release, Renewed, Shrink,
+    Acquired, ClientId, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Permits, Release,
+    Renewed, Shrink,
 };
 use crate::router::{CallError, ClockBound, Reason};
 

@@ -88,15 +88,24 @@ fn a_release_of_its_holder_ends_it_unless_an_attempt_can_still_arrive() {
 }
 
 #[test]
-fn a_renewal_that_fails_while_it_is_released_is_an_error_and_the_lease_is_uncertain() {
+fn release_begun_ends_the_lease_for_every_observer() {
+    let mut bench = Bench::holding(Mode::Write, 5, |_| {});
+    let effects = bench.on(Event::Release);
+    assert!(effects.ended, "callers that wait for the end are notified");
+    assert!(effects.lost.is_none(), "it is not a loss");
+    let State::Held(holding) = &bench.state else { panic!("{:?}", bench.state) };
+    assert!(holding.is_releasing() && !holding.is_held(bench.now));
+}
+
+#[test]
+fn renewal_answered_while_releasing_returns_an_error_and_is_no_loss() {
     let mut bench = Bench::holding(Mode::Write, 5, |_| {});
     let _ = bench.on(Event::Release);
-    assert!(matches!(&bench.state, State::Held(holding) if holding.is_shaky(bench.now)));
     let effects = bench.on(Event::Renewed(no_answer()));
     assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
     let grant = bench.grant(5, LEASE);
     let effects = bench.renewed(Renewed::Revoked(grant));
-    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Revoked);
+    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Lost);
     assert_eq!(kind_of(bench.renewed(Renewed::Lost).next.unwrap()), ErrorKind::Lost);
     assert!(!bench.is_lost());
 }

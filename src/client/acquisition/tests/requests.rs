@@ -15,6 +15,24 @@ fn a_grant_is_held_from_its_sending_less_the_margin() {
 }
 
 #[test]
+fn accepted_longer_lease_ends_by_the_margin_of_its_length() {
+    let settings = Settings::default();
+    let options = LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::of(&settings) };
+    let from = ClientId::from_random([0; 11]).acquisition(1);
+    let goal = Goal::TakeUp { mode: Mode::Write, from, token: 5 };
+    let policy = WaitPolicy::strict_try(at(1_000));
+    let state = State::new(goal, &options, policy, at(0));
+    let mut bench = Bench { state, settings, now: at(0), kind: Kind::ReadWrite };
+    bench.call();
+    let grant = bench.grant(5, Duration::from_secs(60));
+    assert!(matches!(bench.acquired(Acquired::Granted(grant)), Next::Held { .. }));
+    assert_eq!(bench.ends(), at(59_500), "of 60 s, not of 40 ms");
+    // A renewal does not shorten it, and its answer has the same deadline.
+    let _ = bench.after(20_000).renewed(Renewed::Held(grant));
+    assert_eq!(bench.ends(), at(59_500));
+}
+
+#[test]
 fn an_answer_that_took_longer_than_the_lease_is_no_grant() {
     let mut bench = Bench::waiting(Mode::Write);
     bench.call();
@@ -145,18 +163,20 @@ fn a_script_that_fails_changes_nothing_of_a_mutex() {
 }
 
 #[test]
-fn masters_that_name_each_other_are_not_called_all_the_time() {
-    let mut bench = Bench::waiting(Mode::Read);
-    bench.call();
-    let redirects = failed(Reason::TooManyRedirects(9), None);
-    let next = bench.on(Event::Acquired(redirects)).next;
-    assert!(matches!(next, Some(Next::Pause(until)) if until == at(250)), "{next:?}");
+fn masters_that_name_each_other_are_called_again_until_the_time_is_up() {
+    let outcome = |until, now| {
+        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
+        bench.call();
+        bench.now = now;
+        let redirects = failed(Reason::TooManyRedirects(17), None);
+        bench.on(Event::Acquired(redirects)).next.unwrap()
+    };
     let until = Some(at(60_000));
-    let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
-    bench.call();
-    let redirects = failed(Reason::TooManyRedirects(9), None);
-    let next = bench.on(Event::Acquired(redirects)).next.unwrap();
-    assert_eq!(kind_of(next), ErrorKind::Unavailable, "which says more than that time is up");
+    for (until, now) in [(None, at(60_000)), (until, at(10_000))] {
+        assert!(matches!(outcome(until, now), Next::Again));
+    }
+    let kind = kind_of(outcome(until, at(60_000)));
+    assert_eq!(kind, ErrorKind::Unavailable, "which says more than that time is up");
 }
 
 #[test]

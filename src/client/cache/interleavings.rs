@@ -1,0 +1,177 @@
+//! All interleavings of threads at the gate, searched by loom: `make loom`.
+
+#![allow(clippy::unwrap_used)]
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::thread;
+
+use crate::client::cache::gate::Gate;
+use crate::clock::Moment;
+use crate::protocol::Mode;
+
+const FIRST_TOKEN: u64 = 7;
+const NOW: Moment = Moment::from_nanos(1);
+
+/// A gate with the data that its lock protects. loom reports each access that is not ordered.
+struct Protected {
+    gate: Gate,
+    data: UnsafeCell<u64>,
+    /// The greatest token of a writer.
+    newest: AtomicU64,
+}
+
+impl Protected {
+    /// An open gate of a hold that owns this many tokens beyond the first.
+    fn new(mode: Mode, more_tokens: u64) -> Protected {
+        let gate = Gate::new(mode, FIRST_TOKEN);
+        gate.owns_up_to(FIRST_TOKEN + more_tokens);
+        gate.set_grant_until(Moment::from_nanos(1_000));
+        gate.word.open();
+        Protected { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
+    }
+
+    /// Holds in this mode for a moment, if the gate lets it in. Returns its token, and whether it
+    /// must notify on leaving.
+    fn hold(&self, mode: Mode) -> Option<(u64, bool)> {
+        if !self.gate.enter(mode, NOW) {
+            return None;
+        }
+        if let Err(notifies) = self.gate.begin(mode) {
+            return Some((0, notifies));
+        }
+        let token = self.gate.token();
+        match mode {
+            Mode::Read => self.data.with(|_| {
+                assert!(token >= self.newest.load(Ordering::Relaxed), "the token is stale");
+            }),
+            Mode::Write => self.data.with_mut(|_| {
+                let newest = self.newest.swap(token, Ordering::Relaxed);
+                assert!(token > newest, "the token of an earlier writer");
+            }),
+        }
+        Some((token, self.gate.leave(mode)))
+    }
+}
+
+/// Three threads at most, and as many switches as the search can afford.
+fn search(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+#[test]
+fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
+    search(|| {
+        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let others = [Mode::Write, Mode::Read].map(|mode| {
+            let lock = lock.clone();
+            thread::spawn(move || lock.hold(mode))
+        });
+        let own = lock.hold(Mode::Write);
+        let held = others.map(|other| other.join().unwrap()).into_iter().chain([own]);
+        assert!(held.flatten().count() > 0, "somebody gets in");
+        assert!(lock.gate.look().is_unused());
+    });
+}
+
+#[test]
+fn last_token_is_used_once() {
+    search(|| {
+        let lock = Arc::new(Protected::new(Mode::Write, 0));
+        let other = thread::spawn({
+            let lock = lock.clone();
+            move || lock.hold(Mode::Write)
+        });
+        let own = lock.hold(Mode::Write);
+        let tokens = [own, other.join().unwrap()].into_iter().flatten();
+        let used: Vec<u64> = tokens.map(|(token, _)| token).filter(|token| *token > 0).collect();
+        assert!(used.len() <= 1 || used[0] != used[1], "{used:?}");
+        assert!(used.iter().all(|token| *token <= FIRST_TOKEN), "{used:?} are not owned");
+    });
+}
+
+#[test]
+fn downgraded_writer_shares_with_readers_alone() {
+    search(|| {
+        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let others = [Mode::Write, Mode::Read].map(|mode| {
+            let lock = lock.clone();
+            thread::spawn(move || lock.hold(mode))
+        });
+        if lock.gate.enter(Mode::Write, NOW) && lock.gate.begin(Mode::Write).is_ok() {
+            let token = lock.gate.token();
+            lock.data.with_mut(|_| lock.newest.store(token, Ordering::Relaxed));
+            lock.gate.word.downgrade();
+            lock.data.with(|_| assert_eq!(lock.newest.load(Ordering::Relaxed), token));
+            lock.gate.leave(Mode::Read);
+        }
+        others.map(|other| other.join().unwrap());
+        assert!(lock.gate.look().is_unused());
+    });
+}
+
+/// Whoever closes the gate sees the guards that are inside, or the last of them notifies. Nobody
+/// enters after the close.
+#[test]
+fn closed_gate_is_left_with_a_notice() {
+    for mode in [Mode::Read, Mode::Write] {
+        search(move || {
+            let lock = Arc::new(Protected::new(Mode::Write, 8));
+            let notified = Arc::new(AtomicBool::new(false));
+            let guards = [mode, Mode::Read].map(|mode| {
+                let (lock, notified) = (lock.clone(), notified.clone());
+                thread::spawn(move || {
+                    if let Some((_, true)) = lock.hold(mode) {
+                        notified.store(true, Ordering::Relaxed);
+                    }
+                })
+            });
+            let was_unused = lock.gate.word.close().is_unused();
+            assert!(lock.hold(Mode::Read).is_none() && lock.hold(Mode::Write).is_none());
+            guards.map(|guard| guard.join().unwrap());
+            assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
+        });
+    }
+}
+
+/// A request that queues sees that the hold is unused, or the last guard notifies. Nobody passes it
+/// by the fast path.
+#[test]
+fn queued_request_is_passed_by_nobody_and_notified() {
+    search(|| {
+        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let notified = Arc::new(AtomicBool::new(false));
+        let guard = thread::spawn({
+            let (lock, notified) = (lock.clone(), notified.clone());
+            move || {
+                if let Some((_, true)) = lock.hold(Mode::Write) {
+                    notified.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        lock.gate.word.set_queued(true);
+        let was_unused = lock.gate.look().is_unused();
+        assert!(lock.hold(Mode::Read).is_none(), "the fast path passes the queue");
+        guard.join().unwrap();
+        assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
+    });
+}
+
+/// A hold that is lost lets nobody in after that, also where a keep-alive is answered late.
+#[test]
+fn lost_hold_lets_nobody_in() {
+    search(|| {
+        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let other = thread::spawn({
+            let lock = lock.clone();
+            move || lock.hold(Mode::Write)
+        });
+        lock.gate.lose();
+        assert!(lock.hold(Mode::Read).is_none() && lock.hold(Mode::Write).is_none());
+        other.join().unwrap();
+    });
+}

@@ -1,0 +1,54 @@
+//! Threads that share a lease.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+use std::time::Duration;
+
+use crate::client::acquisition::{Event, State};
+use crate::client::reply::Told;
+use crate::embedded::Engine;
+use crate::lock::lease::Lease;
+use crate::node::Address;
+use crate::protocol::{Envelope, Grant, Renewed};
+use crate::{LeaseState, Locks, Renewal};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+/// The answer to a renewal, which makes the lease longer.
+fn renewed(lease: &Lease) -> Event {
+    let sent = lease.client.clock.now();
+    let what = Renewed::Held(Grant::new(lease.token(), 1_000_000 + 60_000));
+    Event::Renewed(Ok(Told {
+        what,
+        envelope: Envelope { now: 1_000_000, more: false },
+        sent,
+        received: sent,
+        node: Address { host: "server".into(), port: 1 },
+        confirmed: 0,
+        in_doubt: None,
+    }))
+}
+
+/// The answer to a renewal arrives on one thread while an observer on another thread looks at the
+/// lease. The lease ends while it looks.
+#[tokio::test]
+async fn lease_seen_lost_is_never_held_again() {
+    let engine = Engine::builder().masters(1).replicas(0).manual_time().build();
+    let locks = Locks::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
+    let guard = locks.rwlock("lease").unwrap().write().renewal(Renewal::Manual).await.unwrap();
+    engine.advance(guard.remaining() - Duration::from_nanos(1));
+    let event = renewed(&guard);
+    let (lease, clock) = (&*guard, &guard.client.clock);
+    std::thread::scope(|scope| {
+        let looking = lease.acquisition.state();
+        let answered = scope.spawn(|| lease.client.on(&lease.acquisition, event));
+        // The other thread waits for the state by then, or the test proves nothing.
+        std::thread::sleep(Duration::from_millis(200));
+        engine.advance(Duration::from_nanos(1));
+        let State::Held(holding) = &*looking else { panic!("{looking:?}") };
+        assert!(!holding.is_held(clock.now()), "the observer says lost");
+        drop(looking);
+        assert!(answered.join().unwrap().ended);
+    });
+    assert_eq!(lease.state(), LeaseState::Lost);
+}

@@ -1,0 +1,153 @@
+//! Whether the first views are of one deployment. The client refuses to choose between two: another
+//! client might choose the other one, and each would grant what the other has granted.
+//!
+//! - Maps that share no node id are of two clusters, a server without cluster mode is of none, and
+//!   two such servers are one only if they have the same run id.
+//! - A server at an address that another one's map lists is a stranger there: the map says whose
+//!   address it is. If the two list each other, neither is.
+//! - What a server does not report (its map, the ids of nodes) is unknown. It is no contradiction,
+//!   except for run ids: a client cannot do without them where there are two servers.
+
+use crate::node::Address;
+use crate::router::belief::{Stranger, Told, View};
+
+/// The deployment of the first views.
+#[derive(Debug)]
+pub(crate) enum Deployment {
+    One {
+        /// The views of its servers.
+        views: Vec<View>,
+        /// Servers that are not of it.
+        strangers: Vec<(Address, Stranger)>,
+    },
+    /// The seeds are of several deployments.
+    Several(String),
+    /// A server without cluster mode, and not all seeds tell whether they are the same server.
+    Unsure(String),
+}
+
+/// What two views say about each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Same,
+    Different,
+    Unknown,
+}
+
+impl Deployment {
+    /// Judges the views of seeds, and of servers that they list.
+    pub(crate) fn of(views: Vec<View>, seeds: &[Address]) -> Deployment {
+        let (mut of_seeds, listed): (Vec<View>, Vec<View>) =
+            views.into_iter().partition(|view| seeds.contains(&view.node));
+        of_seeds.sort_by_key(|view| seeds.iter().position(|seed| *seed == view.node));
+        let (away, members): (Vec<&View>, Vec<&View>) =
+            of_seeds.iter().partition(|view| is_at_address_of_another(view, &of_seeds));
+        let members = if members.is_empty() { away.clone() } else { members };
+        if let Some((first, second)) = contradiction(&members) {
+            return Deployment::Several(explained(first, second));
+        }
+        let alone = members.iter().find(|view| matches!(view.told, Told::Alone(_)));
+        if let Some(alone) = alone.filter(|_| members.len() < seeds.len()) {
+            return Deployment::Unsure(format!(
+                "{} is a server without cluster mode, and not all of the other {} named servers tell whether they are the same",
+                alone.node,
+                seeds.len() - 1
+            ));
+        }
+        let is_member =
+            |view: &View| members.iter().all(|member| member.relation(view) != Relation::Different);
+        let (kept, dropped): (Vec<&View>, Vec<&View>) =
+            of_seeds.iter().chain(&listed).partition(|view| is_member(view));
+        Deployment::One {
+            views: kept.into_iter().cloned().collect(),
+            strangers: dropped
+                .into_iter()
+                .map(|view| (view.node.clone(), stranger(view)))
+                .collect(),
+        }
+    }
+}
+
+/// Returns true if another view lists this one's address as that of a node of its cluster, but not
+/// the other way round.
+fn is_at_address_of_another(view: &View, others: &[View]) -> bool {
+    others.iter().any(|other| {
+        other.relation(view) == Relation::Different
+            && other.lists(&view.node)
+            && !view.lists(&other.node)
+    })
+}
+
+/// Two views that are not of one deployment, or may not be.
+fn contradiction<'a>(views: &[&'a View]) -> Option<(&'a View, &'a View)> {
+    views.iter().enumerate().find_map(|(at, first)| {
+        let contradicts = |second: &&&View| match first.relation(second) {
+            Relation::Same => false,
+            Relation::Different => true,
+            Relation::Unknown => matches!(first.told, Told::Alone(_)),
+        };
+        views[at + 1..].iter().find(contradicts).map(|second| (*first, *second))
+    })
+}
+
+/// Why two views contradict each other, and what to do.
+fn explained(first: &View, second: &View) -> String {
+    let (a, b) = (&first.node, &second.node);
+    let why = match (&first.told, &second.told) {
+        (Told::Cluster { .. }, Told::Cluster { .. }) => {
+            format!("{a} and {b} are nodes of two clusters, which have no node in common")
+        }
+        (Told::Cluster { .. }, Told::Alone(_)) => {
+            format!("{a} is a node of a cluster and {b} a server without cluster mode")
+        }
+        (Told::Alone(_), Told::Cluster { .. }) => {
+            format!("{a} is a server without cluster mode and {b} a node of a cluster")
+        }
+        (Told::Alone(_), Told::Alone(_)) if first.relation(second) == Relation::Unknown => {
+            format!("{a} and {b} are servers without cluster mode that do not tell their run ids")
+        }
+        (Told::Alone(_), Told::Alone(_)) => {
+            format!("{a} and {b} are two servers without cluster mode")
+        }
+    };
+    format!(
+        "the named servers are of several deployments: {why}; name one server without cluster \
+         mode, or nodes of one cluster"
+    )
+}
+
+/// Why a server that contradicts the others gets no commands.
+fn stranger(view: &View) -> Stranger {
+    match view.told {
+        Told::Alone(_) => Stranger::Standalone,
+        Told::Cluster { .. } => Stranger::OtherCluster,
+    }
+}
+
+impl View {
+    /// Whether both are of one deployment.
+    fn relation(&self, other: &View) -> Relation {
+        let (same, is_known) = match (&self.told, &other.told) {
+            (Told::Cluster { map, .. }, Told::Cluster { map: others, .. }) => {
+                (!map.is_disjoint(others), map.has_ids() && others.has_ids())
+            }
+            (Told::Alone(Some(process)), Told::Alone(Some(others))) => {
+                (process.name == others.name, true)
+            }
+            (Told::Alone(_), Told::Alone(_)) => (false, false),
+            (Told::Alone(_), Told::Cluster { .. }) | (Told::Cluster { .. }, Told::Alone(_)) => {
+                (false, true)
+            }
+        };
+        match (same, is_known) {
+            (_, false) => Relation::Unknown,
+            (true, true) => Relation::Same,
+            (false, true) => Relation::Different,
+        }
+    }
+
+    /// Returns true if the view's map has a node at that address.
+    pub(crate) fn lists(&self, address: &Address) -> bool {
+        matches!(&self.told, Told::Cluster { map, .. } if map.has(address))
+    }
+}

@@ -1,0 +1,180 @@
+//! Seeds of several deployments, and nodes whose address another server has taken.
+
+use std::fs;
+use std::time::Duration;
+
+use redis::cmd;
+use rwlease::{ErrorKind, Locks};
+use tokio::time::Instant;
+
+use super::PATIENCE;
+use super::masters::on_each_master;
+use crate::support::{
+    Cluster, ConnectTo, Error, Result, Server, ServerSettings, Shape, Single, View, WaitLimit,
+    connect,
+};
+
+/// How many new clients try each mixture.
+const CLIENTS: usize = 10;
+
+/// Deployments of one server each, of which two are mixed.
+struct Deployments {
+    clusters: Vec<Server>,
+    singles: [Single; 2],
+}
+
+impl Deployments {
+    /// Clusters of one node, at these epochs, and two servers without a cluster.
+    async fn start(epochs: &[u64]) -> Result<Deployments> {
+        let mut clusters = Vec::new();
+        for epoch in epochs {
+            clusters.push(lone_node(*epoch).await?);
+        }
+        let singles = [Single::start().await?, Single::start().await?];
+        Ok(Deployments { clusters, singles })
+    }
+
+    /// Each mixture of two kinds, of clusters at lower and higher epochs.
+    fn pairs(&self) -> Vec<[&Server; 2]> {
+        let [old, new] = &self.clusters[..] else { panic!("two clusters") };
+        let [one, other]: [&Server; 2] = [&self.singles[0], &self.singles[1]];
+        let pairs = [[old, new], [old, one], [new, one], [one, other]];
+        pairs.into_iter().flat_map(|[first, second]| [[first, second], [second, first]]).collect()
+    }
+}
+
+/// A cluster of one node, at an epoch.
+async fn lone_node(epoch: u64) -> Result<Server> {
+    let node = Server::start(&ServerSettings { cluster: true, ..Default::default() }).await?;
+    serve_all(&node, epoch).await?;
+    Ok(node)
+}
+
+/// Makes a new node a cluster of its own.
+async fn serve_all(node: &Server, epoch: u64) -> Result {
+    node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}")).await?;
+    node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>())).await?;
+    let wait_limit = WaitLimit::new(format!("{} to serve", node.address()));
+    loop {
+        let said: String = node.say("CLUSTER INFO").await?;
+        if said.contains("cluster_state:ok") {
+            return Ok(());
+        }
+        wait_limit.pause(said).await?;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_to_seeds_of_two_deployments_is_invalid_and_names_both() -> Result {
+    let deployments = Deployments::start(&[6, 100]).await?;
+    for pair in deployments.pairs() {
+        for _ in 0..CLIENTS {
+            let error = refused(connect(&pair.map(Server::url)).await)?;
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+            for server in pair {
+                assert!(error.to_string().contains(&server.address()), "{error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A frozen one is waited for, and then the other is all that the client knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn connect_waits_for_a_seed_that_is_slow_to_answer() -> Result {
+    let deployments = Deployments::start(&[6, 100]).await?;
+    let [old, new] = [&deployments.clusters[0], &deployments.clusters[1]];
+    for [slow, quick] in [[old, new], [new, old]] {
+        slow.freeze()?;
+        let urls = [slow.url(), quick.url()];
+        let connecting = tokio::spawn(async move { connect(&urls).await });
+        // Longer than the others are waited for, shorter than the connect timeout.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        slow.thaw()?;
+        let error = refused(connecting.await?)?;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
+    let shape = Shape::of(3, 1).line("cluster-require-full-coverage no");
+    let cluster = Cluster::start_with(shape).await?;
+    let names = on_each_master(&cluster, "addressless", 30).await?;
+    let locks = patient().connect_to(&cluster.urls()).await?;
+    for name in names.concat() {
+        locks.rwlock(name)?.write().await?.release().await?;
+    }
+
+    let heirs = cluster.replicas_of(1).await?;
+    // A shard dies, and the address of its master is another cluster's now.
+    let replica = cluster.replicas_of(0).await?[0];
+    cluster.node(replica).kill()?;
+    let taken = cluster.node(0);
+    taken.kill()?;
+    fs::remove_file(taken.folder().join("nodes.conf"))?;
+    taken.restart().await?;
+    serve_all(taken, 100).await?;
+    let healthy: Vec<usize> = (1..6).filter(|number| *number != replica).collect();
+    for &number in &healthy {
+        has_no_address(cluster.node(number), cluster.id(0)).await?;
+    }
+
+    // Another shard fails over. Clients follow.
+    let heir = heirs[0];
+    cluster.node(heir).say::<()>("CLUSTER FAILOVER").await?;
+    let wait_limit = WaitLimit::new("the replica to be promoted");
+    while !cluster.is_master(heir).await? {
+        wait_limit.pause("it is still a replica").await?;
+    }
+    cluster.node(1).kill()?;
+    let began = Instant::now();
+    for name in names[1].iter().chain(&names[2]) {
+        locks.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
+    }
+    println!("the locks of the healthy shards: {:?}", began.elapsed());
+    let urls: Vec<String> =
+        healthy.iter().filter(|&&it| it != 1).map(|&it| cluster.node(it).url()).collect();
+    for _ in 0..CLIENTS {
+        let newcomer = patient().connect_to(&urls).await?;
+        for name in [&names[1][0], &names[2][0]] {
+            newcomer.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
+        }
+        let outcome = newcomer.rwlock(&names[0][0])?.try_write().await;
+        let error = outcome.err().ok_or_else(|| Error::new("it was granted"))?;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    }
+    // Clients that are told of both deployments choose none.
+    for _ in 0..CLIENTS {
+        let error = refused(connect(&[taken.url(), urls[0].clone()]).await)?;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    }
+    let outcome = locks.rwlock(&names[0][0])?.try_write().await;
+    assert!(outcome.is_err(), "{outcome:?}");
+    let keys: Vec<String> = taken.say("KEYS *").await?;
+    assert!(keys.is_empty(), "{keys:?} at the stranger");
+    Ok(())
+}
+
+/// Waits until a node lists that one without an address.
+async fn has_no_address(node: &Server, id: &str) -> Result {
+    let wait_limit = WaitLimit::new(format!("{} to find that {id} is gone", node.address()));
+    loop {
+        let view = View::of(node).await?;
+        let flags = view.0.get(id).map(|entry| entry.flags.join(",")).unwrap_or_default();
+        if flags.contains("noaddr") {
+            return Ok(());
+        }
+        wait_limit.pause(flags).await?;
+    }
+}
+
+/// A builder of clients whose calls fail after a few seconds.
+fn patient() -> rwlease::Builder {
+    Locks::builder().call_timeout(Duration::from_secs(5))
+}
+
+fn refused(outcome: rwlease::Result<Locks>) -> Result<rwlease::Error> {
+    outcome.err().ok_or_else(|| Error::new("it connected"))
+}

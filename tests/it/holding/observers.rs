@@ -1,0 +1,215 @@
+//! A lease that is given back has ended for every observer before another client has the lock.
+//!
+//! Each round has an observer that keeps clones of the lease, and checks them as soon as another
+//! client is granted the lock.
+
+use std::time::Duration;
+
+use rwlease::{Lease, Locks, Mode, Quorum, Retry};
+use tokio::time::sleep;
+
+use crate::support::{ConnectTo, Flow, Proxy, Single, connect};
+
+const ROUNDS: usize = 1_000;
+
+/// A quorum polls, so that each round takes longer.
+const QUORUM_ROUNDS: usize = 100;
+
+/// How long replies take in a slow round. The next client's arrive at once.
+const SLOW: Duration = Duration::from_secs(8);
+
+/// Two clients of one server. The replies to the first can be delayed.
+struct Pair {
+    _server: Single,
+    proxy: Proxy,
+    first: Locks,
+    next: Locks,
+}
+
+impl Pair {
+    async fn new() -> Pair {
+        let server = Single::start().await.unwrap();
+        let proxy = Proxy::start(&server).await.unwrap();
+        let patient = Locks::builder()
+            .lease(Duration::from_secs(60))
+            .response_timeout(2 * SLOW)
+            .call_timeout(2 * SLOW);
+        let first = patient.connect_to(&[proxy.url()]).await.unwrap();
+        let next = connect(&[server.url()]).await.unwrap();
+        Pair { _server: server, proxy, first, next }
+    }
+
+    /// Gives back while `next` waits, and checks the observers once it has the lock.
+    async fn hand_over<N: Send + 'static, R: Send + 'static>(
+        &self,
+        observers: Vec<Lease>,
+        give_back: impl Future<Output = R> + Send + 'static,
+        next: impl Future<Output = N> + Send + 'static,
+        delay: Duration,
+    ) -> N {
+        let next = tokio::spawn(next);
+        sleep(Duration::from_millis(1)).await;
+        if !delay.is_zero() {
+            sleep(Duration::from_millis(100)).await;
+            self.proxy.replies(Flow::Slow(delay));
+        }
+        let given = tokio::spawn(give_back);
+        let granted = next.await.unwrap();
+        observers.iter().for_each(check_ended);
+        self.proxy.heal();
+        given.await.unwrap();
+        granted
+    }
+}
+
+fn check_ended(lease: &Lease) {
+    let name = lease.name();
+    assert!(!lease.is_held(), "{name} is held: {lease:?}");
+    assert_eq!(lease.mode(), None, "{name}");
+    assert!(lease.remaining().is_zero(), "{name}");
+    assert!(lease.cancellation().is_cancelled(), "{name}");
+}
+
+/// A thousand rounds, and one with slow replies.
+fn delays() -> impl Iterator<Item = Duration> {
+    std::iter::repeat_n(Duration::ZERO, ROUNDS).chain([SLOW])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_has_ended_the_lease_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let held = pair.first.rwlock("release").unwrap().write().await.unwrap();
+        let observers = vec![held.clone()];
+        let lock = pair.next.rwlock("release").unwrap();
+        let next = async move { lock.write().await.unwrap() };
+        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_has_ended_the_lease_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let lock = pair.first.rwlock("run").unwrap();
+        let (show, shown) = tokio::sync::oneshot::channel();
+        let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+        let running = tokio::spawn(async move {
+            let work = async |lease: Lease| {
+                show.send(lease).unwrap();
+                wait.await.unwrap();
+            };
+            lock.write().run(work).await.unwrap();
+        });
+        let observers = vec![shown.await.unwrap()];
+        let end = async move {
+            go_on.send(()).unwrap();
+            running.await.unwrap();
+        };
+        let lock = pair.next.rwlock("run").unwrap();
+        let next = async move { lock.write().await.unwrap() };
+        pair.hand_over(observers, end, next, delay).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn downgrade_shows_a_read_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let held = pair.first.rwlock("downgrade").unwrap().write().await.unwrap();
+        let observer = held.clone();
+        let lock = pair.next.rwlock("downgrade").unwrap();
+        let next = tokio::spawn(async move { lock.read().await.unwrap() });
+        sleep(Duration::from_millis(1)).await;
+        if !delay.is_zero() {
+            sleep(Duration::from_millis(100)).await;
+            pair.proxy.replies(Flow::Slow(delay));
+        }
+        let downgraded = tokio::spawn(held.downgrade());
+        let reading = next.await.unwrap();
+        assert_eq!(observer.mode(), Some(Mode::Read));
+        assert!(observer.is_held());
+        pair.proxy.heal();
+        let held = downgraded.await.unwrap().unwrap();
+        assert_eq!((held.mode(), held.token()), (Some(Mode::Read), observer.token()));
+        reading.release().await.unwrap();
+        held.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_release_has_ended_all_leases_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let request = pair.first.multi().write("one").write("two").mutex("three");
+        let held = request.await.unwrap();
+        let observers = held.leases().cloned().collect();
+        let lock = pair.next.rwlock("one").unwrap();
+        let next = async move { lock.write().await.unwrap() };
+        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn semaphore_release_has_ended_the_lease_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let held = pair.first.semaphore("permits", 2).unwrap().acquire(2).await.unwrap();
+        let observers = vec![held.clone()];
+        let permits = pair.next.semaphore("permits", 2).unwrap();
+        let next = async move { permits.acquire(1).await.unwrap() };
+        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resign_has_ended_the_lease_before_the_next_leader() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let leading = pair.first.leader("leader").unwrap().campaign().await.unwrap();
+        let observers = vec![leading.clone()];
+        let leader = pair.next.leader("leader").unwrap();
+        let next = async move { leader.campaign().await.unwrap() };
+        pair.hand_over(observers, leading.resign(), next, delay).await.resign().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mutex_release_has_ended_the_lease_before_the_next_grant() {
+    let pair = Pair::new().await;
+    for delay in delays() {
+        let held = pair.first.mutex("mutex").unwrap().lock().await.unwrap();
+        let observers = vec![held.clone()];
+        let lock = pair.next.mutex("mutex").unwrap();
+        let often = Retry::every(Duration::from_millis(1));
+        let next = async move { lock.lock().retry(often).await.unwrap() };
+        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_release_has_ended_all_leases_before_the_next_grant() {
+    let (mut servers, mut first, mut next) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let server = Single::start().await.unwrap();
+        first.push(connect(&[server.url()]).await.unwrap());
+        next.push(connect(&[server.url()]).await.unwrap());
+        servers.push(server);
+    }
+    let (first, next) = (Quorum::new(first).unwrap(), Quorum::new(next).unwrap());
+    for _ in 0..QUORUM_ROUNDS {
+        let held = first.write("quorum").await.unwrap();
+        let observers: Vec<Lease> = held.leases().cloned().collect();
+        let waiting = tokio::spawn({
+            let next = next.clone();
+            let often = Retry::every(Duration::from_millis(2));
+            async move { next.write("quorum").retry(often).await.unwrap() }
+        });
+        sleep(Duration::from_millis(2)).await;
+        let given = tokio::spawn(held.release());
+        let granted = waiting.await.unwrap();
+        observers.iter().for_each(check_ended);
+        given.await.unwrap().unwrap();
+        granted.release().await.unwrap();
+    }
+}
