@@ -14,9 +14,9 @@
 -- ARGV[9]  the ticket that it was given, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  token, deadline, and with k the last token and what recalls it: w, r (only readers
---            wait) or -. If it holds already, the record is written again as it is, so that
---            replicas can confirm it
+--   granted  its id, token, deadline, and with k the last token and what recalls it: w, r (only
+--            readers wait) or -. If it holds already, the record is written again as it is, so
+--            that replicas can confirm it
 --   queued   ticket, waiters ahead at the most, when the holder's lease ends (ms, 0: unknown)
 --   refused  when the holder's lease ends
 --   cached   the same: only cached holders are in its way, and were asked for the lock

@@ -7,8 +7,9 @@
 -- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; a cached holder is in use without it
 --
 -- Reply: status, now, more
---   granted   token, deadline, and with k the last token and what recalls it: it reads (also when
---             this very call had been carried out before; then the record is written again)
+--   granted   its id, token, deadline, and with k the last token and what recalls it: it reads
+--             (also when this very call had been carried out before; then the record is written
+--             again)
 --   lost      it does not hold with this token; nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
@@ -67,9 +68,9 @@ return answer(function()
   settle(true)
   local alive, now_is, ends, reads = reading(ARGV[2])
   if alive and reads == asked and ARGV[5] then
-    return reply('granted', more, asked, ends, number('fence'), recalled(now_is))
+    return reply('granted', more, ARGV[2], asked, ends, number('fence'), recalled(now_is))
   elseif alive and reads == asked then
-    return reply('granted', more, asked, ends)
+    return reply('granted', more, ARGV[2], asked, ends)
   end
   return reply('lost', more)
 end)

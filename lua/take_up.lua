@@ -8,9 +8,9 @@
 -- ARGV[6]  id of the holder     ARGV[7]  token of the holder
 --
 -- Reply: status, now, more
---   granted   token, deadline: the new acquisition holds (also when this very call had been carried
---             out before; then the record is written again). A revoked lease keeps its deadline. A
---             wait of the holder for an upgrade has ended
+--   granted   its id, token, deadline: the new acquisition holds (also when this very call had been
+--             carried out before; then the record is written again). A revoked lease keeps its
+--             deadline. A wait of the holder for an upgrade has ended
 --   lost      no such holder: its lease is over, another has taken it up, the mode or the token is
 --             another, or it is or was cached; nothing was done
 --   stale     nothing: it came past not_after
@@ -99,7 +99,7 @@ return answer(function()
   end
   settle(true)
   if state then
-    return reply('granted', more, asked, deadline)
+    return reply('granted', more, taker, asked, deadline)
   end
   return reply('lost', more)
 end)

@@ -10,8 +10,8 @@
 -- ARGV[7]  its place, as in acquire_write.lua, with 0 for most waiters
 --
 -- Reply: status, now, more
---   granted    token, deadline; if it writes already, the record is written again, so that replicas
---              can confirm it, and with a new token if it writes with that of the read
+--   granted    its id, token, deadline; if it writes already, the record is written again, so that
+--              replicas can confirm it, and with a new token if it writes with that of the read
 --   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
 --   refused    the same: other readers hold, and it was not to wait
 --   conflict   another reader waits to be upgraded: one of the two must release
@@ -123,7 +123,7 @@ return answer(function()
       write(me, state == 'g' and 'h' or state, deadline, minted)
       flush(true)
     end
-    return reply('granted', more, minted, deadline)
+    return reply('granted', more, me, minted, deadline)
   elseif status == 'conflict' or status == 'revoked' then
     return reply(status, more)
   elseif status then

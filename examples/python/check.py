@@ -10,6 +10,8 @@ import rwlease
 NOW = 1_700_000_000_000
 HOLDS = f"absent {NOW} 0 further words"
 RELEASED = "released 0 0 further words"
+# Stands for the id of the acquisition that made the call.
+CALLER = "<caller>"
 
 
 class Answers:
@@ -18,13 +20,17 @@ class Answers:
     def __init__(self, *texts):
         self.texts = list(texts)
         self.calls = []
+        self.disconnects = 0
 
     def evalsha(self, name, _, key, *words):
         self.calls.append((name, key, *words))
         text = self.texts.pop(0) if self.texts else redis.ResponseError("no answer")
         if isinstance(text, Exception):
             raise text
-        return text
+        return text.replace(CALLER, str(words[2]) if len(words) > 2 else "")
+
+    def disconnect_connection_pools(self):
+        self.disconnects += 1
 
     def of(self, name):
         return [call for call in self.calls if call[0] == name]
@@ -40,8 +46,8 @@ def client(*texts):
     return rwlease.Client(answers, scripts, poll=0.001), answers
 
 
-def granted(token=7):
-    return f"granted {NOW} 0 {token} {NOW + 30_000} further words"
+def granted(token=7, caller=CALLER):
+    return f"granted {NOW} 0 {caller} {token} {NOW + 30_000} further words"
 
 
 class Replies(unittest.TestCase):
@@ -51,6 +57,13 @@ class Replies(unittest.TestCase):
             self.assertEqual(guard.token, 7)
             self.assertTrue(guard.is_held)
         self.assertEqual(answers.names(), ["holds", "acquire_write", "release"])
+
+    def test_a_grant_of_another_acquisition_is_no_answer(self):
+        locks, answers = client(HOLDS, granted(caller="another"), granted(token=8), RELEASED)
+        with locks.write("a") as guard:
+            self.assertEqual(guard.token, 8)
+        self.assertEqual(answers.names()[1:3], ["acquire_write", "acquire_write"])
+        self.assertEqual(answers.disconnects, 1, "the replies are out of step")
 
     def test_a_waiter_polls_with_its_ticket_and_id(self):
         queued = f"queued {NOW} 0 12 3 {NOW + 9_000} further words"
@@ -149,7 +162,7 @@ class Replies(unittest.TestCase):
     def test_more_is_pumped(self):
         more, no_more = f"pumped {NOW} 1", f"pumped {NOW} 0"
         locks, answers = client(
-            HOLDS, f"granted {NOW} 1 7 {NOW + 30_000}", more, no_more, RELEASED
+            HOLDS, f"granted {NOW} 1 {CALLER} 7 {NOW + 30_000}", more, no_more, RELEASED
         )
         locks.write("a").release()
         self.assertEqual(answers.names()[1:], ["acquire_write", "pump", "pump", "release"])

@@ -179,6 +179,13 @@ class Client:
                 on_doubt()
                 raise
             reply = Reply.parse(text, sent, local_time())
+            if reply.status == "granted" and reply.values[0] != words[2]:
+                # The reply to another call: all on that connection may be out of step.
+                on_doubt()
+                if local_time() >= give_up:
+                    raise Unreachable(f"{script}: answered with the grant of another acquisition")
+                self._redis.disconnect_connection_pools()
+                continue
             if reply.more and script != "pump":
                 self._pump(key)
             return reply
@@ -348,8 +355,8 @@ class Guard:
         self._acquisition = acquisition
         self._ended = threading.Event()
         self._lost = False
-        self.token = int(granted.values[0])
-        self._until = self._bound(granted)
+        self.token = int(granted.values[1])  # behind the id
+        self._until = self._bound(granted, int(granted.values[2]))
         if not self.is_held:
             raise Lost(f"{acquisition.key}: granted too late")
         threading.Thread(target=self._keep, daemon=True).start()
@@ -379,10 +386,10 @@ class Guard:
     def __exit__(self, *_):
         self.release()
 
-    def _bound(self, reply):
+    def _bound(self, reply, deadline):
         # The server's clock may have been almost 1 ms further than it said. A tenth of the lease is
         # for another server's clock, which decides after a failover.
-        left = int(reply.values[1]) - reply.now - 1 - self._acquisition.lease / 10
+        left = deadline - reply.now - 1 - self._acquisition.lease / 10
         return reply.sent + left / 1000
 
     def _keep(self):
@@ -404,6 +411,7 @@ class Guard:
                 with suppress(LockError, redis.RedisError):  # else its lease ends it
                     self._acquisition.end()
                 return
-            self._until = self._bound(reply)  # where it is `revoked`, this is its last
+            # Where it is `revoked`, this is its last.
+            self._until = self._bound(reply, int(reply.values[1]))
         # A release that is under way has taken the lease away by itself.
         self._lost = self._lost or not self._ended.is_set()

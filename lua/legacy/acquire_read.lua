@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: status, now, 0
---   granted  0, the end of the lease (ms)
+--   granted  its id, 0, the end of the lease (ms)
 --   refused  the writer's key exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -42,4 +42,4 @@ if held ~= ARGV[3] then
   end
 end
 -- The key may last longer, by another reader's lease.
-return string.format('granted %.0f 0 0 %.0f', now, now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))
+return string.format('granted %.0f 0 %s 0 %.0f', now, ARGV[3], now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))

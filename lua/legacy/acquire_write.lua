@@ -6,7 +6,7 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: status, now, 0
---   granted  0, the end of the lease (ms)
+--   granted  its id, 0, the end of the lease (ms)
 --   refused  one of the keys exists
 --   stale    it came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
@@ -35,4 +35,4 @@ elseif writer ~= ARGV[3] then
     return { err = string.match(set.err, ERROR) or 'ERR ' .. set.err }
   end
 end
-return string.format('granted %.0f 0 0 %.0f', now, now + redis.call('PTTL', KEYS[2]))
+return string.format('granted %.0f 0 %s 0 %.0f', now, ARGV[3], now + redis.call('PTTL', KEYS[2]))

@@ -143,9 +143,9 @@ local function acquire(mode)
   local state, deadline, token = held(mode)
   entry = waiter(me)
   if state and demand.cached then
-    return reply('granted', more, token, deadline, number('fence'), recalled(state))
+    return reply('granted', more, me, token, deadline, number('fence'), recalled(state))
   elseif state then
-    return reply('granted', more, token, deadline)
+    return reply('granted', more, me, token, deadline)
   elseif entry then
     return place(entry)
   end

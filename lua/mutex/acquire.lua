@@ -6,8 +6,8 @@
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  0, deadline: it holds, perhaps since an earlier attempt of this call (then its value
---            is written again, with the same end)
+--   granted  its id, 0, deadline: it holds, perhaps since an earlier attempt of this call (then its
+--            value is written again, with the same end)
 --   refused  when the holder's lease ends (ms, 0: never)
 --   stale    nothing: it came past not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
@@ -33,7 +33,7 @@ if simple then
   local ends = now + wanted .. ''
   local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
   if set and not set.err then
-    return 'granted ' .. moment .. ' 0 0 ' .. ends
+    return 'granted ' .. moment .. ' 0 ' .. caller .. ' 0 ' .. ends
   end
 end
 
@@ -57,7 +57,7 @@ local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadli
 if set and set.err then
   return server_error(set)
 elseif set then
-  return reply('granted', 0, 0, deadline)
+  return reply('granted', 0, ARGV[3], 0, deadline)
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
@@ -74,6 +74,6 @@ if value == ARGV[3] then
   if again.err then
     return server_error(again)
   end
-  return reply('granted', 0, 0, ends)
+  return reply('granted', 0, ARGV[3], 0, ends)
 end
 return reply('refused', 0, ends)

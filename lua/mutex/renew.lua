@@ -5,7 +5,7 @@
 -- ARGV[2]  id, the value     ARGV[3]  lease, ms
 --
 -- Reply: status, now, 0
---   renewed  0, deadline
+--   granted  its id, 0, deadline
 --   lost     it holds another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
 -- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later
@@ -40,5 +40,5 @@ return answer(function()
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end
-  return reply('renewed', 0, 0, now + left)
+  return reply('granted', 0, value, 0, now + left)
 end)

@@ -11,7 +11,7 @@
 -- ARGV[9]  the ticket that it was given, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  token, deadline, as of acquire_write.lua
+--   granted  its id, token, deadline, as of acquire_write.lua
 --   queued   ticket, waiters ahead at the allowed, a lower bound of when a holder's lease ends
 --   refused  that bound: a try, and too few permits are left, or others wait
 --   limit    the semaphore's limit: it is another one, or was lowered below what a waiter wants,
@@ -146,7 +146,7 @@ return answer(function()
   entry = waiter(me)
   local holds, _, ends, minted = reading(me)
   if holds then
-    return reply('granted', more, minted, ends)
+    return reply('granted', more, me, minted, ends)
   elseif entry then
     local head = linked(get('head')) or malformed('queue')
     return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))

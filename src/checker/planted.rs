@@ -194,8 +194,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "lib/acquire.lua",
-            "reply('granted', more, token, deadline)",
-            "reply('granted', more, token, deadline + 1)",
+            "reply('granted', more, me, token, deadline)",
+            "reply('granted', more, me, token, deadline + 1)",
         ],
     ),
     planted(

@@ -90,9 +90,7 @@ impl From<Failure> for ServerError {
     /// The code is the part before the first space.
     fn from(failure: Failure) -> Self {
         let line: Vec<u8> = in_one_line(failure.0.as_bytes()).collect();
-        let line = String::from_utf8_lossy(&line);
-        let (code, detail) = line.split_once(' ').unwrap_or((&line, ""));
-        ServerError { code: code.into(), detail: detail.into() }
+        ServerError::parse(&String::from_utf8_lossy(&line))
     }
 }
 

@@ -9,7 +9,7 @@ use futures::stream::{self, Stream};
 
 use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Address, Command, Reply};
+use crate::node::{Address, Command, Reply, ReplyShape};
 
 /// How many keys a server examines in one step by default.
 const STEP: u32 = 500;
@@ -82,7 +82,8 @@ impl Listing {
                 .word("COUNT")
                 .number(self.step.into())
                 .word("TYPE")
-                .word("hash");
+                .word("hash")
+                .expecting(ReplyShape::List);
             let until = self.client.clock.now().after(self.client.settings.call_timeout);
             let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {

@@ -1,7 +1,5 @@
 //! A pending answer.
 
-#[cfg(feature = "native")]
-use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 #[cfg(feature = "native")]
@@ -21,14 +19,19 @@ pub(crate) enum Answering<T> {
     #[cfg(feature = "native")]
     Told {
         told: oneshot::Receiver<Result<T, NodeError>>,
-        _kept: Kept,
+        /// What the answer needs and keeps alive until it has come.
+        kept: Arc<dyn KeptConnection>,
     },
     Future(NodeFuture<'static, T>),
 }
 
-/// What the answer needs and keeps alive until it has come: the connection.
+/// The connection of a pending answer.
 #[cfg(feature = "native")]
-pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
+pub(crate) trait KeptConnection: Send + Sync {
+    /// The failure of all callers if replies did not fit their commands. An answer that came before
+    /// that, and was not taken, is not believed either.
+    fn out_of_step(&self) -> Option<NodeError>;
+}
 
 impl<T> Future for Answering<T> {
     type Output = Result<T, NodeError>;
@@ -36,9 +39,10 @@ impl<T> Future for Answering<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             #[cfg(feature = "native")]
-            Answering::Told { told, .. } => Pin::new(told)
-                .poll(context)
-                .map(|told| told.unwrap_or_else(|_| Err(NodeError::gone_unanswered()))),
+            Answering::Told { told, kept } => Pin::new(told).poll(context).map(|told| {
+                let told = told.unwrap_or_else(|_| Err(NodeError::gone_unanswered()));
+                told.and_then(|answer| kept.out_of_step().map_or(Ok(answer), Err))
+            }),
             Answering::Future(future) => future.as_mut().poll(context),
         }
     }

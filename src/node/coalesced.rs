@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::node::task::Task;
-use crate::node::{Answering, Command, Node, NodeError, Reply};
+use crate::node::{Answering, Command, Node, NodeError, ProtocolError, Reply, ReplyShape};
 
 /// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
 /// callers get their answers together: if all callers were in one, client and server would take
@@ -40,6 +40,8 @@ pub(super) struct Coalesced {
 
 struct Queue {
     node: Arc<dyn Node>,
+    /// A reply that did not fit its command: no other is believed any more.
+    out_of_step: OnceLock<NodeError>,
     /// Requests that have begun and not ended.
     under_way: AtomicUsize,
     waiting: Mutex<Waiting>,
@@ -60,8 +62,12 @@ struct Request {
 
 impl Coalesced {
     pub(super) fn over(node: Arc<dyn Node>) -> Arc<dyn Node> {
-        let queue =
-            Arc::new(Queue { node, under_way: AtomicUsize::new(0), waiting: Mutex::default() });
+        let queue = Arc::new(Queue {
+            node,
+            out_of_step: OnceLock::new(),
+            under_way: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+        });
         let task = Arc::new(Task::of(tokio::spawn(hand_over(queue.clone()))));
         Arc::new(Coalesced { queue, task })
     }
@@ -94,7 +100,7 @@ impl Node for Coalesced {
     }
 
     fn is_usable(&self) -> bool {
-        self.queue.node.is_usable()
+        self.queue.out_of_step.get().is_none() && self.queue.node.is_usable()
     }
 
     fn place(&self) -> Option<Arc<str>> {
@@ -107,7 +113,7 @@ impl Queue {
         let others = self.under_way.fetch_add(1, Ordering::AcqRel);
         let _end = End(&self.under_way);
         if others == 0 {
-            return send(&*self.node, commands).await;
+            return self.send(commands).await;
         }
         let (tell, told) = oneshot::channel();
         let task = {
@@ -118,7 +124,38 @@ impl Queue {
         if let Some(task) = task {
             task.wake();
         }
-        told.await.map_err(|_| NodeError::gone_unanswered())?
+        let outcome = told.await.map_err(|_| NodeError::gone_unanswered())?;
+        self.believed(outcome)
+    }
+
+    /// Sends commands, and checks that each gets an answer of its shape.
+    async fn send(&self, commands: Commands) -> Outcome {
+        if let Some(failure) = self.out_of_step.get() {
+            return Err(NodeError { maybe_sent: false, ..failure.clone() });
+        }
+        let shapes: SmallVec<[ReplyShape; 1]> = commands.iter().map(Command::shape).collect();
+        let outcome = send(&*self.node, commands).await;
+        let failure = match &outcome {
+            Ok(replies) => {
+                let mut checks = shapes.iter().zip(replies).map(|(shape, one)| shape.check(one));
+                checks.find_map(Result::err).map(NodeError::from)
+            }
+            Err(failure) => Some(failure.clone()).filter(|failure| failure.is_protocol_error),
+        };
+        if let Some(failure) = failure {
+            let _ = self.out_of_step.set(failure); // the first one stays
+        }
+        self.believed(outcome)
+    }
+
+    /// An outcome that is not believed is unknown.
+    fn believed(&self, outcome: Outcome) -> Outcome {
+        match self.out_of_step.get() {
+            Some(failure) if outcome.is_ok() => {
+                Err(NodeError { maybe_sent: true, ..failure.clone() })
+            }
+            _ => outcome,
+        }
     }
 
     /// Waits until there is something to pass on.
@@ -170,7 +207,7 @@ async fn hand_over(queue: Arc<Queue>) {
                 tokio::task::yield_now().await;
                 let requests = queue.take();
                 if !requests.is_empty() {
-                    under_way.push(send_all(&*queue.node, requests));
+                    under_way.push(send_all(&queue, requests));
                 }
             }
         }
@@ -178,7 +215,7 @@ async fn hand_over(queue: Arc<Queue>) {
 }
 
 /// Sends requests together, and gives each its own answers.
-async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
+async fn send_all(queue: &Queue, mut requests: Vec<Request>) {
     let mut commands = Commands::new();
     let counts: Vec<usize> = requests
         .iter_mut()
@@ -188,7 +225,7 @@ async fn send_all(node: &dyn Node, mut requests: Vec<Request>) {
             count
         })
         .collect();
-    let mut outcome = send(node, commands).await.map(IntoIterator::into_iter);
+    let mut outcome = queue.send(commands).await.map(IntoIterator::into_iter);
     for (Request { tell, .. }, count) in requests.into_iter().zip(counts) {
         let own = match &mut outcome {
             Ok(replies) => Ok(replies.take(count).collect()),
@@ -212,7 +249,8 @@ async fn send(node: &dyn Node, mut commands: Commands) -> Outcome {
     }
     // It is unknown which answer belongs to which command.
     let message = format!("{} answers to {} commands", replies.len(), commands.len());
-    Err(NodeError { maybe_sent: true, ..NodeError::unsent(message) })
+    let failure = NodeError::from(ProtocolError(message.into()));
+    Err(NodeError { maybe_sent: true, ..failure })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::decimal::Decimal;
+use crate::node::shape::{ID_LEN, ReplyShape, ScriptShape};
 
 const LINE_END: &[u8] = b"\r\n";
 
@@ -18,6 +19,7 @@ pub(crate) struct Command {
     /// Each word with its length before it: `$3\r\nGET\r\n`.
     bytes: Vec<u8>,
     words: usize,
+    shape: ReplyShape,
 }
 
 impl Command {
@@ -25,9 +27,14 @@ impl Command {
         Self::default()
     }
 
+    /// Lets the next command reach a slot that the server imports.
+    pub(crate) fn asking() -> Self {
+        Command::new().word("ASKING").expecting(ReplyShape::Text)
+    }
+
     /// Reserves capacity for that many bytes in the form in which they are sent.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        Command { bytes: Vec::with_capacity(bytes), words: 0 }
+        Command { bytes: Vec::with_capacity(bytes), ..Command::default() }
     }
 
     #[cfg(test)]
@@ -54,8 +61,24 @@ impl Command {
         self
     }
 
+    /// Sets the shape that the reply must have.
+    pub(crate) fn expecting(mut self, shape: ReplyShape) -> Self {
+        self.shape = shape;
+        self
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.words
+    }
+
+    pub(crate) fn shape(&self) -> ReplyShape {
+        self.shape
+    }
+
+    /// The first word, if it has the length of an acquisition's id.
+    pub(crate) fn leading_id(&self) -> Option<[u8; ID_LEN]> {
+        const { assert!(ID_LEN == 18) };
+        self.bytes.strip_prefix(b"$18\r\n")?.first_chunk().copied()
     }
 
     /// All words in the form in which they are sent, without the line that has their number.
@@ -89,6 +112,7 @@ pub(crate) struct ScriptCall<'a> {
     pub(crate) name: &'a str,
     pub(crate) not_after: Option<u64>,
     pub(crate) args: &'a Command,
+    pub(crate) shape: ScriptShape,
 }
 
 impl ScriptCall<'_> {
@@ -122,7 +146,7 @@ impl ScriptCall<'_> {
         let size = self.script.bytes().len() + self.key.len() + self.args.bytes().len() + ENVELOPE;
         let mut bytes = Vec::with_capacity(size);
         self.write(&mut bytes);
-        Command { bytes, words: self.len() }
+        Command { bytes, words: self.len(), shape: ReplyShape::Script(self.shape) }
     }
 }
 
@@ -204,6 +228,18 @@ mod tests {
         assert_eq!((all.len(), all.iter().len()), (6, 6));
         let lines = Command::of(["\r\n$1\r\n", "$"]);
         assert!(lines.iter().eq([&b"\r\n$1\r\n"[..], b"$"]));
+    }
+
+    #[test]
+    fn leading_id_is_the_first_word_if_it_has_the_length_of_one() {
+        let id = "0123456789abcdefgh";
+        assert_eq!(
+            Command::of([id, "x"]).leading_id().as_ref().map(|id| &id[..]),
+            Some(id.as_bytes())
+        );
+        for other in [&["0123456789abcdefg"][..], &["x", id], &["0123456789abcdefghi"], &[]] {
+            assert_eq!(Command::of(other.iter().copied()).leading_id(), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -63,6 +63,23 @@ pub(crate) enum Act {
     Short,
 }
 
+/// Stands for the first argument of the call in the text of a reply: the acquisition's id.
+pub(crate) const CALLER: &str = "<caller>";
+
+impl Act {
+    fn for_caller(self, id: &str) -> Act {
+        let named = |reply| match reply {
+            Reply::Text(reply) => text(&String::from_utf8_lossy(&reply).replace(CALLER, id)),
+            reply => reply,
+        };
+        match self {
+            Act::Answer(reply) => Act::Answer(named(reply)),
+            Act::Late(wait, reply) => Act::Late(wait, named(reply)),
+            act => act,
+        }
+    }
+}
+
 /// How a server reacts to a new connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Door {
@@ -423,7 +440,8 @@ impl Fakes {
                 "EVAL" | "EVALSHA" => {
                     server.knows_no_script = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
-                    next.unwrap_or_else(|| Act::Answer(ran(ms)))
+                    let next = next.unwrap_or_else(|| Act::Answer(ran(ms)));
+                    next.for_caller(words.get(6).map_or("", |id| id))
                 }
                 other => panic!("a command that no fake server knows: {other}"),
             }

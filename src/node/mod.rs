@@ -25,6 +25,7 @@ pub(crate) mod native;
 pub(crate) mod redis;
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod resolve;
+mod shape;
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod task;
 #[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
@@ -38,12 +39,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use crate::excerpt::{excerpt, excerpt_of};
 pub(crate) use answering::Answering;
 pub(crate) use command::{Command, ScriptCall};
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolved;
+pub(crate) use shape::{GRANTED, ProtocolError, ReplyShape, ScriptShape, server_ms};
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
 /// refuse it (an older version, a user without the right) are used without it.
@@ -70,7 +73,7 @@ impl fmt::Display for Address {
 }
 
 /// A server's answer to one command.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Reply {
     Nil,
     Int(i64),
@@ -80,13 +83,46 @@ pub(crate) enum Reply {
     Error(ServerError),
 }
 
+/// Shows the beginning: a reply can have many megabytes.
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&excerpt_of(format_args!("{:?}", Whole(self))))
+    }
+}
+
+struct Whole<'a>(&'a Reply);
+
+impl fmt::Debug for Whole<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Reply::Nil => f.write_str("nil"),
+            Reply::Int(number) => number.fmt(f),
+            Reply::Text(text) => write!(f, "\"{}\"", text.escape_ascii()),
+            Reply::List(items) => f.debug_list().entries(items.iter().map(Whole)).finish(),
+            Reply::Error(error) => write!(f, "({error})"),
+        }
+    }
+}
+
 /// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
-/// line.
+/// line, without what is too long to be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code} {detail}")]
 pub(crate) struct ServerError {
     pub(crate) code: String,
     pub(crate) detail: String,
+}
+
+impl ServerError {
+    pub(crate) fn new(code: &str, detail: &str) -> ServerError {
+        ServerError { code: excerpt(code), detail: excerpt(detail) }
+    }
+
+    /// Takes the line of an error reply apart.
+    pub(crate) fn parse(line: &str) -> ServerError {
+        let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
+        ServerError::new(code, detail)
+    }
 }
 
 /// Returns true if the error means that the server does not recognise the client, or refuses its
@@ -108,6 +144,8 @@ pub(crate) struct NodeError {
     pub(crate) refused: bool,
     /// The other side ended the connection.
     pub(crate) ended: bool,
+    /// The replies on the connection do not fit its commands.
+    pub(crate) is_protocol_error: bool,
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -120,6 +158,7 @@ impl NodeError {
             permanent: false,
             refused: false,
             ended: false,
+            is_protocol_error: false,
             source: None,
         }
     }
@@ -136,7 +175,6 @@ impl NodeError {
     }
 
     /// The connection has ended, and no other reason is known.
-    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn gone() -> NodeError {
         NodeError::unsent("the connection is gone")
     }
@@ -156,6 +194,16 @@ impl NodeError {
             (true, _) => 2,
             (false, false) => 1,
             (false, true) => 0,
+        }
+    }
+}
+
+impl From<ProtocolError> for NodeError {
+    fn from(error: ProtocolError) -> NodeError {
+        NodeError {
+            is_protocol_error: true,
+            source: Some(Arc::new(error.clone())),
+            ..NodeError::unsent(error.to_string())
         }
     }
 }
@@ -249,6 +297,11 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     /// that cannot do so still sends the messages as notices.
     fn set_handler(&self, handler: MessageHandler) {
         drop(handler);
+    }
+
+    /// Why the connection has ended, if that is known.
+    fn failure(&self) -> Option<NodeError> {
+        None
     }
 
     /// Sends one command. Only before the first channel is joined: after that, its answer could be

@@ -24,10 +24,11 @@ use futures::future::{BoxFuture, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::node::answering::KeptConnection;
 use crate::node::dialer::{Dialer, Stream};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, ScriptCall,
-    Subscribed, Subscription, resolved,
+    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, ReplyShape,
+    ScriptCall, Subscribed, Subscription, resolved,
 };
 use expected::{Expected, Outcome};
 use subscription::NativeSubscription;
@@ -135,28 +136,31 @@ impl Connection {
 
     /// Sends commands and waits for the replies.
     async fn exchange(&self, commands: &[Command]) -> Outcome {
-        answer(self.send(commands)?).await
-    }
-
-    /// Sends commands. The replies come through the channel.
-    fn send(&self, commands: &[Command]) -> Result<oneshot::Receiver<Outcome>, NodeError> {
         let (tell, told) = oneshot::channel();
-        self.wire.put(commands, [Expected::replies(commands.len(), tell)])?;
-        Ok(told)
+        self.wire.put(commands, Expected::replies(commands.len(), tell))?;
+        let outcome = told.await.map_err(|_| NodeError::gone_unanswered())?;
+        self.out_of_step().map_or(outcome, Err)
     }
 
     /// Sends one command of `words` words, which `write` adds.
-    fn ask(self: &Arc<Self>, words: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answering<Reply> {
+    fn ask(
+        self: &Arc<Self>,
+        words: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+        shape: ReplyShape,
+    ) -> Answering<Reply> {
         let (tell, told) = oneshot::channel();
-        match self.wire.put_one(words, write, Expected::Reply(tell)) {
-            Ok(()) => Answering::Told { told, _kept: self.clone() },
+        match self.wire.put_one(words, write, shape, Expected::Reply(tell)) {
+            Ok(()) => Answering::Told { told, kept: self.clone() },
             Err(failure) => ready(Err(failure)).boxed().into(),
         }
     }
 }
 
-async fn answer(told: oneshot::Receiver<Outcome>) -> Outcome {
-    told.await.map_err(|_| NodeError::gone_unanswered())?
+impl KeptConnection for Connection {
+    fn out_of_step(&self) -> Option<NodeError> {
+        self.wire.out_of_step()
+    }
 }
 
 /// A connection that carries commands.
@@ -174,11 +178,12 @@ impl fmt::Debug for NativeNode {
 
 impl Node for NativeNode {
     fn call(&self, command: Command) -> Answering<Reply> {
-        self.connection.ask(command.len(), |bytes| bytes.extend_from_slice(command.bytes()))
+        let write = |bytes: &mut Vec<u8>| bytes.extend_from_slice(command.bytes());
+        self.connection.ask(command.len(), write, command.shape())
     }
 
     fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
-        self.connection.ask(call.len(), |bytes| call.write(bytes))
+        self.connection.ask(call.len(), |bytes| call.write(bytes), ReplyShape::Script(call.shape))
     }
 
     fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {

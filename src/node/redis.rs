@@ -300,7 +300,7 @@ impl Subscription for RedisSubscription {
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
         async move {
-            let asking = asking.then(|| Command::new().word("ASKING"));
+            let asking = asking.then(Command::asking);
             let join = self.channels.join(channel);
             let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
             // Only a push reports success. A reply here may belong to another command: the crate

@@ -147,6 +147,12 @@ impl Grant {
         Grant { token, deadline, fence: token, recall: None }
     }
 
+    /// Reads a grant that names its acquisition. The connection has compared the name.
+    pub(super) fn read_named(elements: &mut Elements) -> Result<Grant, BadReply> {
+        elements.bytes()?;
+        Grant::read(elements)
+    }
+
     pub(super) fn read(elements: &mut Elements) -> Result<Grant, BadReply> {
         let (token, deadline) = (elements.number()?, elements.number()?);
         if elements.is_empty() {
@@ -231,7 +237,7 @@ impl Acquire {
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Acquired), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let acquired = match status.as_bytes() {
-            b"granted" => Acquired::Granted(Grant::read(&mut rest)?),
+            b"granted" => Acquired::Granted(Grant::read_named(&mut rest)?),
             b"queued" => Acquired::Queued { ticket: rest.number()?, ahead: rest.number()? },
             b"refused" => Acquired::Refused,
             b"cached" => Acquired::Cached,

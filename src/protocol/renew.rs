@@ -98,7 +98,8 @@ impl Renewed {
     pub(crate) fn read(reply: Reply) -> Result<(Envelope, Renewed), BadReply> {
         let (envelope, status, mut rest) = Elements::open(reply)?;
         let renewed = match status.as_bytes() {
-            b"renewed" | b"granted" => Renewed::Held(Grant::read(&mut rest)?),
+            b"renewed" => Renewed::Held(Grant::read(&mut rest)?),
+            b"granted" => Renewed::Held(Grant::read_named(&mut rest)?),
             b"revoked" => Renewed::Revoked(Grant::read(&mut rest)?),
             b"other" => Renewed::Other(Grant::read(&mut rest)?),
             b"lost" => Renewed::Lost,

@@ -5,7 +5,14 @@ use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use crate::node::GRANTED;
 use crate::router::Script;
+
+/// The statuses of several scripts.
+const ACQUIRE: &[&str] = &[GRANTED, "queued", "refused", "cached", "full", "stale"];
+pub(super) const TRY: &[&str] = &[GRANTED, "refused", "stale"];
+pub(super) const RELEASE: &[&str] = &["released", "absent"];
+const PUMP: &[&str] = &["pumped"];
 
 /// All scripts of the protocol.
 #[derive(Debug)]
@@ -109,54 +116,61 @@ impl Scripts {
     pub(crate) fn assemble<E>(
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Scripts, E> {
-        let mut script = |name: &'static str| Script::assemble(name, &mut file);
+        let mut script = |name: &'static str, statuses| Script::assemble(name, statuses, &mut file);
         Ok(Scripts {
-            acquire_read: script("acquire_read")?,
-            acquire_write: script("acquire_write")?,
-            release: script("release")?,
-            renew: script("renew")?,
-            pump: script("pump")?,
-            downgrade: script("downgrade")?,
-            upgrade: script("upgrade")?,
-            revoke: script("revoke")?,
-            force_release: script("force_release")?,
-            inspect: script("inspect")?,
-            holds: script("holds")?,
-            raise_token: script("raise_token")?,
-            take_up: script("take_up")?,
-            mutex_acquire: script("mutex/acquire")?,
-            mutex_renew: script("mutex/renew")?,
-            mutex_release: Script { deletes_if_equal: true, ..script("mutex/release")? },
-            mutex_inspect: script("mutex/inspect")?,
-            semaphore_acquire: script("semaphore/acquire")?,
-            semaphore_renew: script("semaphore/renew")?,
-            semaphore_release: script("semaphore/release")?,
-            semaphore_shrink: script("semaphore/shrink")?,
-            semaphore_pump: script("semaphore/pump")?,
-            semaphore_set_limit: script("semaphore/set_limit")?,
-            semaphore_inspect: script("semaphore/inspect")?,
+            acquire_read: script("acquire_read", ACQUIRE)?,
+            acquire_write: script("acquire_write", ACQUIRE)?,
+            release: script("release", &["released", "left", "expired", "absent", "writing"])?,
+            renew: script("renew", &["renewed", "revoked", "lost"])?,
+            pump: script("pump", PUMP)?,
+            downgrade: script("downgrade", &[GRANTED, "lost"])?,
+            upgrade: script(
+                "upgrade",
+                &[GRANTED, "queued", "refused", "conflict", "revoked", "lost", "stale"],
+            )?,
+            revoke: script("revoke", &["revoked", "free"])?,
+            force_release: script("force_release", &["forced", "free"])?,
+            inspect: script("inspect", &["lock", "absent"])?,
+            holds: script("holds", &["writes", "reads", "absent"])?,
+            raise_token: script("raise_token", &["raised", "ahead", "lost"])?,
+            take_up: script("take_up", &[GRANTED, "lost", "stale"])?,
+            mutex_acquire: script("mutex/acquire", TRY)?,
+            mutex_renew: script("mutex/renew", &[GRANTED, "lost"])?,
+            mutex_release: Script { deletes_if_equal: true, ..script("mutex/release", RELEASE)? },
+            mutex_inspect: script("mutex/inspect", &["held", "absent"])?,
+            semaphore_acquire: script(
+                "semaphore/acquire",
+                &[GRANTED, "queued", "refused", "limit", "full", "stale"],
+            )?,
+            semaphore_renew: script("semaphore/renew", &["renewed", "lost"])?,
+            semaphore_release: script("semaphore/release", &["released", "left", "absent"])?,
+            semaphore_shrink: script("semaphore/shrink", &["kept", "lost"])?,
+            semaphore_pump: script("semaphore/pump", PUMP)?,
+            semaphore_set_limit: script("semaphore/set_limit", &["set", "limit", "stale"])?,
+            semaphore_inspect: script("semaphore/inspect", &["semaphore", "absent"])?,
         })
     }
 }
 
 impl Script {
-    /// Assembles the script of this name with its includes.
+    /// Assembles the script of this name with its includes. Its replies have these statuses.
     pub(crate) fn assemble<E>(
         name: &'static str,
+        statuses: &'static [&'static str],
         mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
     ) -> Result<Script, E> {
         let mut text = String::new();
         let layers = append(&mut text, &format!("{name}.lua"), &mut file)?;
         text.push_str(&"end)()\n".repeat(layers));
         let digest = sha1_smol::Sha1::from(&text).digest().to_string();
-        Ok(Script::new(name, text, digest))
+        Ok(Script { statuses, ..Script::new(name, text, digest) })
     }
 
     /// Assembles the compiled-in script of this name.
     #[cfg(feature = "legacy")]
-    pub(super) fn built_in(name: &'static str) -> Script {
+    pub(super) fn built_in(name: &'static str, statuses: &'static [&'static str]) -> Script {
         // Compiled-in files are always found; a test checks that none is missing.
-        Script::assemble(name, compiled_in).unwrap_or_else(|never| match never {})
+        Script::assemble(name, statuses, compiled_in).unwrap_or_else(|never| match never {})
     }
 }
 
@@ -254,9 +268,30 @@ const FILES: &[(&str, &str)] = files![
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
     use super::*;
+
+    /// The first words of all strings in a script's text.
+    fn words_in(text: &str) -> BTreeSet<&str> {
+        text.split('\'').filter_map(|part| part.split(' ').next()).collect()
+    }
+
+    #[test]
+    fn statuses_are_those_of_the_text() {
+        for script in scripts() {
+            let found = words_in(&script.text);
+            for status in script.statuses {
+                assert!(found.contains(status), "{} never says {status}", script.name);
+            }
+            for part in script.text.split("reply('").skip(1) {
+                let status = part.split('\'').next().unwrap();
+                assert!(script.statuses.contains(&status), "{} says {status}, too", script.name);
+            }
+            assert!(!script.statuses.is_empty(), "{}", script.name);
+        }
+    }
 
     #[test]
     fn what_is_compiled_in_is_what_is_in_the_folder() {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::acquire::{Acquire, Goal};
 use super::id::AcquisitionId;
 use super::key::LockKey;
+use super::script::{RELEASE, TRY};
 use crate::clock::Moment;
 use crate::node::Command;
 use crate::protocol::Mode;
@@ -23,9 +24,9 @@ pub(crate) struct TwoKeyScripts {
 impl TwoKeyScripts {
     pub(crate) fn built_in() -> &'static TwoKeyScripts {
         static BUILT_IN: LazyLock<TwoKeyScripts> = LazyLock::new(|| TwoKeyScripts {
-            acquire_read: Script::built_in("legacy/acquire_read"),
-            acquire_write: Script::built_in("legacy/acquire_write"),
-            release: Script::built_in("legacy/release"),
+            acquire_read: Script::built_in("legacy/acquire_read", TRY),
+            acquire_write: Script::built_in("legacy/acquire_write", TRY),
+            release: Script::built_in("legacy/release", RELEASE),
         });
         &BUILT_IN
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::node::{NodeError, Reply, is_about_credentials};
-use crate::router::bad_entries::shortened;
 
 /// How many characters of a server's run id its name has.
 const NAME_LENGTH: usize = 12;
@@ -35,7 +34,7 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
                 ..NodeError::unsent("the server does not tell its time")
             }
         }
-        other => NodeError::unsent(format!("malformed reply to TIME: {}", shortened(&other))),
+        other => NodeError::unsent(format!("malformed reply to TIME: {other:?}")),
     })
 }
 

@@ -1,7 +1,6 @@
 //! Maps each answer of a server to the decision that follows.
 
-use crate::decimal::leading_number;
-use crate::node::{Address, Reply, ServerError};
+use crate::node::{Address, Reply, ServerError, server_ms};
 use crate::router::telemetry::Attempted;
 use crate::router::translation::Translation;
 use crate::slot::Slot;
@@ -52,7 +51,7 @@ pub(crate) fn decide(
     match reply {
         Reply::Error(error) => decide_error(error, slot, asked, translation),
         reply if server_ms(&reply).is_some() => Decision::Done(reply),
-        reply => Decision::Garbled(format!("no reply of a script: {reply:?}")),
+        reply => Decision::Garbled(format!("unexpected reply: {reply:?} to a script")),
     }
 }
 
@@ -91,22 +90,6 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
     }
 }
 
-/// The server's time in the reply of a script, or 0 if the script did not read the clock. `None` if
-/// this is not a reply of a script.
-pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
-    match reply {
-        Reply::Text(text) => {
-            let end = text.iter().position(|byte| *byte == b' ')?;
-            leading_number(&text[end + 1..]).map(|(ms, _)| ms)
-        }
-        Reply::List(items) => match items.as_slice() {
-            [Reply::Text(_), Reply::Int(ms), ..] => u64::try_from(*ms).ok(),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 fn decide_error(
     error: ServerError,
     slot: Slot,
@@ -118,9 +101,7 @@ fn decide_error(
         "MOVED" | "ASK" => {
             let Some(redirect) = Redirect::read(&error).filter(|redirect| redirect.slot == slot)
             else {
-                return Decision::Garbled(format!(
-                    "a redirect that makes no sense for slot {slot}: {error}"
-                ));
+                return Decision::Garbled(format!("malformed redirect for slot {slot}: {error}"));
             };
             match redirect.place {
                 Some((host, port)) if error.code == "MOVED" => {

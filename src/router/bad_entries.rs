@@ -2,7 +2,6 @@
 //! counts.
 
 use std::collections::HashSet;
-use std::fmt::{self, Write};
 use std::sync::Mutex;
 
 use crate::node::Address;
@@ -10,9 +9,6 @@ use crate::router::{lock, telemetry};
 
 /// How many entries are remembered as reported. Further ones are not reported.
 const MAX_REPORTED: usize = 256;
-
-/// The most characters of an entry that are shown.
-const MAX_SHOWN: usize = 120;
 
 /// An entry that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,42 +29,5 @@ impl BadEntries {
             telemetry::bad_entry(source, &entry.subject, entry.reason);
             reported.insert(entry);
         }
-    }
-}
-
-/// The beginning of what a server sent, which can be of any length.
-pub(crate) fn shortened(value: &impl fmt::Debug) -> String {
-    let mut shown = Shown(String::new());
-    match write!(shown, "{value:?}") {
-        Ok(()) => shown.0,
-        Err(fmt::Error) => shown.0 + "...",
-    }
-}
-
-/// A text that takes so many characters and no more.
-struct Shown(String);
-
-impl Write for Shown {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for character in text.chars() {
-            if self.0.len() >= MAX_SHOWN {
-                return Err(fmt::Error);
-            }
-            self.0.push(character);
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::Reply;
-
-    #[test]
-    fn shortened_value_of_any_length_is_short() {
-        assert_eq!(shortened(&Reply::Int(7)), "Int(7)");
-        let long = shortened(&Reply::Text(vec![b'x'; 1 << 20].into()));
-        assert!(long.len() <= MAX_SHOWN + 3 && long.ends_with("xxx..."), "{long}");
     }
 }

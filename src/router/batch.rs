@@ -211,7 +211,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
             return each_one(part, |_| Attempt::Silent { sent: None });
         }
         // ASKING applies to the next command only.
-        let prefix = || asking.then(|| Command::new().word("ASKING"));
+        let prefix = || asking.then(Command::asking);
         let deletes: Vec<bool> =
             part.iter().map(|(_, in_flight)| in_flight.deletes_if_equal(connection)).collect();
         let with_limits = part.iter().zip(limits).zip(&deletes);

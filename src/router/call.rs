@@ -8,6 +8,8 @@
 //! - A reply is a text of words. The second word is the server's time in ms, or 0 if the script did
 //!   not read it. A reply that does not fit into a text is a list that begins with the same words.
 //!   Errors have no envelope.
+//! - A script that may answer `granted` has the acquisition's id as the first of its own arguments,
+//!   and the reply names it in the fourth word.
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
@@ -27,13 +29,15 @@ pub struct Script {
     /// Its usual case is `DELIFEQ` with its key and its argument, on servers that have that
     /// command.
     pub(crate) deletes_if_equal: bool,
+    /// The statuses of its replies; empty if every status is possible.
+    pub(crate) statuses: &'static [&'static str],
 }
 
 impl Script {
     pub(crate) fn new(name: &'static str, text: String, digest: String) -> Script {
         let by_digest = Command::new().word("EVALSHA").word(&digest);
         let by_text = Command::new().word("EVAL").word(&text);
-        Script { name, text, digest, by_digest, by_text, deletes_if_equal: false }
+        Script { name, text, digest, by_digest, by_text, deletes_if_equal: false, statuses: &[] }
     }
 
     /// The script's name, which is that of its file in `lua/`.
@@ -125,7 +129,7 @@ pub(crate) enum Reason {
     #[error("no node serves slot {0}")]
     NoNode(Slot),
     /// A reply that does not have the script's shape, or does not follow the protocol.
-    #[error("unexpected reply: {0}")]
+    #[error("{0}")]
     Garbled(String),
     /// A connection error that no retry can fix (wrong password, TLS).
     #[error("cannot connect")]

@@ -24,11 +24,11 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::{Clock, Moment};
 use crate::node::redis::{connect_failure, packed, reply_of};
-use crate::node::{Address, NodeError, Reply, ServerError};
+use crate::node::{Address, NodeError, Reply, ServerError, server_ms};
 use crate::router::about::server_time;
-use crate::router::answer::{Decision, decide, server_ms};
+use crate::router::answer::{Decision, decide};
 use crate::router::clock_bound::ClockBound;
-use crate::router::in_flight::command;
+use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, command};
 use crate::router::telemetry::{self, Attempted, Load};
 use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
@@ -56,6 +56,7 @@ pub(crate) struct ClusterAdapter {
 struct InFlightCall {
     text: bool,
     troubles: u32,
+    protocol_errors: u32,
     in_doubt: Option<u64>,
     last_error: Option<ServerError>,
     last_failure: Option<NodeError>,
@@ -157,7 +158,8 @@ impl ClusterAdapter {
             },
             None => 0,
         };
-        let command = packed(&command(call, state.text, "-", not_after));
+        let command = command(call, state.text, "-", not_after);
+        let (shape, command) = (command.shape(), packed(&command));
         let sent = self.clock.now();
         let in_flight = self.load.in_flight(1);
         let outcome = self.send(command, None, deadline).await;
@@ -169,8 +171,22 @@ impl ClusterAdapter {
             return Ok(None);
         };
         let received = self.clock.now();
-        let reply = match outcome {
+        let checked = |reply| shape.check(&reply).map(|()| reply).map_err(NodeError::from);
+        let reply = match outcome.and_then(checked) {
             Ok(reply) => reply,
+            // Not the reply to this call. The connection cannot be replaced: it is the
+            // application's.
+            Err(failure) if failure.is_protocol_error => {
+                tell(Attempted::Garbled);
+                state.note_in_doubt(not_after);
+                state.protocol_errors += 1;
+                if state.protocol_errors == MAX_PROTOCOL_ERRORS {
+                    return Err(state.failed(Reason::Garbled(failure.message)));
+                }
+                state.last_failure = Some(failure);
+                self.pause(state, deadline).await;
+                return Ok(None);
+            }
             Err(failure) => {
                 tell(Attempted::Broken);
                 state.note_in_doubt(not_after);
@@ -329,10 +345,7 @@ impl InFlightCall {
 /// An error that a server answered is an answer.
 fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
     match error.code() {
-        Some(code) => Ok(Reply::Error(ServerError {
-            code: code.into(),
-            detail: error.detail().unwrap_or_default().into(),
-        })),
+        Some(code) => Ok(Reply::Error(ServerError::new(code, error.detail().unwrap_or_default()))),
         None => Err(NodeError { maybe_sent: true, ..connect_failure(error) }),
     }
 }

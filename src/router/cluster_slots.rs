@@ -1,7 +1,7 @@
 //! Reads replies to `CLUSTER SLOTS`. An entry that cannot be used costs no other one its slots.
 
 use crate::node::{Address, Reply};
-use crate::router::bad_entries::{BadEntry, shortened};
+use crate::router::bad_entries::BadEntry;
 use crate::router::map::SlotMap;
 use crate::router::translation::Translation;
 use crate::slot::Slot;
@@ -21,7 +21,7 @@ pub(crate) fn read(
     translation: &Translation,
 ) -> Result<ClusterSlots, String> {
     let Reply::List(entries) = reply else {
-        return Err(format!("the reply is no list: {}", shortened(reply)));
+        return Err(format!("the reply is no list: {reply:?}"));
     };
     let slots = ClusterSlots { map: SlotMap::empty(), bad_entries: Vec::new() };
     let mut reader = Reader { slots, asked, translation };
@@ -48,7 +48,7 @@ impl Reader<'_> {
     /// Reads an entry: the first and the last slot of a range, its master, its replicas.
     fn read_entry(&mut self, entry: &Reply) {
         let Some((first, last, nodes)) = range(entry) else {
-            return self.skip(format!("entry {}", shortened(entry)), "it is no range of slots");
+            return self.skip(format!("entry {entry:?}"), "it is no range of slots");
         };
         let [master, replicas @ ..] = nodes else {
             return self.skip(format!("slots {first}-{last}"), "they have no master");
@@ -77,7 +77,7 @@ impl Reader<'_> {
                 }
                 let subject = match id {
                     Some(id) => format!("node {id}"),
-                    None => format!("node {}", shortened(reply)),
+                    None => format!("node {reply:?}"),
                 };
                 self.skip(subject, reason);
                 None
@@ -248,7 +248,7 @@ mod tests {
         let a = || node(text("a"), 1, "1");
         let no_utf8 = Reply::Text(bytes::Bytes::from_static(b"\xff"));
         for (entry, subject, reason) in [
-            (Reply::Int(1), "entry Int(1)", "it is no range of slots"),
+            (Reply::Int(1), "entry 1", "it is no range of slots"),
             (range(0, 16384, [a()]), "entry ", "it is no range of slots"),
             (range(-1, 1, [a()]), "entry ", "it is no range of slots"),
             (range(2, 1, [a()]), "entry ", "it is no range of slots"),
@@ -261,10 +261,10 @@ mod tests {
             (range(0, 1, [node(no_utf8, 1, "x")]), "node x", "its host is no text"),
             (
                 range(0, 1, [Reply::List(vec![text("a"), text("1")])]),
-                "node List(",
+                "node [",
                 "its port is no number",
             ),
-            (range(0, 1, [text("a")]), "node Text(", "it is no list of a host and a port"),
+            (range(0, 1, [text("a")]), "node \"", "it is no list of a host and a port"),
         ] {
             let good = range(5, 5, [node(text("b"), 2, "2")]);
             let ClusterSlots { map, bad_entries } = read_from(vec![entry.clone(), good]);

@@ -10,7 +10,10 @@ use futures::future::{self, Either};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, Moment};
-use crate::node::{Address, Answering, Command, Connector, Node, NodeError, Reply, ScriptCall};
+use crate::node::{
+    Address, Answering, Command, Connector, Node, NodeError, ProtocolError, Reply, ReplyShape,
+    ScriptCall, server_ms,
+};
 use crate::router::about::{locked_out, server_name, server_time};
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
@@ -141,9 +144,9 @@ impl Connection {
             let sent = clock.now();
             let replies = node
                 .pipeline(&[
-                    Command::new().word("TIME"),
-                    Command::new().word("INFO").word("server"),
-                    Command::new().word("CLUSTER").word("MYID"),
+                    Command::new().word("TIME").expecting(ReplyShape::List),
+                    Command::new().word("INFO").word("server").expecting(ReplyShape::Text),
+                    Command::new().word("CLUSTER").word("MYID").expecting(ReplyShape::Text),
                 ])
                 .await?;
             Ok((node, sent, clock.now(), replies))
@@ -379,13 +382,14 @@ impl Connection {
         // The replies on this connection may be out of step with its commands.
         self.spoil();
         let message = format!("{} answers to {} commands", exchange.value.len(), commands.len());
-        Err(Failure::Broken(NodeError { message, maybe_sent: true, ..NodeError::unsent("") }))
+        let failure = NodeError::from(ProtocolError(message.into()));
+        Err(Failure::Broken(NodeError { maybe_sent: true, ..failure }))
     }
 
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
     /// connection must be replaced.
     pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
-        match answer::server_ms(reply) {
+        match server_ms(reply) {
             Some(0) => {}
             Some(server_ms) => lock(&self.bound.0).observe(sent, received, server_ms),
             None if answer::spoils(reply, slot) => self.spoil(),
@@ -499,7 +503,10 @@ impl Connection {
                     return Ok(Exchange { value, sent, received });
                 }
                 Either::Left((Err(failure), _)) => {
-                    self.retire();
+                    match failure.is_protocol_error {
+                        true => self.spoil(),
+                        false => self.retire(),
+                    }
                     return Err(Failure::Broken(failure));
                 }
                 Either::Right((is_time_up, _)) => {

@@ -1,7 +1,7 @@
 //! `DELIFEQ key value` (Valkey 9.0) releases a mutex without a script. If it deletes nothing, the
 //! script is called, which reports more.
 
-use crate::node::{Command, Reply};
+use crate::node::{Command, Reply, ReplyShape};
 use crate::router::call::Call;
 
 const FIRST_MAJOR: u32 = 9;
@@ -33,7 +33,7 @@ pub(crate) fn has_it(info: &Reply) -> bool {
 
 /// The command for a call whose only argument is the value.
 pub(crate) fn command(call: &Call) -> Command {
-    Command::new().word("DELIFEQ").word(&call.key).words(&call.args)
+    Command::new().word("DELIFEQ").word(&call.key).words(&call.args).expecting(ReplyShape::Integer)
 }
 
 /// Converts its answer to that of the script.

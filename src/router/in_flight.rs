@@ -2,12 +2,17 @@
 
 mod settle;
 
+#[cfg(feature = "cluster-async")]
+pub(crate) use settle::MAX_PROTOCOL_ERRORS;
+
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::node::{Address, Command, NodeError, Reply, ScriptCall, ServerError};
+use crate::node::{
+    Address, Command, GRANTED, NodeError, Reply, ScriptCall, ScriptShape, ServerError,
+};
 use crate::router::Router;
 use crate::router::answer::after_asking;
 use crate::router::call::{Answer, Call, CallError, Reason, Script};
@@ -37,6 +42,8 @@ pub(crate) struct InFlightCall<'a> {
     redirects: u32,
     /// Failed attempts in a row.
     troubles: u32,
+    /// Attempts whose connection brought replies that did not fit the commands.
+    protocol_errors: u32,
     /// The wait before the next attempt.
     pause: Duration,
     in_doubt: Option<u64>,
@@ -101,6 +108,9 @@ impl Attempt {
             Attempt::Unconnected(_) => Some(Attempted::Unconnected),
             Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
             Attempt::Silent { sent: Some(_) } => Some(Attempted::Silent),
+            Attempt::Broken { failure, .. } if failure.is_protocol_error => {
+                Some(Attempted::Garbled)
+            }
             Attempt::Broken { .. } => Some(Attempted::Broken),
         }
     }
@@ -126,6 +136,7 @@ impl<'a> InFlightCall<'a> {
             is_gone: false,
             redirects: 0,
             troubles: 0,
+            protocol_errors: 0,
             pause: Duration::ZERO,
             in_doubt: None,
             last_error: None,
@@ -383,7 +394,7 @@ impl<'a> InFlightCall<'a> {
             connection.call_script_with(permit, &call, self.deadline).await
         } else if self.next.asking {
             let command = self.command(connection, not_after, deletes);
-            let both = [Command::new().word("ASKING"), command];
+            let both = [Command::asking(), command];
             Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline)).await.map(
                 |exchange| {
                     let Exchange { mut value, sent, received } = exchange;
@@ -455,5 +466,10 @@ fn script_call<'a>(call: &'a Call, text: bool, name: &'a str, not_after: u64) ->
         name,
         not_after: call.not_after.map(|_| not_after),
         args: &call.args,
+        shape: ScriptShape {
+            slot: call.slot,
+            statuses: call.script.statuses,
+            id: call.args.leading_id().filter(|_| call.script.statuses.contains(&GRANTED)),
+        },
     }
 }

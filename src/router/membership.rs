@@ -7,7 +7,7 @@ use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
 
 use crate::clock::Clock;
-use crate::node::{Address, Command, Connector, NodeError, Reply};
+use crate::node::{Address, Command, Connector, NodeError, Reply, ReplyShape};
 use crate::router::bad_entries::BadEntries;
 use crate::router::belief::{Admission, Identity, Known, Process, Stranger, View};
 use crate::router::connection::{Connection, Failure, Limits};
@@ -133,7 +133,7 @@ impl Membership {
         connection: &Arc<Connection>,
         clock: &Arc<dyn Clock>,
     ) -> Result<bool, NodeError> {
-        let question = Command::new().word("INFO").word("replication");
+        let question = Command::new().word("INFO").word("replication").expecting(ReplyShape::Text);
         let until = clock.now().after(self.response_timeout);
         match connection.call(&**clock, question, until).await {
             Ok(exchange) => Ok(matches!(exchange.value, Reply::Text(info) if is_of_replica(&info))),

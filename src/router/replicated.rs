@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::node::{Address, Command, Connector, Reply};
+use crate::node::{Address, Command, Connector, Reply, ReplyShape};
 use crate::router::answer::after_asking;
 use crate::router::call::Call;
 use crate::router::connection::{Connection, Exchange, Failure, Limits};
@@ -282,11 +282,12 @@ impl Pool {
         let mut commands = Vec::with_capacity(group.len() + 1);
         for (entry, not_after) in group.iter().zip(limits) {
             if entry.asking {
-                commands.push(Command::new().word("ASKING"));
+                commands.push(Command::asking());
             }
             commands.push(command(&entry.call, entry.text, connection.name(), *not_after));
         }
-        let wait = Command::new().word("WAIT").number(u64::from(self.replicas));
+        let wait = Command::new().word("WAIT").expecting(ReplyShape::Integer);
+        let wait = wait.number(u64::from(self.replicas));
         commands.push(wait.number(CONFIRM_TIMEOUT.as_millis() as u64));
         commands
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::node::{Address, Command, NodeError, Reply, ServerError};
+use crate::node::{Address, Command, NodeError, Reply, ReplyShape, ServerError};
 use crate::router::bad_entries::BadEntry;
 use crate::router::belief::{Identity, Told, View};
 use crate::router::cluster_slots::{self, ClusterSlots};
@@ -21,8 +21,11 @@ pub(crate) async fn view(
     translation: &Translation,
     skip: impl Fn(BadEntry),
 ) -> Result<View, NodeError> {
-    let commands =
-        [Command::new().word("CLUSTER").word("SLOTS"), Command::new().word("CLUSTER").word("INFO")];
+    let cluster = || Command::new().word("CLUSTER");
+    let commands = [
+        cluster().word("SLOTS").expecting(ReplyShape::List),
+        cluster().word("INFO").expecting(ReplyShape::Text),
+    ];
     let until = clock.now().after(response_timeout);
     let mut replies = match connection.pipeline(clock, &commands, until).await {
         Ok(exchange) => exchange.value.into_iter(),

@@ -23,6 +23,8 @@ mod blocking;
 mod cached;
 #[cfg(feature = "embedded")]
 mod crowds;
+#[cfg(feature = "native")]
+mod errors;
 #[cfg(feature = "embedded")]
 mod extremes;
 mod five_faults;
@@ -47,6 +49,7 @@ mod replicas;
 mod rwlock;
 mod semaphore;
 mod slots;
+mod stray_replies;
 #[cfg(feature = "legacy")]
 mod two_key;
 mod waiting;

@@ -168,7 +168,7 @@ async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<S
     call.arg(&["{order}:read", "{order}:write", "here", "0", master, "60"]);
     let reply: String = server.run(&call).await?;
     let words: Vec<&str> = reply.split(' ').collect();
-    let (now, ends): (u64, u64) = (words[1].parse()?, words[4].parse()?);
+    let (now, ends): (u64, u64) = (words[1].parse()?, words[5].parse()?);
     assert!(ends - now <= LEASE.as_millis().try_into()?);
     Ok(words[0].into())
 }

@@ -223,7 +223,7 @@ impl Lab {
             .arg(keys)
             .arg(args)
             .query::<Value>(&mut self.connection);
-        let answer = answer.map(Reply::read).map_err(|error| Refusal {
+        let answer = answer.map(|value| Reply::read(value, args)).map_err(|error| Refusal {
             code: error.code().unwrap_or_default().into(),
             detail: error.detail().unwrap_or_default().into(),
         });
@@ -640,8 +640,9 @@ pub fn channel(client: &str) -> String {
 }
 
 impl Reply {
-    /// Parses a text of words, or a list of the same.
-    fn read(value: Value) -> Reply {
+    /// Parses a text of words, or a list of the same. A grant names the acquisition of the call, and
+    /// that is left out.
+    fn read(value: Value, args: &[&str]) -> Reply {
         let mut items = match value {
             Value::BulkString(text) => text
                 .split(|byte| *byte == b' ')
@@ -652,10 +653,15 @@ impl Reply {
             other => panic!("{other:?}"),
         };
         let mut next = || items.next().unwrap();
-        let status = redis::from_redis_value(next()).unwrap();
+        let status: String = redis::from_redis_value(next()).unwrap();
         let now = redis::from_redis_value(next()).unwrap();
         let more: u64 = redis::from_redis_value(next()).unwrap();
         assert!(more <= 1, "more is {more}");
+        if status == "granted" {
+            let id: String = redis::from_redis_value(next()).unwrap();
+            let place = if args.len() > 2 && args[2] == id { 2 } else { 1 };
+            assert_eq!(args[place], id, "the grant is for the caller");
+        }
         Reply { status, now, more: more == 1, rest: items.collect() }
     }
 

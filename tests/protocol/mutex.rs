@@ -67,10 +67,10 @@ fn what_the_holder_requests_again_is_written_again_as_it_is() {
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).granted();
     assert!(lab.changes() > written, "the acquire");
     let written = lab.changes();
-    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "renewed");
+    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "granted");
     assert!(lab.changes() > written, "the renewal");
     lab.set_full(true);
-    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "renewed");
+    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "granted");
     lab.unchanged(|lab| lab.lock("ann1", 1_000)).refused_with("OOM");
     lab.set_full(false);
     assert!(lab.ends().is_some(), "it still has its end");
@@ -91,10 +91,10 @@ fn a_lease_is_made_longer_and_never_shorter_and_by_its_holder_alone() {
     let mut lab = Lab::on_server_time(&server);
     let granted = lab.lock("ann1", 50_000).granted();
     let longer = lab.extend("ann1", 80_000).unwrap();
-    assert_eq!((longer.status.as_str(), longer.number(0)), ("renewed", 0));
+    assert_eq!((longer.status.as_str(), longer.number(0)), ("granted", 0));
     assert!(longer.number(1) >= granted.deadline + 30_000);
     assert_eq!(lab.ends(), Some(longer.number(1)));
-    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "renewed");
+    assert_eq!(lab.unchanged(|lab| lab.extend("ann1", 1_000)).status(), "granted");
     assert_eq!(lab.unchanged(|lab| lab.extend("bob1", 9_000)).status(), "lost");
     assert_eq!(lab.unchanged(|lab| lab.unlock("bob1")).status(), "absent");
     lab.delete();

@@ -88,8 +88,14 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// Whether the reply has this token and deadline.
     pub fn says(&self, record: Option<Record>) -> bool {
+        // A grant names the acquisition first.
+        let is_grant = self.status() == "granted";
+        if is_grant && self.reply.get(3).map(String::as_str) != Some(self.id()) {
+            return false;
+        }
+        let at = 3 + usize::from(is_grant);
         record.is_some_and(|record| {
-            self.number(3) == Some(record.token) && self.number(4) == Some(record.deadline)
+            self.number(at) == Some(record.token) && self.number(at + 1) == Some(record.deadline)
         })
     }
 

@@ -1,5 +1,5 @@
 //! A proxy in front of one server that makes the network bad: late, stuck, silent, cut, or cut at
-//! one chosen command.
+//! one chosen command. It can also send what the server did not.
 //!
 //! Clients of a cluster follow the addresses that the nodes announce. So for a cluster there is a
 //! proxy for each node, and a translation of addresses for the client.
@@ -53,6 +53,8 @@ struct Shared {
     target: SocketAddr,
     rules: watch::Sender<Rules>,
     trap: Mutex<Option<Trap>>,
+    /// Goes to the client in front of the next reply.
+    stray: Mutex<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +81,7 @@ impl Proxy {
             target: server.address().parse()?,
             rules: watch::Sender::new(Rules::default()),
             trap: Mutex::new(None),
+            stray: Mutex::default(),
         });
         let acceptor = tokio::spawn(accept(listener, shared.clone()));
         Ok(Proxy { port, shared, acceptor })
@@ -125,6 +128,12 @@ impl Proxy {
     pub fn close(&self) {
         self.shared.rules.send_modify(|rules| rules.is_closed = true);
         self.cut();
+    }
+
+    /// Sends these bytes in front of the next reply that is passed on, as if the server had sent
+    /// them.
+    pub fn insert(&self, bytes: impl Into<Vec<u8>>) {
+        *locked(&self.shared.stray) = bytes.into();
     }
 
     /// Cuts the connection on which the next request with this word (in any case) is sent. The
@@ -272,7 +281,9 @@ async fn forward_replies(
             if length == 0 {
                 return to.shutdown().await;
             }
-            to.write_all(&piece[..length]).await?;
+            let mut bytes = std::mem::take(&mut *locked(&shared.stray));
+            bytes.extend_from_slice(&piece[..length]);
+            to.write_all(&bytes).await?;
         }
     }
 }

@@ -251,8 +251,10 @@ impl Calls {
         let text = String::from_utf8_lossy(text);
         let words: Vec<&str> = text.split(' ').collect();
         let status = words[0].as_bytes();
-        let number = words.get(3).and_then(|number| number.parse().ok()).unwrap_or(0);
         let id = call.id().as_bytes();
+        // A grant names the acquisition first.
+        let at = if status == b"granted" { 4 } else { 3 };
+        let number = words.get(at).and_then(|number| number.parse().ok()).unwrap_or(0);
         let place = |known: &Known| known.key == key && known.id.as_bytes() == id;
         let Some(at) = self.known.iter().position(place) else {
             return;

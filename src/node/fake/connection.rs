@@ -1,7 +1,7 @@
 //! Connections to fake servers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,7 +66,8 @@ impl Fakes {
 
     async fn open(&self, host: Arc<str>) -> Result<Arc<dyn Node>, NodeError> {
         let generation = self.enter(&host).await?;
-        Ok(Arc::new(FakeNode { fakes: self.clone(), host, generation }))
+        let out_of_step = Arc::default();
+        Ok(Arc::new(FakeNode { fakes: self.clone(), host, generation, out_of_step }))
     }
 
     async fn enter(&self, host: &str) -> Result<usize, NodeError> {
@@ -99,6 +100,8 @@ struct FakeNode {
     fakes: Fakes,
     host: Arc<str>,
     generation: usize,
+    /// A reply that did not fit its command.
+    out_of_step: Arc<OnceLock<NodeError>>,
 }
 
 impl Node for FakeNode {
@@ -137,6 +140,7 @@ impl Node for FakeNode {
             if !node.is_usable() {
                 return Err(broken(true));
             }
+            node.check(&commands, &replies)?;
             Ok(replies)
         }
         .boxed()
@@ -144,11 +148,25 @@ impl Node for FakeNode {
     }
 
     fn is_usable(&self) -> bool {
-        self.fakes.with(&self.host, |server| server.generation) == self.generation
+        self.out_of_step.get().is_none()
+            && self.fakes.with(&self.host, |server| server.generation) == self.generation
     }
 
     fn place(&self) -> Option<Arc<str>> {
         Some(self.host.clone())
+    }
+}
+
+impl FakeNode {
+    /// Ends the connection at a reply that does not fit its command.
+    fn check(&self, commands: &[Command], replies: &[Reply]) -> Result<(), NodeError> {
+        let mut pairs = commands.iter().zip(replies);
+        let mismatch = pairs.find_map(|(command, reply)| command.shape().check(reply).err());
+        if let Some(mismatch) = mismatch {
+            let _ = self.out_of_step.set(mismatch.into());
+        }
+        let failure = self.out_of_step.get().cloned();
+        failure.map_or(Ok(()), |failure| Err(NodeError { maybe_sent: true, ..failure }))
     }
 }
 

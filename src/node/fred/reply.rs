@@ -22,9 +22,9 @@ pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
         | Resp3Frame::VerbatimString { data, .. }
         | Resp3Frame::BigNumber { data, .. }
         | Resp3Frame::ChunkedString(data) => Reply::Text(data),
-        Resp3Frame::SimpleError { data, .. } => Reply::Error(server_error(&data)),
+        Resp3Frame::SimpleError { data, .. } => Reply::Error(ServerError::parse(&data)),
         Resp3Frame::BlobError { data, .. } => {
-            Reply::Error(server_error(&String::from_utf8_lossy(&data)))
+            Reply::Error(ServerError::parse(&String::from_utf8_lossy(&data)))
         }
         Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => list(data),
         Resp3Frame::Set { data, .. } => list(data.into_iter().collect()),
@@ -42,7 +42,7 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
     };
     match result {
         // The details are the server's whole line.
-        Err(error) => Reply::Error(server_error(error.details())),
+        Err(error) => Reply::Error(ServerError::parse(error.details())),
         Ok(Value::Null) => Reply::Nil,
         Ok(Value::Integer(number)) => Reply::Int(number),
         Ok(Value::Boolean(truth)) => Reply::Int(truth.into()),
@@ -60,12 +60,6 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
     }
 }
 
-/// Makes an error reply of its text.
-pub(super) fn server_error(line: &str) -> ServerError {
-    let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
-    ServerError { code: code.into(), detail: detail.into() }
-}
-
 /// A failure after the command was handed over. It is unknown how far the command got.
 pub(super) fn failed(error: &Error) -> NodeError {
     NodeError { maybe_sent: true, ..connect_failure(error.clone()) }
@@ -79,6 +73,7 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         permanent: is_permanent(&error),
         refused: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionRefused"),
         ended: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionReset"),
+        is_protocol_error: matches!(error.kind(), ErrorKind::Parse | ErrorKind::Protocol),
         source: Some(Arc::new(error)),
     }
     .without_arguments()
@@ -89,7 +84,7 @@ fn is_permanent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Auth | ErrorKind::Config => true,
         // `fred` has no kind for it. The details are the server's whole line.
-        ErrorKind::Unknown if server_error(error.details()).code == "NOPERM" => true,
+        ErrorKind::Unknown if ServerError::parse(error.details()).code == "NOPERM" => true,
         // The errors of `rustls`, above all an untrusted certificate, come as the text of an I/O
         // error of this kind.
         ErrorKind::IO => {

@@ -148,7 +148,7 @@ impl Channels {
     ) -> Result<Result<(), ServerError>, NodeError> {
         let join = Command::new().word("SSUBSCRIBE").word(channel);
         let reply = if asking {
-            let both = [Command::new().word("ASKING"), join];
+            let both = [Command::asking(), join];
             let mut results = self.connection.run(|client| pipelined(client, &both)).await?;
             match (results.len(), results.pop()) {
                 (2, Some(last)) => reply_of_value(last),

@@ -1,11 +1,12 @@
 //! Decodes what a server sends, from the bytes as they arrive: RESP3, which includes RESP2.
 //!
-//! No byte is read twice, apart from a line or a string that has not arrived completely. The size
-//! of a reply is limited: the connection is closed if the other side is no server, or a broken one.
+//! No byte is searched twice for the end of a line. The size of a reply is limited: the connection
+//! is closed if the other side is no server, or a broken one.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::node::{Reply, ServerError};
+use crate::excerpt::excerpt_of;
+use crate::node::{ProtocolError, Reply, ServerError};
 
 /// The most bytes of one reply.
 const BYTES: usize = 64 << 20;
@@ -22,6 +23,9 @@ const READ: usize = 16 << 10;
 
 const END: &[u8] = b"\r\n";
 
+/// Begins what a TLS server sends to a client that does not speak TLS.
+const TLS_ALERT: u8 = 0x15;
+
 /// One item that a server sends.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
@@ -31,15 +35,12 @@ pub(super) enum Said {
     Push(Vec<Reply>),
 }
 
-/// The bytes are not of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a reply makes no sense: {0}")]
-pub(super) struct Garbled(pub(super) &'static str);
-
 /// Takes bytes, and returns the items in them.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     incoming: BytesMut,
+    /// How many bytes of `incoming` are known not to end a line.
+    scanned: usize,
     /// The incomplete lists, from the outermost to the innermost.
     open: Vec<List>,
     /// The size of the current reply so far.
@@ -77,7 +78,7 @@ impl Decoder {
     }
 
     /// The next item, if it has arrived completely.
-    pub(super) fn next(&mut self) -> Result<Option<Said>, Garbled> {
+    pub(super) fn next(&mut self) -> Result<Option<Said>, ProtocolError> {
         while let Some(token) = self.token()? {
             if let Some(said) = self.add(token) {
                 (self.bytes, self.elements) = (0, 0);
@@ -87,37 +88,58 @@ impl Decoder {
         Ok(None)
     }
 
-    fn token(&mut self) -> Result<Option<Token>, Garbled> {
-        let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else {
-            return if self.incoming.len() > LINE { Err(TOO_LONG) } else { Ok(None) };
+    fn token(&mut self) -> Result<Option<Token>, ProtocolError> {
+        let Some(end) = self.line_end() else {
+            return match self.incoming.first() {
+                Some(&TLS_ALERT) => Err(ProtocolError::new("the port expects TLS")),
+                _ if self.incoming.len() > LINE => Err(TOO_LONG),
+                _ => Ok(None),
+            };
         };
         let line = self.incoming[..end].strip_suffix(b"\r").ok_or(NO_LINE)?;
         let (&kind, line) = line.split_first().ok_or(NO_LINE)?;
         let value = match kind {
             b':' => Reply::Int(number(line)?),
-            b'$' | b'=' | b'!' => match length(line)? {
-                Some(size) => return self.blob(kind, end + 1, size),
-                None => Reply::Nil,
-            },
+            // The nulls of RESP2.
+            b'$' | b'*' if line == b"-1" => Reply::Nil,
+            b'$' | b'=' | b'!' => {
+                let size = length(line)?;
+                return self.blob(kind, end + 1, size);
+            }
             b'+' | b',' | b'(' => {
                 let line = self.take(end + 1)?;
                 return Ok(Some(Token::Value(Reply::Text(line.slice(1..line.len() - END.len())))));
             }
             b'-' => Reply::Error(server_error(line)),
-            b'_' => Reply::Nil,
-            b'#' => Reply::Int((line == b"t").into()),
-            b'*' | b'~' | b'%' | b'|' | b'>' => match length(line)? {
-                Some(size) => return self.begin(kind, end + 1, size),
-                None => Reply::Nil,
+            b'_' if line.is_empty() => Reply::Nil,
+            b'_' => return Err(ProtocolError::new("invalid RESP3: a null has no text")),
+            b'#' => match line {
+                b"t" => Reply::Int(1),
+                b"f" => Reply::Int(0),
+                _ => return Err(ProtocolError::new("invalid RESP3: expected a boolean")),
             },
-            _ => return Err(Garbled("nothing begins so")),
+            b'*' | b'~' | b'%' | b'|' | b'>' => {
+                let size = length(line)?;
+                return self.begin(kind, end + 1, size);
+            }
+            _ => return Err(unknown_type(&self.incoming[..end])),
         };
         self.skip(end + 1)?;
         Ok(Some(Token::Value(value)))
     }
 
+    /// The place of the next line feed.
+    fn line_end(&mut self) -> Option<usize> {
+        let unscanned = &self.incoming[self.scanned..];
+        let end = unscanned.iter().position(|byte| *byte == b'\n');
+        let end = end.map(|end| self.scanned + end);
+        // The line of a string that has not arrived completely is looked at again.
+        self.scanned = end.unwrap_or(self.incoming.len());
+        end
+    }
+
     /// A string of that size, after a line of that length.
-    fn blob(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
+    fn blob(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, ProtocolError> {
         let whole = size.checked_add(line + END.len()).ok_or(TOO_LONG)?;
         if whole > BYTES - self.bytes {
             return Err(TOO_LONG);
@@ -126,7 +148,7 @@ impl Decoder {
             return Ok(None);
         }
         if &self.incoming[line + size..whole] != END {
-            return Err(Garbled("a string does not end where it should"));
+            return Err(ProtocolError::new("invalid RESP3: string is not terminated by CRLF"));
         }
         let text = self.take(whole)?.slice(line..line + size);
         Ok(Some(Token::Value(match kind {
@@ -138,10 +160,15 @@ impl Decoder {
     }
 
     /// A list with that many elements, after a line of that length.
-    fn begin(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, Garbled> {
+    fn begin(
+        &mut self,
+        kind: u8,
+        line: usize,
+        size: usize,
+    ) -> Result<Option<Token>, ProtocolError> {
         let (kind, size) = match kind {
             b'>' if self.open.is_empty() => (Kind::Push, size),
-            b'>' => return Err(Garbled("a push within a reply")),
+            b'>' => return Err(ProtocolError::new("invalid RESP3: a push inside a reply")),
             b'|' => (Kind::Attribute, size.saturating_mul(2)),
             b'%' => (Kind::Reply, size.saturating_mul(2)),
             _ => (Kind::Reply, size),
@@ -151,7 +178,7 @@ impl Decoder {
             return Err(TOO_LONG);
         }
         if self.open.len() >= DEPTH {
-            return Err(Garbled("lists in lists in lists"));
+            return Err(ProtocolError::new("reply is nested more than 32 levels deep"));
         }
         self.skip(line)?;
         Ok(Some(Token::Open(kind, size)))
@@ -179,18 +206,19 @@ impl Decoder {
         None
     }
 
-    fn take(&mut self, size: usize) -> Result<Bytes, Garbled> {
+    fn take(&mut self, size: usize) -> Result<Bytes, ProtocolError> {
         self.count(size)?;
         Ok(self.incoming.split_to(size).freeze())
     }
 
-    fn skip(&mut self, size: usize) -> Result<(), Garbled> {
+    fn skip(&mut self, size: usize) -> Result<(), ProtocolError> {
         self.count(size)?;
         self.incoming.advance(size);
         Ok(())
     }
 
-    fn count(&mut self, size: usize) -> Result<(), Garbled> {
+    fn count(&mut self, size: usize) -> Result<(), ProtocolError> {
+        self.scanned = 0;
         self.bytes += size;
         if self.bytes > BYTES { Err(TOO_LONG) } else { Ok(()) }
     }
@@ -203,26 +231,35 @@ impl List {
     }
 }
 
-const TOO_LONG: Garbled = Garbled("it is too long");
-const NO_LINE: Garbled = Garbled("a line does not end as lines do");
+const TOO_LONG: ProtocolError = ProtocolError::new("reply is too long");
+const NO_LINE: ProtocolError = ProtocolError::new("invalid RESP3: line is not terminated by CRLF");
+const NO_LENGTH: ProtocolError = ProtocolError::new("invalid RESP3: expected a length");
 
-fn number(digits: &[u8]) -> Result<i64, Garbled> {
+fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
     let digits = std::str::from_utf8(digits).ok();
-    digits.and_then(|digits| digits.parse().ok()).ok_or(Garbled("a number is none"))
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .ok_or(ProtocolError::new("invalid RESP3: expected an integer"))
 }
 
-/// The length of a string or a list; `None` for a null of RESP2.
-fn length(digits: &[u8]) -> Result<Option<usize>, Garbled> {
-    match number(digits)? {
-        -1 => Ok(None),
-        length => usize::try_from(length).map(Some).map_err(|_| Garbled("a length is none")),
+/// The length of a string or a list.
+fn length(digits: &[u8]) -> Result<usize, ProtocolError> {
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    usize::try_from(number(digits)?).ok().filter(|_| is_number).ok_or(NO_LENGTH)
+}
+
+/// The failure for a line that begins with none of the types. The other side may be no server of
+/// this protocol at all.
+fn unknown_type(line: &[u8]) -> ProtocolError {
+    if line.starts_with(b"HTTP/") {
+        return ProtocolError::new("the port speaks HTTP");
     }
+    let line = line.trim_ascii_end().escape_ascii();
+    ProtocolError(excerpt_of(format_args!("invalid RESP3: unknown type in \"{line}\"")).into())
 }
 
 fn server_error(line: &[u8]) -> ServerError {
-    let line = String::from_utf8_lossy(line);
-    let (code, detail) = line.split_once(' ').unwrap_or((&line, ""));
-    ServerError { code: code.into(), detail: detail.into() }
+    ServerError::parse(&String::from_utf8_lossy(line))
 }
 
 #[cfg(test)]
@@ -242,7 +279,7 @@ mod tests {
     }
 
     /// All items in these bytes, which arrive in parts of that size.
-    fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Said>, Garbled> {
+    fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Said>, ProtocolError> {
         let (mut decoder, mut all) = (Decoder::default(), Vec::new());
         for part in bytes.chunks(size) {
             decoder.room().extend_from_slice(part);
@@ -314,9 +351,32 @@ mod tests {
     }
 
     #[test]
+    fn line_that_arrives_byte_by_byte_is_searched_once() {
+        let mut decoder = Decoder::default();
+        for size in 1..=1000 {
+            decoder.room().extend_from_slice(b"+");
+            assert_eq!(decoder.next(), Ok(None));
+            assert_eq!(decoder.scanned, size);
+        }
+        decoder.room().extend_from_slice(END);
+        assert_eq!(decoder.next(), Ok(Some(Said::Reply(Reply::Text("+".repeat(999).into())))));
+        assert_eq!(decoder.scanned, 0);
+    }
+
+    #[test]
+    fn port_of_another_protocol_is_named() {
+        let failure = |bytes: &[u8]| said_in_parts(bytes, bytes.len()).unwrap_err().to_string();
+        assert_eq!(failure(b"HTTP/1.1 400 Bad Request\r\n"), "the port speaks HTTP");
+        assert_eq!(failure(&[TLS_ALERT, 3, 3, 0, 2, 2, 22]), "the port expects TLS");
+        let smtp = failure(b"220 mail.example.com ESMTP\r\n");
+        assert_eq!(smtp, r#"invalid RESP3: unknown type in "220 mail.example.com ESMTP""#);
+    }
+
+    #[test]
     fn what_no_server_says() {
         for bytes in [
             "HTTP/1.1 400 Bad Request\r\n",
+            "hello\r\n",
             "\r\n",
             "\n",
             "+a\n",
@@ -326,6 +386,18 @@ mod tests {
             "$x\r\n",
             "$-2\r\n",
             "$?\r\n",
+            "$-0\r\n",
+            "*+1\r\n",
+            "#\r\n",
+            "#x\r\n",
+            "#tt\r\n",
+            "_junk\r\n",
+            ">-1\r\n",
+            "|-1\r\n",
+            "%-1\r\n",
+            "~-1\r\n",
+            "=-1\r\n",
+            "!-1\r\n",
             "$2\r\nabc\r\n",
             "*-2\r\n",
             "*1\r\n>1\r\n+a\r\n",

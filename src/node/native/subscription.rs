@@ -9,7 +9,7 @@ use futures::FutureExt;
 use crate::node::dialer::Channels;
 use crate::node::native::Connection;
 use crate::node::native::expected::Expected;
-use crate::node::{Command, MessageHandler, NodeFuture, Reply, Subscription};
+use crate::node::{Command, MessageHandler, NodeError, NodeFuture, Reply, Subscription};
 
 pub(super) struct NativeSubscription {
     connection: Connection,
@@ -38,6 +38,10 @@ impl Subscription for NativeSubscription {
         let _ = self.handler.set(handler); // the first one stays
     }
 
+    fn failure(&self) -> Option<NodeError> {
+        self.connection.wire.failure()
+    }
+
     fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
         async move {
             let mut replies = self.connection.exchange(std::slice::from_ref(command)).await?;
@@ -47,7 +51,7 @@ impl Subscription for NativeSubscription {
     }
 
     fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
-        let prefix = asking.then(|| (Command::new().word("ASKING"), Expected::Anything));
+        let prefix = asking.then(|| (Command::asking(), Expected::Anything));
         let join = self.channels.join(channel);
         let joined = Expected::Join(Bytes::copy_from_slice(channel));
         let (commands, expected): (Vec<_>, Vec<_>) =

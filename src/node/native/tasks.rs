@@ -1,16 +1,19 @@
 //! The two tasks of a connection: one writes, and one reads.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use crate::node::native::decoder::{Decoder, Garbled, Said};
+use crate::node::native::decoder::{Decoder, Said};
 use crate::node::native::expected::Meaning;
 use crate::node::native::wire::Wire;
 use crate::node::task::Task;
-use crate::node::{MessageHandler, NodeError, Notice};
+use crate::node::{MessageHandler, NodeError, Notice, ProtocolError};
 
 /// The tasks. They are aborted when this is dropped: by themselves they would wait for outstanding
 /// answers, which a frozen server never sends.
@@ -57,13 +60,33 @@ impl Drop for Writer {
     }
 }
 
+impl Writer {
+    /// Offers bytes to the kernel. The reader may see the answer to them before this returns.
+    fn offer(
+        &mut self,
+        bytes: &[u8],
+        half: Pin<&mut impl AsyncWrite>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.wire.offer(self.written + bytes.len() as u64);
+        let polled = half.poll_write(context, bytes);
+        match &polled {
+            Poll::Ready(Ok(size)) => self.written += *size as u64,
+            Poll::Ready(Err(_)) => return polled,
+            Poll::Pending => {}
+        }
+        self.wire.offer(self.written);
+        polled
+    }
+}
+
 async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
     let wire = writer.wire.clone();
     let mut batch = Vec::new();
     while wire.take(&mut batch).await {
         let outcome = tokio::select! {
             biased;
-            outcome = write_all(&mut half, &batch, &mut writer.written) => outcome,
+            outcome = write_all(&mut half, &batch, &mut writer) => outcome,
             // The other side may no longer read.
             () = wire.ended() => return,
         };
@@ -76,18 +99,15 @@ async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
 async fn write_all(
     half: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
-    written: &mut u64,
-) -> std::io::Result<()> {
+    writer: &mut Writer,
+) -> io::Result<()> {
     while !bytes.is_empty() {
-        match half.write(bytes).await {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(size) => {
-                *written += size as u64;
-                bytes = &bytes[size..];
-            }
+        match poll_fn(|context| writer.offer(bytes, Pin::new(&mut *half), context)).await {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(size) => bytes = &bytes[size..],
             Err(error) => {
                 // TLS may have passed on a part of it before.
-                *written += bytes.len() as u64;
+                writer.written += bytes.len() as u64;
                 return Err(error);
             }
         }
@@ -118,19 +138,23 @@ async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option
         };
         let read = came.and_then(|()| {
             let decoded = decode(&mut decoder, &mut said);
-            // What came before the invalid part counts.
             wire.hear(said.drain(..), &mut meanings).and(decoded).map_err(NodeError::from)
         });
+        let has_ended = read.is_err();
+        // Before the replies are passed on: what came with an invalid one is not believed.
+        if let Err(failure) = read {
+            wire.end(failure);
+        }
         for meaning in meanings.drain(..) {
             pass_on(meaning, listener.as_ref());
         }
-        if let Err(failure) = read {
-            return wire.end(failure);
+        if has_ended {
+            return;
         }
     }
 }
 
-fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), Garbled> {
+fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), ProtocolError> {
     while let Some(one) = decoder.next()? {
         said.push(one);
     }
@@ -156,11 +180,5 @@ impl Listener {
             (Notice::Message { channel, payload }, Some(handler)) => handler(channel, payload),
             (notice, _) => drop(self.notify.send(notice)),
         }
-    }
-}
-
-impl From<Garbled> for NodeError {
-    fn from(garbled: Garbled) -> NodeError {
-        NodeError { source: Some(Arc::new(garbled)), ..NodeError::unsent(garbled.to_string()) }
     }
 }

@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
 use super::*;
-use crate::node::Notice;
 use crate::node::dialer::Channels;
+use crate::node::{Notice, ProtocolError};
 
 const ROOM: usize = 1 << 16;
 
@@ -151,24 +151,77 @@ async fn what_the_kernel_was_not_given_was_not_sent() {
     assert!(!late.maybe_sent && late.message.contains("closed"), "{late:?}");
 }
 
+fn shaped(shape: ReplyShape) -> Command {
+    Command::new().word("a").expecting(shape)
+}
+
 #[tokio::test]
-async fn a_server_that_makes_no_sense_is_left() {
+async fn invalid_reply_ends_the_connection_and_none_that_came_with_it_is_believed() {
     for said in ["HTTP/1.1 400 Bad Request\r\n", ":1\r\n:2\r\n", ":1\r\n>1\r\n:7\r\n$-7\r\n"] {
         let (node, mut server) = node(&Writes::at_most(usize::MAX));
         let first = tokio::spawn(call(&node, "a"));
         turns().await;
         server.write_all(said.as_bytes()).await.unwrap();
-        let outcome = first.await.unwrap();
-        match said.starts_with(':') {
-            true => assert_eq!(outcome.unwrap(), Reply::Int(1), "what came before counts"),
-            false => assert!(outcome.unwrap_err().maybe_sent),
-        }
+        let failure = first.await.unwrap().unwrap_err();
+        assert!(failure.maybe_sent && failure.is_protocol_error, "{said:?}: {failure:?}");
         turns().await;
         assert!(!node.is_usable(), "{said:?}");
         let failure = call(&node, "b").await.unwrap_err();
-        assert!(failure.message.contains("makes no sense"), "{failure:?}");
-        assert!(failure.source.is_some_and(|source| source.is::<decoder::Garbled>()));
+        assert!(!failure.maybe_sent && failure.is_protocol_error, "{failure:?}");
+        assert!(failure.source.is_some_and(|source| source.is::<ProtocolError>()));
     }
+}
+
+/// The surplus reply gives each later caller the one of the caller before it.
+#[tokio::test]
+async fn surplus_reply_makes_all_pending_calls_unknown() {
+    let (node, mut server) = node(&Writes::at_most(usize::MAX));
+    let pair = [shaped(ReplyShape::Text), shaped(ReplyShape::Text)];
+    let calls = [node.call(pair[0].clone()), node.call(pair[1].clone())].map(tokio::spawn);
+    let pipeline = tokio::spawn(node.pipeline(&pair));
+    turns().await;
+    server.write_all(b":1\r\n+one\r\n+two\r\n+three\r\n+four\r\n").await.unwrap();
+    for call in calls {
+        let failure = call.await.unwrap().unwrap_err();
+        assert!(failure.maybe_sent && failure.is_protocol_error, "{failure:?}");
+    }
+    assert!(pipeline.await.unwrap().unwrap_err().maybe_sent);
+    assert!(!node.is_usable());
+}
+
+#[tokio::test]
+async fn reply_that_was_not_taken_before_a_mismatch_is_not_believed() {
+    let (node, mut server) = node(&Writes::at_most(usize::MAX));
+    let mut read = node.call(shaped(ReplyShape::Text));
+    let mismatch = node.call(shaped(ReplyShape::Text));
+    turns().await;
+    server.write_all(b"+one\r\n").await.unwrap();
+    turns().await; // it was given to its caller, who has not looked
+    server.write_all(b":1\r\n").await.unwrap();
+    assert!(mismatch.await.unwrap_err().is_protocol_error);
+    assert!((&mut read).await.unwrap_err().is_protocol_error);
+    // What was taken before stays.
+    let (node, mut server) = self::node(&Writes::at_most(usize::MAX));
+    let taken = node.call(shaped(ReplyShape::Text));
+    turns().await;
+    server.write_all(b"+one\r\n").await.unwrap();
+    assert_eq!(taken.await.unwrap(), Reply::Text("one".into()));
+}
+
+#[tokio::test]
+async fn reply_before_its_command_was_written_ends_the_connection() {
+    // The first command, and not a byte of the second.
+    let (node, mut server) = node(&Writes::at_most(11));
+    let first = tokio::spawn(call(&node, "a"));
+    turns().await;
+    let second = tokio::spawn(call(&node, "b"));
+    turns().await;
+    server.write_all(b":1\r\n").await.unwrap();
+    assert_eq!(first.await.unwrap().unwrap(), Reply::Int(1));
+    server.write_all(b":2\r\n").await.unwrap();
+    let failure = second.await.unwrap().unwrap_err();
+    assert!(failure.is_protocol_error && !failure.maybe_sent, "{failure:?}");
+    assert!(!node.is_usable());
 }
 
 #[tokio::test]
@@ -196,6 +249,7 @@ async fn messages_go_to_the_handler_and_the_rest_is_told() {
     let subscription: Arc<dyn crate::node::Subscription> =
         Arc::new(NativeSubscription::new(connection, Channels::Sharded, handler));
     subscription.join(b"c", true).await.unwrap();
+    turns().await; // it is written
     let message = b">3\r\n+smessage\r\n+c\r\n+early\r\n";
     server.write_all(b"+OK\r\n>3\r\n+ssubscribe\r\n+c\r\n:1\r\n").await.unwrap();
     server.write_all(message).await.unwrap();

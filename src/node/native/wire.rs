@@ -5,14 +5,14 @@
 //! the server reads them together, too.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::node::command::push_header;
-use crate::node::native::decoder::{Garbled, Said};
-use crate::node::native::expected::{Expectations, Expected, Meaning};
-use crate::node::{Command, NodeError};
+use crate::node::native::decoder::Said;
+use crate::node::native::expected::{Begin, Expectations, Expected, Meaning};
+use crate::node::{Command, NodeError, ProtocolError, ReplyShape};
 
 /// A buffer that has grown larger than this is dropped after use.
 const KEPT: usize = 64 << 10;
@@ -22,6 +22,11 @@ const KEPT: usize = 64 << 10;
 pub(super) struct Wire {
     state: Mutex<State>,
     usable: AtomicBool,
+    /// The replies are out of step with the commands.
+    is_out_of_step: AtomicBool,
+    /// How many bytes may have reached the server: those that the kernel has taken, and while the
+    /// writer offers it more, these as well.
+    offered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -49,26 +54,52 @@ enum Found {
 
 impl Wire {
     pub(super) fn new() -> Wire {
-        Wire { state: Mutex::default(), usable: AtomicBool::new(true) }
+        Wire {
+            state: Mutex::default(),
+            usable: AtomicBool::new(true),
+            is_out_of_step: AtomicBool::new(false),
+            offered: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn is_usable(&self) -> bool {
         self.usable.load(Ordering::Relaxed)
     }
 
-    /// Appends commands, with the answers that are expected. If it fails, nothing of it is sent.
+    /// Why the connection has ended.
+    pub(super) fn failure(&self) -> Option<NodeError> {
+        self.lock().ended.clone()
+    }
+
+    /// Returns the failure of all callers if replies did not fit their commands. Then no reply is
+    /// believed that its caller has not taken so far.
+    pub(super) fn out_of_step(&self) -> Option<NodeError> {
+        if !self.is_out_of_step.load(Ordering::Acquire) {
+            return None;
+        }
+        let why = self.failure()?;
+        Some(NodeError { maybe_sent: true, is_protocol_error: true, ..why })
+    }
+
+    /// Notes how many bytes may have reached the server.
+    pub(super) fn offer(&self, bytes: u64) {
+        self.offered.store(bytes, Ordering::Release);
+    }
+
+    /// Appends commands, with the answer that is expected to each. If it fails, nothing of it is
+    /// sent.
     pub(super) fn put(
         &self,
         commands: &[Command],
         expected: impl IntoIterator<Item = Expected>,
     ) -> Result<(), NodeError> {
-        let write = |outgoing: &mut Vec<u8>| {
-            for command in commands {
-                push_header(outgoing, b'*', command.len());
-                outgoing.extend_from_slice(command.bytes());
+        self.put_with(|state| {
+            let request = state.put;
+            for (command, expected) in commands.iter().zip(expected) {
+                let write = |outgoing: &mut Vec<u8>| outgoing.extend_from_slice(command.bytes());
+                state.put(request, command.len(), write, command.shape(), expected);
             }
-        };
-        self.put_with(write, expected)
+        })
     }
 
     /// As `put`, with one command of `words` words, which `write` adds.
@@ -76,29 +107,19 @@ impl Wire {
         &self,
         words: usize,
         write: impl FnOnce(&mut Vec<u8>),
+        shape: ReplyShape,
         expected: Expected,
     ) -> Result<(), NodeError> {
-        let write = |outgoing: &mut Vec<u8>| {
-            push_header(outgoing, b'*', words);
-            write(outgoing);
-        };
-        self.put_with(write, [expected])
+        self.put_with(|state| state.put(state.put, words, write, shape, expected))
     }
 
-    fn put_with(
-        &self,
-        write: impl FnOnce(&mut Vec<u8>),
-        expected: impl IntoIterator<Item = Expected>,
-    ) -> Result<(), NodeError> {
+    fn put_with(&self, put: impl FnOnce(&mut State)) -> Result<(), NodeError> {
         let writer = {
             let mut state = self.lock();
             if let Some(why) = &state.ended {
                 return Err(NodeError { maybe_sent: false, ..why.clone() });
             }
-            let (begin, before) = (state.put, state.outgoing.len());
-            write(&mut state.outgoing);
-            state.put += (state.outgoing.len() - before) as u64;
-            state.expectations.add(begin, expected);
+            put(&mut state);
             state.writer.take()
         };
         // After the lock is released, because the writer needs it next.
@@ -129,10 +150,11 @@ impl Wire {
         &self,
         said: impl IntoIterator<Item = Said>,
         meanings: &mut Vec<Meaning>,
-    ) -> Result<(), Garbled> {
+    ) -> Result<(), ProtocolError> {
+        let offered = self.offered.load(Ordering::Acquire);
         let mut state = self.lock();
         for one in said {
-            meanings.extend(state.expectations.hear(one)?);
+            meanings.extend(state.expectations.hear(one, offered)?);
         }
         Ok(())
     }
@@ -142,6 +164,9 @@ impl Wire {
         self.usable.store(false, Ordering::Relaxed);
         let writer = {
             let mut state = self.lock();
+            if why.is_protocol_error {
+                self.is_out_of_step.store(true, Ordering::Release);
+            }
             state.ended.get_or_insert(why);
             state.writer.take()
         };
@@ -189,5 +214,23 @@ impl Wire {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn put(
+        &mut self,
+        request: u64,
+        words: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+        shape: ReplyShape,
+        expected: Expected,
+    ) {
+        let begin = Begin { command: self.put, request };
+        let before = self.outgoing.len();
+        push_header(&mut self.outgoing, b'*', words);
+        write(&mut self.outgoing);
+        self.put += (self.outgoing.len() - before) as u64;
+        self.expectations.add(begin, shape, expected);
     }
 }

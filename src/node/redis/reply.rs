@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
+use crate::excerpt::excerpt;
 use crate::node::dialer::{is_end, is_final_of_tls};
 use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
@@ -22,10 +23,9 @@ pub(crate) fn reply_of(value: Value) -> Reply {
             pairs.into_iter().flat_map(|(key, value)| [key, value]).map(reply_of).collect(),
         ),
         Value::Attribute { data, .. } => reply_of(*data),
-        Value::ServerError(error) => Reply::Error(ServerError {
-            code: error.code().to_owned(),
-            detail: error.details().unwrap_or_default().to_owned(),
-        }),
+        Value::ServerError(error) => {
+            Reply::Error(ServerError::new(error.code(), error.details().unwrap_or_default()))
+        }
         Value::Double(number) => Reply::Text(number.to_string().into()),
         other => Reply::Text(text(other).unwrap_or_else(|other| format!("{other:?}").into())),
     }
@@ -46,19 +46,19 @@ fn text(value: Value) -> Result<Bytes, Value> {
     }
 }
 
+type Source = Arc<dyn StdError + Send + Sync>;
+
 /// A failure to connect: nothing was sent.
 pub(crate) fn connect_failure(error: RedisError) -> NodeError {
-    let message = match error.code() {
-        Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
-        None => error.to_string(),
-    };
+    let said = error.code().map(|code| ServerError::new(code, error.detail().unwrap_or_default()));
     NodeError {
-        message,
+        message: said.as_ref().map_or_else(|| excerpt(&error.to_string()), ServerError::to_string),
         maybe_sent: false,
         permanent: is_permanent(&error),
         refused: error.is_connection_refusal(),
         ended: of_source(&error, is_end),
-        source: Some(Arc::new(error)),
+        is_protocol_error: error.kind() == ErrorKind::Parse,
+        source: Some(said.map_or_else(|| Arc::new(error) as Source, |said| Arc::new(said))),
     }
     .without_arguments()
 }
@@ -79,11 +79,9 @@ pub(super) fn is_authentication(error: &RedisError) -> bool {
 
 /// Whether it is true of the error's source.
 fn of_source(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
-    type Shared = Arc<dyn StdError + Send + Sync>;
-
     // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {
-        is(source.downcast_ref::<Shared>().map_or(source, |shared| &**shared))
+        is(source.downcast_ref::<Source>().map_or(source, |shared| &**shared))
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff::jittered;
-use crate::node::{Address, Reply};
+use crate::node::{Address, NodeError, Reply};
 use crate::router::ATTEMPTS;
 use crate::router::answer::{Decision, decide};
 use crate::router::call::{Answer, CallError, Reason};
@@ -19,6 +19,10 @@ const SWIFT_REDIRECTS: u32 = 3;
 /// After this many, servers name each other.
 const MAX_REDIRECTS: u32 = 16;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
+
+/// With so many connections whose replies do not fit, a call gives up: the other side is no server
+/// that this library understands.
+pub(crate) const MAX_PROTOCOL_ERRORS: u32 = 3;
 
 impl InFlightCall<'_> {
     /// Decides what an attempt means: the answer, an error, or `None` for another attempt.
@@ -61,6 +65,7 @@ impl InFlightCall<'_> {
             }
             Attempt::Broken { failure, not_after } => {
                 self.note_in_doubt(failure.maybe_sent.then_some(not_after));
+                self.count_protocol_error(&failure)?;
                 self.last_failure = Some(failure);
                 self.leave(address);
                 self.note_trouble();
@@ -168,6 +173,17 @@ impl InFlightCall<'_> {
     /// Returns true if so many redirects came in a row that servers must name each other.
     pub(super) fn is_in_circle(&self) -> bool {
         self.redirects > MAX_REDIRECTS
+    }
+
+    /// Counts an attempt whose connection brought replies that did not fit. The calls of others may
+    /// have caused the first one. Fails if it goes on.
+    fn count_protocol_error(&mut self, failure: &NodeError) -> Result<(), CallError> {
+        self.protocol_errors += u32::from(failure.is_protocol_error);
+        if self.protocol_errors < MAX_PROTOCOL_ERRORS {
+            return Ok(());
+        }
+        self.last_failure = None;
+        Err(self.failed(Reason::Garbled(failure.message.clone())))
     }
 
     /// The first failure causes no pause: a connection that broke can usually be made again at

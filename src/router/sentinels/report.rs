@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, NodeError, Reply};
+use crate::node::{Address, Command, NodeError, Reply, ReplyShape};
 use crate::router::about::name_of;
-use crate::router::bad_entries::{BadEntry, shortened};
+use crate::router::bad_entries::BadEntry;
 use crate::router::translation::Translation;
 
 /// A sentinel's report.
@@ -50,10 +50,10 @@ pub(crate) struct Peer {
 pub(crate) fn questions(master: &str) -> [Command; 4] {
     let sentinel = || Command::new().word("SENTINEL");
     [
-        sentinel().word("MYID"),
-        sentinel().word("MASTER").word(master),
-        sentinel().word("GET-MASTER-ADDR-BY-NAME").word(master),
-        sentinel().word("SENTINELS").word(master),
+        sentinel().word("MYID").expecting(ReplyShape::Text),
+        sentinel().word("MASTER").word(master).expecting(ReplyShape::List),
+        sentinel().word("GET-MASTER-ADDR-BY-NAME").word(master).expecting(ReplyShape::List),
+        sentinel().word("SENTINELS").word(master).expecting(ReplyShape::List),
     ]
 }
 
@@ -80,8 +80,7 @@ impl Report {
             }
             other => master_address(other, source, translation).map(Some).ok_or_else(|| {
                 NodeError::unsent(format!(
-                    "sentinel {source} returned a malformed master address: {}",
-                    shortened(other)
+                    "sentinel {source} returned a malformed master address: {other:?}"
                 ))
             }),
         };

@@ -98,9 +98,10 @@ impl Watch<'_> {
                 Some(Notice::Refused { error, .. }) => {
                     return Err(NodeError::unsent(error.to_string()));
                 }
-                Some(Notice::Left { .. }) | None => {
-                    return Err(NodeError::unsent("the subscription has ended"));
+                Some(Notice::Left { .. }) => {
+                    return Err(NodeError::unsent("the sentinel ended the subscription"));
                 }
+                None => return Err(subscription.failure().unwrap_or_else(NodeError::gone)),
             }
         }
     }

@@ -27,6 +27,9 @@ pub(super) struct Joins {
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is no longer in `queued` was left meanwhile.
     turns: VecDeque<Bytes>,
+    /// How many confirmations may still come of each channel. A join that was refused, or whose
+    /// channel was left meanwhile, stays here, because some backends mix up refusals.
+    expected: HashMap<Bytes, u32>,
 }
 
 #[derive(Debug)]
@@ -64,7 +67,25 @@ impl Joins {
 
     /// Notes that a join was sent.
     pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
+        self.note_sent(&channel);
         self.sent.insert(channel, Sent { asking, at: now });
+    }
+
+    /// Takes a confirmation. Returns false if nobody requested it.
+    pub(super) fn confirm(&mut self, channel: &Bytes) -> bool {
+        let Some(count) = self.expected.get_mut(channel) else {
+            return false;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.expected.remove(channel);
+        }
+        true
+    }
+
+    fn note_sent(&mut self, channel: &Bytes) {
+        let count = self.expected.entry(channel.clone()).or_default();
+        *count = count.saturating_add(1);
     }
 
     /// Takes an answer. Returns whether the join followed an ASK.
@@ -83,10 +104,14 @@ impl Joins {
             let silence = now.since(sent.at.max(last_heard));
             if silence >= SILENCE || now.since(sent.at) >= LONGEST {
                 sent.at = now;
-                overdue.push(LinkCommand::Join { channel: channel.clone(), asking: sent.asking });
+                overdue.push((channel.clone(), sent.asking));
             }
         }
-        overdue
+        let again = |(channel, asking)| {
+            self.note_sent(&channel);
+            LinkCommand::Join { channel, asking }
+        };
+        overdue.into_iter().map(again).collect()
     }
 }
 
@@ -121,6 +146,17 @@ mod tests {
         let mut joins = sent("a");
         assert!(joins.overdue(at(9_999), at(9_998)).is_empty());
         assert_eq!(joins.overdue(at(10_000), at(9_999)).len(), 1);
+    }
+
+    #[test]
+    fn each_join_is_confirmed_once() {
+        let (mut joins, channel) = (sent("a"), Bytes::from("a"));
+        joins.sent(at(1), channel.clone(), false);
+        joins.leave(&channel);
+        assert!(joins.confirm(&channel) && joins.confirm(&channel), "they were sent");
+        assert!(!joins.confirm(&channel));
+        assert!(!joins.confirm(&"b".into()), "nobody requested it");
+        assert_eq!(joins.expected.len(), 0);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{
-    Address, Command, Connector, MessageHandler, NodeError, Notice, ServerError, Subscribed,
-    Subscription, is_about_credentials,
+    Address, Command, Connector, MessageHandler, NodeError, Notice, ProtocolError, ServerError,
+    Subscribed, Subscription, is_about_credentials,
 };
 use crate::router::about::server_name;
 use crate::router::subscriptions::joins::Joins;
@@ -133,11 +133,14 @@ impl Link {
             tokio::select! {
                 biased;
                 notice = notices.recv() => {
-                    let Some(notice) = notice else { return End::Lost };
-                    pulse.heard(self.clock.now(), &notice);
+                    let Some(notice) = notice else {
+                        return self.lost(subscription.failure().unwrap_or_else(NodeError::gone));
+                    };
+                    if let Err(unasked) = pulse.heard(self.clock.now(), &notice) {
+                        return self.lost(unasked.into());
+                    }
                     if let Some(failure) = locked_out(&notice) {
-                        telemetry::subscriptions_broken(&self.address, failure);
-                        return End::Lost;
+                        return self.lost(NodeError::unsent(failure.to_string()));
                     }
                     self.pass_on(notice, &handler);
                 }
@@ -149,8 +152,7 @@ impl Link {
                 }
                 Some(outcome) = under_way.next() => {
                     if let Err(failure) = outcome {
-                        telemetry::subscriptions_broken(&self.address, &failure);
-                        return End::Lost;
+                        return self.lost(failure);
                     }
                 }
                 () = &mut tick => {
@@ -160,11 +162,18 @@ impl Link {
                         Check::Ask(commands) => {
                             under_way.extend(commands.into_iter().map(|command| carry_out(subscription.clone(), command)));
                         }
-                        Check::End(end) => return end,
+                        Check::Idle => return End::Idle,
+                        Check::Silent => return self.lost(silent()),
                     }
                 }
             }
         }
+    }
+
+    /// Tells why the connection has ended.
+    fn lost(&self, why: NodeError) -> End {
+        telemetry::subscriptions_broken(&self.address, &why);
+        End::Lost
     }
 
     fn pass_on(&self, notice: Notice, handler: &MessageHandler) {
@@ -199,6 +208,13 @@ impl Link {
     }
 }
 
+const UNASKED: ProtocolError =
+    ProtocolError::new("the server confirmed a subscription that nobody requested");
+
+fn silent() -> NodeError {
+    NodeError::unsent(format!("no reply to a subscription in {JOIN_TIMEOUT:?}"))
+}
+
 /// The error that makes a new connection necessary, for which credentials are fetched again.
 fn locked_out(notice: &Notice) -> Option<&ServerError> {
     match notice {
@@ -231,7 +247,10 @@ struct Pulse {
 enum Check {
     /// Go on, and send these.
     Ask(Vec<LinkCommand>),
-    End(End),
+    /// There is nothing to do.
+    Idle,
+    /// The server does not answer.
+    Silent,
 }
 
 impl Pulse {
@@ -267,12 +286,17 @@ impl Pulse {
         Some(join)
     }
 
-    fn heard(&mut self, now: Moment, notice: &Notice) {
+    /// Takes a notice. Fails if it confirms what nobody requested.
+    fn heard(&mut self, now: Moment, notice: &Notice) -> Result<(), ProtocolError> {
         self.last_heard = now;
         match notice {
             Notice::Joined { channel } => {
+                if !self.joins.confirm(channel) {
+                    return Err(UNASKED);
+                }
                 let asking = self.joins.answered(channel);
-                self.channels.insert(channel.clone(), asking);
+                // The name that arrived may be a part of a large buffer, which it would keep.
+                self.channels.insert(Bytes::copy_from_slice(channel), asking);
             }
             Notice::Refused { channel, .. } => {
                 self.joins.answered(channel);
@@ -283,6 +307,7 @@ impl Pulse {
             Notice::Message { .. } => {}
         }
         self.waiting_since = self.joins.has_unanswered().then_some(now);
+        Ok(())
     }
 
     /// Notes that something arrived at that time.
@@ -293,13 +318,13 @@ impl Pulse {
 
     fn check(&mut self, now: Moment) -> Check {
         if self.waiting_since.is_some_and(|since| now.since(since) >= JOIN_TIMEOUT) {
-            return Check::End(End::Lost);
+            return Check::Silent;
         }
         if self.channels.is_empty()
             && !self.joins.has_unanswered()
             && now.since(self.last_order) >= IDLE
         {
-            return Check::End(End::Idle);
+            return Check::Idle;
         }
         let mut commands = self.joins.overdue(now, self.last_heard);
         if let Some((channel, asking)) = self.channels.first_key_value()
@@ -339,7 +364,7 @@ mod tests {
             assert!(matches!(pulse.check(at(second)), Check::Ask(commands) if commands.is_empty()));
         }
         assert!(matches!(pulse.check(at(9)), Check::Ask(commands) if commands.len() == 1));
-        assert!(matches!(pulse.check(at(10)), Check::End(End::Lost)));
+        assert!(matches!(pulse.check(at(10)), Check::Silent));
     }
 
     #[test]
@@ -347,8 +372,27 @@ mod tests {
         let mut pulse = waiting();
         pulse.joins.queue("b".into(), false);
         assert!(pulse.next_join(at(1)).is_some());
-        pulse.heard(at(2), &Notice::Joined { channel: "a".into() });
+        pulse.heard(at(2), &Notice::Joined { channel: "a".into() }).unwrap();
         assert!(matches!(pulse.check(at(3)), Check::Ask(commands) if commands.len() == 1));
-        assert!(matches!(pulse.check(at(4)), Check::End(End::Lost)));
+        assert!(matches!(pulse.check(at(4)), Check::Silent));
+    }
+
+    #[test]
+    fn confirmation_that_nobody_requested_ends_the_link() {
+        let mut pulse = waiting();
+        let confirmed = |channel: &'static str| Notice::Joined { channel: channel.into() };
+        assert!(pulse.heard(at(2), &confirmed("a")).is_ok());
+        for unasked in ["a", "b"] {
+            assert_eq!(pulse.heard(at(3), &confirmed(unasked)).unwrap_err(), UNASKED);
+        }
+        assert_eq!(pulse.channels.len(), 1);
+    }
+
+    #[test]
+    fn name_of_a_joined_channel_keeps_no_read_buffer() {
+        let mut pulse = waiting();
+        let buffer = Bytes::from(vec![b'a'; 1 << 16]);
+        pulse.heard(at(2), &Notice::Joined { channel: buffer.slice(..1) }).unwrap();
+        assert!(buffer.is_unique(), "it can be used again");
     }
 }

@@ -1,5 +1,7 @@
 //! How the router handles each kind of answer.
 
+use futures::future::join_all;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -181,22 +183,63 @@ async fn a_refusal_ends_it() {
     assert!(matches!(&error.reason, Reason::Refused(last) if last.code == "OOM"), "{error}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn garbage_is_a_typed_error() {
-    let bench = Bench::new(&[ALL]).await;
-    for act in [
+/// Replies that cannot be those to a call of a script with this key.
+fn misfits() -> [Act; 6] {
+    [
         refusal("MOVED"),
         refusal("MOVED 1 a:1"),
         refusal("ASK x"),
         Act::Answer(Reply::Nil),
         Act::Answer(Reply::List(vec![])),
         Act::Answer(text("OK")),
-    ] {
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_with_a_reply_that_does_not_fit_is_made_again_on_a_new_connection() {
+    for act in misfits() {
+        let bench = Bench::new(&[ALL]).await;
         bench.fakes.script("a", [act.clone()]);
+        let answer = bench.call("x").await.unwrap();
+        assert_eq!(answer.in_doubt, Some(0), "{act:?}: it may have been run");
+        assert_eq!(bench.fakes.dials("a"), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_replies_never_fit_fails_soon() {
+    for act in misfits() {
+        let bench = Bench::new(&[ALL]).await;
+        bench.fakes.always("a", act.clone());
         let error = bench.call("x").await.unwrap_err();
         assert!(matches!(error.reason, Reason::Garbled(_)), "{act:?} gave {error}");
+        assert!(error.to_string().starts_with("unexpected reply: "), "{error}");
         assert_eq!(error.in_doubt, Some(0), "it may have been run");
+        assert_eq!(bench.fakes.count("a", "EVALSHA"), 3);
     }
+}
+
+/// After one reply that does not fit, none that was pending is believed: it may be that of another
+/// caller.
+#[tokio::test(start_paused = true)]
+async fn calls_pending_beside_a_reply_that_does_not_fit_are_made_again() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [Act::Answer(Reply::Int(1))]);
+    let keys: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+    let answers = join_all(keys.iter().map(|key| bench.call(key))).await;
+    for answer in answers {
+        assert_eq!(answer.unwrap().in_doubt, Some(0));
+    }
+    assert_eq!(bench.fakes.count("a", "EVALSHA"), 20);
+    assert_eq!(bench.fakes.dials("a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redirect_of_the_right_slot_to_nowhere_is_a_typed_error() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.fakes.script("a", [refusal(&format!("MOVED {} host", Slot::of("x")))]);
+    let error = bench.call("x").await.unwrap_err();
+    assert!(matches!(error.reason, Reason::Garbled(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -259,7 +259,8 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [Act::Hang, Act::Answer(Reply::Int(1))]);
+    let nowhere = refusal(&format!("MOVED {} host", Slot::of("x")));
+    bench.fakes.script("a", [Act::Hang, nowhere]);
     let limited =
         Call { not_after: Some(bench.clock.now().after(Duration::from_secs(2))), ..call("x") };
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
