@@ -128,10 +128,11 @@ async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
 #[tokio::test]
 async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
     let server = Single::start().await?;
-    let work = "echo ready; until [ -e $GO ]; do sleep 0.05; done; rm $GO; exit 5";
+    // The command starts no program: dash is not stopped while it does, and the key is lost.
+    let work = "echo ready; read line <&3; exit 5";
     let script = format!(
-        "export GO=$(mktemp -u); set -m; {RWLEASE} run --lease 60s a -- sh -c '{work}'; \
-         echo stopped; touch $GO; fg; exit $?"
+        "pipe=$(mktemp -u); mkfifo $pipe; exec 3<>$pipe; rm $pipe; set -m; \
+         {RWLEASE} run --lease 60s a -- sh -c '{work}'; echo stopped; echo >&3; fg; exit $?"
     );
     let mut run = OnTerminal::shell(&server, &script)?;
     run.shows("ready").await?;

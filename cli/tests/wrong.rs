@@ -194,7 +194,7 @@ async fn a_wait_that_ends_in_trouble_says_so_and_one_for_a_holder_does_not() -> 
     let cluster = without_a_slot().await?;
     let settings = ServerSettings::default().line("min-replicas-to-write 1");
     let writeless = Single::start_with(settings).await?;
-    let run = &["run", "--timeout", "1s", "a", "--", "true"];
+    let run = &["run", "--timeout", "3s", "a", "--", "true"];
     fails(&Tool::new(cluster.urls()), run, 69, "no node serves slot").await?;
     fails(&Tool::new([writeless.url()]), run, 69, "NOREPLICAS").await?;
     let server = Single::start().await?;
