@@ -168,8 +168,8 @@ macro_rules! guard {
         pub struct $name(pub(crate) Hold);
 
         impl $name {
-            /// Releases the lock and returns the outcome. One round trip; none if the lease is known
-            /// to be lost, and then the release is sent in the background.
+            /// Releases the lock and returns the outcome. One round trip; none if the lease is
+            /// known to be lost, and then the release is sent in the background.
             ///
             /// The lease ends for every clone of its [`Lease`] before anything is sent.
             ///

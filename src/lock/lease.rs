@@ -168,8 +168,8 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lease is lost or its guard begins to release it, for tasks
-    /// that must not outlive the lease.
+    /// A token that is cancelled when the lease is lost or its guard begins to release it, for
+    /// tasks that must not outlive the lease.
     ///
     /// Cancelling it yourself affects nobody else, and does not release the lease.
     pub fn cancellation(&self) -> CancellationToken {

@@ -51,16 +51,16 @@ use crate::protocol::{Kind, LockKey, Mode};
 ///
 /// # Fairness
 ///
-/// Fairness is that of the lock on which the request is currently queued. A try can hold locks for a
-/// moment before it releases them, and somebody else's try can be refused meanwhile.
+/// Fairness is that of the lock on which the request is currently queued. A try can hold locks for
+/// a moment before it releases them, and somebody else's try can be refused meanwhile.
 ///
 /// # Renewal
 ///
 /// While the request waits for one lock, the client renews those that it holds, whatever
-/// [`renewal`](Multi::renewal) says, and reports no loss of them. Limits of renewals and of the hold
-/// count from when the guard is returned. If the request had to wait, and the client does not renew
-/// the leases after that, all leases are renewed once more before the guard is returned: one round
-/// trip.
+/// [`renewal`](Multi::renewal) says, and reports no loss of them. Limits of renewals and of the
+/// hold count from when the guard is returned. If the request had to wait, and the client does not
+/// renew the leases after that, all leases are renewed once more before the guard is returned: one
+/// round trip.
 ///
 /// # Errors
 ///

@@ -2,7 +2,8 @@
 //!
 //! Servers reply in the order of the commands. One reply too many, or one too few, gives each later
 //! caller the reply of another. A reply of another shape than its command's shows that, and a grant
-//! shows it by the acquisition that it names. Then no reply on that connection is believed any more.
+//! shows it by the acquisition that it names. Then no reply on that connection is believed any
+//! more.
 
 use std::borrow::Cow;
 

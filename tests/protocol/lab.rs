@@ -640,8 +640,8 @@ pub fn channel(client: &str) -> String {
 }
 
 impl Reply {
-    /// Parses a text of words, or a list of the same. A grant names the acquisition of the call, and
-    /// that is left out.
+    /// Parses a text of words, or a list of the same. A grant names the acquisition of the call,
+    /// and that is left out.
     fn read(value: Value, args: &[&str]) -> Reply {
         let mut items = match value {
             Value::BulkString(text) => text

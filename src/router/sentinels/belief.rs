@@ -78,7 +78,8 @@ impl Belief {
             let is_forgotten = now.since(known.named) >= STANDS;
             let is_majority = votes > sentinels(&reports, named) / 2;
             let is_newer = best.epoch > known.epoch && !is_foreign;
-            if !is_newer && !(is_forgotten && is_majority) {
+            let is_replaced = is_forgotten && is_majority;
+            if !(is_newer || is_replaced) {
                 return Learned::Outdated;
             }
         }
