@@ -65,6 +65,7 @@ mod tests {
         let dial = |outcome: Option<Result<u8, u8>>| {
             async move {
                 begun.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await; // as a dial that takes a while
                 match outcome {
                     Some(outcome) => outcome,
                     None => pending().await,

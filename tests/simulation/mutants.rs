@@ -92,6 +92,7 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
         tests: &[
             "client::",
             "router::",
+            "node::in_turn::",
             "protocol::",
             "retry::",
             "leader::",

@@ -22,9 +22,10 @@ impl Builder {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, a setting that
     /// belongs in the configuration (URLs, credentials, the client's name, certificates), a
-    /// configuration for Sentinel or a Unix socket, or one with a user and no password (also beside
-    /// a credential provider); [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be
-    /// reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the client.
+    /// configuration for Sentinel or a Unix socket, one with a user and no password (also beside a
+    /// credential provider), or servers of several deployments;
+    /// [`Refused`](crate::ErrorKind::Refused) if no server can be used and one rejects the client;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server can be reached.
     ///
     /// # Cancel safety
     ///

@@ -75,8 +75,8 @@ impl UrlSettings {
 impl Builder {
     /// The URLs of the servers to connect to first:
     /// `redis://[[user]:password@]host[:port][/database]`, or `rediss://` for TLS. A user needs a
-    /// password. One node of the cluster is enough. URLs of sentinels are allowed too: see
-    /// [`Sentinel`].
+    /// password. One node of the cluster is enough. All must be of one deployment. URLs of
+    /// sentinels are allowed too: see [`Sentinel`].
     pub fn servers<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls.urls.extend(urls.into_iter().map(|url| url.as_ref().to_owned()));
         self
@@ -127,9 +127,10 @@ impl Builder {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) for a setting that is out of range, for URLs that do
-    /// not parse or that differ in more than the address, and for a master's name that no sentinel
-    /// knows; [`Unavailable`](crate::ErrorKind::Unavailable) if no server or no sentinel can be
-    /// reached; [`Refused`](crate::ErrorKind::Refused) if a server rejects the client.
+    /// not parse or that differ in more than the address, for servers or sentinels of several
+    /// deployments, and for a master's name that no sentinel knows;
+    /// [`Refused`](crate::ErrorKind::Refused) if no server can be used and one rejects the client;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if no server or no sentinel can be reached.
     ///
     /// # Cancel safety
     ///
