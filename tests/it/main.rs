@@ -20,6 +20,8 @@ mod support;
 #[cfg(feature = "blocking")]
 mod blocking;
 #[cfg(feature = "embedded")]
+mod busy;
+#[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
 mod extremes;

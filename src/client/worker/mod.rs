@@ -49,7 +49,7 @@ pub(crate) async fn run(client: Arc<Client>) {
         if work.finished && batches.is_empty() {
             break;
         }
-        let sleep = client.clock.sleep_until(client.sleep_until(tidy_at));
+        let sleep = client.clock.watch_until(client.sleep_until(tidy_at));
         tokio::select! {
             biased;
             Some(()) = batches.next(), if !batches.is_empty() => {}
