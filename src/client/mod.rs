@@ -136,7 +136,7 @@ impl Client {
         if effects.over {
             self.forget(acquisition);
         } else if let Some(due) = effects.look {
-            self.schedule(acquisition, due);
+            self.look_by(acquisition, due, effects.is_release);
         }
         effects
     }
@@ -150,9 +150,9 @@ impl Client {
         }
     }
 
-    /// Makes the worker look at this acquisition at `due`, or earlier.
-    pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
-        let sleeps_past = self.registry().note(acquisition.count, due);
+    /// Makes the worker look at this acquisition at `due`, or earlier. Leases go before releases.
+    fn look_by(&self, acquisition: &Acquisition, due: Moment, is_release: bool) {
+        let sleeps_past = self.registry().note(acquisition.count, due, is_release);
         if sleeps_past {
             self.wake.notify_one();
         }
@@ -254,9 +254,9 @@ impl Client {
         self.registry().drop_idle(now, |slot| self.router.unwant(slot));
     }
 
-    /// Takes the work that is due by `horizon`.
-    pub(crate) fn take_work(&self, horizon: Moment) -> Work {
-        self.registry().take_work(horizon)
+    /// Takes work that is due, as much as fits into one turn of the worker.
+    pub(crate) fn take_work(&self, now: Moment) -> Work {
+        self.registry().take_work(now)
     }
 
     /// Sends a query about a lock, which changes nothing.

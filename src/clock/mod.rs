@@ -54,6 +54,11 @@ impl Moment {
         Moment(self.0.saturating_add(nanos(wait)))
     }
 
+    /// The latest multiple of a period, counted from the origin, that is not later.
+    pub(crate) fn rounded_down(self, period: Duration) -> Moment {
+        Moment(self.0 - self.0.checked_rem(nanos(period)).unwrap_or(0))
+    }
+
     pub(crate) fn before(self, margin: Duration) -> Moment {
         Moment(self.0.saturating_sub(nanos(margin)))
     }
@@ -221,5 +226,13 @@ mod tests {
         let told = [0, 5, 60_000, 60_001, 60_019, 60_030, 60_030, 0].map(Duration::from_millis);
         let news = told.map(|suspended| is_longer(&known, suspended));
         assert_eq!(news, [false, false, true, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn rounded_down_is_a_multiple_of_the_period() {
+        let at = |ms| Moment::from_origin(Duration::from_millis(ms));
+        assert_eq!(at(59).rounded_down(Duration::from_millis(20)), at(40));
+        assert_eq!(at(60).rounded_down(Duration::from_millis(20)), at(60));
+        assert_eq!(at(59).rounded_down(Duration::ZERO), at(59));
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
-use crate::client::acquisition::Event;
+use crate::client::acquisition::{Acquisition, Event};
 use crate::client::settings::Settings;
 use crate::client::telemetry;
 use crate::client::worker;
@@ -32,7 +33,9 @@ use crate::router::{Router, RouterSettings, Transport};
 /// Background tasks keep the leases and the connections, on the runtime that
 /// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
 /// guards are dropped and the leases are released. That runtime must not stand still: timeouts are
-/// kept there as well. Requests may be awaited on other tokio runtimes, each on one of them.
+/// kept there as well. A task may keep it busy between two awaits for a twelfth of the shortest
+/// lease: see [`Builder::lease`]. Requests may be awaited on other tokio runtimes, each on one of
+/// them.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,
@@ -148,9 +151,7 @@ impl Locks {
         let client = &self.client;
         client.close();
         let until = client.clock.now().after(within);
-        for acquisition in client.all() {
-            client.on(&acquisition, Event::Drop);
-        }
+        GivingUp { client, acquisitions: client.all().into_iter() }.run().await;
         while !client.is_drained() {
             let mut drained = std::pin::pin!(client.drained.notified());
             drained.as_mut().enable();
@@ -227,6 +228,38 @@ impl Locks {
         worker::listen(&client);
         client.spawn(worker::run(client.clone()));
         Ok(Locks { client: Arc::new(Handle(client)) })
+    }
+}
+
+/// Gives up the acquisitions of a client, a few at a time: the runtime may have one thread, and
+/// other tasks.
+struct GivingUp<'a> {
+    client: &'a Client,
+    acquisitions: vec::IntoIter<Arc<Acquisition>>,
+}
+
+impl GivingUp<'_> {
+    const TURN: usize = 256;
+
+    async fn run(mut self) {
+        while self.give_up(GivingUp::TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Returns false if there are no more.
+    fn give_up(&mut self, most: usize) -> bool {
+        for acquisition in self.acquisitions.by_ref().take(most) {
+            self.client.on(&acquisition, Event::Drop);
+        }
+        self.acquisitions.len() > 0
+    }
+}
+
+impl Drop for GivingUp<'_> {
+    /// The caller has dropped the future.
+    fn drop(&mut self) {
+        self.give_up(usize::MAX);
     }
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Connection {
     calls: Apart<Semaphore>,
     /// Permits for pipelines of batches; closed likewise.
     pipelines: Semaphore,
+    /// Those for pipelines of renewals, which do not wait behind others.
+    renewals: Semaphore,
     load: Load,
     heard: Apart<Heard>,
 }
@@ -108,7 +110,15 @@ pub(crate) struct Permit<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Permits {
     Calls,
-    Pipelines,
+    Pipelines(Priority),
+}
+
+/// Which pipelines of batches wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Renewals of leases. They do not wait for others, of which there can be any number.
+    Renewals,
+    Normal,
 }
 
 /// Why there is no permit.
@@ -188,6 +198,7 @@ impl Connection {
             proven: Arc::default(),
             calls: Apart(Semaphore::new(limits.in_flight)),
             pipelines: Semaphore::new(PIPELINES),
+            renewals: Semaphore::new(PIPELINES),
             load: Load::of(address),
             heard: Apart(Heard::default()),
         })
@@ -299,10 +310,11 @@ impl Connection {
     /// Waits for a permit to send a pipeline of a batch with that many commands.
     pub(crate) async fn turn(
         &self,
+        priority: Priority,
         commands: usize,
         until: Moment,
     ) -> Result<Permit<'_>, NoPermit> {
-        self.queue(Permits::Pipelines, commands, until).await
+        self.queue(Permits::Pipelines(priority), commands, until).await
     }
 
     /// Sends a command and waits for its answer until `until`.
@@ -416,6 +428,7 @@ impl Connection {
         self.retired.store(true, Ordering::Relaxed);
         self.calls.0.close();
         self.pipelines.close();
+        self.renewals.close();
     }
 
     /// As `retire`, because of an answer: the next connection must answer well before it is
@@ -443,7 +456,8 @@ impl Connection {
     fn semaphore(&self, of: Permits) -> &Semaphore {
         match of {
             Permits::Calls => &self.calls.0,
-            Permits::Pipelines => &self.pipelines,
+            Permits::Pipelines(Priority::Normal) => &self.pipelines,
+            Permits::Pipelines(Priority::Renewals) => &self.renewals,
         }
     }
 

@@ -63,6 +63,7 @@ pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
+pub(crate) use connection::Priority;
 pub(crate) use runtime::Runtime;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
 pub(crate) use sentinels::SentinelSettings;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, Reply};
-use crate::router::{Answer, Call, CallError, ClockBound, Listener, Router};
+use crate::router::{Answer, Call, CallError, ClockBound, Listener, Priority, Router};
 use crate::slot::Slot;
 
 #[derive(Clone, Debug)]
@@ -46,10 +46,11 @@ impl Transport {
         &self,
         calls: &[Call],
         deadline: Moment,
+        priority: Priority,
         tell: impl Fn(usize, Result<Answer, CallError>) + Send + Sync,
     ) {
         match self {
-            Transport::Own(router) => router.each(calls, deadline, tell).await,
+            Transport::Own(router) => router.each(calls, deadline, priority, tell).await,
             #[cfg(feature = "cluster-async")]
             Transport::Adapter(adapter) => adapter.each(calls, deadline, tell).await,
         }

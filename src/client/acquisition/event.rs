@@ -130,6 +130,8 @@ pub(crate) struct Effects {
     pub(crate) over: bool,
     /// The server has work left: continue it by `pump`.
     pub(crate) pump: bool,
+    /// What is left is a release.
+    pub(crate) is_release: bool,
     /// The lease was lost.
     pub(crate) lost: Option<Lost>,
     /// An event to emit.

@@ -94,6 +94,7 @@ impl State {
             *self = State::Ended;
             effects.ended = true;
         }
+        effects.is_release = matches!(self, State::Releasing(_));
         effects
     }
 

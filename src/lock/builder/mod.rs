@@ -56,6 +56,10 @@ impl Builder {
     }
 
     /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: 30 s.
+    ///
+    /// A lease is renewed after a third of it. On a runtime with one thread, no task may run for
+    /// more than a twelfth of the lease between two awaits (2.5 s of 30 s): a renewal takes several
+    /// turns of the runtime, and the first one at a server two calls.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
