@@ -84,6 +84,7 @@ mod decimal;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
+mod health;
 mod lock;
 mod node;
 mod protocol;

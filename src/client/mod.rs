@@ -26,14 +26,17 @@ use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
 use crate::client::cache::{Entries, Entry};
+use crate::client::lost::{Loss, LossReports};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::{ClientFailure, catch};
 use crate::node::Reply;
 use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
 use crate::router::{Call, Runtime, Transport};
 use crate::slot::Slot;
+use crate::telemetry::emit_in_drop;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -46,6 +49,7 @@ pub(crate) struct Client {
     registry: Mutex<Registry>,
     cache: Mutex<Entries>,
     runtime: Runtime,
+    pub(crate) losses: Arc<LossReports>,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached: AtomicUsize,
     pub(crate) stray: cache::stray::Pause,
@@ -68,6 +72,8 @@ impl Client {
         scripts: &'static Scripts,
         id: ClientId,
     ) -> Self {
+        let runtime = router.runtime().clone();
+        let losses = LossReports::new(settings.on_lost.clone(), runtime.clone());
         Client {
             router,
             clock,
@@ -77,7 +83,8 @@ impl Client {
             next: AtomicU64::new(0),
             registry: Mutex::default(),
             cache: Mutex::default(),
-            runtime: Runtime::current(),
+            runtime,
+            losses,
             cached: AtomicUsize::new(0),
             stray: cache::stray::Pause::default(),
             wake: Notify::new(),
@@ -93,7 +100,8 @@ impl Client {
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
-            Err(lock.with_lock(Error::new(ErrorKind::Cancelled, "the client is shut down")))
+            let error = Error::new(ErrorKind::Cancelled, "the client is shut down");
+            Err(lock.with_lock(self.failure_or(error)))
         }
     }
 
@@ -108,27 +116,13 @@ impl Client {
         let (random, kind) = (fastrand::f64(), acquisition.lock.kind);
         let at = Context { now, random, settings: &self.settings, kind };
         let mut effects = acquisition.state().on(event, &at);
-        if let Some((mode, how, took)) = effects.held.take() {
-            telemetry::held(mode, how, took);
-        }
-        if let Some(note) = effects.note.take() {
-            telemetry::tell(&acquisition.lock, note);
-        }
         if effects.lost.is_some() {
             acquisition.note_loss();
-        }
-        let lost = effects.lost.take().filter(|lost| !lost.cached);
-        let lost = lost.map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
-        if let Some((outcome, loss)) = &lost {
-            telemetry::lost(loss, outcome);
         }
         if effects.ended {
             acquisition.tell_end();
         } else if effects.changed {
             acquisition.changed.notify_waiters();
-        }
-        if let Some((_, loss)) = &lost {
-            self.settings.on_lost.tell(loss);
         }
         if effects.pump {
             self.pump(&acquisition.lock);
@@ -138,7 +132,59 @@ impl Client {
         } else if let Some(due) = effects.look {
             self.look_by(acquisition, due, effects.is_release);
         }
+        // Last, because a subscriber may panic. By then everything is done.
+        emit_in_drop(|| self.report(acquisition, &mut effects));
         effects
+    }
+
+    /// Emits the events of a transition.
+    fn report(&self, acquisition: &Acquisition, effects: &mut Effects) {
+        let lost = effects.lost.take().filter(|lost| !lost.cached);
+        if let Some(lost) = lost {
+            let outcome = lost.outcome();
+            self.lose(lost.of(&acquisition.lock), outcome);
+        }
+        if let Some((mode, how, took)) = effects.held.take() {
+            telemetry::held(mode, how, took);
+        }
+        if let Some(note) = effects.note.take() {
+            telemetry::tell(&acquisition.lock, note);
+        }
+    }
+
+    /// Reports a loss. When the runtime has ended, which is usual at the end of a program, nothing
+    /// is left that could.
+    pub(crate) fn lose(&self, loss: Loss, outcome: &'static str) {
+        if self.failure() == Some(&ClientFailure::RuntimeEnded) {
+            return;
+        }
+        self.losses.push(loss.clone());
+        telemetry::lost(&loss, outcome);
+    }
+
+    /// Why the client can do nothing any more.
+    pub(crate) fn failure(&self) -> Option<&ClientFailure> {
+        self.runtime.health().failure()
+    }
+
+    /// The failure of the client, if it has failed, and otherwise this error.
+    pub(crate) fn failure_or(&self, error: Error) -> Error {
+        self.failure().map_or(error, |failure| failure.clone().into())
+    }
+
+    /// Ends the client, which has failed: all leases are lost, all requests end, and later ones
+    /// fail. The caller's code runs in each step, and may panic.
+    pub(crate) fn fail(&self) {
+        self.registry().fail();
+        drop(catch(|| self.router.close()));
+        for acquisition in self.all() {
+            drop(catch(|| self.on(&acquisition, Event::ClientFailed)));
+        }
+        self.drained.notify_waiters();
+        self.wake.notify_one();
+        if let Some(failure) = self.failure() {
+            drop(catch(|| telemetry::client_failed(&self.id, failure)));
+        }
     }
 
     /// Removes an acquisition that has ended.
@@ -231,8 +277,23 @@ impl Client {
     }
 
     /// Runs a task on the client's runtime. It works on any thread.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.runtime.spawn(name, task);
+    }
+
+    /// Starts the worker, and ends the client if it fails.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let client = Arc::downgrade(self);
+        self.runtime.health().on_failure(move || {
+            if let Some(client) = client.upgrade() {
+                client.fail();
+            }
+        });
+        self.runtime.spawn_vital("worker", worker::run(self.clone()));
     }
 
     pub(crate) fn may_cache_more(&self) -> bool {
@@ -282,8 +343,9 @@ impl Client {
         self.wake.notify_one();
     }
 
+    /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
     pub(crate) fn is_drained(&self) -> bool {
-        self.registry().is_empty()
+        self.registry().is_drained()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

@@ -32,6 +32,8 @@ pub(super) struct Registry {
     closed: bool,
     /// Whether the last handle is gone. The worker then ends when all work is done.
     unowned: bool,
+    /// Whether the client has failed. What is left stays as it is.
+    failed: bool,
 }
 
 /// The waiters of this client in one slot.
@@ -88,14 +90,15 @@ impl Registry {
         all
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.acquisitions.is_empty()
+    /// Whether nothing is left to wait for.
+    pub(super) fn is_drained(&self) -> bool {
+        self.acquisitions.is_empty() || self.failed
     }
 
     /// Makes the worker look at the acquisition at `due`, or earlier. True if the worker sleeps
     /// longer.
     pub(super) fn note(&mut self, count: u64, due: Moment, is_release: bool) -> bool {
-        let is_known = self.acquisitions.contains_key(&count);
+        let is_known = !self.failed && self.acquisitions.contains_key(&count);
         if is_known && is_release {
             self.leases.forget(count);
             self.releases.note(count, due);
@@ -121,7 +124,7 @@ impl Registry {
         let pumps: Vec<LockKey> =
             iter::from_fn(|| self.pumps.pop_first()).map(|(_, lock)| lock).take(TURN).collect();
         let has_more = self.first_due().is_some_and(|due| due <= now) || !self.pumps.is_empty();
-        let finished = self.unowned && self.acquisitions.is_empty() && pumps.is_empty();
+        let finished = (self.unowned || self.failed) && self.is_drained() && pumps.is_empty();
         Work { due, pumps, has_more, finished }
     }
 
@@ -137,6 +140,13 @@ impl Registry {
 
     pub(super) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Ends all work.
+    pub(super) fn fail(&mut self) {
+        (self.closed, self.failed) = (true, true);
+        (self.leases, self.releases) = Default::default();
+        self.pumps.clear();
     }
 
     pub(super) fn disown(&mut self) {
@@ -271,6 +281,16 @@ mod tests {
         assert_eq!((work.pumps.len(), work.has_more), (TURN, true));
         let work = registry.take_work(at(0));
         assert_eq!((work.pumps.len(), work.has_more), (3, false));
+    }
+
+    #[test]
+    fn take_work_after_a_failure_is_finished() {
+        let mut registry = registry(&[1]);
+        registry.note(1, at(1), false);
+        registry.fail();
+        let work = registry.take_work(at(5));
+        assert!(work.finished && work.due.is_empty() && registry.is_drained());
+        assert_eq!(registry.all().len(), 1, "shutdown names it");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! A client of one cluster, from which users get all locks.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
+
+use futures::future::{Either, select};
 
 use crate::client::acquisition::{Acquisition, Event};
 use crate::client::settings::Settings;
@@ -36,6 +39,11 @@ use crate::router::{Router, RouterSettings, Transport};
 /// kept there as well. A task may keep it busy between two awaits for a twelfth of the shortest
 /// lease: see [`Builder::lease`]. Requests may be awaited on other tokio runtimes, each on one of
 /// them.
+///
+/// A client *fails* when that runtime ends, or when one of its tasks panics, which a subscriber of
+/// `tracing` or a recorder of metrics can cause. Then all its leases are lost and their holders are
+/// told, requests under way end, and every call fails with
+/// [`ClientFailed`](ErrorKind::ClientFailed). The servers keep the locks until their leases end.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,
@@ -141,8 +149,9 @@ impl Locks {
     /// Shuts the client down: it takes no more locks and releases those it holds, whose guards are
     /// lost.
     ///
-    /// Waits until every release is answered, for at most `within`. Returns the names of the locks
-    /// that may not have been released; those end with their leases.
+    /// Waits until every release is answered and the listener of [`on_lost`](Builder::on_lost) has
+    /// been called for each loss, for at most `within`. Returns the names of the locks that may not
+    /// have been released; those end with their leases.
     ///
     /// # Cancel safety
     ///
@@ -153,19 +162,20 @@ impl Locks {
         let until = client.clock.now().after(within);
         GivingUp { client, acquisitions: client.all().into_iter() }.run().await;
         while !client.is_drained() {
-            let mut drained = std::pin::pin!(client.drained.notified());
+            let mut drained = pin!(client.drained.notified());
             drained.as_mut().enable();
             if client.is_drained() {
                 break;
             }
             let sleep = client.clock.sleep_until(until);
-            if let futures::future::Either::Right(_) = futures::future::select(drained, sleep).await
-            {
+            if let Either::Right(_) = select(drained, sleep).await {
                 break;
             }
         }
+        let delivered = pin!(client.losses.delivered());
+        select(delivered, client.clock.sleep_until(until)).await;
         let left = client.all();
-        client.router.close().await;
+        client.router.close();
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
@@ -226,7 +236,7 @@ impl Locks {
             Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
         telemetry::describe();
         worker::listen(&client);
-        client.spawn(worker::run(client.clone()));
+        client.start();
         Ok(Locks { client: Arc::new(Handle(client)) })
     }
 }

@@ -18,6 +18,7 @@ use futures::{FutureExt, future};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use crate::health::ClientHealth;
 use crate::node::task::Task;
 use crate::node::{Answering, Command, Node, NodeError, Reply};
 
@@ -59,10 +60,10 @@ struct Request {
 }
 
 impl Coalesced {
-    pub(super) fn over(node: Arc<dyn Node>) -> Arc<dyn Node> {
+    pub(super) fn over(node: Arc<dyn Node>, health: &ClientHealth) -> Arc<dyn Node> {
         let queue =
             Arc::new(Queue { node, under_way: AtomicUsize::new(0), waiting: Mutex::default() });
-        let task = Arc::new(Task::of(tokio::spawn(hand_over(queue.clone()))));
+        let task = Arc::new(Task::spawn(health, "pipelines", hand_over(queue.clone())));
         Arc::new(Coalesced { queue, task })
     }
 
@@ -295,7 +296,7 @@ mod tests {
 
     async fn go_together() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
@@ -322,7 +323,7 @@ mod tests {
     /// The numbers of requests in the pipelines when this many callers are ready.
     async fn handed_over(count: usize) -> Vec<usize> {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -348,7 +349,7 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_before_the_hand_over_is_not_sent() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let mut given_up = node.call(command("given up"));
@@ -372,7 +373,8 @@ mod tests {
         for maybe_sent in [true, false] {
             let failure = NodeError { maybe_sent, ..NodeError::unsent("reset") };
             let recorder = Recorder::new(Some(failure));
-            let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+            let node =
+                Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
             let first = tokio::spawn(node.call(command("first")));
             turns().await;
             let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
@@ -388,7 +390,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_dropped_is_gone() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let answer = tokio::spawn(node.call(command("first")));
         turns().await;
         drop(node);

@@ -10,6 +10,7 @@
 //!   Errors have no envelope.
 
 use crate::clock::Moment;
+use crate::health::ClientFailure;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::tried::Tried;
 use crate::slot::Slot;
@@ -132,4 +133,6 @@ pub(crate) enum Reason {
     Permanent,
     #[error("the client is shut down")]
     Closed,
+    #[error("{0}")]
+    ClientFailed(ClientFailure),
 }

@@ -179,7 +179,7 @@ impl Connection {
         let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
         let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
         let identity = Identity::told(replies.next()).map_err(at)?;
-        let runtime = Runtime::current();
+        let runtime = Runtime::current(connector.health());
         let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS, runtime.clone());
         Ok(Connection {
             name,
@@ -567,7 +567,7 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
             permit.permit.forget();
             permit.of
         });
-        self.connection.runtime.spawn(async move {
+        self.connection.runtime.spawn("late answer", async move {
             let _ = connection.hear_out(&mut answer, sent, FAR).await;
             if let Some(of) = permits {
                 connection.semaphore(of).add_permits(1);

@@ -46,6 +46,7 @@ use tokio::task::AbortHandle;
 
 use crate::backoff::{Backoff, jittered};
 use crate::clock::{Clock, Moment};
+use crate::health::ClientHealth;
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
 use connection::Limits;
@@ -130,6 +131,7 @@ impl fmt::Debug for RouterSettings {
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
 pub(crate) struct Router {
+    runtime: Runtime,
     clock: Arc<dyn Clock>,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -165,7 +167,7 @@ impl Router {
         let membership = Membership::new(translation, settings.response_timeout)
             .with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
-        let runtime = Runtime::current();
+        let runtime = Runtime::current(connector.health());
         let connections = Connections::new(
             runtime.clone(),
             connector.clone(),
@@ -182,7 +184,7 @@ impl Router {
         ));
         let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
         let topology = Topology::new(
-            runtime,
+            runtime.clone(),
             connections.clone(),
             clock.clone(),
             settings.seeds,
@@ -190,24 +192,28 @@ impl Router {
             settings.response_timeout,
         );
         topology.fetch(&RefreshFrom::Anyone).await.map_err(Unfound::into_call_error)?;
-        let refreshing = tokio::spawn(refresh_slowly(
+        let refreshing = refresh_slowly(
             topology.clone(),
             replicated.clone(),
             texts.clone(),
             clock.clone(),
             settings.refresh_interval,
-        ));
-        let watching =
-            sentinels.map(|sentinels| tokio::spawn(sentinels::watch(sentinels, topology.clone())));
+        );
+        let refreshing = runtime.spawn("regular refresh", refreshing);
+        let watching = sentinels.map(|sentinels| {
+            runtime.spawn("sentinels", sentinels::watch(sentinels, topology.clone()))
+        });
         let tasks = [refreshing].into_iter().chain(watching);
         let background = Background(tasks.map(|task| task.abort_handle()).collect());
         let subscriptions = Subscriptions::start(
+            runtime.clone(),
             connector,
             clock.clone(),
             settings.connect_timeout,
             topology.clone(),
         );
         Ok(Arc::new(Router {
+            runtime,
             clock,
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
@@ -261,14 +267,29 @@ impl Router {
         }
     }
 
-    /// Closes all connections. Later calls fail as `Closed`, and so do calls between two attempts.
-    pub(crate) async fn close(&self) {
+    /// Why calls fail once the connections are closed.
+    pub(crate) fn closed(&self) -> Reason {
+        closed(self.runtime.health())
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Closes all connections. Later calls fail as [`closed`](Self::closed) says, and so do calls
+    /// between two attempts.
+    pub(crate) fn close(&self) {
         self.background.end();
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();
         self.topology.close();
     }
+}
+
+/// The reason of calls to a client that was shut down, or has failed.
+fn closed(health: &ClientHealth) -> Reason {
+    health.failure().map_or(Reason::Closed, |failure| Reason::ClientFailed(failure.clone()))
 }
 
 impl Background {

@@ -13,12 +13,13 @@ mod results;
 mod rights;
 
 /// From the bottom to the top. An order of the imports excludes cycles.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "slot",
     "backoff",
     "decimal",
     "clock",
     "telemetry",
+    "health",
     "error",
     "node",
     "embedded",

@@ -24,7 +24,11 @@ mod busy;
 #[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
+mod events;
+#[cfg(feature = "embedded")]
 mod extremes;
+#[cfg(feature = "embedded")]
+mod failing;
 mod five_faults;
 #[cfg(feature = "embedded")]
 mod handing_on;
@@ -42,6 +46,8 @@ mod queries;
 mod quorum;
 mod reentry;
 mod replicas;
+#[cfg(feature = "embedded")]
+mod runtimes;
 mod rwlock;
 mod semaphore;
 mod slots;

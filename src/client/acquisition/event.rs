@@ -66,6 +66,8 @@ pub(crate) enum Event {
     /// Give it up in any state.
     Drop,
 
+    /// The client has failed: nothing more is sent for it.
+    ClientFailed,
     /// A message says that a forced release has ended the lease with this token.
     Ended {
         token: u64,
@@ -158,13 +160,19 @@ pub(crate) struct Lost {
     pub(crate) held: Duration,
     /// Whether it ended before its deadline.
     pub(crate) taken: bool,
+    /// Whether it ended because the client has failed.
+    pub(crate) client_failed: bool,
     /// Whether it is cached: then the cache counts its guards and reports the loss.
     pub(crate) cached: bool,
 }
 
 impl Lost {
     pub(crate) fn outcome(&self) -> &'static str {
-        if self.taken { "taken" } else { "expired" }
+        match self {
+            Lost { client_failed: true, .. } => "client_failed",
+            Lost { taken: true, .. } => "taken",
+            _ => "expired",
+        }
     }
 
     pub(crate) fn of(self, lock: &LockKey) -> Loss {

@@ -138,6 +138,12 @@ impl Holding {
         matches!(self.standing, Standing::Lost { .. })
     }
 
+    /// Whether it was lost, or its end has passed while its holder had not begun to release it.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn has_lapsed(&self, now: Moment) -> bool {
+        self.is_lost() || (self.standing != Standing::Releasing && now >= self.ends)
+    }
+
     /// Whether the server may have another lease in its place.
     pub(crate) fn is_replaced(&self) -> bool {
         self.standing == Standing::Lost { replaced: true }
@@ -360,10 +366,22 @@ impl Holding {
             token: self.token,
             held: at.now.since(self.since),
             taken: at.now < self.ends,
+            client_failed: false,
             cached: self.contact.is_some(),
         });
         if replaced {
             fx.look_by(at.now);
+        }
+    }
+
+    /// The client has failed, and renews nothing any more.
+    pub(super) fn client_failed(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        if self.standing == Standing::Releasing {
+            return;
+        }
+        self.lose(false, at, fx);
+        if let Some(lost) = &mut fx.lost {
+            lost.client_failed = true;
         }
     }
 

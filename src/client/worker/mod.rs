@@ -27,7 +27,7 @@ use send::{Batch, Kind};
 /// How long the worker sleeps when nothing is due.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Runs until the client's last handle and its last acquisition are gone.
+/// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
 pub(crate) async fn run(client: Arc<Client>) {
     let tasks = Arc::<Tasks>::default();
     let mut tidy_at = client.clock.now().after(IDLE);
@@ -56,7 +56,7 @@ pub(crate) async fn run(client: Arc<Client>) {
             () = sleep => {}
         }
     }
-    client.router.close().await;
+    client.router.close();
 }
 
 /// The number of tasks that send what the worker has found due.
@@ -78,7 +78,7 @@ impl Tasks {
             work.await;
         });
         if (&mut work).now_or_never().is_none() {
-            client.spawn(work);
+            client.spawn("calls of the worker", work);
         }
     }
 

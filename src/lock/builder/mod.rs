@@ -111,9 +111,19 @@ impl Builder {
     }
 
     /// Sets a function to call when any lease of the client is lost, for example to log or count it
-    /// or to stop something. The client's own task calls it, before the server grants the lock to
-    /// anybody else as long as the runtime keeps up. It must be quick and must not block. Default:
-    /// none.
+    /// or to stop something. Default: none.
+    ///
+    /// A task of the client calls it, on the client's runtime, once for each loss and in the order
+    /// of the losses: never within the caller's own drop or release. It does so before the server
+    /// grants the lock to anybody else, as long as the runtime keeps up. The function must be quick
+    /// and must not block. If it panics, nothing else is affected, and the event `rwlease.callback`
+    /// says so. While it is more than 131,072 losses behind, further losses are not reported to it.
+    ///
+    /// [`shutdown`](crate::Locks::shutdown) waits until all losses are reported. Once the client's
+    /// runtime has ended, the function is not called any more: guards, [`Lease::lost`] and its
+    /// cancellation tokens still tell.
+    ///
+    /// [`Lease::lost`]: crate::Lease::lost
     pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
@@ -159,7 +169,8 @@ impl Builder {
     }
 
     /// Translates the host and port that a server announces into those to connect to, for
-    /// containers, tunnels and forwarded ports.
+    /// containers, tunnels and forwarded ports. If it panics, the announced ones are used, and the
+    /// event `rwlease.callback` says so.
     pub fn address_translator(
         mut self,
         address_translator: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,

@@ -130,7 +130,7 @@ async fn a_shut_down_ends_a_batch() {
     let router = bench.router.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        router.close().await;
+        router.close();
     });
     let start = bench.clock.now();
     let outcomes = bench.router.batch(&[call("k"), call("{k}2")], bench.within(5)).await;

@@ -226,3 +226,18 @@ async fn masters_that_name_each_other_end_soon_in_a_typed_error() {
     assert_eq!(bench.fakes.count("a", "EVALSHA") + bench.fakes.count("b", "EVALSHA"), 17);
     assert!(bench.clock.now().since(start) < Duration::from_secs(1));
 }
+
+/// The caller's code runs within a call, and in the tasks that many calls wait for.
+#[tokio::test(start_paused = true)]
+async fn address_translator_that_panics_leaves_the_announced_address() {
+    let panics = |settings: &mut RouterSettings| {
+        settings.address_translator = Some(Arc::new(|_, _| panic!("as the test wants")));
+    };
+    let bench = Bench::with(&HALVES, panics).await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.router.topology.master_of(Slot::of("m")), Some(address("b")));
+    assert_eq!(bench.router.runtime().health().failure(), None);
+}
