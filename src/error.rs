@@ -34,6 +34,10 @@ pub enum ErrorKind {
     /// The client was shut down, or the caller cancelled the wait, by
     /// [`cancel_on`](crate::Acquire::cancel_on).
     Cancelled,
+    /// The client has failed: one of its tasks panicked, which a subscriber of `tracing` can cause,
+    /// or the runtime that it was made on has ended. All its leases are lost, and every later call
+    /// fails with this. Make a new client.
+    ClientFailed,
     /// The lease is lost. Stop: the fencing token is stale.
     Lost,
     /// The lease was revoked. It is valid until its deadline, and nothing extends it: finish by

@@ -85,6 +85,7 @@ mod decimal;
 pub mod embedded;
 mod error;
 mod excerpt;
+mod health;
 mod lock;
 mod node;
 mod protocol;

@@ -7,6 +7,24 @@
 
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::Gauge;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tracing::error;
+
+/// A callback panicked. Nothing else is affected.
+pub(crate) fn callback_panicked(callback: &'static str, why: &str) {
+    error!(name: "rwlease.callback", callback, outcome = "panicked", why);
+}
+
+/// Emits events and metrics in a destructor. While a panic unwinds, another one that left the
+/// destructor would abort the process, and a subscriber may panic at each event.
+pub(crate) fn emit_in_drop(emit: impl FnOnce()) {
+    if !std::thread::panicking() {
+        emit();
+    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(emit)) {
+        std::mem::forget(payload); // its destructor may panic, too
+    }
+}
 
 /// Adds one to a counter.
 macro_rules! count {

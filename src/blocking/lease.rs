@@ -7,7 +7,9 @@ use futures::future::{Either, select};
 
 use crate::blocking::runner::{run, spawn};
 use crate::error::Result;
+use crate::health::catch;
 use crate::lock::lease;
+use crate::telemetry::callback_panicked;
 
 /// A lease on a lock. It derefs to [`rwlease::Lease`](crate::Lease), for what does not wait.
 ///
@@ -38,21 +40,27 @@ impl Lease {
         })
     }
 
-    /// Calls `told` when the lease is lost, but not if it is released before. The call runs in the
-    /// background and must not block. It can wake the thread that works under the lock. For the
-    /// losses of all leases of a client, use [`Builder::on_lost`](crate::Builder::on_lost).
+    /// Calls `callback` when the lease is lost, but not if its release has begun before. The call
+    /// runs on the background thread, which keeps the leases of all clients, so it must not block.
+    /// It can wake the thread that works under the lock. If it panics, nothing else is affected.
+    /// For the losses of all leases of a client, use
+    /// [`Builder::on_lost`](crate::Builder::on_lost).
     ///
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if the system cannot start the background
     /// thread.
-    pub fn on_lost(&self, told: impl FnOnce() + Send + 'static) -> Result<()> {
+    pub fn on_lost(&self, callback: impl FnOnce() + Send + 'static) -> Result<()> {
         let lease = self.0.clone();
         spawn(async move {
             lease.lost().await;
-            // The guard may have been dropped between the loss and here.
-            if lease.acquisition.was_lost() || lease.with(|_| ()).is_some() {
-                told();
+            let now = lease.client.clock.now();
+            // The guard may have been dropped between the loss and here, or the worker may not
+            // have noticed the loss yet.
+            let is_lost = lease.acquisition.was_lost()
+                || lease.with(|holding| holding.has_lapsed(now)).unwrap_or(false);
+            if is_lost && let Err(panic) = catch(callback) {
+                callback_panicked("blocking::Lease::on_lost", &panic.message);
             }
         })
     }

@@ -6,7 +6,7 @@ use crate::checker::hold::Hold;
 use crate::checker::program::{Change, Wish};
 use crate::checker::time::{NOW, Older, SERVER_NOW, Tokens, UNIT, server_ms};
 use crate::client::acquisition::shift::Visitor;
-use crate::client::acquisition::{Context, Event, HORIZON, Next, Pushed, Sending, State};
+use crate::client::acquisition::{Context, Event, Next, Pushed, Sending, State};
 use crate::client::reply::{Failure, Outcome, Told};
 use crate::client::settings::Settings;
 use crate::clock::Moment;
@@ -129,7 +129,7 @@ impl Client {
     }
 
     pub(super) fn is_to_look(&self) -> bool {
-        self.look.is_some_and(|look| look <= NOW.after(HORIZON))
+        self.look.is_some_and(|look| look <= NOW)
     }
 
     /// A request is under way that its caller can drop.

@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::error::Result;
 use crate::protocol::{Acquire, AcquisitionId, Goal, LockKey, Mode};
 use crate::router::Call;
+use crate::telemetry::emit_in_drop;
 
 /// Acquires the lock. `None` if it was a try and others hold the lock.
 ///
@@ -54,10 +55,17 @@ async fn reach(
 ) -> Result<Option<Arc<Acquisition>>> {
     let now = client.clock.now();
     let acquisition = client.register(lock, State::new(goal, options, policy, now))?;
-    let mut request = Request::new(client, acquisition.clone(), mode, now);
-    let first = request.call_event();
-    let held = request.watched(first).await;
-    held.map(|held| held.then_some(acquisition)).map_err(|error| lock.with_lock(error))
+    let unclaimed = Unclaimed { client, acquisition: Some(acquisition.clone()) };
+    let held = {
+        let mut request = Request::new(client, acquisition, mode, now);
+        let first = request.call_event();
+        request.watched(first).await
+    };
+    match held {
+        Ok(true) => Ok(unclaimed.claim()),
+        Ok(false) => Ok(None),
+        Err(error) => Err(lock.with_lock(client.failure_or(error))),
+    }
 }
 
 /// Upgrades a read to a write. False if it was a try and others read.
@@ -71,11 +79,12 @@ pub(crate) async fn upgrade(
     let lock = &acquisition.lock;
     let begun = wait(client, acquisition, || Event::Upgrade(policy)).await;
     if let Next::Failed(error) = begun {
-        return Err(lock.with_lock(error));
+        return Err(lock.with_lock(client.failure_or(error)));
     }
     let now = client.clock.now();
     let mut request = Request::new(client, acquisition.clone(), Mode::Write, now);
-    request.watched(begun).await.map_err(|error| lock.with_lock(error))
+    let upgraded = request.watched(begun).await;
+    upgraded.map_err(|error| lock.with_lock(client.failure_or(error)))
 }
 
 /// Repeats the event until the acquisition does not say to wait.
@@ -93,6 +102,27 @@ async fn wait(client: &Client, acquisition: &Acquisition, event: impl Fn() -> Ev
 
 fn on(client: &Client, acquisition: &Acquisition, event: Event) -> Next {
     client.on(acquisition, event).next.unwrap_or(Next::Again)
+}
+
+/// An acquisition that nobody has a guard of so far. Dropping it gives it up: a subscriber may
+/// panic at the event of the grant.
+struct Unclaimed<'a> {
+    client: &'a Client,
+    acquisition: Option<Arc<Acquisition>>,
+}
+
+impl Unclaimed<'_> {
+    fn claim(mut self) -> Option<Arc<Acquisition>> {
+        self.acquisition.take()
+    }
+}
+
+impl Drop for Unclaimed<'_> {
+    fn drop(&mut self) {
+        if let Some(acquisition) = &self.acquisition {
+            self.client.on(acquisition, Event::Drop);
+        }
+    }
 }
 
 /// A request under way. Dropping it gives it up.
@@ -218,11 +248,16 @@ impl<'a> Request<'a> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let now = self.client.on(&self.acquisition, Event::Leave).now;
-        if let Some(since) = self.queued_since {
-            self.span.in_scope(|| {
-                telemetry::waited(&self.acquisition.lock, self.mode, self.outcome, now.since(since))
-            });
-        }
-        telemetry::acquired(&self.span, self.mode, self.outcome, now.since(self.started));
+        emit_in_drop(|| {
+            // The subscriber is told of its end as well.
+            let span = std::mem::replace(&mut self.span, Span::none());
+            let Request { acquisition, mode, outcome, .. } = self;
+            if let Some(since) = self.queued_since {
+                span.in_scope(|| {
+                    telemetry::waited(&acquisition.lock, *mode, outcome, now.since(since));
+                });
+            }
+            telemetry::acquired(&span, *mode, outcome, now.since(self.started));
+        });
     }
 }

@@ -13,6 +13,10 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// taken together spread out.
 const JITTER: f64 = 0.1;
 
+/// Renewals that are due within the same part of their lease, and of this time, are sent together.
+const TOGETHER: Duration = Duration::from_millis(20);
+const PARTS: u32 = 60;
+
 /// The default margin: a twentieth of the lease, at most half a second.
 pub(crate) fn default_margin(lease: Duration) -> Duration {
     (lease / 20).min(Duration::from_millis(500))
@@ -48,9 +52,11 @@ pub(crate) fn pushed_ends(
     Some(by_bound.min(by_message).before(margin))
 }
 
-/// When to renew a lease that was confirmed at `sent`; `random` is from 0 to 1.
+/// When to renew a lease that was confirmed at `sent`; `random` is from 0 to 1. The moments of many
+/// leases coincide, so that their renewals are sent together.
 pub(crate) fn renew_at(sent: Moment, lease: Duration, random: f64) -> Moment {
-    sent.after((lease / RENEWALS_PER_LEASE).mul_f64(1.0 - JITTER * random))
+    let due = sent.after((lease / RENEWALS_PER_LEASE).mul_f64(1.0 - JITTER * random));
+    due.rounded_down(TOGETHER.min(lease / PARTS))
 }
 
 /// When to repeat a renewal that failed.
@@ -141,6 +147,12 @@ mod tests {
     fn a_renewal_goes_out_by_a_third_of_the_lease() {
         assert_eq!(renew_at(at(0), ms(3_000), 0.0), at(1_000));
         assert_eq!(renew_at(at(0), ms(3_000), 1.0), at(900));
+        assert_eq!(renew_at(at(19), ms(3_000), 0.0), at(1_000), "with others");
+        // However short the lease is, there is a pause before its renewal.
+        for (sent, lease) in [(10_007, 10), (10_007, 59), (10_007, 61), (10_007, 600)] {
+            let pause = renew_at(at(sent), ms(lease), 1.0).since(at(sent));
+            assert!(pause >= ms(lease).mul_f64(0.28), "{pause:?} of {lease} ms");
+        }
         assert_eq!(retry_at(at(0), ms(3_000), 0.0), at(300));
         assert_eq!(retry_at(at(0), ms(60_000), 1.0), at(500));
     }

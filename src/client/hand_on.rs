@@ -37,7 +37,7 @@ pub(crate) async fn settle(client: &Client, acquisition: &Acquisition) -> Result
         let held = acquisition
             .holding(|held| (held.mode, held.token, held.in_doubt(), held.requested_lease()));
         let Some((mode, token, in_doubt, lease)) = held else {
-            return Err(acquisition.lock.with_lock(lost())); // the client was shut down
+            return Err(acquisition.lock.with_lock(client.failure_or(lost()))); // the client was shut down
         };
         let ends = || in_doubt.map_or(0, |doubt| doubt.server_ms(server_now, confirmed.sent));
         let after = *certain_after.get_or_insert_with(ends);

@@ -1,12 +1,23 @@
 //! Reports of all leases that a client loses.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use crate::client::telemetry;
+use crate::health::catch;
 use crate::protocol::Mode;
+use crate::router::Runtime;
 use crate::slot::Slot;
+
+/// The most losses that wait for the listener. Further ones are not reported to it.
+const MAX_QUEUED: usize = 1 << 17;
+
+/// After how many calls of the listener other tasks have their turn.
+const TURN: usize = 32;
 
 /// A lease that was lost: it ended while a guard held it.
 #[derive(Clone, Debug)]
@@ -32,19 +43,182 @@ type Listener = Arc<dyn Fn(&Loss) + Send + Sync>;
 #[derive(Clone, Default)]
 pub(crate) struct OnLost(pub(crate) Option<Listener>);
 
-impl OnLost {
-    /// A panic of the listener affects nothing else.
-    pub(crate) fn tell(&self, loss: &Loss) {
-        if let Some(listener) = &self.0
-            && catch_unwind(AssertUnwindSafe(|| listener(loss))).is_err()
-        {
-            crate::client::telemetry::listener_panicked(loss);
+/// Delivers the losses of a client to its listener, one after the other.
+///
+/// A loss can be noticed in any task and on any thread, also by the caller who releases or drops a
+/// guard, with the caller's own locks held. So a task of the client calls the listener. It runs
+/// while there is something to deliver.
+#[derive(Debug)]
+pub(crate) struct LossReports {
+    on_lost: OnLost,
+    runtime: Runtime,
+    queue: Mutex<Queue>,
+    /// Notified when everything is delivered.
+    delivered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    losses: VecDeque<Loss>,
+    /// Whether the task runs.
+    is_delivering: bool,
+}
+
+impl LossReports {
+    pub(crate) fn new(on_lost: OnLost, runtime: Runtime) -> Arc<LossReports> {
+        let (queue, delivered) = Default::default();
+        Arc::new(LossReports { on_lost, runtime, queue, delivered })
+    }
+
+    /// Reports a loss to the listener, if there is one. It works on any thread and does not wait.
+    pub(crate) fn push(self: &Arc<Self>, loss: Loss) {
+        if self.on_lost.0.is_none() {
+            return;
         }
+        let mut queue = self.queue();
+        if queue.losses.len() >= MAX_QUEUED {
+            drop(queue);
+            return telemetry::loss_unreported(&loss);
+        }
+        queue.losses.push_back(loss);
+        let is_delivering = std::mem::replace(&mut queue.is_delivering, true);
+        drop(queue);
+        if !is_delivering {
+            let delivery = Delivery { reports: self.clone(), is_over: false };
+            self.runtime.spawn("losses", delivery.run());
+        }
+    }
+
+    /// Waits until the listener has been told of everything so far.
+    pub(crate) async fn delivered(&self) {
+        loop {
+            let mut delivered = std::pin::pin!(self.delivered.notified());
+            delivered.as_mut().enable();
+            if !self.queue().is_delivering {
+                return;
+            }
+            delivered.await;
+        }
+    }
+
+    /// The next loss. `None` ends the task.
+    fn next(&self) -> Option<Loss> {
+        let mut queue = self.queue();
+        let next = queue.losses.pop_front();
+        queue.is_delivering = next.is_some();
+        next
+    }
+
+    /// A panic of the listener affects nothing else.
+    fn tell(&self, loss: &Loss) {
+        if let Some(listener) = &self.on_lost.0
+            && let Err(panic) = catch(|| listener(loss))
+        {
+            // The subscriber is the caller's code, too.
+            drop(catch(|| telemetry::listener_panicked(loss, &panic.message)));
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that calls the listener. With its runtime, the deliveries end.
+struct Delivery {
+    reports: Arc<LossReports>,
+    is_over: bool,
+}
+
+impl Delivery {
+    async fn run(mut self) {
+        for count in 1_usize.. {
+            let Some(loss) = self.reports.next() else {
+                break;
+            };
+            self.reports.tell(&loss);
+            if count.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.is_over = true;
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.reports.queue() = Queue::default();
+        }
+        self.reports.delivered.notify_waiters();
     }
 }
 
 impl fmt::Debug for OnLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OnLost").field(&self.0.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::health::ClientHealth;
+
+    fn loss(token: u64) -> Loss {
+        let (lock, slot) = ("a".into(), Slot::of("a"));
+        Loss { lock, slot, mode: Mode::Read, token, held: Duration::ZERO, guards: 1 }
+    }
+
+    #[tokio::test]
+    async fn losses_are_delivered_in_order_by_a_task_although_the_listener_panics() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let tell = heard.clone();
+        let on_lost = OnLost(Some(Arc::new(move |loss: &Loss| {
+            tell.lock().unwrap_or_else(PoisonError::into_inner).push(loss.token);
+            assert!(!loss.token.is_multiple_of(3), "as the test wants");
+        })));
+        let reports = LossReports::new(on_lost, Runtime::current(ClientHealth::default()));
+        for _ in 0..2 {
+            (0..100).for_each(|token| reports.push(loss(token)));
+            assert!(heard.lock().unwrap().is_empty(), "not by the caller");
+            reports.delivered().await;
+            let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
+            assert!(heard.into_iter().eq(0..100));
+        }
+        assert_eq!(reports.runtime.health().failure(), None);
+        assert_eq!(Arc::strong_count(&reports), 1, "the task has ended");
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_is_far_behind_costs_a_bounded_memory() {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let count = heard.clone();
+        let on_lost = OnLost(Some(Arc::new(move |_: &Loss| {
+            count.fetch_add(1, Ordering::Relaxed);
+        })));
+        let reports = LossReports::new(on_lost, Runtime::current(ClientHealth::default()));
+        (0..MAX_QUEUED as u64 + 10).for_each(|token| reports.push(loss(token)));
+        assert_eq!(reports.queue().losses.len(), MAX_QUEUED);
+        reports.delivered().await;
+        assert_eq!(heard.load(Ordering::Relaxed), MAX_QUEUED);
+    }
+
+    #[test]
+    fn deliveries_end_with_their_runtime() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let on_lost = OnLost(Some(Arc::new(|_: &Loss| {})));
+        let reports = {
+            let _inside = runtime.enter();
+            LossReports::new(on_lost, Runtime::current(ClientHealth::default()))
+        };
+        reports.push(loss(1));
+        drop(runtime);
+        reports.push(loss(2));
+        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        other.block_on(reports.delivered());
+        assert!(reports.queue().losses.is_empty());
     }
 }

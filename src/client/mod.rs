@@ -28,14 +28,17 @@ use tokio::sync::Notify;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
 use crate::client::cache::{Entries, Entry};
+use crate::client::lost::{Loss, LossReports};
 use crate::client::registry::{Registry, Work};
 use crate::client::settings::Settings;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, ErrorKind, Result};
+use crate::health::{ClientFailure, catch};
 use crate::node::Reply;
 use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
 use crate::router::{Call, Runtime, Transport};
 use crate::slot::Slot;
+use crate::telemetry::emit_in_drop;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -48,6 +51,7 @@ pub(crate) struct Client {
     registry: Mutex<Registry>,
     cache: Mutex<Entries>,
     runtime: Runtime,
+    pub(crate) losses: Arc<LossReports>,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached: AtomicUsize,
     pub(crate) stray: cache::stray::Pause,
@@ -70,6 +74,8 @@ impl Client {
         scripts: &'static Scripts,
         id: ClientId,
     ) -> Self {
+        let runtime = router.runtime().clone();
+        let losses = LossReports::new(settings.on_lost.clone(), runtime.clone());
         Client {
             router,
             clock,
@@ -79,7 +85,8 @@ impl Client {
             next: AtomicU64::new(0),
             registry: Mutex::default(),
             cache: Mutex::default(),
-            runtime: Runtime::current(),
+            runtime,
+            losses,
             cached: AtomicUsize::new(0),
             stray: cache::stray::Pause::default(),
             wake: Notify::new(),
@@ -95,7 +102,8 @@ impl Client {
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
-            Err(lock.with_lock(Error::new(ErrorKind::Cancelled, "the client is shut down")))
+            let error = Error::new(ErrorKind::Cancelled, "the client is shut down");
+            Err(lock.with_lock(self.failure_or(error)))
         }
     }
 
@@ -110,27 +118,13 @@ impl Client {
             let now = self.clock.now();
             state.on(event, &Context { now, random, settings: &self.settings, kind })
         };
-        if let Some((mode, how, took)) = effects.held.take() {
-            telemetry::held(mode, how, took);
-        }
-        if let Some(note) = effects.note.take() {
-            telemetry::tell(&acquisition.lock, note);
-        }
         if effects.lost.is_some() {
             acquisition.note_loss();
-        }
-        let lost = effects.lost.take().filter(|lost| lost.is_reported);
-        let lost = lost.map(|lost| (lost.outcome(), lost.of(&acquisition.lock)));
-        if let Some((outcome, loss)) = &lost {
-            telemetry::lost(loss, outcome);
         }
         if effects.ended {
             acquisition.tell_end();
         } else if effects.changed {
             acquisition.changed.notify_waiters();
-        }
-        if let Some((_, loss)) = &lost {
-            self.settings.on_lost.tell(loss);
         }
         if effects.pump {
             self.pump(&acquisition.lock);
@@ -138,9 +132,61 @@ impl Client {
         if effects.over {
             self.forget(acquisition);
         } else if let Some(due) = effects.look {
-            self.schedule(acquisition, due);
+            self.look_by(acquisition, due, effects.is_release);
         }
+        // Last, because a subscriber may panic. By then everything is done.
+        emit_in_drop(|| self.report(acquisition, &mut effects));
         effects
+    }
+
+    /// Emits the events of a transition.
+    fn report(&self, acquisition: &Acquisition, effects: &mut Effects) {
+        let lost = effects.lost.take().filter(|lost| lost.is_reported);
+        if let Some(lost) = lost {
+            let outcome = lost.outcome();
+            self.lose(lost.of(&acquisition.lock), outcome);
+        }
+        if let Some((mode, how, took)) = effects.held.take() {
+            telemetry::held(mode, how, took);
+        }
+        if let Some(note) = effects.note.take() {
+            telemetry::tell(&acquisition.lock, note);
+        }
+    }
+
+    /// Reports a loss. When the runtime has ended, which is usual at the end of a program, nothing
+    /// is left that could.
+    pub(crate) fn lose(&self, loss: Loss, outcome: &'static str) {
+        if self.failure() == Some(&ClientFailure::RuntimeEnded) {
+            return;
+        }
+        self.losses.push(loss.clone());
+        telemetry::lost(&loss, outcome);
+    }
+
+    /// Why the client can do nothing any more.
+    pub(crate) fn failure(&self) -> Option<&ClientFailure> {
+        self.runtime.health().failure()
+    }
+
+    /// The failure of the client, if it has failed, and otherwise this error.
+    pub(crate) fn failure_or(&self, error: Error) -> Error {
+        self.failure().map_or(error, |failure| failure.clone().into())
+    }
+
+    /// Ends the client, which has failed: all leases are lost, all requests end, and later ones
+    /// fail. The caller's code runs in each step, and may panic.
+    pub(crate) fn fail(&self) {
+        self.registry().fail();
+        drop(catch(|| self.router.close()));
+        for acquisition in self.all() {
+            drop(catch(|| self.on(&acquisition, Event::ClientFailed)));
+        }
+        self.drained.notify_waiters();
+        self.wake.notify_one();
+        if let Some(failure) = self.failure() {
+            drop(catch(|| telemetry::client_failed(&self.id, failure)));
+        }
     }
 
     /// Removes an acquisition that has ended.
@@ -152,9 +198,9 @@ impl Client {
         }
     }
 
-    /// Makes the worker look at this acquisition at `due`, or earlier.
-    pub(crate) fn schedule(&self, acquisition: &Acquisition, due: Moment) {
-        let sleeps_past = self.registry().note(acquisition.count, due);
+    /// Makes the worker look at this acquisition at `due`, or earlier. Leases go before releases.
+    fn look_by(&self, acquisition: &Acquisition, due: Moment, is_release: bool) {
+        let sleeps_past = self.registry().note(acquisition.count, due, is_release);
         if sleeps_past {
             self.wake.notify_one();
         }
@@ -233,8 +279,23 @@ impl Client {
     }
 
     /// Runs a task on the client's runtime. It works on any thread.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.runtime.spawn(name, task);
+    }
+
+    /// Starts the worker, and ends the client if it fails.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let client = Arc::downgrade(self);
+        self.runtime.health().on_failure(move || {
+            if let Some(client) = client.upgrade() {
+                client.fail();
+            }
+        });
+        self.runtime.spawn_vital("worker", worker::run(self.clone()));
     }
 
     pub(crate) fn may_cache_more(&self) -> bool {
@@ -256,9 +317,9 @@ impl Client {
         self.registry().drop_idle(now, |slot| self.router.unwant(slot));
     }
 
-    /// Takes the work that is due by `horizon`.
-    pub(crate) fn take_work(&self, horizon: Moment) -> Work {
-        self.registry().take_work(horizon)
+    /// Takes work that is due, as much as fits into one turn of the worker.
+    pub(crate) fn take_work(&self, now: Moment) -> Work {
+        self.registry().take_work(now)
     }
 
     /// Sends a query about a lock, which changes nothing.
@@ -284,8 +345,9 @@ impl Client {
         self.wake.notify_one();
     }
 
+    /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
     pub(crate) fn is_drained(&self) -> bool {
-        self.registry().is_empty()
+        self.registry().is_drained()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

@@ -1,6 +1,7 @@
 //! The acquisitions of one client, when the worker must look at each, and which slots have waiters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ const IDLE_SUBSCRIPTION: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     acquisitions: FxHashMap<u64, Arc<Acquisition>>,
-    /// When the worker must look at which acquisition.
-    agenda: Agenda,
+    /// When the worker must look at which lease or request.
+    leases: Agenda,
+    /// When it must look at which release.
+    releases: Agenda,
     /// The locks at which a call has left work over, by their keys.
     pumps: BTreeMap<Bytes, LockKey>,
     waiting: BTreeMap<Slot, Waiting>,
@@ -29,6 +32,8 @@ pub(super) struct Registry {
     closed: bool,
     /// Whether the last handle is gone. The worker then ends when all work is done.
     unowned: bool,
+    /// Whether the client has failed. What is left stays as it is.
+    failed: bool,
 }
 
 /// The waiters of this client in one slot.
@@ -39,11 +44,21 @@ struct Waiting {
     idle_since: Moment,
 }
 
-/// The work that is due now.
+/// The most of each kind of work in one turn of the worker. After that, the other tasks of the
+/// runtime have their turn.
+const TURN: usize = 256;
+
+/// The fewest releases in one turn, if so many are due, however many leases are.
+const MIN_RELEASES: usize = 32;
+
+/// The work of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
+    /// Leases and requests, then releases.
     pub(crate) due: Vec<Arc<Acquisition>>,
     pub(crate) pumps: Vec<LockKey>,
+    /// Whether more is due.
+    pub(crate) has_more: bool,
     pub(crate) finished: bool,
 }
 
@@ -59,7 +74,8 @@ impl Registry {
     /// True if it was the last one and the client takes no more locks.
     pub(super) fn remove(&mut self, count: u64) -> bool {
         self.acquisitions.remove(&count);
-        self.agenda.forget(count);
+        self.leases.forget(count);
+        self.releases.forget(count);
         self.acquisitions.is_empty() && (self.closed || self.unowned)
     }
 
@@ -74,16 +90,20 @@ impl Registry {
         all
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.acquisitions.is_empty()
+    /// Whether nothing is left to wait for.
+    pub(super) fn is_drained(&self) -> bool {
+        self.acquisitions.is_empty() || self.failed
     }
 
     /// Makes the worker look at the acquisition at `due`, or earlier. True if the worker sleeps
     /// longer.
-    pub(super) fn note(&mut self, count: u64, due: Moment) -> bool {
-        let is_known = self.acquisitions.contains_key(&count);
-        if is_known {
-            self.agenda.note(count, due);
+    pub(super) fn note(&mut self, count: u64, due: Moment, is_release: bool) -> bool {
+        let is_known = !self.failed && self.acquisitions.contains_key(&count);
+        if is_known && is_release {
+            self.leases.forget(count);
+            self.releases.note(count, due);
+        } else if is_known {
+            self.leases.note(count, due);
         }
         is_known && self.sleeps_until.is_none_or(|until| due < until)
     }
@@ -93,24 +113,40 @@ impl Registry {
         self.pumps.entry(lock.key.clone()).or_insert_with(|| lock.clone());
     }
 
-    pub(super) fn take_work(&mut self, horizon: Moment) -> Work {
-        let mut due = Vec::new();
-        while let Some(count) = self.agenda.take(horizon) {
-            due.extend(self.acquisitions.get(&count).cloned());
-        }
-        let pumps: Vec<_> = std::mem::take(&mut self.pumps).into_values().collect();
-        let finished = self.unowned && self.acquisitions.is_empty() && pumps.is_empty();
-        Work { due, pumps, finished }
+    /// Takes work that is due, as much as fits into one turn. Leases go before releases: a renewal
+    /// that is late loses the lease, and a release that is late loses time.
+    pub(super) fn take_work(&mut self, now: Moment) -> Work {
+        let mut counts: Vec<u64> =
+            iter::from_fn(|| self.leases.take(now)).take(TURN - MIN_RELEASES).collect();
+        let room = TURN - counts.len();
+        counts.extend(iter::from_fn(|| self.releases.take(now)).take(room));
+        let due = counts.iter().filter_map(|count| self.acquisitions.get(count).cloned()).collect();
+        let pumps: Vec<LockKey> =
+            iter::from_fn(|| self.pumps.pop_first()).map(|(_, lock)| lock).take(TURN).collect();
+        let has_more = self.first_due().is_some_and(|due| due <= now) || !self.pumps.is_empty();
+        let finished = (self.unowned || self.failed) && self.is_drained() && pumps.is_empty();
+        Work { due, pumps, has_more, finished }
+    }
+
+    fn first_due(&self) -> Option<Moment> {
+        self.leases.first().into_iter().chain(self.releases.first()).min()
     }
 
     pub(super) fn sleep_until(&mut self, at_most: Moment) -> Moment {
-        let until = self.agenda.first().map_or(at_most, |due| due.min(at_most));
+        let until = self.first_due().map_or(at_most, |due| due.min(at_most));
         self.sleeps_until = Some(until);
         until
     }
 
     pub(super) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Ends all work.
+    pub(super) fn fail(&mut self) {
+        (self.closed, self.failed) = (true, true);
+        (self.leases, self.releases) = Default::default();
+        self.pumps.clear();
     }
 
     pub(super) fn disown(&mut self) {
@@ -186,6 +222,75 @@ mod tests {
             assert!(registry.remove(3));
         }
         assert!(!registry(&[1]).remove(1), "more may come");
+    }
+
+    const fn at(ms: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(ms))
+    }
+
+    /// The numbers of the acquisitions that a turn looks at.
+    fn turn(registry: &mut Registry, now: Moment) -> (Vec<u64>, bool) {
+        let work = registry.take_work(now);
+        (work.due.iter().map(|acquisition| acquisition.count).collect(), work.has_more)
+    }
+
+    #[test]
+    fn take_work_of_many_releases_takes_a_turn_of_them_and_leases_first() {
+        let releases = 3 * TURN as u64;
+        let mut registry = registry(&(0..releases + 2).collect::<Vec<_>>());
+        (0..releases).for_each(|count| assert!(registry.note(count, at(1), true)));
+        registry.note(releases, at(2), false);
+        registry.note(releases + 1, at(9), false);
+        let (first, has_more) = turn(&mut registry, at(5));
+        assert!(first.iter().copied().eq([releases].into_iter().chain(0..TURN as u64 - 1)));
+        assert!(has_more);
+        let (second, _) = turn(&mut registry, at(9));
+        assert_eq!((second[0], second.len()), (releases + 1, TURN));
+        assert_eq!(turn(&mut registry, at(9)).0.len(), TURN);
+        let (last, has_more) = turn(&mut registry, at(9));
+        assert_eq!((last.len(), has_more), (2, false));
+        assert_eq!(turn(&mut registry, at(9)), (vec![], false));
+    }
+
+    #[test]
+    fn take_work_of_many_leases_leaves_room_for_releases() {
+        let leases = 2 * TURN as u64;
+        let mut registry = registry(&(0..leases + 100).collect::<Vec<_>>());
+        (0..leases + 100).for_each(|count| assert!(registry.note(count, at(1), count >= leases)));
+        let (first, _) = turn(&mut registry, at(5));
+        assert_eq!(first.len(), TURN);
+        assert_eq!(first.iter().filter(|count| **count >= leases).count(), MIN_RELEASES);
+    }
+
+    /// A release is not looked at as a lease any more.
+    #[test]
+    fn note_of_a_release_ends_the_look_at_its_lease() {
+        let mut registry = registry(&[1]);
+        registry.note(1, at(1), false);
+        registry.note(1, at(7), true);
+        assert_eq!(turn(&mut registry, at(5)), (vec![], false));
+        assert_eq!(turn(&mut registry, at(7)), (vec![1], false));
+        assert_eq!(turn(&mut registry, at(7)), (vec![], false));
+    }
+
+    #[test]
+    fn take_work_of_many_pumps_takes_a_turn_of_them() {
+        let mut registry = registry(&[]);
+        (0..TURN + 3).for_each(|number| registry.pump(&lock(&number.to_string())));
+        let work = registry.take_work(at(0));
+        assert_eq!((work.pumps.len(), work.has_more), (TURN, true));
+        let work = registry.take_work(at(0));
+        assert_eq!((work.pumps.len(), work.has_more), (3, false));
+    }
+
+    #[test]
+    fn take_work_after_a_failure_is_finished() {
+        let mut registry = registry(&[1]);
+        registry.note(1, at(1), false);
+        registry.fail();
+        let work = registry.take_work(at(5));
+        assert!(work.finished && work.due.is_empty() && registry.is_drained());
+        assert_eq!(registry.all().len(), 1, "shutdown names it");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<
         holding.is_held(now).then_some(sent)
     };
     let Some((renew, replicas, ends)) = acquisition.holding(sending).flatten() else {
-        return Err(lock.with_lock(lost()));
+        return Err(lock.with_lock(client.failure_or(lost())));
     };
     let until = ends.min(now.after(client.settings.call_timeout));
     let send = async |renew: Renew| {
@@ -50,8 +50,8 @@ pub(crate) async fn renew(client: &Client, acquisition: &Acquisition) -> Result<
     };
     let is_held = || acquisition.holding(|held| held.is_held(client.clock.now())) == Some(true);
     match (client.on(acquisition, Event::Renewed(outcome)).next, confirmed) {
-        (Some(Next::Failed(error)), _) => Err(lock.with_lock(error)),
+        (Some(Next::Failed(error)), _) => Err(lock.with_lock(client.failure_or(error))),
         (_, Some(confirmed)) if is_held() => Ok(confirmed),
-        _ => Err(lock.with_lock(lost())),
+        _ => Err(lock.with_lock(client.failure_or(lost()))),
     }
 }

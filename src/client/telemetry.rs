@@ -9,8 +9,9 @@ use tracing::{Span, debug, debug_span, error, trace, warn};
 use crate::client::acquisition::{By, Note};
 use crate::client::lost::Loss;
 use crate::error::ErrorKind;
+use crate::health::ClientFailure;
 use crate::node::Address;
-use crate::protocol::{Ended, LockKey, Mode};
+use crate::protocol::{ClientId, Ended, LockKey, Mode};
 use crate::slot::Slot;
 use crate::telemetry::{count, count_each, measure, measure_each};
 
@@ -42,7 +43,7 @@ pub(crate) fn describe() {
         describe_counter!("rwlease_lost_total", "Leases that were lost");
         // A rate counts only from a series' first sample.
         for mode in [Mode::Read, Mode::Write].map(word) {
-            for outcome in ["taken", "expired"] {
+            for outcome in ["taken", "expired", "client_failed"] {
                 metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
                     .increment(0);
             }
@@ -168,8 +169,26 @@ pub(crate) fn lost(loss: &Loss, outcome: &'static str) {
 }
 
 /// The listener for losses panicked.
-pub(crate) fn listener_panicked(loss: &Loss) {
-    error!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, outcome = "listener panicked");
+pub(crate) fn listener_panicked(loss: &Loss, why: &str) {
+    error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "panicked", why);
+}
+
+/// The listener for losses is too far behind to be told of this one.
+pub(crate) fn loss_unreported(loss: &Loss) {
+    error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "behind");
+}
+
+/// The client has failed, and its leases are lost.
+pub(crate) fn client_failed(client: &ClientId, failure: &ClientFailure) {
+    match failure {
+        ClientFailure::TaskPanicked { task, message } => {
+            error!(name: "rwlease.client", %client, task, outcome = "panicked", why = message.as_str());
+        }
+        // At the end of a program this is usual.
+        ClientFailure::RuntimeEnded => {
+            debug!(name: "rwlease.client", %client, outcome = "runtime_ended");
+        }
+    }
 }
 
 /// A hold has ended.
@@ -228,6 +247,7 @@ pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::TriesUsedUp => "tries_used_up",
         ErrorKind::Cancelled => "cancelled",
+        ErrorKind::ClientFailed => "client_failed",
         ErrorKind::Lost => "lost",
         ErrorKind::Revoked => "revoked",
         ErrorKind::Unavailable => "unavailable",

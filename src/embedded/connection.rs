@@ -12,6 +12,7 @@ use super::script_host::ScriptHost;
 use super::server::Health;
 use super::session::Session;
 use super::world::World;
+use crate::health::ClientHealth;
 use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply,
     Subscription,
@@ -19,7 +20,7 @@ use crate::node::{
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
-pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>);
+pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>, pub(super) ClientHealth);
 
 /// What arrived at a paused server, in order. The server serves it after it resumes, whether or not
 /// the client still waits.
@@ -58,6 +59,10 @@ impl Connector for EmbeddedConnector {
             let node = EmbeddedNode { shared: self.0.clone(), link, session: Arc::default() };
             Ok(Arc::new(node) as Arc<dyn Node>)
         })
+    }
+
+    fn health(&self) -> ClientHealth {
+        self.1.clone()
     }
 
     fn subscribe<'a>(

@@ -19,6 +19,7 @@ use super::slots::Slots;
 use super::watch::{self, Served, Watcher, Watching};
 use super::world::{Tally, World};
 use crate::clock::{Clock, ManualClock};
+use crate::health::ClientHealth;
 use crate::node::{Address, Command, Connector, Reply};
 
 /// The servers' clocks start at 1 January 2025.
@@ -150,7 +151,7 @@ impl Engine {
 
     /// Connects to the servers.
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(EmbeddedConnector(self.shared.clone()))
+        Arc::new(EmbeddedConnector(self.shared.clone(), ClientHealth::default()))
     }
 
     /// The number of the server at an address.

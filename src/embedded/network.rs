@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::lock;
+use crate::health::ClientHealth;
 use crate::node::{Address, Command, Connector, Node, NodeError, NodeFuture, Subscribed};
 use line::Line;
 use node::RemoteNode;
@@ -153,6 +154,7 @@ impl fmt::Debug for Message<'_> {
 #[derive(Debug)]
 struct NetworkConnector {
     host: Host,
+    health: ClientHealth,
 }
 
 impl NetworkConnector {
@@ -190,6 +192,10 @@ impl Connector for NetworkConnector {
             let (line, node) = self.dial(address, open).await?;
             Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
         })
+    }
+
+    fn health(&self) -> ClientHealth {
+        self.health.clone()
     }
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {

@@ -228,7 +228,10 @@ impl Lease {
     async fn free_of(&self, concerns: impl Fn(Transition) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
         let until = client.clock.now().after(client.settings.call_timeout);
-        let failed = |kind, message| Err(acquisition.lock.with_lock(Error::new(kind, message)));
+        let failed = |kind, message| {
+            let error = client.failure_or(Error::new(kind, message));
+            Err(acquisition.lock.with_lock(error))
+        };
         loop {
             let changed = std::pin::pin!(acquisition.changed.notified());
             let under_way = self.with(|holding| holding.pending().is_some_and(&concerns));

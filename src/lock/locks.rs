@@ -1,10 +1,14 @@
 //! A client of one cluster, from which users get all locks.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec;
 
-use crate::client::acquisition::Event;
+use futures::future::{Either, select};
+
+use crate::client::acquisition::{Acquisition, Event};
 use crate::client::settings::Settings;
 use crate::client::telemetry;
 use crate::client::worker;
@@ -32,7 +36,14 @@ use crate::router::{Router, RouterSettings, Transport};
 /// Background tasks keep the leases and the connections, on the runtime that
 /// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
 /// guards are dropped and the leases are released. That runtime must not stand still: timeouts are
-/// kept there as well. Requests may be awaited on other tokio runtimes, each on one of them.
+/// kept there as well. A task may keep it busy between two awaits for a twelfth of the shortest
+/// lease: see [`Builder::lease`]. Requests may be awaited on other tokio runtimes, each on one of
+/// them.
+///
+/// A client *fails* when that runtime ends, or when one of its tasks panics, which a subscriber of
+/// `tracing` or a recorder of metrics can cause. Then all its leases are lost and their holders are
+/// told, requests under way end, and every call fails with
+/// [`ClientFailed`](ErrorKind::ClientFailed). The servers keep the locks until their leases end.
 #[derive(Clone)]
 pub struct Locks {
     pub(crate) client: Arc<Handle>,
@@ -138,8 +149,9 @@ impl Locks {
     /// Shuts the client down: it takes no more locks and releases those it holds, whose guards are
     /// lost.
     ///
-    /// Waits until every release is answered, for at most `within`. Returns the names of the locks
-    /// that may not have been released; those end with their leases.
+    /// Waits until every release is answered and the listener of [`on_lost`](Builder::on_lost) has
+    /// been called for each loss, for at most `within`. Returns the names of the locks that may not
+    /// have been released; those end with their leases.
     ///
     /// # Cancel safety
     ///
@@ -148,23 +160,22 @@ impl Locks {
         let client = &self.client;
         client.close();
         let until = client.clock.now().after(within);
-        for acquisition in client.all() {
-            client.on(&acquisition, Event::Drop);
-        }
+        GivingUp { client, acquisitions: client.all().into_iter() }.run().await;
         while !client.is_drained() {
-            let mut drained = std::pin::pin!(client.drained.notified());
+            let mut drained = pin!(client.drained.notified());
             drained.as_mut().enable();
             if client.is_drained() {
                 break;
             }
             let sleep = client.clock.sleep_until(until);
-            if let futures::future::Either::Right(_) = futures::future::select(drained, sleep).await
-            {
+            if let Either::Right(_) = select(drained, sleep).await {
                 break;
             }
         }
+        let delivered = pin!(client.losses.delivered());
+        select(delivered, client.clock.sleep_until(until)).await;
         let left = client.all();
-        client.router.close().await;
+        client.router.close();
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
@@ -225,8 +236,40 @@ impl Locks {
             Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
         telemetry::describe();
         worker::listen(&client);
-        client.spawn(worker::run(client.clone()));
+        client.start();
         Ok(Locks { client: Arc::new(Handle(client)) })
+    }
+}
+
+/// Gives up the acquisitions of a client, a few at a time: the runtime may have one thread, and
+/// other tasks.
+struct GivingUp<'a> {
+    client: &'a Client,
+    acquisitions: vec::IntoIter<Arc<Acquisition>>,
+}
+
+impl GivingUp<'_> {
+    const TURN: usize = 256;
+
+    async fn run(mut self) {
+        while self.give_up(GivingUp::TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Returns false if there are no more.
+    fn give_up(&mut self, most: usize) -> bool {
+        for acquisition in self.acquisitions.by_ref().take(most) {
+            self.client.on(&acquisition, Event::Drop);
+        }
+        self.acquisitions.len() > 0
+    }
+}
+
+impl Drop for GivingUp<'_> {
+    /// The caller has dropped the future.
+    fn drop(&mut self) {
+        self.give_up(usize::MAX);
     }
 }
 

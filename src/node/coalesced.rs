@@ -18,6 +18,7 @@ use futures::{FutureExt, future};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
+use crate::health::ClientHealth;
 use crate::node::task::Task;
 use crate::node::{Answering, Command, Node, NodeError, ProtocolError, Reply, ReplyShape};
 
@@ -61,14 +62,14 @@ struct Request {
 }
 
 impl Coalesced {
-    pub(super) fn over(node: Arc<dyn Node>) -> Arc<dyn Node> {
+    pub(super) fn over(node: Arc<dyn Node>, health: &ClientHealth) -> Arc<dyn Node> {
         let queue = Arc::new(Queue {
             node,
             out_of_step: OnceLock::new(),
             under_way: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
-        let task = Arc::new(Task::of(tokio::spawn(hand_over(queue.clone()))));
+        let task = Arc::new(Task::spawn(health, "pipelines", hand_over(queue.clone())));
         Arc::new(Coalesced { queue, task })
     }
 
@@ -333,7 +334,7 @@ mod tests {
 
     async fn go_together() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
@@ -360,7 +361,7 @@ mod tests {
     /// The numbers of requests in the pipelines when this many callers are ready.
     async fn handed_over(count: usize) -> Vec<usize> {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -386,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_before_the_hand_over_is_not_sent() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let mut given_up = node.call(command("given up"));
@@ -410,7 +411,8 @@ mod tests {
         for maybe_sent in [true, false] {
             let failure = NodeError { maybe_sent, ..NodeError::unsent("reset") };
             let recorder = Recorder::new(Some(failure));
-            let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+            let node =
+                Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
             let first = tokio::spawn(node.call(command("first")));
             turns().await;
             let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
@@ -426,7 +428,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_dropped_is_gone() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())));
+        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let answer = tokio::spawn(node.call(command("first")));
         turns().await;
         drop(node);

@@ -42,7 +42,8 @@ pub type CredentialsFuture<'a> =
 /// It is called each time a connection is opened. Open connections are not affected: a server keeps
 /// a connection authenticated when the password is replaced.
 pub trait CredentialsProvider: Send + Sync + 'static {
-    /// Returns the current credentials. The time that this takes counts as time to connect.
+    /// Returns the current credentials. The time that this takes counts as time to connect. If it
+    /// panics, only this connection fails, and the event `rwlease.callback` says so.
     fn credentials(&self) -> CredentialsFuture<'_>;
 
     /// Whether a later call may return other credentials. Default: true.

@@ -17,7 +17,9 @@ use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
+use crate::health::{ClientHealth, catch, catch_future};
 use crate::node::{Address, Command, Credentials, CredentialsProvider, NodeError};
+use crate::telemetry::callback_panicked;
 use tcp::dial;
 
 pub(crate) use shown::Shown;
@@ -55,6 +57,8 @@ pub(crate) struct Dialer {
     /// The name in the server's `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
     pub(crate) channels: Channels,
+    /// The health of the client whose connections these are.
+    pub(crate) health: ClientHealth,
 }
 
 impl Channels {
@@ -117,15 +121,26 @@ impl Dialer {
         let Some(provider) = &self.credentials else {
             return Ok(None);
         };
-        provider.credentials().await.map(Some).map_err(|source| NodeError {
+        let provided = catch_future(async { provider.credentials().await }).await;
+        let provided = provided.map_err(|panic| {
+            callback_panicked("CredentialsProvider::credentials", &panic.message);
+            NodeError::unsent(format!("the credentials provider panicked: {}", panic.message))
+        })?;
+        provided.map(Some).map_err(|source| NodeError {
             source: Some(source.into()),
             ..NodeError::unsent("no credentials")
         })
     }
 
-    /// Whether the next connection may have other credentials.
+    /// Whether the next connection may have other credentials. They may, if the provider panics at
+    /// this question.
     pub(super) fn renews_credentials(&self) -> bool {
-        self.credentials.as_ref().is_some_and(|provider| provider.may_change())
+        self.credentials.as_ref().is_some_and(|provider| {
+            catch(|| provider.may_change()).unwrap_or_else(|panic| {
+                callback_panicked("CredentialsProvider::may_change", &panic.message);
+                true
+            })
+        })
     }
 
     #[cfg(feature = "tls")]

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, Moment};
+use crate::health::ClientHealth;
 use crate::node::{Command, Notice, Reply};
 
 pub(crate) use replies::{address, cluster_info, id_of, ran, server_error, slots, text};
@@ -108,6 +109,7 @@ struct Shared {
     names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
     /// Queries for the addresses of names are not answered.
     names_hang: AtomicBool,
+    health: ClientHealth,
 }
 
 #[derive(Default)]
@@ -194,6 +196,7 @@ impl Fakes {
             servers: Mutex::default(),
             names: Mutex::default(),
             names_hang: AtomicBool::new(false),
+            health: ClientHealth::default(),
         }));
         fakes.set_slots(ranges);
         fakes

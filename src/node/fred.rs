@@ -22,6 +22,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
 
+use crate::health::ClientHealth;
 use crate::node::coalesced::Coalesced;
 use crate::node::in_turn::first_success;
 use crate::node::{
@@ -40,6 +41,7 @@ const EVENTS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct FredConnector {
     config: Config,
+    health: ClientHealth,
 }
 
 impl fmt::Debug for FredConnector {
@@ -85,7 +87,7 @@ fn address_of(server: &Server) -> Address {
 
 impl FredConnector {
     pub(crate) fn new(config: Config) -> Self {
-        FredConnector { config }
+        FredConnector { config, health: ClientHealth::default() }
     }
 
     /// The configuration for one server, with the same credentials and TLS.
@@ -169,11 +171,16 @@ impl FredConnector {
         place: Option<Arc<str>>,
     ) -> Result<Arc<dyn Node>, NodeError> {
         let connection = Connection::open(config, EVENTS).await?;
-        Ok(Coalesced::over(Arc::new(FredNode { connection: Arc::new(connection), place })))
+        let node = FredNode { connection: Arc::new(connection), place };
+        Ok(Coalesced::over(Arc::new(node), &self.health))
     }
 }
 
 impl Connector for FredConnector {
+    fn health(&self) -> ClientHealth {
+        self.health.clone()
+    }
+
     fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
         async move {
             match &*resolved(address).await {
@@ -205,9 +212,8 @@ impl Connector for FredConnector {
 
     fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
         async move {
-            Ok(subscription::start(
-                Connection::open(self.config(address), PUSHES).await?,
-            ))
+            let connection = Connection::open(self.config(address), PUSHES).await?;
+            Ok(subscription::start(connection, &self.health))
         }
         .boxed()
     }

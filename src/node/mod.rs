@@ -40,6 +40,8 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use crate::excerpt::{excerpt, excerpt_of};
+use crate::health::ClientHealth;
+
 pub(crate) use answering::Answering;
 pub(crate) use command::{Command, ScriptCall};
 #[cfg(any(feature = "native", feature = "redis"))]
@@ -244,6 +246,9 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
         let _ = place;
         self.connect(address)
     }
+
+    /// The health of the client that it connects. The tasks of its connections report to it.
+    fn health(&self) -> ClientHealth;
 
     /// Opens a connection that carries subscriptions alone. Its notices come out of the receiver,
     /// which ends when the connection is gone.

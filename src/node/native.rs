@@ -24,6 +24,7 @@ use futures::future::{BoxFuture, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::health::ClientHealth;
 use crate::node::answering::KeptConnection;
 use crate::node::dialer::{Dialer, Stream};
 use crate::node::{
@@ -71,6 +72,10 @@ impl Connector for NativeConnector {
         .boxed()
     }
 
+    fn health(&self) -> ClientHealth {
+        self.dialer.health.clone()
+    }
+
     fn uses_tls(&self) -> bool {
         self.dialer.tls.is_some()
     }
@@ -100,7 +105,7 @@ impl NativeConnector {
     ) -> Result<(Connection, IpAddr), NodeError> {
         let credentials = self.dialer.credentials().await?;
         let (stream, place) = self.dialer.dial(address, place).await?;
-        let connection = Connection::over(stream, listener);
+        let connection = Connection::over(stream, listener, &self.dialer.health);
         session::begin(&connection, &self.dialer, credentials).await?;
         Ok((connection, place))
     }
@@ -114,11 +119,13 @@ struct Connection {
 }
 
 impl Connection {
-    fn over(stream: Stream, listener: Option<Listener>) -> Connection {
+    fn over(stream: Stream, listener: Option<Listener>, health: &ClientHealth) -> Connection {
         match stream {
-            Stream::Tcp(stream) => Connection::over_halves(stream.into_split(), listener),
+            Stream::Tcp(stream) => Connection::over_halves(stream.into_split(), listener, health),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => Connection::over_halves(tokio::io::split(*stream), listener),
+            Stream::Tls(stream) => {
+                Connection::over_halves(tokio::io::split(*stream), listener, health)
+            }
         }
     }
 
@@ -128,9 +135,10 @@ impl Connection {
             impl AsyncWrite + Send + Unpin + 'static,
         ),
         listener: Option<Listener>,
+        health: &ClientHealth,
     ) -> Connection {
         let wire = Arc::new(Wire::new());
-        let tasks = Tasks::start(&wire, read, write, listener);
+        let tasks = Tasks::start(&wire, read, write, listener, health);
         Connection { wire, _tasks: tasks }
     }
 

@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
+use crate::health::ClientHealth;
 use crate::node::coalesced::Coalesced;
 use crate::node::dialer::{Channels, Dialer, Stream};
 use crate::node::task::Task;
@@ -77,6 +78,10 @@ impl Connector for RedisConnector {
         .boxed()
     }
 
+    fn health(&self) -> ClientHealth {
+        self.dialer.health.clone()
+    }
+
     fn uses_tls(&self) -> bool {
         self.dialer.tls.is_some()
     }
@@ -104,12 +109,8 @@ impl RedisConnector {
                 })
                 .await?;
             let place = place.to_string().into();
-            Ok(Coalesced::over(Arc::new(RedisNode {
-                connection,
-                broken,
-                place,
-                _driver: Arc::new(driver),
-            })))
+            let node = RedisNode { connection, broken, place, _driver: Arc::new(driver) };
+            Ok(Coalesced::over(Arc::new(node), &self.dialer.health))
         }
         .boxed()
     }
@@ -200,7 +201,8 @@ impl RedisConnector {
             .map_err(|error| self.not_let_in(error))?;
         // Without this, the driver would wait for outstanding answers, which a frozen server never
         // sends.
-        Ok((connection, Task::of(tokio::spawn(driver))))
+        let driver = Task::spawn(&self.dialer.health, "connection of `redis`", driver);
+        Ok((connection, driver))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Turns the errors of servers and connections into errors of this library.
 
 use crate::error::{Error, ErrorKind};
+use crate::health::ClientFailure;
 use crate::node::{NodeError, ServerError};
 use crate::router::{CallError, Reason};
 
@@ -15,6 +16,7 @@ impl From<CallError> for Error {
                 last.into_iter().fold(refused, Error::with_source)
             }
             Reason::Invalid(why) => Error::invalid(why),
+            Reason::ClientFailed(failure) => failure.into(),
             Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
             Reason::TimedOut(Some(said)) => {
                 Error::new(ErrorKind::Unavailable, "the slot could not be served in time")
@@ -25,6 +27,12 @@ impl From<CallError> for Error {
                 last.into_iter().fold(unavailable, Error::with_source)
             }
         }
+    }
+}
+
+impl From<ClientFailure> for Error {
+    fn from(failure: ClientFailure) -> Self {
+        Error::new(ErrorKind::ClientFailed, failure.to_string())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::node::{Address, Command, Reply};
 use crate::router::Router;
 use crate::router::call::{Answer, Call, CallError, Script};
-use crate::router::connection::{Connection, Exchange, Failure};
+use crate::router::connection::{Connection, Exchange, Failure, Priority};
 use crate::router::in_flight::{Attempt, InFlightCall, Waited};
 use crate::router::sent_with::SentWith;
 use crate::router::texts::{Sender, Unknown};
@@ -33,10 +33,11 @@ impl Router {
         &self,
         calls: &[Call],
         deadline: Moment,
+        priority: Priority,
         tell: impl Fn(usize, Outcome) + Send + Sync,
     ) {
         let open = |(at, call)| (at, InFlightCall::new(self, call, deadline));
-        let batch = Batch { router: self, deadline, tell };
+        let batch = Batch { router: self, deadline, priority, tell };
         let mut under_way = FuturesUnordered::new();
         under_way.extend(batch.parts(calls.iter().enumerate().map(open).collect()));
         while let Some(still_open) = under_way.next().await {
@@ -48,6 +49,7 @@ impl Router {
 struct Batch<'a, T> {
     router: &'a Router,
     deadline: Moment,
+    priority: Priority,
     tell: T,
 }
 
@@ -203,7 +205,7 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
-        let turn = match connection.turn(part.len(), first.queue_until()).await {
+        let turn = match connection.turn(self.priority, part.len(), first.queue_until()).await {
             Ok(turn) => turn,
             Err(none) => return each_one(part, |_| none.into()),
         };

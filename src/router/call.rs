@@ -12,6 +12,7 @@
 //!   and the reply names it in the fourth word.
 
 use crate::clock::Moment;
+use crate::health::ClientFailure;
 use crate::node::{Address, Command, NodeError, Reply, ServerError};
 use crate::router::tried::Tried;
 use crate::slot::Slot;
@@ -136,4 +137,6 @@ pub(crate) enum Reason {
     Permanent,
     #[error("the client is shut down")]
     Closed,
+    #[error("{0}")]
+    ClientFailed(ClientFailure),
 }

@@ -23,6 +23,7 @@ use futures::future::{self, Either};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::{Clock, Moment};
+use crate::health::ClientHealth;
 use crate::node::redis::{connect_failure, packed, reply_of};
 use crate::node::{Address, NodeError, Reply, ServerError, server_ms};
 use crate::router::about::server_time;
@@ -32,7 +33,7 @@ use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, command};
 use crate::router::telemetry::{self, Attempted, Load};
 use crate::router::time_out::time_out;
 use crate::router::translation::Translation;
-use crate::router::{ATTEMPTS, Answer, Call, CallError, Reason, lock};
+use crate::router::{ATTEMPTS, Answer, Call, CallError, Reason, Runtime, closed, lock};
 use crate::slot::Slot;
 
 /// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
@@ -41,6 +42,7 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends calls over a connection that the application uses as well.
 pub(crate) struct ClusterAdapter {
+    runtime: Runtime,
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
     /// The limit for one attempt.
@@ -69,6 +71,7 @@ impl ClusterAdapter {
         response_timeout: Duration,
     ) -> Self {
         ClusterAdapter {
+            runtime: Runtime::current(ClientHealth::default()),
             connection,
             clock,
             response_timeout: response_timeout.max(LEAST_PATIENCE),
@@ -82,7 +85,7 @@ impl ClusterAdapter {
         let mut state = InFlightCall::default();
         loop {
             if self.closed.load(Ordering::Acquire) {
-                return Err(state.failed(Reason::Closed));
+                return Err(state.failed(closed(self.runtime.health())));
             }
             if self.clock.now() >= deadline {
                 let last = state.last_error.take();
@@ -133,6 +136,10 @@ impl ClusterAdapter {
         while let Some((at, outcome)) = under_way.next().await {
             tell(at, outcome);
         }
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// Makes later calls fail as `Closed`. The connection stays open: it is the application's.

@@ -75,6 +75,8 @@ pub(crate) struct Connection {
     calls: Apart<Semaphore>,
     /// Permits for pipelines of batches; closed likewise.
     pipelines: Semaphore,
+    /// Those for pipelines of renewals, which do not wait behind others.
+    renewals: Semaphore,
     load: Load,
     heard: Apart<Heard>,
 }
@@ -111,7 +113,15 @@ pub(crate) struct Permit<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Permits {
     Calls,
-    Pipelines,
+    Pipelines(Priority),
+}
+
+/// Which pipelines of batches wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Renewals of leases. They do not wait for others, of which there can be any number.
+    Renewals,
+    Normal,
 }
 
 /// Why there is no permit.
@@ -172,7 +182,7 @@ impl Connection {
         let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
         let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
         let identity = Identity::told(replies.next()).map_err(at)?;
-        let runtime = Runtime::current();
+        let runtime = Runtime::current(connector.health());
         let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS, runtime.clone());
         Ok(Connection {
             name,
@@ -191,6 +201,7 @@ impl Connection {
             proven: Arc::default(),
             calls: Apart(Semaphore::new(limits.in_flight)),
             pipelines: Semaphore::new(PIPELINES),
+            renewals: Semaphore::new(PIPELINES),
             load: Load::of(address),
             heard: Apart(Heard::default()),
         })
@@ -307,10 +318,11 @@ impl Connection {
     /// Waits for a permit to send a pipeline of a batch with that many commands.
     pub(crate) async fn turn(
         &self,
+        priority: Priority,
         commands: usize,
         until: Moment,
     ) -> Result<Permit<'_>, NoPermit> {
-        self.queue(Permits::Pipelines, commands, until).await
+        self.queue(Permits::Pipelines(priority), commands, until).await
     }
 
     /// Sends a command and waits for its answer until `until`.
@@ -425,6 +437,7 @@ impl Connection {
         self.retired.store(true, Ordering::Relaxed);
         self.calls.0.close();
         self.pipelines.close();
+        self.renewals.close();
     }
 
     /// As `retire`, because of an answer: the next connection must answer well before it is
@@ -452,7 +465,8 @@ impl Connection {
     fn semaphore(&self, of: Permits) -> &Semaphore {
         match of {
             Permits::Calls => &self.calls.0,
-            Permits::Pipelines => &self.pipelines,
+            Permits::Pipelines(Priority::Normal) => &self.pipelines,
+            Permits::Pipelines(Priority::Renewals) => &self.renewals,
         }
     }
 
@@ -565,7 +579,7 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
             permit.permit.forget();
             permit.of
         });
-        self.connection.runtime.spawn(async move {
+        self.connection.runtime.spawn("late answer", async move {
             let _ = connection.hear_out(&mut answer, sent, FAR).await;
             if let Some(of) = permits {
                 connection.semaphore(of).add_permits(1);

@@ -181,7 +181,7 @@ impl Connections {
     ) -> Shared<BoxFuture<'static, Dialled>> {
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.runtime.spawn("dial", async move {
             let opened = tokio::select! {
                 biased;
                 () = this.end() => Err(shut_down()),
@@ -305,7 +305,7 @@ mod tests {
         for _ in 0..200 {
             let membership = Arc::new(Membership::new(Translation(None), LIMITS.response_timeout));
             let connections = Connections::new(
-                Runtime::current(),
+                Runtime::current(connector.health()),
                 connector.clone(),
                 clock.clone(),
                 membership,

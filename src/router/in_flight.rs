@@ -172,7 +172,7 @@ impl<'a> InFlightCall<'a> {
     /// another attempt.
     pub(crate) fn destination(&mut self) -> Result<Option<Address>, CallError> {
         if self.router.connections.is_closed() {
-            return Err(self.failed(Reason::Closed));
+            return Err(self.failed(self.router.closed()));
         }
         let known = self.next.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));

@@ -40,7 +40,7 @@ impl Router {
                 Err(failure) => (None, Some(failure)),
             };
             if self.connections.is_closed() {
-                return Err(failed(Reason::Closed, last));
+                return Err(failed(self.closed(), last));
             }
             let now = self.clock.now();
             if now >= deadline {

@@ -49,6 +49,7 @@ use tokio::task::AbortHandle;
 
 use crate::backoff::{Backoff, jittered, part_of};
 use crate::clock::{Clock, Moment};
+use crate::health::ClientHealth;
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
 use connection::Limits;
@@ -66,6 +67,7 @@ pub(crate) use call::{Answer, Call, CallError, Reason};
 pub(crate) use clock_bound::ClockBound;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
+pub(crate) use connection::Priority;
 pub(crate) use runtime::Runtime;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
 pub(crate) use sentinels::SentinelSettings;
@@ -133,6 +135,7 @@ impl fmt::Debug for RouterSettings {
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
 pub(crate) struct Router {
+    runtime: Runtime,
     clock: Arc<dyn Clock>,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -167,7 +170,7 @@ impl Router {
         let membership = Membership::new(translation, settings.response_timeout)
             .with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
-        let runtime = Runtime::current();
+        let runtime = Runtime::current(connector.health());
         let connections = Connections::new(
             runtime.clone(),
             connector.clone(),
@@ -183,27 +186,36 @@ impl Router {
             limits,
         ));
         let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
-        let topology =
-            Topology::new(runtime, connections.clone(), clock.clone(), settings.seeds, membership);
+        let topology = Topology::new(
+            runtime.clone(),
+            connections.clone(),
+            clock.clone(),
+            settings.seeds,
+            membership,
+        );
         topology.discover().await.map_err(Unfound::into_call_error)?;
-        let refreshing = tokio::spawn(refresh_slowly(
+        let refreshing = refresh_slowly(
             topology.clone(),
             replicated.clone(),
             texts.clone(),
             clock.clone(),
             settings.refresh_interval,
-        ));
-        let watching =
-            sentinels.map(|sentinels| tokio::spawn(sentinels::watch(sentinels, topology.clone())));
+        );
+        let refreshing = runtime.spawn("regular refresh", refreshing);
+        let watching = sentinels.map(|sentinels| {
+            runtime.spawn("sentinels", sentinels::watch(sentinels, topology.clone()))
+        });
         let tasks = [refreshing].into_iter().chain(watching);
         let background = Background(tasks.map(|task| task.abort_handle()).collect());
         let subscriptions = Subscriptions::start(
+            runtime.clone(),
             connector,
             clock.clone(),
             settings.connect_timeout,
             topology.clone(),
         );
         Ok(Arc::new(Router {
+            runtime,
             clock,
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
@@ -256,14 +268,29 @@ impl Router {
         }
     }
 
-    /// Closes all connections. Later calls fail as `Closed`, and so do calls between two attempts.
-    pub(crate) async fn close(&self) {
+    /// Why calls fail once the connections are closed.
+    pub(crate) fn closed(&self) -> Reason {
+        closed(self.runtime.health())
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Closes all connections. Later calls fail as [`closed`](Self::closed) says, and so do calls
+    /// between two attempts.
+    pub(crate) fn close(&self) {
         self.background.end();
         self.subscriptions.close();
         self.connections.close();
         self.replicated.close();
         self.topology.close();
     }
+}
+
+/// The reason of calls to a client that was shut down, or has failed.
+fn closed(health: &ClientHealth) -> Reason {
+    health.failure().map_or(Reason::Closed, |failure| Reason::ClientFailed(failure.clone()))
 }
 
 impl Background {

@@ -49,7 +49,11 @@ impl Pulse {
         if !self.runs.load(Ordering::SeqCst) && !self.runs.swap(true, Ordering::SeqCst) {
             let mut beating = Beating { pulse: self.clone(), has_ended: false };
             // With its runtime, the client's connections have ended: each caller beats for itself.
-            if self.runtime.spawn(async move { beating.run().await }).is_finished() {
+            if self
+                .runtime
+                .spawn("timer of calls", async move { beating.run().await })
+                .is_finished()
+            {
                 return self.pause().await;
             }
         }
@@ -101,12 +105,14 @@ impl Drop for Beating {
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
+    use crate::health::ClientHealth;
 
     const PERIOD: Duration = Duration::from_millis(5);
 
     #[tokio::test]
     async fn it_beats_for_all_while_somebody_waits() {
-        let pulse = Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current());
+        let pulse =
+            Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current(ClientHealth::default()));
         assert!(pulse.is_early_for(PERIOD * 2) && !pulse.is_early_for(PERIOD));
         for _ in 0..3 {
             futures::join!(pulse.beat(), pulse.beat());
@@ -126,7 +132,7 @@ mod tests {
 
     fn on(runtime: &tokio::runtime::Runtime) -> Arc<Pulse> {
         let _inside = runtime.enter();
-        Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current())
+        Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current(ClientHealth::default()))
     }
 
     #[test]

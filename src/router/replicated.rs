@@ -132,6 +132,9 @@ impl ReplicatedCalls {
         pools.closed = true;
         for pool in pools.by_replicas.values() {
             pool.connections.close();
+            // The task that would send these calls may be gone.
+            let addresses: Vec<Address> = lock(&pool.lanes).keys().cloned().collect();
+            addresses.iter().for_each(|address| pool.turn_back(address));
         }
     }
 
@@ -184,7 +187,7 @@ impl Pool {
             drop(lanes);
             // In a separate task, so that a caller that gives up does not stop it for the others.
             let runtime = self.runtime.clone();
-            runtime.spawn(self.drive(address.clone()));
+            runtime.spawn("confirmed calls", self.drive(address.clone()));
         }
     }
 

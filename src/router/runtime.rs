@@ -6,22 +6,43 @@ use std::future::Future;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The runtime on which the client was made.
+use crate::health::ClientHealth;
+
+/// The runtime on which the client was made, and the health of the client, to which all its tasks
+/// report.
 #[derive(Clone, Debug)]
-pub(crate) struct Runtime(Handle);
+pub(crate) struct Runtime {
+    handle: Handle,
+    health: ClientHealth,
+}
 
 impl Runtime {
     /// The runtime of the caller. Clients are made on one.
-    pub(crate) fn current() -> Runtime {
-        Runtime(Handle::current())
+    pub(crate) fn current(health: ClientHealth) -> Runtime {
+        Runtime { handle: Handle::current(), health }
+    }
+
+    pub(crate) fn health(&self) -> &ClientHealth {
+        &self.health
     }
 
     /// Spawns a task there, from any thread. If that runtime has ended, the task is dropped at
-    /// once.
-    pub(crate) fn spawn<T>(&self, task: T) -> JoinHandle<T::Output>
-    where
-        T: Future<Output: Send + 'static> + Send + 'static,
-    {
-        self.0.spawn(task)
+    /// once. If the task panics, the client has failed.
+    pub(crate) fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        self.handle.spawn(self.health.clone().watch(name, task))
+    }
+
+    /// As `spawn`, for the task without which the client cannot work: if it is dropped before its
+    /// end, the client has failed.
+    pub(crate) fn spawn_vital(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.handle.spawn(self.health.clone().watch_to_end(name, task));
     }
 }

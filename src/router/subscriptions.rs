@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
 use crate::router::read;
+use crate::router::runtime::Runtime;
 use crate::router::topology::Topology;
 use crate::slot::Slot;
 use keeper::{Keeper, KeeperCommand};
@@ -83,6 +84,7 @@ pub(crate) struct Subscriptions {
 impl Subscriptions {
     /// Starts the keeper's task, without any wanted channel.
     pub(crate) fn start(
+        runtime: Runtime,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         connect_timeout: Duration,
@@ -92,6 +94,7 @@ impl Subscriptions {
         let events = Events::default();
         let joined = Joined::default();
         let keeper = Keeper::new(
+            runtime.clone(),
             connector,
             clock,
             connect_timeout,
@@ -99,7 +102,7 @@ impl Subscriptions {
             events.clone(),
             joined.clone(),
         );
-        let keeper = tokio::spawn(keeper.run(taken)).abort_handle();
+        let keeper = runtime.spawn("subscriptions", keeper.run(taken)).abort_handle();
         Subscriptions { joined, commands, events, keeper }
     }
 

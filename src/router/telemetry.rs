@@ -7,7 +7,7 @@ use tracing::{debug, info, trace, warn};
 
 use crate::node::Address;
 use crate::slot::Slot;
-use crate::telemetry::{Gauge, count, count_each, level, measure};
+use crate::telemetry::{Gauge, count, count_each, emit_in_drop, level, measure};
 
 /// Describes the metrics to exporters that show descriptions.
 pub(crate) fn describe() {
@@ -236,7 +236,7 @@ impl Counted<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.gauge.decrement(self.commands);
+        emit_in_drop(|| self.gauge.decrement(self.commands));
     }
 }
 

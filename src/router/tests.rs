@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Moment};
 use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, ran, refusal, text};
 use crate::node::{Command, Reply};
-use crate::router::{Answer, Call, CallError, Reason, Router, RouterSettings, Script};
+use crate::router::{Answer, Call, CallError, Priority, Reason, Router, RouterSettings, Script};
 use crate::slot::Slot;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| script("test"));
@@ -79,7 +79,7 @@ impl Router {
     async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Answer, CallError>> {
         let outcomes = Mutex::new(BTreeMap::new());
         let keep = |at, outcome| drop(outcomes.lock().unwrap().insert(at, outcome));
-        self.each(calls, deadline, keep).await;
+        self.each(calls, deadline, Priority::Normal, keep).await;
         outcomes.into_inner().unwrap().into_values().collect()
     }
 }

@@ -219,7 +219,7 @@ impl Topology {
         refreshing.begin = begin;
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
-        self.runtime.spawn(async move {
+        self.runtime.spawn("refresh of the slot map", async move {
             this.wait_to_begin().await;
             // A failure is logged there, and every call that needs the map refreshes again.
             let changed = this.fetch(&from).await;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::health::catch;
 use crate::node::Address;
+use crate::telemetry::callback_panicked;
 
 /// Turns an announced host and port into those to dial, where the two differ (port forwarding,
 /// container networks).
@@ -18,6 +20,7 @@ impl Translation {
     ///
     /// A server that does not know a node's host leaves it empty or sends `?`: it means the host at
     /// which the server itself was reached. That host was not announced, so it is not translated.
+    /// If the translator panics, the address is the announced one.
     pub(crate) fn address(&self, host: &str, port: u16, asked: &Address) -> Address {
         if host.is_empty() || host == "?" {
             return Address { host: asked.host.clone(), port };
@@ -25,7 +28,11 @@ impl Translation {
         match &self.0 {
             None => Address { host: host.into(), port },
             Some(address_translator) => {
-                let (host, port) = address_translator(host, port);
+                let (host, port) =
+                    catch(|| address_translator(host, port)).unwrap_or_else(|panic| {
+                        callback_panicked("address_translator", &panic.message);
+                        (host.to_owned(), port)
+                    });
                 Address { host: host.into(), port }
             }
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::clock::Moment;
 use crate::node::{Address, Command, Reply};
-use crate::router::{Answer, Call, CallError, ClockBound, Listener, Router};
+use crate::router::{Answer, Call, CallError, ClockBound, Listener, Priority, Router, Runtime};
 use crate::slot::Slot;
 
 #[derive(Clone, Debug)]
@@ -46,10 +46,11 @@ impl Transport {
         &self,
         calls: &[Call],
         deadline: Moment,
+        priority: Priority,
         tell: impl Fn(usize, Result<Answer, CallError>) + Send + Sync,
     ) {
         match self {
-            Transport::Own(router) => router.each(calls, deadline, tell).await,
+            Transport::Own(router) => router.each(calls, deadline, priority, tell).await,
             #[cfg(feature = "cluster-async")]
             Transport::Adapter(adapter) => adapter.each(calls, deadline, tell).await,
         }
@@ -132,10 +133,19 @@ impl Transport {
         }
     }
 
-    /// As [`Router::close`].
-    pub(crate) async fn close(&self) {
+    /// As [`Router::runtime`].
+    pub(crate) fn runtime(&self) -> &Runtime {
         match self {
-            Transport::Own(router) => router.close().await,
+            Transport::Own(router) => router.runtime(),
+            #[cfg(feature = "cluster-async")]
+            Transport::Adapter(adapter) => adapter.runtime(),
+        }
+    }
+
+    /// As [`Router::close`].
+    pub(crate) fn close(&self) {
+        match self {
+            Transport::Own(router) => router.close(),
             #[cfg(feature = "cluster-async")]
             Transport::Adapter(adapter) => adapter.close(),
         }

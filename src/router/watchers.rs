@@ -34,7 +34,8 @@ impl Watchers {
             return watcher;
         }
         watchers.retain(|_, watcher| watcher.strong_count() > 0);
-        let watcher = Arc::new(Watcher(runtime.spawn(look()).abort_handle()));
+        let watcher =
+            Arc::new(Watcher(runtime.spawn("search for a master", look()).abort_handle()));
         watchers.insert(address.clone(), Arc::downgrade(&watcher));
         watcher
     }
@@ -51,6 +52,7 @@ mod tests {
     use std::future::pending;
 
     use super::*;
+    use crate::health::ClientHealth;
     use crate::node::fake::address;
 
     #[tokio::test]
@@ -59,10 +61,14 @@ mod tests {
         let looking = Arc::new(());
         let look = |address: &str| {
             let looks = looking.clone();
-            watchers.join(&Runtime::current(), &self::address(address), || async move {
-                let _looks = looks;
-                pending().await
-            })
+            watchers.join(
+                &Runtime::current(ClientHealth::default()),
+                &self::address(address),
+                || async move {
+                    let _looks = looks;
+                    pending().await
+                },
+            )
         };
         let (first, second, other) = (look("a"), look("a"), look("b"));
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));

@@ -13,12 +13,14 @@ mod results;
 mod rights;
 
 /// From the bottom to the top. An order of the imports excludes cycles.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 16] = [
     "slot",
     "backoff",
     "decimal",
+    "excerpt",
     "clock",
     "telemetry",
+    "health",
     "error",
     "node",
     "embedded",

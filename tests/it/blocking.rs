@@ -122,6 +122,25 @@ fn a_loss_is_told() {
     assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
+/// The release waits for its answer, and meanwhile the lease ends.
+#[test]
+fn on_lost_is_not_called_while_the_holder_releases() {
+    let Bench { one, server, .. } = &Bench::new();
+    let lock = one.rwlock("releasing").unwrap();
+    let (tell, told) = mpsc::channel();
+    let guard = lock.write().lease(SHORT * 4).wait().unwrap();
+    guard.on_lost(move || tell.send("lost").unwrap()).unwrap();
+    let lease = guard.clone();
+    server.freeze().unwrap();
+    let releasing = thread::spawn(move || guard.release().unwrap());
+    thread::sleep(SHORT * 5);
+    lease.lost().unwrap();
+    server.thaw().unwrap();
+    releasing.join().unwrap();
+    // The task has ended and dropped the sender without sending anything.
+    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
 /// The background thread is busy when the second lease is lost.
 #[test]
 fn a_loss_is_told_though_the_guard_was_dropped_since() {

@@ -219,3 +219,87 @@ async fn no_duration_panics() {
     }
     assert_eq!(panics.load(Ordering::Relaxed), 0);
 }
+
+/// The least value of each setting that a client accepts, and what goes with it.
+fn least_settings() -> Vec<(&'static str, Builder)> {
+    const MS: Duration = Duration::from_millis(1);
+    let short = || Locks::builder().poll_interval(MS).waiter_ttl(100 * MS);
+    vec![
+        ("the defaults", Locks::builder()),
+        ("lease", Locks::builder().lease(10 * MS)),
+        ("lease with the largest margin", Locks::builder().lease(10 * MS).margin(5 * MS)),
+        ("lease of 60 ms", Locks::builder().lease(60 * MS)),
+        ("margin", Locks::builder().margin(Duration::ZERO)),
+        ("poll_interval", Locks::builder().poll_interval(MS)),
+        ("waiter_ttl", short()),
+        ("claim_window", Locks::builder().claim_window(10 * MS)),
+        ("call_timeout", Locks::builder().call_timeout(MS)),
+        ("connect_timeout", Locks::builder().connect_timeout(MS)),
+        ("response_timeout", Locks::builder().response_timeout(MS)),
+        ("max_in_flight", Locks::builder().max_in_flight(1)),
+        ("max_waiters", Locks::builder().max_waiters(1)),
+        ("min_hold", Locks::builder().cache(Cache::default().min_hold(Duration::ZERO))),
+        ("try_wait", Locks::builder().cache(Cache::default().try_wait(Duration::ZERO))),
+        ("max_cached", Locks::builder().cache(Cache::default().max_cached(0))),
+        (
+            "all that is short",
+            short().lease(10 * MS).claim_window(10 * MS).response_timeout(MS).connect_timeout(MS),
+        ),
+    ]
+}
+
+/// Holds, waits, tries again and caches for a while. Returns how often the runtime went to sleep,
+/// and how many scripts ran.
+async fn live(settings: Builder, stopped: bool) -> (u64, u64) {
+    let engine = Engine::builder().masters(1).replicas(0).build();
+    let locks = settings.connect_embedded(&engine).await.unwrap();
+    let others = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let taken = others.rwlock("taken").unwrap().write().await.unwrap();
+    let (lock, mutex) = (locks.rwlock("taken").unwrap(), locks.mutex("mutex").unwrap());
+    let cached = locks.rwlock("cached").unwrap().cached();
+    let held = locks.rwlock("held").unwrap().write().await;
+    let both = mutex.lock().await;
+    tokio::spawn(async move { drop(lock.write().await) });
+    tokio::spawn(async move { drop(mutex.lock().await) });
+    if let Ok(cached) = cached {
+        tokio::spawn(async move {
+            loop {
+                drop(cached.write().await);
+                sleep(SECOND / 10).await;
+            }
+        });
+    }
+    if stopped {
+        engine.faults().pause(0);
+    }
+    sleep(SECOND).await;
+    engine.reset_tally();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.worker_park_count(0);
+    sleep(5 * SECOND).await;
+    let sleeps = metrics.worker_park_count(0) - before;
+    drop((taken, held, both));
+    (sleeps, engine.tally().scripts)
+}
+
+/// In simulated time: it stands still while anything spins without a pause, and the shortest pause
+/// is a millisecond.
+#[test]
+fn least_settings_make_no_client_spin() {
+    for (name, settings) in least_settings() {
+        for stopped in [false, true] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let settings = settings.clone();
+            thread::spawn(move || {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+                tell.send(runtime.block_on(live(settings, stopped))).unwrap();
+            });
+            let told = told.recv_timeout(60 * SECOND);
+            let (sleeps, scripts) = told.unwrap_or_else(|_| panic!("{name} spins: {stopped}"));
+            println!("{name}, stopped: {stopped}: {sleeps} sleeps, {scripts} scripts");
+            assert!(sleeps < 5 * 3_000, "{name}, stopped: {stopped}: {sleeps} sleeps in 5 s");
+            assert!(scripts < 5 * 3_000, "{name}, stopped: {stopped}: {scripts} scripts in 5 s");
+        }
+    }
+}

@@ -20,13 +20,18 @@ mod support;
 #[cfg(feature = "blocking")]
 mod blocking;
 #[cfg(feature = "embedded")]
+mod busy;
+#[cfg(feature = "embedded")]
 mod cached;
 #[cfg(feature = "embedded")]
 mod crowds;
 #[cfg(feature = "native")]
 mod errors;
+mod events;
 #[cfg(feature = "embedded")]
 mod extremes;
+#[cfg(feature = "embedded")]
+mod failing;
 mod five_faults;
 #[cfg(feature = "embedded")]
 mod handing_on;
@@ -46,6 +51,8 @@ mod queries;
 mod quorum;
 mod reentry;
 mod replicas;
+#[cfg(feature = "embedded")]
+mod runtimes;
 mod rwlock;
 mod semaphore;
 mod slots;

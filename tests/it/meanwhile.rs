@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::IntoFuture;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,8 +11,8 @@ use rwlease::embedded::{Engine, Served};
 use rwlease::{ErrorKind, LeaseState, Locks, Mode, ReadGuard, Released, Renewal, RwLock};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use crate::events;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -69,29 +69,21 @@ thread_local! {
 
 impl OnGrant {
     fn then(act: impl FnOnce() + 'static) {
-        static LISTENS: Once = Once::new();
-        LISTENS.call_once(|| {
-            let subscriber = tracing_subscriber::registry().with(OnGrant);
-            tracing::subscriber::set_global_default(subscriber).unwrap();
-        });
         ACT.set(Some(Box::new(act)));
+        events::on_event(|event| {
+            let mut is_write = IsWrite(false);
+            event.record(&mut is_write);
+            if event.metadata().name() == "rwlease.grant"
+                && is_write.0
+                && let Some(act) = ACT.take()
+            {
+                act();
+            }
+        });
     }
 
     fn has_acted() -> bool {
         ACT.with_borrow(Option::is_none)
-    }
-}
-
-impl<S: Subscriber> Layer<S> for OnGrant {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut is_write = IsWrite(false);
-        event.record(&mut is_write);
-        if event.metadata().name() == "rwlease.grant" && is_write.0 {
-            let act = ACT.take();
-            if let Some(act) = act {
-                act();
-            }
-        }
     }
 }
 
@@ -415,8 +407,8 @@ async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
         assert_eq!(refused.kind(), ErrorKind::Lost);
         let read = refused.into_guard();
         assert_eq!(read.state(), LeaseState::Lost);
-        assert_eq!(*losses.lock().unwrap(), [token]);
         bench.must_be_free().await;
+        assert_eq!(*losses.lock().unwrap(), [token]);
         assert_eq!(read.release().await.unwrap(), Released::AlreadyLost);
     }
 }

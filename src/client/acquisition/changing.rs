@@ -14,12 +14,12 @@ use crate::clock::Moment;
 use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renewed, Shrink};
 
 impl Holding {
-    pub(super) fn due_change(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
+    pub(super) fn due_change(&mut self, now: Moment) -> Option<Sending> {
         let lease = self.renew(now).lease;
         let cached = self.options.cached;
         let shrink = Shrink { keep: self.permits() };
         let downgrade = Downgrade { token: self.token, lease, cached };
-        self.pending.as_mut()?.send(horizon, downgrade, shrink)
+        self.pending.as_mut()?.send(now, downgrade, shrink)
     }
 
     pub(super) fn upgrading(&mut self) -> Option<&mut Acquiring> {

@@ -68,6 +68,8 @@ pub(crate) enum Event {
     /// Give it up in any state.
     Drop,
 
+    /// The client has failed: nothing more is sent for it.
+    ClientFailed,
     /// A message says that a forced release has ended the lease with this token.
     Ended {
         token: u64,
@@ -134,6 +136,8 @@ pub(crate) struct Effects {
     pub(crate) over: bool,
     /// The server has work left: continue it by `pump`.
     pub(crate) pump: bool,
+    /// What is left is a release.
+    pub(crate) is_release: bool,
     /// The lease was lost.
     pub(crate) lost: Option<Lost>,
     /// An event to emit.
@@ -160,6 +164,8 @@ pub(crate) struct Lost {
     pub(crate) held: Duration,
     /// Whether it ended before its deadline.
     pub(crate) taken: bool,
+    /// Whether it ended because the client has failed.
+    pub(crate) client_failed: bool,
     /// Whether the loss is reported here. The cache reports that of a cached lease, and a reserved
     /// lease has no guard.
     pub(crate) is_reported: bool,
@@ -167,7 +173,11 @@ pub(crate) struct Lost {
 
 impl Lost {
     pub(crate) fn outcome(&self) -> &'static str {
-        if self.taken { "taken" } else { "expired" }
+        match self {
+            Lost { client_failed: true, .. } => "client_failed",
+            Lost { taken: true, .. } => "taken",
+            _ => "expired",
+        }
     }
 
     pub(crate) fn of(self, lock: &LockKey) -> Loss {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client::acquisition::acquiring::{Acquiring, Granted};
 use crate::client::acquisition::event::{Context, Effects, Lost, Next, Note, Sending};
 use crate::client::acquisition::pending::{Pending, Transition};
-use crate::client::acquisition::releasing::{HORIZON, RELEASE_GRACE};
+use crate::client::acquisition::releasing::RELEASE_GRACE;
 use crate::client::deadline::{self, Renewals};
 use crate::client::in_doubt::{self, InDoubt};
 use crate::client::reply::{Outcome, Told};
@@ -147,6 +147,12 @@ impl Holding {
         matches!(self.standing, Standing::Lost { .. })
     }
 
+    /// Whether it was lost, or its end has passed while its holder had not begun to release it.
+    #[cfg(feature = "blocking")]
+    pub(crate) fn has_lapsed(&self, now: Moment) -> bool {
+        self.is_lost() || (self.standing != Standing::Releasing && now >= self.ends)
+    }
+
     /// Whether the server may have another lease in its place.
     pub(crate) fn is_replaced(&self) -> bool {
         self.standing == Standing::Lost { replaced: true }
@@ -263,21 +269,20 @@ impl Holding {
     }
 
     pub(super) fn look(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        let horizon = at.now.after(HORIZON);
         match self.standing {
             Standing::Releasing => {}
             Standing::Lost { .. } => {
-                fx.sends[1] = self.due_change(horizon, at.now);
+                fx.sends[1] = self.due_change(at.now);
                 let due = self.pending.as_ref().and_then(|pending| pending.due());
                 due.into_iter().for_each(|due| fx.look_by(due));
             }
             _ if !self.is_held(at.now) => self.lose(false, at, fx),
             _ => {
                 // The answer to a renewal also answers the question.
-                let renewal = self.due_renewal(horizon, at.now);
+                let renewal = self.due_renewal(at.now);
                 self.question.is_due &= renewal.is_none();
                 let asks = renewal.or_else(|| self.due_question());
-                fx.sends = [asks, self.due_change(horizon, at.now)];
+                fx.sends = [asks, self.due_change(at.now)];
                 fx.look_by(self.next_due());
             }
         }
@@ -392,10 +397,22 @@ impl Holding {
             token: self.token,
             held: at.now.since(self.since),
             taken: at.now < self.ends,
+            client_failed: false,
             is_reported: self.contact.is_none() && !self.options.reserved,
         });
         if replaced {
             fx.look_by(at.now);
+        }
+    }
+
+    /// The client has failed, and renews nothing any more.
+    pub(super) fn client_failed(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        if self.standing == Standing::Releasing {
+            return;
+        }
+        self.lose(false, at, fx);
+        if let Some(lost) = &mut fx.lost {
+            lost.client_failed = true;
         }
     }
 

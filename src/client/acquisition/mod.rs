@@ -26,7 +26,6 @@ pub(crate) use acquiring::out_of_time;
 pub(crate) use event::{By, Context, Effects, Event, Next, Note, Pushed, Sending};
 pub(crate) use holding::{Contact, Holding};
 pub(crate) use pending::Transition;
-pub(crate) use releasing::HORIZON;
 pub(crate) use state::{State, lost};
 
 use crate::protocol::{AcquisitionId, LockKey, Mode};

@@ -60,14 +60,14 @@ impl Pending {
         self.give_up.is_some_and(|give_up| now >= give_up)
     }
 
-    /// What to send by then, if anything. It counts as sent from here on.
+    /// What to send now, if anything is due. It counts as sent from here on.
     pub(super) fn send(
         &mut self,
-        horizon: Moment,
+        now: Moment,
         downgrade: Downgrade,
         shrink: Shrink,
     ) -> Option<Sending> {
-        self.due.take_if(|due| *due <= horizon)?;
+        self.due.take_if(|due| *due <= now)?;
         self.tried = true;
         Some(match self.transition {
             Transition::EndWait => Sending::Release(Release { only_wait: true }),

@@ -10,9 +10,6 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Ended, Release};
 
-/// Calls that are due within this time are sent together.
-pub(crate) const HORIZON: Duration = Duration::from_millis(20);
-
 /// How long after a lease or a place in the queue has certainly ended a release is still tried.
 pub(super) const RELEASE_GRACE: Duration = Duration::from_secs(5);
 
@@ -60,9 +57,7 @@ impl Doubt {
             None => self.in_doubt?.server_ms(server_now, sent),
         };
         self.until = Some(until);
-        // A call may be sent earlier than due, by up to the horizon. The last one must not be.
-        (server_now <= until)
-            .then(|| now.after(Duration::from_millis(until - server_now + 1)).after(HORIZON))
+        (server_now <= until).then(|| now.after(Duration::from_millis(until - server_now + 1)))
     }
 }
 
@@ -85,7 +80,7 @@ impl Releasing {
     pub(super) fn look(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self.due {
             _ if at.now >= self.give_up => fx.over = true,
-            Some(due) if due <= at.now.after(HORIZON) => {
+            Some(due) if due <= at.now => {
                 self.due = None;
                 fx.sends[0] = Some(Sending::Release(Release { only_wait: false }));
             }

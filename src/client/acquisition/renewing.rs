@@ -11,12 +11,12 @@ use crate::error::{Error, ErrorKind};
 use crate::protocol::{Grant, Mode, Renew, Renewed};
 
 impl Holding {
-    /// The renewal to send by then, if there is one. It counts as sent from here on.
-    pub(super) fn due_renewal(&mut self, horizon: Moment, now: Moment) -> Option<Sending> {
+    /// The renewal to send now, if it is due. It counts as sent from here on.
+    pub(super) fn due_renewal(&mut self, now: Moment) -> Option<Sending> {
         let NextRenewal::Due(due) = self.renewal else {
             return None;
         };
-        if due > horizon {
+        if due > now {
             return None;
         }
         if !self.renewals.go_on(now) {

@@ -71,6 +71,8 @@ impl State {
             (Event::Keep, State::Held(holding)) => holding.leave_alone("kept", at, fx),
             (Event::HandOn, State::Held(holding)) => holding.leave_alone("handed_on", at, fx),
             (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
+            (Event::ClientFailed, State::Acquiring(_)) => self.give_up(at, fx),
+            (Event::ClientFailed, State::Held(holding)) => holding.client_failed(at, fx),
             // The answer that grants the ended lease arrives on another connection.
             (Event::Ended { token }, State::Acquiring(acquiring)) => {
                 acquiring.ended = acquiring.ended.max(Some(token));
@@ -95,6 +97,7 @@ impl State {
             *self = State::Ended;
             effects.ended = true;
         }
+        effects.is_release = matches!(self, State::Releasing(_));
         effects
     }
 

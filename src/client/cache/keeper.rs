@@ -19,6 +19,7 @@ use crate::client::request::WaitPolicy;
 use crate::client::{Client, Room, acquire, renewal};
 use crate::clock::Moment;
 use crate::protocol::{Mode, Release};
+use crate::telemetry::emit_in_drop;
 
 /// How long guards may stay after the gate was closed before the server is told that the hold is in
 /// use, and should not be recalled.
@@ -30,7 +31,8 @@ const MORE_TOKENS: Duration = Duration::from_millis(1);
 /// Starts the keeper on the runtime of the client. The caller's runtime may end before the client,
 /// or not always run.
 pub(super) fn start(entry: &Arc<Entry>) {
-    entry.client.spawn(keep(Service { entry: entry.clone(), is_done: false }));
+    let keeping = keep(Service { entry: entry.clone(), is_done: false });
+    entry.client.spawn("keeper of a cached lock", keeping);
 }
 
 /// Runs until no local request waits and no hold is left.
@@ -84,20 +86,20 @@ impl Kept {
         let mut releasing = Box::pin(release(client.clone(), self.hold.acquisition.clone()));
         // The release is sent at once, so the entry's next request arrives after it.
         if (&mut releasing).now_or_never().is_none() {
-            client.spawn(releasing);
+            client.spawn("release of a cached lock", releasing);
         }
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        telemetry::leases(-1);
         if !self.is_done {
             self.entry.close(&self.hold);
             self.hold.gate.lose();
             self.entry.drained(&self.hold);
             give_back(&self.entry.client, &self.hold.acquisition);
         }
+        emit_in_drop(|| telemetry::leases(-1));
     }
 }
 
@@ -419,7 +421,7 @@ impl Keeper {
         if is_unused {
             kept.end();
         } else {
-            entry.client.spawn(drain(kept, now));
+            entry.client.spawn("end of a cached lock", drain(kept, now));
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::client::cache::entry::Entry;
 use crate::client::cache::hold::Hold;
 use crate::client::cache::telemetry;
 use crate::client::lost::Loss;
-use crate::client::telemetry::lost;
 use crate::clock::Moment;
 
 /// Loses a hold for all its guards. It is reported once, and to users only if there are guards.
@@ -19,9 +18,12 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
     let Some((mode, ends)) = held else {
         return; // the client has ended
     };
-    telemetry::lost(&entry.lock, guards > 0);
     if guards > 0 {
-        let outcome = if now < ends { "taken" } else { "expired" };
+        let outcome = match entry.client.failure() {
+            Some(_) => "client_failed",
+            None if now < ends => "taken",
+            None => "expired",
+        };
         let loss = Loss {
             lock: entry.lock.name.clone(),
             slot: entry.lock.slot,
@@ -30,7 +32,7 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
             held: now.since(hold.since),
             guards,
         };
-        lost(&loss, outcome);
-        entry.client.settings.on_lost.tell(&loss);
+        entry.client.lose(loss, outcome);
     }
+    telemetry::lost(&entry.lock, guards > 0);
 }

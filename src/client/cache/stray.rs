@@ -38,7 +38,7 @@ pub(crate) fn release(client: &Arc<Client>, slot: Slot, id: AcquisitionId) {
     let entries = client.cache_entries(slot);
     let locks: Vec<LockKey> = entries.iter().take(MOST).map(|entry| entry.lock.clone()).collect();
     let released = client.clone();
-    client.spawn(async move {
+    client.spawn("release of a stray lease", async move {
         let client = released;
         let release = Release { only_wait: false };
         let until = client.clock.now().after(client.settings.call_timeout);

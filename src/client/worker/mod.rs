@@ -1,21 +1,22 @@
 //! The worker: the task of a client that renews, changes and releases leases.
 //!
-//! It never waits for one server: calls are grouped by server and sent independently, and each
-//! answer is handled when it arrives.
+//! It never waits for one server: calls are grouped by server and sent independently, each group in
+//! a task of its own, and each answer is handled when it arrives. A turn of the worker has a
+//! bounded amount of work, however many guards there are. Then the other tasks of the runtime have
+//! theirs.
 
 mod push;
 mod send;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::FutureExt;
 
 use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Event, HORIZON};
+use crate::client::acquisition::{Acquisition, Event};
 use crate::clock::Moment;
 use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, pump, pumped};
@@ -23,49 +24,84 @@ use crate::protocol::{Envelope, LockKey, pump, pumped};
 pub(crate) use push::listen;
 use send::{Batch, Kind};
 
-/// The maximum number of calls in one batch.
-const BATCH: usize = 512;
-
 /// How long the worker sleeps when nothing is due.
 const IDLE: Duration = Duration::from_secs(10);
 
-type Dispatch = BoxFuture<'static, ()>;
-
-/// Runs until the client's last handle and its last acquisition are gone.
+/// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
 pub(crate) async fn run(client: Arc<Client>) {
-    let mut batches: FuturesUnordered<Dispatch> = FuturesUnordered::new();
+    let tasks = Arc::<Tasks>::default();
     let mut tidy_at = client.clock.now().after(IDLE);
     loop {
         let now = client.clock.now();
-        let work = client.take_work(now.after(HORIZON));
-        send_due(&client, work.due, now, &batches);
+        let work = client.take_work(now);
+        send_due(&client, work.due, now, &tasks);
         for lock in work.pumps {
-            batches.push(Box::pin(go_on(client.clone(), lock)));
+            tasks.start(&client, go_on(client.clone(), lock));
         }
         if now >= tidy_at {
             client.drop_idle_subscriptions();
             tidy_at = now.after(IDLE);
         }
-        if work.finished && batches.is_empty() {
+        if work.finished && tasks.are_over() {
             break;
         }
-        let sleep = client.clock.sleep_until(client.sleep_until(tidy_at));
+        if work.has_more {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let sleep = client.clock.watch_until(client.sleep_until(tidy_at));
         tokio::select! {
             biased;
-            Some(()) = batches.next(), if !batches.is_empty() => {}
             () = client.wake.notified() => {}
             () = sleep => {}
         }
     }
-    client.router.close().await;
+    client.router.close();
 }
 
-fn send_due(
-    client: &Arc<Client>,
-    due: Vec<Arc<Acquisition>>,
-    now: Moment,
-    batches: &FuturesUnordered<Dispatch>,
-) {
+/// The number of tasks that send what the worker has found due.
+#[derive(Debug, Default)]
+struct Tasks(AtomicUsize);
+
+impl Tasks {
+    /// Begins to send at once: on a busy runtime the turn of a new task may be far. Waits for the
+    /// answers in a task.
+    fn start(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let end = TaskEnd { tasks: self.clone(), client: client.clone() };
+        let mut work = Box::pin(async move {
+            let _end = end;
+            work.await;
+        });
+        if (&mut work).now_or_never().is_none() {
+            client.spawn("calls of the worker", work);
+        }
+    }
+
+    fn are_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Counts the end of a task, and wakes the worker at the last one: it may be the last work.
+struct TaskEnd {
+    tasks: Arc<Tasks>,
+    client: Arc<Client>,
+}
+
+impl Drop for TaskEnd {
+    fn drop(&mut self) {
+        if self.tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.client.wake.notify_one();
+        }
+    }
+}
+
+fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, tasks: &Arc<Tasks>) {
     let mut groups: BTreeMap<(Kind, Option<Address>), Batch> = BTreeMap::new();
     for acquisition in due {
         let effects = client.on(&acquisition, Event::Look);
@@ -75,10 +111,8 @@ fn send_due(
             group.push((acquisition.clone(), sending));
         }
     }
-    for ((kind, _), group) in groups {
-        for batch in group.chunks(BATCH) {
-            batches.push(Box::pin(send::all(client.clone(), kind, batch.to_vec(), now)));
-        }
+    for ((kind, _), batch) in groups {
+        tasks.start(client, send::all(client.clone(), kind, batch, now));
     }
 }
 
@@ -120,7 +154,7 @@ mod tests {
         drop(guard);
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
-            locks.client.0.schedule(&acquisition, locks.client.0.clock.now());
+            locks.client.0.look_by(&acquisition, locks.client.0.clock.now(), true);
         }
         assert!(
             matches!(&*acquisition.state(), State::Releasing(releasing) if releasing.is_sent())

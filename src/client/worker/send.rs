@@ -9,7 +9,7 @@ use crate::client::acquisition::{Acquisition, Event, Sending};
 use crate::client::reply::read;
 use crate::clock::Moment;
 use crate::protocol::{Holds, Release, Renewed, Shrink};
-use crate::router::{Answer, Call, CallError};
+use crate::router::{Answer, Call, CallError, Priority};
 
 pub(super) type Batch = Vec<(Arc<Acquisition>, Sending)>;
 
@@ -56,7 +56,8 @@ pub(super) async fn all(client: Arc<Client>, kind: Kind, batch: Batch, now: Mome
             }))
             .await;
         }
-        _ => router.each(&calls, until, take_in).await,
+        Kind::Renewal(0) => router.each(&calls, until, Priority::Renewals, take_in).await,
+        _ => router.each(&calls, until, Priority::Normal, take_in).await,
     }
 }
 

@@ -12,6 +12,7 @@ use super::{Network, NetworkConnector};
 use crate::clock::{Clock, Moment};
 use crate::embedded::engine::Engine;
 use crate::embedded::lock;
+use crate::health::ClientHealth;
 use crate::node::Connector;
 
 /// The machine that one client runs on. A clone is the same host.
@@ -114,7 +115,7 @@ impl Host {
     }
 
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(NetworkConnector { host: self.clone() })
+        Arc::new(NetworkConnector { host: self.clone(), health: ClientHealth::default() })
     }
 
     pub(super) fn network(&self) -> &Network {

@@ -56,6 +56,10 @@ impl Builder {
     }
 
     /// Lease duration, 10 ms to 30 days: how long the lock survives without renewal. Default: 30 s.
+    ///
+    /// A lease is renewed after a third of it. On a runtime with one thread, no task may run for
+    /// more than a twelfth of the lease between two awaits (2.5 s of 30 s): a renewal takes several
+    /// turns of the runtime, and the first one at a server two calls.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -108,9 +112,19 @@ impl Builder {
     }
 
     /// Sets a function to call when any lease of the client is lost, for example to log or count it
-    /// or to stop something. The client's own task calls it, before the server grants the lock to
-    /// anybody else as long as the runtime keeps up. It must be quick and must not block. Default:
-    /// none.
+    /// or to stop something. Default: none.
+    ///
+    /// A task of the client calls it, on the client's runtime, once for each loss and in the order
+    /// of the losses: never within the caller's own drop or release. It does so before the server
+    /// grants the lock to anybody else, as long as the runtime keeps up. The function must be quick
+    /// and must not block. If it panics, nothing else is affected, and the event `rwlease.callback`
+    /// says so. While it is more than 131,072 losses behind, further losses are not reported to it.
+    ///
+    /// [`shutdown`](crate::Locks::shutdown) waits until all losses are reported. Once the client's
+    /// runtime has ended, the function is not called any more: guards, [`Lease::lost`] and its
+    /// cancellation tokens still tell.
+    ///
+    /// [`Lease::lost`]: crate::Lease::lost
     pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = OnLost(Some(Arc::new(listener)));
         self
@@ -163,7 +177,8 @@ impl Builder {
     }
 
     /// Translates the host and port that a server announces into those to connect to, for
-    /// containers, tunnels and forwarded ports.
+    /// containers, tunnels and forwarded ports. If it panics, the announced ones are used, and the
+    /// event `rwlease.callback` says so.
     pub fn address_translator(
         mut self,
         address_translator: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,

@@ -7,6 +7,7 @@ use super::sentinel::{Sentinel, Servers};
 use super::{Builder, refuse};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
+use crate::health::ClientHealth;
 use crate::lock::locks::Locks;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::node::dialer::TlsFiles;
@@ -57,6 +58,7 @@ impl UrlSettings {
             database: _, // the URLs' own
             client_name,
             channels: _, // all are to servers
+            health: _,   // each client has its own
         } = dialer;
         let files = |TlsFiles { roots, client }: &TlsFiles| (roots.is_some(), client.is_some());
         let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
@@ -156,7 +158,8 @@ impl Builder {
     ) -> Result<Locks> {
         refuse(self.given_scripts(), name)?;
         self.settings.check()?;
-        let UrlSettings { urls, sentinel, dialer } = std::mem::take(&mut self.urls);
+        let UrlSettings { urls, sentinel, mut dialer } = std::mem::take(&mut self.urls);
+        dialer.health = ClientHealth::default(); // a clone of these settings makes another client
         let dialer = match sentinel_of(&urls, sentinel)? {
             Some(sentinel) => {
                 let dialer = dialer_to(&sentinel.servers, sentinel.uses_tls(), dialer)?;

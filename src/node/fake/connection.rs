@@ -10,6 +10,7 @@ use futures::future::{self, BoxFuture};
 use tokio::sync::mpsc;
 
 use super::{Act, Door, Fakes, JoinAct, server_error};
+use crate::health::ClientHealth;
 use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply, Subscribed,
     Subscription,
@@ -49,6 +50,10 @@ impl Connector for Fakes {
             Ok((subscription, notices))
         }
         .boxed()
+    }
+
+    fn health(&self) -> ClientHealth {
+        self.0.health.clone()
     }
 
     fn renews_credentials(&self) -> bool {

@@ -18,12 +18,13 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, select, try_join_all};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 use crate::clock::{Clock, SystemClock};
+use crate::health::ClientHealth;
 use crate::node::fred::connection::Connection;
 use crate::node::fred::pipelined;
 use crate::node::fred::reply::{failed, reply_of_value};
+use crate::node::task::Task;
 use crate::node::{
     Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
 };
@@ -35,31 +36,27 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 const AT_ONCE: usize = 16;
 
 /// Turns a connection into one that carries subscriptions.
-pub(super) fn start(connection: Connection) -> Subscribed {
+pub(super) fn start(connection: Connection, health: &ClientHealth) -> Subscribed {
     let (notify, notices) = mpsc::unbounded_channel();
     let messages = connection.client().message_rx();
     let channels =
         Arc::new(Channels { connection, joined: Mutex::default(), notify: notify.downgrade() });
     // The reader holds the only sender, so the receiver ends with the reader, which ends with the
     // connection.
-    let reader = tokio::spawn(read(messages, channels.connection.ended().boxed(), notify));
-    let asker = tokio::spawn(ask_again(Arc::downgrade(&channels)));
-    let subscription =
-        FredSubscription { channels, tasks: [reader.abort_handle(), asker.abort_handle()] };
-    (Arc::new(subscription), notices)
+    let reader = read(messages, channels.connection.ended().boxed(), notify);
+    let asker = ask_again(Arc::downgrade(&channels));
+    let _tasks = [
+        Task::spawn(health, "messages of `fred`", reader),
+        Task::spawn(health, "subscriptions of `fred`", asker),
+    ];
+    (Arc::new(FredSubscription { channels, _tasks }), notices)
 }
 
 /// The router's handle.
 #[derive(Debug)]
 struct FredSubscription {
     channels: Arc<Channels>,
-    tasks: [AbortHandle; 2],
-}
-
-impl Drop for FredSubscription {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
+    _tasks: [Task; 2],
 }
 
 /// The channels of a connection.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use crate::health::ClientHealth;
 use crate::node::native::decoder::{Decoder, Said};
 use crate::node::native::expected::Meaning;
 use crate::node::native::wire::Wire;
@@ -37,11 +38,13 @@ impl Tasks {
         read_half: impl AsyncRead + Send + Unpin + 'static,
         write_half: impl AsyncWrite + Send + Unpin + 'static,
         listener: Option<Listener>,
+        health: &ClientHealth,
     ) -> Tasks {
+        let reader = read(Reader(wire.clone()), read_half, listener);
         let writer = Writer { wire: wire.clone(), written: 0 };
         Tasks {
-            _reader: Task::of(tokio::spawn(read(Reader(wire.clone()), read_half, listener))),
-            _writer: Task::of(tokio::spawn(write(writer, write_half))),
+            _reader: Task::spawn(health, "connection reader", reader),
+            _writer: Task::spawn(health, "connection writer", write(writer, write_half)),
         }
     }
 }

@@ -65,7 +65,8 @@ impl AsyncWrite for Writes {
 /// A node that writes there, and the stream that it reads.
 fn node(writes: &Writes) -> (NativeNode, DuplexStream) {
     let (ours, theirs) = duplex(ROOM);
-    let connection = Connection::over_halves((ours, writes.clone()), None);
+    let connection =
+        Connection::over_halves((ours, writes.clone()), None, &ClientHealth::default());
     (NativeNode { connection: Arc::new(connection), place: "here".into() }, theirs)
 }
 
@@ -245,7 +246,8 @@ async fn messages_go_to_the_handler_and_the_rest_is_told() {
     let (notify, mut notices) = mpsc::unbounded_channel();
     let handler = Arc::new(OnceLock::new());
     let listener = Listener { notify, handler: handler.clone() };
-    let connection = Connection::over_halves(tokio::io::split(ours), Some(listener));
+    let connection =
+        Connection::over_halves(tokio::io::split(ours), Some(listener), &ClientHealth::default());
     let subscription: Arc<dyn crate::node::Subscription> =
         Arc::new(NativeSubscription::new(connection, Channels::Sharded, handler));
     subscription.join(b"c", true).await.unwrap();

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, Moment};
 use crate::node::{Address, Connector};
+use crate::router::runtime::Runtime;
 use crate::router::subscriptions::link::{Link, LinkCommand, LinkEvent};
 use crate::router::subscriptions::place::{LinkState, Place, State, Wanted};
 use crate::router::subscriptions::{Event, Events, Joined};
@@ -19,6 +20,7 @@ use crate::router::telemetry;
 use crate::router::topology::Topology;
 use crate::router::write;
 use crate::slot::Slot;
+use crate::telemetry::emit_in_drop;
 
 /// What the users of subscriptions request.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) enum KeeperCommand {
 }
 
 pub(super) struct Keeper {
+    runtime: Runtime,
     pub(super) connector: Arc<dyn Connector>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) connect_timeout: Duration,
@@ -45,6 +48,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(
+        runtime: Runtime,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         connect_timeout: Duration,
@@ -53,6 +57,7 @@ impl Keeper {
         joined: Joined,
     ) -> Keeper {
         Keeper {
+            runtime,
             connector,
             clock,
             connect_timeout,
@@ -253,7 +258,7 @@ impl Keeper {
             link_events: self.link_events.clone(),
             events: self.events.clone(),
         };
-        tokio::spawn(link.run());
+        self.runtime.spawn("link of subscriptions", link.run());
         let rest_until = Moment::default();
         let state = LinkState {
             id: self.links_so_far,
@@ -303,11 +308,13 @@ impl Drop for Keeper {
     /// The subscriptions end because the client does. This is no fault of the servers or the
     /// network.
     fn drop(&mut self) {
-        for (slot, wanted) in &self.wanted {
-            let joined = |place: &&Place| matches!(place.state, State::Joined(_));
-            for place in wanted.places.iter().filter(joined) {
-                telemetry::left(&place.address, *slot);
+        let joined = |place: &&Place| matches!(place.state, State::Joined(_));
+        emit_in_drop(|| {
+            for (slot, wanted) in &self.wanted {
+                for place in wanted.places.iter().filter(joined) {
+                    telemetry::left(&place.address, *slot);
+                }
             }
-        }
+        });
     }
 }

@@ -130,7 +130,7 @@ async fn a_shut_down_ends_a_batch() {
     let router = bench.router.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        router.close().await;
+        router.close();
     });
     let start = bench.clock.now();
     let outcomes = bench.router.batch(&[call("k"), call("{k}2")], bench.within(5)).await;
@@ -188,4 +188,25 @@ async fn a_call_that_is_redirected_does_not_wait_for_one_in_trouble() {
     let took = |at: usize| answers[at].as_ref().unwrap().received.since(start);
     assert_eq!(took(0), Duration::ZERO);
     assert!(took(1) > Duration::ZERO);
+}
+
+/// The worker may have thousands of releases to send when a renewal is due.
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_wait_for_other_batches() {
+    let bench = Bench::new(&[ALL]).await;
+    bench.call("k").await.unwrap();
+    let (late, calls) = (Duration::from_millis(400), 8 * 128);
+    bench.fakes.script("a", (0..calls).map(|_| Act::Late(late, ran(1))));
+    let releases: Vec<Call> = (0..calls).map(|number| call(&number.to_string())).collect();
+    let (start, within) = (bench.clock.now(), bench.within(5));
+    let renewals = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(bench.fakes.count("a", "EVALSHA"), 4 * 128 + 1, "half of the releases wait");
+        let renewal = [call("renewal")];
+        bench.router.each(&renewal, within, Priority::Renewals, |_, _| ()).await;
+        bench.clock.now().since(start)
+    };
+    let (_, took) = tokio::join!(bench.router.batch(&releases, within), renewals);
+    // Its answer is behind those of the pipelines that were sent before.
+    assert!(took <= 2 * late, "{took:?}");
 }

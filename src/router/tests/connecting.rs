@@ -123,7 +123,7 @@ async fn a_wrong_password_is_not_tried_until_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn after_closing_every_call_fails() {
     let bench = Bench::new(&[ALL]).await;
-    bench.router.close().await;
+    bench.router.close();
     assert!(matches!(bench.call("x").await.unwrap_err().reason, Reason::Closed));
 }
 

@@ -34,7 +34,7 @@ async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() 
     let answers = std::sync::Mutex::new(Vec::new());
     bench
         .router
-        .each(&calls, bench.within(10), |at, outcome| {
+        .each(&calls, bench.within(10), Priority::Normal, |at, outcome| {
             answers.lock().unwrap().push((at, outcome.unwrap().in_doubt.is_some()));
         })
         .await;

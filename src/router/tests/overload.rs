@@ -213,7 +213,7 @@ async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_i
         let end = async {
             tokio::time::sleep(Duration::from_millis(5_300)).await;
             let dials = bench.fakes.dials("a");
-            bench.router.close().await;
+            bench.router.close();
             (dials, bench.clock.now())
         };
         let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
@@ -286,7 +286,7 @@ async fn redirects_are_counted_in_a_row() {
 async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
-    bench.router.close().await;
+    bench.router.close();
     let (at, call) = (address("a"), call("k"));
     let sending = bench.router.replicated.send(&at, &call, 1, false, false, Arc::default());
     drop(tokio::time::timeout(Duration::from_secs(1), sending).await);

@@ -306,11 +306,26 @@ async fn batch_with_a_slot_whose_masters_name_each_other_answers_the_others_at_o
         let took = bench.clock.now().since(start);
         outcomes.lock().unwrap().insert(at, (outcome, took));
     };
-    bench.router.each(&calls, bench.within(4), note).await;
+    bench.router.each(&calls, bench.within(4), Priority::Normal, note).await;
     let mut outcomes = outcomes.into_inner().unwrap();
     let (served, took) = outcomes.remove(&1).unwrap();
     assert!(served.is_ok() && took < Duration::from_millis(100), "{took:?}");
     let (disputed, _) = outcomes.remove(&0).unwrap();
     let reason = disputed.unwrap_err().reason;
     assert!(matches!(reason, Reason::TooManyRedirects(_)), "{reason}");
+}
+
+/// The caller's code runs within a call, and in the tasks that many calls wait for.
+#[tokio::test(start_paused = true)]
+async fn address_translator_that_panics_leaves_the_announced_address() {
+    let panics = |settings: &mut RouterSettings| {
+        settings.address_translator = Some(Arc::new(|_, _| panic!("as the test wants")));
+    };
+    let bench = Bench::with(&HALVES, panics).await;
+    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.set_slots(&[(0, 16383, "b")]);
+    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.router.topology.master_of(Slot::of("m")), Some(address("b")));
+    assert_eq!(bench.router.runtime().health().failure(), None);
 }

@@ -111,6 +111,6 @@ async fn the_connections_of_confirmed_calls_end_with_the_router() {
     let bench = Bench::new(&[ALL]).await;
     bench.confirmed("k").await.unwrap();
     assert!(bench.router.replicated.is_ready(&address("a"), 1));
-    bench.router.close().await;
+    bench.router.close();
     assert!(!bench.router.replicated.is_ready(&address("a"), 1));
 }

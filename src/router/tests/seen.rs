@@ -145,7 +145,7 @@ async fn each_end_of_a_subscription_is_counted_once() {
     bench.router.subscriptions().want(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [4.0, 1.0, 2.0, 1.0], "refused, and joined later");
-    bench.router.close().await;
+    bench.router.close();
     settled().await;
     assert_eq!(seen(), [4.0, 2.0, 2.0, 1.0], "the client is shut down");
 }

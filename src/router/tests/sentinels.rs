@@ -523,7 +523,7 @@ async fn nothing_is_left_when_the_client_is_gone() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let subscribers = || SENTINELS.map(|sentinel| watched.fakes.subscribers(sentinel));
     assert_eq!(subscribers(), [1, 1, 0]);
-    watched.router.close().await;
+    watched.router.close();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(subscribers(), [0; 3]);
     let questions =

@@ -12,14 +12,15 @@ use crate::support::{ConnectTo, renewed};
 const LEASE: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// On one thread, so that the client's own task does not run in between.
+/// On one thread, so that the client's own task does not run in between. The caller holds a lock
+/// that the listener takes, too.
 #[tokio::test]
-async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
+async fn on_lost_is_called_by_a_task_though_the_guard_is_gone_at_once() {
     let bench = Bench::new().await;
-    let losses = Arc::new(Mutex::new(0));
+    let losses = Arc::new(Mutex::new(Vec::new()));
     let heard = losses.clone();
     let locks = Locks::builder()
-        .on_lost(move |_| *heard.lock().unwrap() += 1)
+        .on_lost(move |loss| heard.try_lock().expect("nobody holds it").push(loss.lock.clone()))
         .connect_to(&[bench.server.url()])
         .await
         .unwrap();
@@ -30,9 +31,14 @@ async fn a_loss_is_told_of_though_the_guard_is_gone_at_once() {
         if name == "released" {
             assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
         } else {
+            let held = losses.lock().unwrap();
             drop(guard);
+            drop(held);
+            assert!(losses.lock().unwrap().is_empty(), "not by who drops the guard");
         }
-        assert_eq!(std::mem::take(&mut *losses.lock().unwrap()), 1, "{name}");
+        eventually("it is heard of", || async { !losses.lock().unwrap().is_empty() }).await;
+        let heard = std::mem::take(&mut *losses.lock().unwrap());
+        assert_eq!(heard.iter().map(|lock| &**lock).collect::<Vec<_>>(), [name]);
     }
 }
 
@@ -86,11 +92,39 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read), ("told", Mode::Read)]);
 }
 
+/// What is queued is delivered before the shutdown ends.
+#[tokio::test]
+async fn shutdown_waits_for_on_lost() {
+    let bench = Bench::new().await;
+    let losses = Arc::new(Mutex::new(0));
+    let heard = losses.clone();
+    let locks = Locks::builder()
+        .on_lost(move |_| *heard.lock().unwrap() += 1)
+        .connect_to(&[bench.server.url()])
+        .await
+        .unwrap();
+    let mut guards = Vec::new();
+    for number in 0..100 {
+        let lock = locks.rwlock(format!("many:{number}")).unwrap();
+        guards.push(lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap());
+    }
+    std::thread::sleep(LEASE);
+    drop(guards);
+    assert_eq!(*losses.lock().unwrap(), 0);
+    assert!(locks.shutdown(Duration::from_secs(30)).await.is_empty());
+    assert_eq!(*losses.lock().unwrap(), 100);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_panics_harms_nobody() {
     let bench = Bench::new().await;
+    let told = Arc::new(Mutex::new(0));
+    let heard = told.clone();
     let locks = Locks::builder()
-        .on_lost(|_| panic!("as the test wants"))
+        .on_lost(move |_| {
+            *heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
+            panic!("as the test wants");
+        })
         .connect_to(&[bench.server.url()])
         .await
         .unwrap();
@@ -98,7 +132,15 @@ async fn a_listener_that_panics_harms_nobody() {
     let short = short.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
     let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
     soon("the loss", short.lost()).await;
-    renewed(&long, 3).await.unwrap(); // the task that reported the loss still renews
+    renewed(&long, 3).await.unwrap();
+    // It is still told of others.
+    let again = locks.rwlock("again").unwrap();
+    let again = again.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+    soon("the second loss", again.lost()).await;
+    eventually("it is heard of", || async {
+        *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) == 2
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,268 @@
+//! Tasks of the library that panic, on embedded servers and in simulated time: the subscriber of
+//! `tracing` is the caller's code, and the library runs it in every task.
+
+use std::future::IntoFuture;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rwlease::embedded::Engine;
+use rwlease::{ErrorKind, Lease, LeaseState, Locks, Loss, WriteGuard};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::events;
+use crate::support::{ConnectTo, Single};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Panics at each event of these names on this thread, once it is armed.
+#[derive(Clone, Default)]
+struct PanicAt(Arc<AtomicBool>);
+
+impl PanicAt {
+    /// The thread is the whole runtime of the test.
+    fn events(names: &'static [&'static str]) -> PanicAt {
+        let panic_at = PanicAt::default();
+        let PanicAt(is_armed) = panic_at.clone();
+        events::on_event(move |event| {
+            let is_named = names.contains(&event.metadata().name());
+            assert!(!is_named || !is_armed.load(Ordering::Relaxed), "as the test wants");
+        });
+        panic_at
+    }
+
+    fn arm(&self, armed: bool) {
+        self.0.store(armed, Ordering::Relaxed);
+    }
+}
+
+/// A client with a guard of a minute and a request that waits for another client.
+struct Bench {
+    engine: Engine,
+    locks: Locks,
+    _others: Locks,
+    guard: WriteGuard,
+    taken: Option<WriteGuard>,
+    losses: Arc<Mutex<Vec<String>>>,
+    waiting: JoinHandle<rwlease::Result<WriteGuard>>,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let engine = Engine::builder().masters(1).replicas(1).build();
+        let losses = Arc::new(Mutex::new(Vec::new()));
+        let heard = losses.clone();
+        let settings = Locks::builder().lease(LEASE);
+        let settings =
+            settings.on_lost(move |loss: &Loss| heard.lock().unwrap().push(loss.lock.to_string()));
+        let locks = settings.connect_embedded(&engine).await.unwrap();
+        let others = Locks::builder().lease(10 * LEASE).connect_embedded(&engine).await.unwrap();
+        let taken = others.rwlock("taken").unwrap().write().await.unwrap();
+        let guard = locks.rwlock("held").unwrap().write().await.unwrap();
+        let lock = locks.rwlock("taken").unwrap();
+        let waiting = tokio::spawn(async move { lock.write().await });
+        sleep(SECOND).await;
+        let taken = Some(taken);
+        Bench { engine, locks, _others: others, guard, taken, losses, waiting }
+    }
+
+    /// Everybody has been told, and everything fails.
+    async fn must_have_failed(self, what: &str) {
+        let Bench { locks, guard, losses, waiting, .. } = self;
+        let lease: &Lease = &guard;
+        let told = |which| format!("{what}: {which} was not told");
+        timeout(SECOND, lease.lost()).await.unwrap_or_else(|_| panic!("{}", told("`lost`")));
+        assert_eq!(lease.state(), LeaseState::Lost, "{what}");
+        assert!(lease.cancellation().is_cancelled(), "{what}");
+        let waited = timeout(SECOND, waiting).await;
+        let waited = waited.unwrap_or_else(|_| panic!("{}", told("the waiter")));
+        let says_so = |error: rwlease::Error| {
+            assert_eq!(error.kind(), ErrorKind::ClientFailed, "{what}: {error}");
+            assert!(error.to_string().contains("panicked: as the test wants"), "{what}: {error}");
+        };
+        says_so(waited.unwrap().unwrap_err());
+        sleep(SECOND).await;
+        assert_eq!(*losses.lock().unwrap(), ["held"], "{what}");
+        let lock = locks.rwlock("later").unwrap();
+        says_so(timeout(SECOND, lock.write().into_future()).await.expect(what).unwrap_err());
+        says_so(timeout(SECOND, lock.is_locked()).await.expect(what).unwrap_err());
+        assert_eq!(locks.shutdown(SECOND).await, ["held", "taken"], "{what}");
+        drop(guard);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_whose_worker_panics_loses_all_leases_and_fails() {
+    let panic_at = PanicAt::events(&["rwlease.renew"]);
+    let bench = Bench::new().await;
+    panic_at.arm(true);
+    sleep(LEASE / 2).await;
+    bench.must_have_failed("the worker").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_whose_subscriptions_panic_fails() {
+    let panic_at = PanicAt::events(&["rwlease.subscribe"]);
+    let bench = Bench::new().await;
+    panic_at.arm(true);
+    bench.engine.faults().kill_connections(0);
+    sleep(5 * SECOND).await;
+    bench.must_have_failed("the subscriptions").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_whose_dial_panics_fails() {
+    let panic_at = PanicAt::events(&["rwlease.connect"]);
+    let bench = Bench::new().await;
+    panic_at.arm(true);
+    bench.engine.faults().kill_connections(0);
+    sleep(5 * SECOND).await;
+    bench.must_have_failed("a dial").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_whose_map_refresh_panics_fails() {
+    let panic_at = PanicAt::events(&["rwlease.refresh"]);
+    let bench = Bench::new().await;
+    panic_at.arm(true);
+    sleep(40 * SECOND).await;
+    bench.must_have_failed("the refresh").await;
+}
+
+/// The push is that of a grant, so the waiter has a lock at the server that it never learns of.
+#[tokio::test(start_paused = true)]
+async fn client_whose_push_handler_panics_fails() {
+    let panic_at = PanicAt::events(&["rwlease.push"]);
+    let mut bench = Bench::new().await;
+    panic_at.arm(true);
+    drop(bench.taken.take());
+    sleep(SECOND).await;
+    bench.must_have_failed("the handler of pushes").await;
+}
+
+/// The caller's own task panics between the grant and the guard.
+#[tokio::test(start_paused = true)]
+async fn grant_whose_event_panics_is_released() {
+    for name in ["free", "taken"] {
+        let panic_at = PanicAt::events(&["rwlease.grant"]);
+        let Bench { _others: others, locks, guard, taken, waiting, .. } = Bench::new().await;
+        panic_at.arm(true);
+        let ended = if name == "taken" {
+            drop(taken);
+            waiting.await.map(drop)
+        } else {
+            let lock = locks.rwlock("free").unwrap();
+            tokio::spawn(async move { drop(lock.write().await) }).await
+        };
+        assert!(ended.unwrap_err().is_panic(), "{name}");
+        panic_at.arm(false);
+        let next = others.rwlock(name).unwrap();
+        drop(timeout(LEASE / 2, next.write().into_future()).await.expect(name).unwrap());
+        assert!(guard.is_held(), "it concerns one request");
+    }
+}
+
+/// A connection to a real server is read by a task of its own, which handles the pushes.
+#[tokio::test]
+async fn client_whose_connection_panics_fails() {
+    let server = Single::start().await.unwrap();
+    let urls = [server.url()];
+    let panic_at = PanicAt::events(&["rwlease.push"]);
+    let locks = Locks::builder().connect_to(&urls).await.unwrap();
+    let others = Locks::builder().connect_to(&urls).await.unwrap();
+    let guard = locks.rwlock("held").unwrap().write().await.unwrap();
+    let taken = others.rwlock("taken").unwrap().write().await.unwrap();
+    let lock = locks.rwlock("taken").unwrap();
+    let waiting = tokio::spawn(async move { lock.write().await });
+    sleep(SECOND / 2).await;
+    panic_at.arm(true);
+    taken.release().await.unwrap();
+    timeout(LEASE / 2, guard.lost()).await.expect("it is told");
+    let error = timeout(LEASE, waiting).await.expect("it ends").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ClientFailed);
+    assert!(error.to_string().contains("panicked: as the test wants"), "{error}");
+    let later = timeout(LEASE, locks.mutex("later").unwrap().lock().into_future()).await;
+    assert_eq!(later.expect("it ends").unwrap_err().kind(), ErrorKind::ClientFailed);
+}
+
+/// The guards of a cached lock are lost together, and reported once.
+#[tokio::test(start_paused = true)]
+async fn client_that_fails_loses_cached_leases() {
+    let panic_at = PanicAt::events(&["rwlease.refresh"]);
+    let bench = Bench::new().await;
+    let cached = bench.locks.rwlock("cached").unwrap().cached().unwrap();
+    while cached.local().hold.is_none() {
+        drop(cached.write().await.unwrap());
+        sleep(SECOND / 100).await;
+    }
+    let guard = cached.write().await.unwrap();
+    let watch = guard.watch();
+    panic_at.arm(true);
+    timeout(60 * SECOND, watch.ended()).await.expect("it is told");
+    assert!(!guard.is_held() && watch.cancellation().is_cancelled());
+    sleep(SECOND).await;
+    assert!(bench.losses.lock().unwrap().contains(&"cached".to_owned()));
+    let error = timeout(SECOND, cached.read().into_future()).await.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ClientFailed);
+}
+
+/// Panics when it is called, or when its future is polled.
+#[cfg(any(feature = "native", feature = "redis"))]
+struct NoCredentials {
+    panics_at_once: bool,
+}
+
+#[cfg(any(feature = "native", feature = "redis"))]
+impl rwlease::CredentialsProvider for NoCredentials {
+    fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
+        assert!(!self.panics_at_once, "as the test wants");
+        Box::pin(async { panic!("as the test wants") })
+    }
+
+    fn may_change(&self) -> bool {
+        panic!("as the test wants")
+    }
+}
+
+#[cfg(any(feature = "native", feature = "redis"))]
+#[tokio::test]
+async fn credentials_provider_that_panics_fails_the_dial() {
+    let server = Single::start().await.unwrap();
+    for panics_at_once in [true, false] {
+        let builder = Locks::builder().servers([server.url()]);
+        let connecting = builder.credentials(NoCredentials { panics_at_once }).connect();
+        let error = timeout(LEASE, connecting).await.expect("it ends").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let why = "the credentials provider panicked: as the test wants";
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+/// Everything that is told, panics: also what is told of the failure itself.
+#[tokio::test(start_paused = true)]
+async fn client_whose_subscriber_always_panics_fails_and_does_not_abort() {
+    let panic_at = PanicAt::events(&[
+        "rwlease.renew",
+        "rwlease.lost",
+        "rwlease.client",
+        "rwlease.release",
+        "rwlease.wait",
+        "rwlease.attempt",
+        "rwlease.connect",
+        "rwlease.subscribe",
+        "rwlease.refresh",
+    ]);
+    let bench = Bench::new().await;
+    panic_at.arm(true);
+    sleep(LEASE / 2).await;
+    let Bench { locks, guard, losses, waiting, .. } = bench;
+    timeout(SECOND, guard.lost()).await.expect("it is told");
+    assert!(guard.cancellation().is_cancelled());
+    assert!(timeout(SECOND, waiting).await.expect("it ends").is_err(), "its event panics");
+    sleep(SECOND).await;
+    assert_eq!(*losses.lock().unwrap(), ["held"]);
+    let later = locks.rwlock("later").unwrap().write().await.unwrap_err();
+    assert_eq!(later.kind(), ErrorKind::ClientFailed);
+}
