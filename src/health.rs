@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
@@ -34,6 +35,7 @@ pub(crate) struct ClientHealth(Arc<Shared>);
 struct Shared {
     failure: OnceLock<ClientFailure>,
     on_failure: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    has_ended: AtomicBool,
 }
 
 /// The panic of a callback.
@@ -47,7 +49,7 @@ impl ClientHealth {
         self.0.failure.get()
     }
 
-    /// Sets the function that ends the client after its failure, which may be more than once.
+    /// Sets the function that ends the client after its failure. It is called once.
     pub(crate) fn on_failure(&self, end: impl Fn() + Send + Sync + 'static) {
         let _ = self.0.on_failure.set(Box::new(end));
         if self.failure().is_some() {
@@ -77,7 +79,9 @@ impl ClientHealth {
     }
 
     fn end(&self) {
-        if let Some(end) = self.0.on_failure.get() {
+        if let Some(end) = self.0.on_failure.get()
+            && !self.0.has_ended.swap(true, Ordering::AcqRel)
+        {
             end();
         }
     }
@@ -131,7 +135,7 @@ fn message_of(payload: Box<dyn Any + Send>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 

@@ -148,7 +148,11 @@ impl Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if !self.is_over {
-            *self.reports.queue() = Queue::default();
+            let undelivered = std::mem::take(&mut *self.reports.queue());
+            for loss in &undelivered.losses {
+                // The subscriber is the caller's code.
+                drop(catch(|| telemetry::loss_unreported(loss)));
+            }
         }
         self.reports.delivered.notify_waiters();
     }

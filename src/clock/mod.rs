@@ -168,9 +168,12 @@ fn is_longer(known_ms: &AtomicU64, suspended: Duration) -> bool {
 /// `None` if it is not known.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn suspended() -> Option<Duration> {
+    // In this order a stop between the two readings makes the result too low, never too high: a
+    // later suspend must not seem to be known already.
+    let all = Duration::from_nanos(SystemClock.now().0);
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let awake = Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32);
-    Some(Duration::from_nanos(SystemClock.now().0).saturating_sub(awake))
+    Some(all.saturating_sub(awake))
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

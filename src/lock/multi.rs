@@ -255,19 +255,23 @@ async fn take_in_turn(
     }
 }
 
-/// Hands the reserved leases to their guard. False if one was lost before that. Leases that the
-/// client does not renew are renewed first, because they may have been held for a while.
+/// Hands the reserved leases to their guard. False if one was lost before that: then those before
+/// it stay reserved. Leases that the client does not renew are renewed first, because they may have
+/// been held for a while.
 async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
     if waited && options.renewal != Renewal::Automatic {
         // A lease that cannot be renewed now is still held, or is waited for again.
         join_all(held.iter().map(|hold| hold.0.renew())).await;
     }
+    let count = held.len();
+    keep_until_lost(held);
+    if held.len() < count {
+        return false;
+    }
     for hold in &*held {
         hold.0.client.on(&hold.0.acquisition, Event::BeginUse);
     }
-    let count = held.len();
-    keep_until_lost(held);
-    held.len() == count
+    true
 }
 
 /// Tries until it has all, and holds nothing between tries.

@@ -121,7 +121,7 @@ impl Scripts {
             acquire_read: script("acquire_read", ACQUIRE)?,
             acquire_write: script("acquire_write", ACQUIRE)?,
             release: script("release", &["released", "left", "expired", "absent", "writing"])?,
-            renew: script("renew", &["renewed", "revoked", "lost"])?,
+            renew: script("renew", &["renewed", "revoked", "other", "lost"])?,
             pump: script("pump", PUMP)?,
             downgrade: script("downgrade", &[GRANTED, "lost"])?,
             upgrade: script(
@@ -142,7 +142,7 @@ impl Scripts {
                 "semaphore/acquire",
                 &[GRANTED, "queued", "refused", "limit", "full", "stale"],
             )?,
-            semaphore_renew: script("semaphore/renew", &["renewed", "lost"])?,
+            semaphore_renew: script("semaphore/renew", &["renewed", "other", "lost"])?,
             semaphore_release: script("semaphore/release", &["released", "left", "absent"])?,
             semaphore_shrink: script("semaphore/shrink", &["kept", "lost"])?,
             semaphore_pump: script("semaphore/pump", PUMP)?,
@@ -285,9 +285,17 @@ mod tests {
             for status in script.statuses {
                 assert!(found.contains(status), "{} never says {status}", script.name);
             }
-            for part in script.text.split("reply('").skip(1) {
-                let status = part.split('\'').next().unwrap();
-                assert!(script.statuses.contains(&status), "{} says {status}, too", script.name);
+            let literal = |part: &str| part.split('\'').next().unwrap().to_owned();
+            let replied = script.text.split("reply('").skip(1).map(literal);
+            // A reply can have its status from a variable: `local status = mode and 'a' or 'b'`.
+            let lines = script.text.lines().filter(|line| line.contains("status = "));
+            let assigned = lines.flat_map(|line| {
+                let value = line.split_once("status = ").unwrap().1;
+                value.split('\'').skip(1).step_by(2).map(str::to_owned)
+            });
+            for status in replied.chain(assigned) {
+                let is_known = script.statuses.contains(&status.as_str());
+                assert!(is_known, "{} says {status}, too", script.name);
             }
             assert!(!script.statuses.is_empty(), "{}", script.name);
         }

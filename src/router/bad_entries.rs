@@ -24,10 +24,13 @@ pub(crate) struct BadEntries(Mutex<HashSet<BadEntry>>);
 
 impl BadEntries {
     pub(crate) fn report(&self, source: &Address, entry: BadEntry) {
-        let mut reported = lock(&self.0);
-        if reported.len() < MAX_REPORTED && !reported.contains(&entry) {
+        let is_new = {
+            let mut reported = lock(&self.0);
+            reported.len() < MAX_REPORTED && reported.insert(entry.clone())
+        };
+        // The caller's subscriber runs here, so nothing is locked.
+        if is_new {
             telemetry::bad_entry(source, &entry.subject, entry.reason);
-            reported.insert(entry);
         }
     }
 }

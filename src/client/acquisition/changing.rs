@@ -97,8 +97,10 @@ impl Holding {
     }
 
     pub(super) fn begin_downgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if self.mode == Mode::Write && self.pending.is_none() && !self.is_lost() {
+        let is_over = self.is_lost() || self.is_releasing();
+        if self.mode == Mode::Write && self.pending.is_none() && !is_over {
             self.owe(Pending::new(Transition::Downgrade, at.now, None));
+            fx.changed = true;
         }
         fx.look_by(at.now);
     }

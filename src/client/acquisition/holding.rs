@@ -181,8 +181,19 @@ impl Holding {
         self.options.reserved = false;
         self.renewals = self.options.renewals(at.now);
         self.ends = self.renewals.within_hold(self.ends);
+        // A claim that is due or under way does not count against the limit.
+        let is_due = match self.renewal {
+            NextRenewal::Never => false,
+            NextRenewal::Due(due) => due <= at.now,
+            NextRenewal::Sent(_) => true,
+        };
+        let left = &mut self.renewals.left;
+        *left = left.map(|left| left.saturating_add(u32::from(is_due)));
         if let NextRenewal::Due(due) = self.renewal {
             self.renew_at(due, at.now);
+        }
+        if self.standing == Standing::Failing {
+            self.standing = Standing::Good;
         }
         fx.look_by(self.next_due());
     }
