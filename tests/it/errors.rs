@@ -280,7 +280,7 @@ async fn connecting_to_a_server_of_another_kind() {
     table
         .row(
             "a server as a sentinel",
-            Invalid,
+            Unavailable,
             &["is no sentinel"],
             &["TLS"],
             connect_to(

@@ -73,8 +73,6 @@ impl Report {
             Reply::Nil => Ok(None),
             Reply::Error(error) if error.detail.starts_with("unknown command") => {
                 return Err(NodeError {
-                    permanent: true,
-                    is_invalid: true,
                     source: Some(Arc::new(error.clone())),
                     ..NodeError::unsent(format!("{source} is no sentinel: {error}"))
                 });
