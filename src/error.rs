@@ -19,7 +19,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     lock: Option<(Arc<str>, Slot)>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
     limit: Option<u32>,
 }
 
@@ -111,7 +111,12 @@ impl Error {
         mut self,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(source.into().into());
+        self
+    }
+
+    pub(crate) fn with_shared_source(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        self.0.source = Some(source);
         self
     }
 

@@ -165,6 +165,14 @@ impl Dialer {
     }
 }
 
+/// Hides the password that was sent.
+pub(super) fn hide_password(failure: NodeError, credentials: Option<&Credentials>) -> NodeError {
+    match credentials.map(Credentials::parts) {
+        Some((_, password)) => failure.without_password(password),
+        None => failure,
+    }
+}
+
 /// A failure to connect, or one after which it does not matter what was sent.
 impl From<io::Error> for NodeError {
     fn from(error: io::Error) -> NodeError {

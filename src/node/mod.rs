@@ -18,6 +18,8 @@ pub(crate) mod fake;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod handshake_error;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod in_turn;
 #[cfg(feature = "native")]
 pub(crate) mod native;
@@ -146,6 +148,8 @@ pub(crate) struct NodeError {
     pub(crate) refused: bool,
     /// The other side ended the connection.
     pub(crate) ended: bool,
+    /// The caller's settings are wrong: no server of this kind can be used by them.
+    pub(crate) is_invalid: bool,
     /// The replies on the connection do not fit its commands.
     pub(crate) is_protocol_error: bool,
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
@@ -160,6 +164,7 @@ impl NodeError {
             permanent: false,
             refused: false,
             ended: false,
+            is_invalid: false,
             is_protocol_error: false,
             source: None,
         }

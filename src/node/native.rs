@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::health::ClientHealth;
 use crate::node::answering::KeptConnection;
-use crate::node::dialer::{Dialer, Stream};
+use crate::node::dialer::{Dialer, Stream, hide_password};
 use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, ReplyShape,
     ScriptCall, Subscribed, Subscription, resolved,
@@ -106,7 +106,8 @@ impl NativeConnector {
         let credentials = self.dialer.credentials().await?;
         let (stream, place) = self.dialer.dial(address, place).await?;
         let connection = Connection::over(stream, listener, &self.dialer.health);
-        session::begin(&connection, &self.dialer, credentials).await?;
+        let begun = session::begin(&connection, &self.dialer, credentials.as_ref()).await;
+        begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
         Ok((connection, place))
     }
 }
@@ -148,6 +149,16 @@ impl Connection {
         self.wire.put(commands, Expected::replies(commands.len(), tell))?;
         let outcome = told.await.map_err(|_| NodeError::gone_unanswered())?;
         self.out_of_step().map_or(outcome, Err)
+    }
+
+    /// Sends commands, each with an answer of its own.
+    fn send_each(
+        &self,
+        commands: &[Command],
+    ) -> Result<impl Iterator<Item = oneshot::Receiver<Result<Reply, NodeError>>>, NodeError> {
+        let (tell, told): (Vec<_>, Vec<_>) = commands.iter().map(|_| oneshot::channel()).unzip();
+        self.wire.put(commands, tell.into_iter().map(Expected::Reply))?;
+        Ok(told.into_iter())
     }
 
     /// Sends one command of `words` words, which `write` adds.

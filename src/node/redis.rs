@@ -20,11 +20,12 @@ use tokio::sync::mpsc;
 
 use crate::health::ClientHealth;
 use crate::node::coalesced::Coalesced;
-use crate::node::dialer::{Channels, Dialer, Stream};
+use crate::node::dialer::{Channels, Dialer, Stream, hide_password};
+use crate::node::handshake_error::{hello_refused, select_refused};
 use crate::node::task::Task;
 use crate::node::{
-    Address, Answering, Command, Connector, LIB_NAME, LIB_VERSION, MessageHandler, Node, NodeError,
-    NodeFuture, Notice, Reply, Subscribed, Subscription, resolved,
+    Address, Answering, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, MessageHandler,
+    Node, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription, resolved,
 };
 pub(crate) use reply::{connect_failure, reply_of};
 use reply::{is_authentication, text_of};
@@ -115,11 +116,19 @@ impl RedisConnector {
         .boxed()
     }
 
-    /// As `connect_failure`, for a connection that is not authenticated yet.
-    fn not_let_in(&self, error: RedisError) -> NodeError {
-        let passes = self.renews_credentials() && is_authentication(&error);
-        let failure = connect_failure(error);
-        NodeError { permanent: failure.permanent && !passes, ..failure }
+    /// The failure to begin the session.
+    fn not_begun(&self, error: RedisError) -> NodeError {
+        match error.code() {
+            Some(code) => hello_refused(
+                &ServerError::new(code, error.detail().unwrap_or_default()),
+                self.renews_credentials(),
+            ),
+            None => {
+                let passes = self.renews_credentials() && is_authentication(&error);
+                let failure = connect_failure(error);
+                NodeError { permanent: failure.permanent && !passes, ..failure }
+            }
+        }
     }
 
     /// Connects with RESP3, which separates a server's pushes from replies and reports when the
@@ -130,7 +139,8 @@ impl RedisConnector {
         place: Option<IpAddr>,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<(MultiplexedConnection, Task, IpAddr), NodeError> {
-        let session = self.session().await?;
+        let credentials = self.dialer.credentials().await?;
+        let session = session(credentials.as_ref());
         let config = AsyncConnectionConfig::new()
             // The router sets the time limits.
             .set_connection_timeout(None)
@@ -140,13 +150,13 @@ impl RedisConnector {
                 Ok(())
             });
         let (stream, place) = self.dialer.dial(address, place).await?;
-        let (mut connection, driver) = match stream {
-            Stream::Tcp(stream) => self.begin(stream, &session, config).await?,
+        let begun = match stream {
+            Stream::Tcp(stream) => self.begin(stream, &session, config).await,
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => self.begin(stream, &session, config).await?,
+            Stream::Tls(stream) => self.begin(stream, &session, config).await,
         };
-        self.select_database(&mut connection).await?;
-        self.name(&mut connection).await?;
+        let (connection, driver) =
+            begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
         Ok((connection, driver, place))
     }
 
@@ -161,7 +171,14 @@ impl RedisConnector {
         let mut command = Cmd::new();
         command.arg("SELECT").arg(self.dialer.database);
         let selected = connection.send_packed_command(&command).await;
-        selected.and_then(Value::extract_error).map(drop).map_err(|error| self.not_let_in(error))
+        let refused = |error: RedisError| match error.code() {
+            Some(code) => {
+                let said = ServerError::new(code, error.detail().unwrap_or_default());
+                select_refused(&said, self.dialer.database)
+            }
+            None => connect_failure(error),
+        };
+        selected.and_then(Value::extract_error).map(drop).map_err(refused)
     }
 
     /// Names the client. The server may refuse it: the name is only informative.
@@ -174,21 +191,6 @@ impl RedisConnector {
         connection.send_packed_command(&command).await.map(drop).map_err(connect_failure)
     }
 
-    /// The credentials of this client, and its protocol version.
-    async fn session(&self) -> Result<RedisConnectionInfo, NodeError> {
-        let mut session = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(LIB_NAME, LIB_VERSION);
-        if let Some(credentials) = self.dialer.credentials().await? {
-            let (username, password) = credentials.parts();
-            session = session.set_password(password);
-            if let Some(username) = username {
-                session = session.set_username(username);
-            }
-        }
-        Ok(session)
-    }
-
     /// Starts the session on a new connection.
     async fn begin(
         &self,
@@ -196,13 +198,28 @@ impl RedisConnector {
         session: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, Task), NodeError> {
-        let (connection, driver) = MultiplexedConnection::new_with_config(session, stream, config)
-            .await
-            .map_err(|error| self.not_let_in(error))?;
+        let (mut connection, driver) =
+            MultiplexedConnection::new_with_config(session, stream, config)
+                .await
+                .map_err(|error| self.not_begun(error))?;
         // Without this, the driver would wait for outstanding answers, which a frozen server never
         // sends.
         let driver = Task::spawn(&self.dialer.health, "connection of `redis`", driver);
+        self.select_database(&mut connection).await?;
+        self.name(&mut connection).await?;
         Ok((connection, driver))
+    }
+}
+
+/// The credentials of this client, and its protocol version.
+fn session(credentials: Option<&Credentials>) -> RedisConnectionInfo {
+    let session = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name(LIB_NAME, LIB_VERSION);
+    match credentials.map(Credentials::parts) {
+        None => session,
+        Some((None, password)) => session.set_password(password),
+        Some((Some(username), password)) => session.set_password(password).set_username(username),
     }
 }
 

@@ -10,10 +10,16 @@ impl From<CallError> for Error {
         let CallError { reason, last, .. } = error;
         match reason {
             Reason::Refused(said) => said.into(),
-            Reason::Permanent => {
-                let refused =
-                    Error::new(ErrorKind::Refused, "the server does not let this client in");
-                last.into_iter().fold(refused, Error::with_source)
+            Reason::Permanent => match last {
+                Some(failure) => unconnected(failure),
+                None => Error::new(ErrorKind::Refused, reason.to_string()),
+            },
+            // The message says what the failure says.
+            Reason::Unreachable(..) | Reason::NoSentinel(..) => {
+                let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
+                last.and_then(|failure| failure.source)
+                    .into_iter()
+                    .fold(unavailable, Error::with_shared_source)
             }
             Reason::Invalid(why) => Error::invalid(why),
             Reason::ClientFailed(failure) => failure.into(),
@@ -76,8 +82,18 @@ pub(crate) fn is_before_script(said: &ServerError) -> bool {
 }
 
 impl From<NodeError> for Error {
-    fn from(error: NodeError) -> Self {
-        let kind = if error.permanent { ErrorKind::Refused } else { ErrorKind::Unavailable };
-        Error::new(kind, "no connection").with_source(error)
+    fn from(failure: NodeError) -> Self {
+        unconnected(failure)
     }
+}
+
+/// The error for a connection that cannot be opened.
+fn unconnected(failure: NodeError) -> Error {
+    let kind = match failure {
+        NodeError { is_invalid: true, .. } => ErrorKind::Invalid,
+        NodeError { permanent: true, .. } => ErrorKind::Refused,
+        _ => ErrorKind::Unavailable,
+    };
+    let error = Error::new(kind, format!("cannot connect: {}", failure.message));
+    failure.source.into_iter().fold(error, Error::with_shared_source)
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::node::{NodeError, Reply, is_about_credentials};
+use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
 
 /// How many characters of a server's run id its name has.
 const NAME_LENGTH: usize = 12;
@@ -28,11 +28,8 @@ pub(crate) fn server_time(reply: Option<Reply>) -> Result<u64, NodeError> {
     ms.ok_or_else(|| match reply {
         Some(Reply::Error(error)) => {
             let permanent = matches!(error.code.as_str(), "NOAUTH" | "NOPERM" | "WRONGPASS");
-            NodeError {
-                permanent,
-                source: Some(Arc::new(error)),
-                ..NodeError::unsent("the server does not tell its time")
-            }
+            let message = format!("the server refused TIME: {error}");
+            NodeError { permanent, source: Some(Arc::new(error)), ..NodeError::unsent(message) }
         }
         other => NodeError::unsent(format!("malformed reply to TIME: {other:?}")),
     })
@@ -47,20 +44,59 @@ pub(crate) fn locked_out(replies: &[Reply]) -> Option<NodeError> {
     };
     let mut refusals = replies.iter().filter_map(refusal);
     let first = refusals.next()?;
+    let message = format!("authentication failed: {first}");
     Some(NodeError {
         maybe_sent: refusals.count() + 1 < replies.len(),
         source: Some(Arc::new(first)),
-        ..NodeError::unsent("the server does not accept the credentials")
+        ..NodeError::unsent(message)
     })
+}
+
+/// Fails if the server is not one that scripts can be sent to, by its first answers: `TIME`, `INFO
+/// server`, `CLUSTER MYID`.
+pub(crate) fn check_kind(replies: &[Reply]) -> Result<(), NodeError> {
+    let [_, Reply::Text(info), id] = replies else {
+        return Ok(());
+    };
+    let has_no_cluster = matches!(id, Reply::Error(error) if is_unknown_command(error));
+    // Valkey has another name for it.
+    let mode = field(info, "redis_mode:").or_else(|| field(info, "server_mode:"));
+    match mode.as_deref() {
+        Some("sentinel") => Err(NodeError {
+            permanent: true,
+            is_invalid: true,
+            ..NodeError::unsent(
+                "this is a sentinel, not a server; name it by `redis+sentinel://` or \
+                 `Builder::sentinel`",
+            )
+        }),
+        Some("cluster") if has_no_cluster => Err(NodeError {
+            permanent: true,
+            ..NodeError::unsent(
+                "the node of a cluster does not know CLUSTER, which is renamed or disabled there; \
+                 the client needs it to find the slots",
+            )
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn is_unknown_command(error: &ServerError) -> bool {
+    error.code == "ERR" && error.detail.starts_with("unknown command")
 }
 
 /// The name in the answer to `INFO server`.
 pub(crate) fn server_name(reply: Option<Reply>) -> Option<Box<str>> {
-    let Some(Reply::Text(info)) = reply else {
-        return None;
-    };
-    let info = String::from_utf8_lossy(&info);
-    info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim).and_then(name_of)
+    match reply {
+        Some(Reply::Text(info)) => field(&info, "run_id:").as_deref().and_then(name_of),
+        _ => None,
+    }
+}
+
+/// The value of a field in the answer to `INFO`.
+fn field(info: &[u8], name: &str) -> Option<String> {
+    let info = String::from_utf8_lossy(info);
+    info.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
 /// The name of the server with this run id.
@@ -72,7 +108,6 @@ pub(crate) fn name_of(run_id: &str) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::ServerError;
 
     #[test]
     fn the_time_is_read() {

@@ -238,9 +238,10 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
                 .collect()
             }
             Err(Failure::Silent) => {
-                connection.gave_up(self.router.clock.now(), self.router.response_timeout);
+                connection.gave_up(self.router.clock.now(), self.router.limits.response_timeout);
                 each_one(limits, |&limit| Attempt::Silent { sent: Some(limit) })
             }
+            Err(Failure::Quiet) => each_one(limits, |&not_after| Attempt::Quiet { not_after }),
             Err(Failure::Broken(failure)) => each_one(limits, |&not_after| Attempt::Broken {
                 failure: failure.clone(),
                 not_after,

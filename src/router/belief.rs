@@ -69,6 +69,8 @@ pub(crate) enum Told {
 pub(crate) struct Known {
     pub(crate) kind: Kind,
     pub(crate) map: SlotMap,
+    /// The node whose view was installed last, if it is one of a cluster.
+    source: Option<Address>,
     /// The epoch of the view that was installed last.
     epoch: Option<u64>,
     /// Masters that redirects named, each with the number of its lesson.
@@ -138,6 +140,7 @@ impl Default for Known {
         Known {
             kind: Kind::Nothing,
             map: SlotMap::empty(),
+            source: None,
             epoch: None,
             lessons: HashMap::new(),
             lesson: 0,
@@ -178,6 +181,11 @@ impl Known {
             }
             _ => Admission::Welcome,
         }
+    }
+
+    /// The node that told the addresses of the map.
+    pub(crate) fn source(&self) -> Option<Address> {
+        self.source.clone()
     }
 
     /// The process that was found first, if there is no cluster.
@@ -282,6 +290,7 @@ impl Known {
             Told::Cluster { map, epoch, .. } => {
                 let known = std::mem::replace(&mut self.kind, Kind::Cluster) == Kind::Cluster;
                 self.epoch = epoch.or(self.epoch);
+                self.source = Some(view.node);
                 if known { map.filled_from(&self.map) } else { map }
             }
         };

@@ -14,7 +14,7 @@ use crate::node::{
     Address, Answering, Command, Connector, Node, NodeError, ProtocolError, Reply, ReplyShape,
     ScriptCall, server_ms,
 };
-use crate::router::about::{locked_out, server_name, server_time};
+use crate::router::about::{check_kind, locked_out, server_name, server_time};
 use crate::router::belief::{Identity, Process};
 use crate::router::clock_bound::ClockBound;
 use crate::router::heard::Heard;
@@ -22,8 +22,9 @@ use crate::router::pulse::Pulse;
 use crate::router::runtime::Runtime;
 use crate::router::telemetry::Load;
 use crate::router::tenure::Tenure;
+use crate::router::time_limit::TimeLimit;
 use crate::router::time_out::time_out;
-use crate::router::unopened::{no_answer, unopened};
+use crate::router::unopened::{no_handshake, unopened};
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
@@ -47,6 +48,16 @@ pub(crate) struct Limits {
     pub(crate) response_timeout: Duration,
     /// The most calls under way at once.
     pub(crate) in_flight: usize,
+}
+
+impl Limits {
+    pub(crate) fn of_opening(&self) -> TimeLimit {
+        TimeLimit { length: self.connect_timeout, setting: "connect_timeout" }
+    }
+
+    pub(crate) fn of_replies(&self) -> TimeLimit {
+        TimeLimit { length: self.response_timeout, setting: "response_timeout" }
+    }
 }
 
 /// A connection that carries commands.
@@ -100,6 +111,9 @@ pub(crate) struct Exchange<T> {
 pub(crate) enum Failure {
     /// The time was up. What was sent may still arrive.
     Silent,
+    /// The connection brought nothing at all for too long, and is retired. What was sent may still
+    /// arrive.
+    Quiet,
     Broken(NodeError),
 }
 
@@ -143,7 +157,7 @@ impl Connection {
         place: Option<&str>,
         limits: Limits,
     ) -> Result<Connection, NodeError> {
-        let timeout = limits.connect_timeout;
+        let limit = limits.of_opening();
         let connects_with_tls = AtomicBool::new(connector.uses_tls());
         let opening = Box::pin(async {
             let node = match place {
@@ -162,19 +176,22 @@ impl Connection {
             Ok((node, sent, clock.now(), replies))
         });
         let at = |failure| unopened(failure, address, connector.uses_tls());
-        let until = clock.now().after(timeout);
+        let until = clock.now().after(limit.length);
         let (node, sent, received, replies) =
             match future::select(opening, clock.sleep_until(until)).await {
                 Either::Left((opened, _)) => opened.map_err(at)?,
                 Either::Right(_) => {
-                    let connects_with_tls = connects_with_tls.load(Ordering::Relaxed);
-                    return Err(no_answer(address, timeout, connects_with_tls));
+                    return Err(match connects_with_tls.load(Ordering::Relaxed) {
+                        true => no_handshake(address, limit),
+                        false => limit.no_reply(address),
+                    });
                 }
             };
         let renews = connector.renews_credentials();
         if let Some(failure) = locked_out(&replies).filter(|_| renews) {
             return Err(at(failure));
         }
+        check_kind(&replies).map_err(at)?;
         let mut replies = replies.into_iter();
         let mut bound = ClockBound::default();
         bound.observe(sent, received, server_time(replies.next()).map_err(at)?);
@@ -362,7 +379,7 @@ impl Connection {
         until: Moment,
     ) -> Result<Exchange<Reply>, Failure> {
         let _in_flight = self.load.in_flight(1);
-        let exchange = self.exchange(ask, permit, until).await?;
+        let exchange = self.exchange(ask, permit, until, self.response_timeout).await?;
         self.check_let_in(std::slice::from_ref(&exchange.value))?;
         Ok(exchange)
     }
@@ -385,8 +402,37 @@ impl Connection {
         commands: &[Command],
         until: Moment,
     ) -> Result<Exchange<Vec<Reply>>, Failure> {
+        self.pipeline_within(permit, commands, until, self.response_timeout).await
+    }
+
+    /// Queries the server about itself or its cluster, and waits for the replies that long, even if
+    /// `response_timeout` is shorter.
+    pub(crate) async fn query(
+        self: &Arc<Self>,
+        address: &Address,
+        commands: &[Command],
+        limit: TimeLimit,
+    ) -> Result<Vec<Reply>, NodeError> {
+        let until = self.clock.now().after(limit.length);
+        match self.pipeline_within(None, commands, until, limit.length).await {
+            Ok(exchange) => Ok(exchange.value),
+            Err(Failure::Broken(failure)) => Err(NodeError { maybe_sent: false, ..failure }),
+            Err(Failure::Silent | Failure::Quiet) => {
+                self.gave_up(self.clock.now(), limit.length);
+                Err(limit.no_reply(address))
+            }
+        }
+    }
+
+    async fn pipeline_within(
+        self: &Arc<Self>,
+        permit: Option<Permit<'_>>,
+        commands: &[Command],
+        until: Moment,
+        quiet: Duration,
+    ) -> Result<Exchange<Vec<Reply>>, Failure> {
         let _in_flight = self.load.in_flight(commands.len());
-        let exchange = self.exchange(|| self.node.pipeline(commands), permit, until).await?;
+        let exchange = self.exchange(|| self.node.pipeline(commands), permit, until, quiet).await?;
         if exchange.value.len() == commands.len() {
             self.check_let_in(&exchange.value)?;
             return Ok(exchange);
@@ -475,6 +521,7 @@ impl Connection {
         ask: impl FnOnce() -> Answering<T>,
         permit: Option<Permit<'_>>,
         until: Moment,
+        quiet: Duration,
     ) -> Result<Exchange<T>, Failure> {
         // Read before anything is sent: a lease counts from here.
         let sent = self.clock.now();
@@ -483,7 +530,7 @@ impl Connection {
         let Some(answer) = &mut question.answer else {
             return Err(Failure::Silent);
         };
-        let outcome = match self.hear_out(answer, sent, until).await {
+        let outcome = match self.hear_out(answer, sent, until, quiet).await {
             // Its effect may be lost, or may have reached the new master.
             Ok(_) if self.is_over() => Err(Failure::Silent),
             outcome => outcome,
@@ -494,18 +541,19 @@ impl Connection {
         outcome
     }
 
-    /// Waits for an answer until `until`, unless the connection goes silent before. While anything
-    /// arrives, the server is working on earlier calls, and a second copy would only queue behind
-    /// the first.
+    /// Waits for an answer until `until`, unless the connection brings nothing at all for `quiet`
+    /// before. While anything arrives, the server is working on earlier calls, and a second copy
+    /// would only queue behind the first.
     async fn hear_out<T>(
         &self,
         answer: &mut Answering<T>,
         sent: Moment,
         until: Moment,
+        quiet: Duration,
     ) -> Result<Exchange<T>, Failure> {
         let mut now = sent;
         loop {
-            let quiet_until = self.heard.0.quiet_since(sent).after(self.response_timeout);
+            let quiet_until = self.heard.0.quiet_since(sent).after(quiet);
             let limit = pin!(self.wait_until(quiet_until.min(until), now));
             match future::select(&mut *answer, limit).await {
                 Either::Left((Ok(value), _)) => {
@@ -531,9 +579,9 @@ impl Connection {
                     }
                 }
             }
-            if now >= self.heard.0.quiet_since(sent).after(self.response_timeout) {
+            if now >= self.heard.0.quiet_since(sent).after(quiet) {
                 self.retire();
-                return Err(Failure::Silent);
+                return Err(Failure::Quiet);
             }
             if now >= until {
                 return Err(Failure::Silent);
@@ -580,7 +628,8 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
             permit.of
         });
         self.connection.runtime.spawn("late answer", async move {
-            let _ = connection.hear_out(&mut answer, sent, FAR).await;
+            let quiet = connection.response_timeout;
+            let _ = connection.hear_out(&mut answer, sent, FAR, quiet).await;
             if let Some(of) = permits {
                 connection.semaphore(of).add_permits(1);
             }

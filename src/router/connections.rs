@@ -303,7 +303,7 @@ mod tests {
         let (fakes, clock) = (Fakes::new(&[(0, 16383, "a")]), TestClock::start());
         let connector: Arc<dyn Connector> = Arc::new(fakes);
         for _ in 0..200 {
-            let membership = Arc::new(Membership::new(Translation(None), LIMITS.response_timeout));
+            let membership = Arc::new(Membership::new(Translation(None), LIMITS));
             let connections = Connections::new(
                 Runtime::current(connector.health()),
                 connector.clone(),

@@ -97,7 +97,7 @@ impl Topology {
                 )),
                 _ => {
                     let mut failures = Failures::default();
-                    failures.note(master.clone(), failure);
+                    failures.note(master.clone(), self.explain(failure, &master, None));
                     let (tried, failure) = failures.settle(&[master], None);
                     Unfound::Failed(tried, failure)
                 }

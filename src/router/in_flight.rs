@@ -56,6 +56,8 @@ pub(crate) struct InFlightCall<'a> {
 struct Target {
     /// `None` for the master of the slot.
     address: Option<Address>,
+    /// The server that redirected the call there.
+    named_by: Option<Address>,
     /// After ASK: the server imports the slot, and takes the call if `ASKING` precedes it.
     asking: bool,
     text: Text,
@@ -90,6 +92,11 @@ pub(crate) enum Attempt {
     Silent {
         sent: Option<u64>,
     },
+    /// No answer, because the connection brought nothing at all for too long. What was sent may
+    /// still arrive.
+    Quiet {
+        not_after: u64,
+    },
     /// The server is overloaded and it became too late to send the call: nothing was sent.
     Crowded,
     Broken {
@@ -107,7 +114,7 @@ impl Attempt {
             Attempt::Undone(_) => Some(Attempted::Undone),
             Attempt::Unconnected(_) => Some(Attempted::Unconnected),
             Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
-            Attempt::Silent { sent: Some(_) } => Some(Attempted::Silent),
+            Attempt::Silent { sent: Some(_) } | Attempt::Quiet { .. } => Some(Attempted::Silent),
             Attempt::Broken { failure, .. } if failure.is_protocol_error => {
                 Some(Attempted::Garbled)
             }
@@ -225,7 +232,7 @@ impl<'a> InFlightCall<'a> {
     /// answer would only leave its outcome in doubt.
     pub(crate) fn queue_until(&self) -> Moment {
         let left = self.deadline.since(self.router.clock.now());
-        self.deadline.before(self.router.response_timeout.min(left / 2))
+        self.deadline.before(self.router.limits.response_timeout.min(left / 2))
     }
 
     /// Until when an attempt at that server may arrive, by that server's clock.
@@ -412,9 +419,10 @@ impl<'a> InFlightCall<'a> {
             Ok(exchange) => self.hear(connection, exchange, asking, deletes),
             Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
             Err(Failure::Silent) => {
-                connection.gave_up(self.router.clock.now(), self.router.response_timeout);
+                connection.gave_up(self.router.clock.now(), self.router.limits.response_timeout);
                 Attempt::Silent { sent: Some(not_after) }
             }
+            Err(Failure::Quiet) => Attempt::Quiet { not_after },
         }
     }
 

@@ -57,13 +57,14 @@ impl Router {
         deadline: Moment,
     ) -> Result<Reply, NodeError> {
         let connection = self.connect_until(address, deadline).await?;
-        let until = self.clock.now().after(self.response_timeout).min(deadline);
+        let limit = self.limits.of_replies();
+        let until = self.clock.now().after(limit.length).min(deadline);
         match connection.call(&*self.clock, command.clone(), until).await {
             Ok(exchange) => Ok(exchange.value),
             Err(Failure::Broken(failure)) => Err(failure),
-            Err(Failure::Silent) => {
-                connection.gave_up(self.clock.now(), self.response_timeout);
-                Err(NodeError::unsent(format!("{address} did not answer")))
+            Err(Failure::Silent | Failure::Quiet) => {
+                connection.gave_up(self.clock.now(), limit.length);
+                Err(limit.no_reply(address))
             }
         }
     }
@@ -74,12 +75,14 @@ impl Router {
         address: &Address,
         deadline: Moment,
     ) -> Result<Arc<Connection>, NodeError> {
-        let until = self.clock.now().after(self.connect_timeout).min(deadline);
-        tokio::select! {
+        let limit = self.limits.of_opening();
+        let until = self.clock.now().after(limit.length).min(deadline);
+        let connected = tokio::select! {
             biased;
             connected = self.connections.connect(address) => connected,
-            () = time_out(&*self.clock, until) => Err(NodeError::unsent(format!("no connection to {address} in time"))),
-        }
+            () = time_out(&*self.clock, until) => Err(limit.no_reply(address)),
+        };
+        connected.map_err(|failure| self.topology.explain(failure, address, None))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Admits connections that lead to the known servers, and no others.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
@@ -9,10 +8,11 @@ use futures::future::{join_all, try_join};
 use crate::clock::Clock;
 use crate::node::{Address, Command, Connector, NodeError, Reply, ReplyShape};
 use crate::router::bad_entries::BadEntries;
-use crate::router::belief::{Admission, Identity, Known, Process, Stranger, View};
-use crate::router::connection::{Connection, Failure, Limits};
+use crate::router::belief::{Admission, Identity, Kind, Known, Process, Stranger, View};
+use crate::router::connection::{Connection, Limits};
 use crate::router::sentinels::Sentinels;
 use crate::router::telemetry;
+use crate::router::time_limit::TimeLimit;
 use crate::router::translation::Translation;
 use crate::router::{read, views, write};
 
@@ -21,18 +21,18 @@ use crate::router::{read, views, write};
 pub(crate) struct Membership {
     known: RwLock<Known>,
     translation: Translation,
-    response_timeout: Duration,
+    limits: Limits,
     /// The sentinels that name the master, if there are any.
     sentinels: Option<Arc<Sentinels>>,
     bad_entries: BadEntries,
 }
 
 impl Membership {
-    pub(crate) fn new(translation: Translation, response_timeout: Duration) -> Self {
+    pub(crate) fn new(translation: Translation, limits: Limits) -> Self {
         Membership {
             known: RwLock::default(),
             translation,
-            response_timeout,
+            limits,
             sentinels: None,
             bad_entries: BadEntries::default(),
         }
@@ -59,15 +59,26 @@ impl Membership {
         write(&self.known)
     }
 
-    /// Queries a node for its view of the cluster.
+    /// Queries a node for its view of the cluster. The first query belongs to the opening of the
+    /// connection.
     pub(crate) async fn view(
         &self,
         connection: &Arc<Connection>,
         node: &Address,
-        clock: &dyn Clock,
+    ) -> Result<View, NodeError> {
+        let is_first = self.known().kind == Kind::Nothing;
+        let limit = if is_first { self.limits.of_opening() } else { self.limits.of_replies() };
+        self.view_within(connection, node, limit).await
+    }
+
+    async fn view_within(
+        &self,
+        connection: &Arc<Connection>,
+        node: &Address,
+        limit: TimeLimit,
     ) -> Result<View, NodeError> {
         let skip = |entry| self.bad_entries.report(node, entry);
-        views::view(connection, node, clock, self.response_timeout, &self.translation, skip).await
+        views::view(connection, node, limit, &self.translation, skip).await
     }
 
     /// Connects, and checks that the server is a known one.
@@ -88,7 +99,7 @@ impl Membership {
                 self.note_place(&connection);
                 Ok(connection)
             }
-            Admission::QueryItsMap => self.query_its_map(&**clock, address, connection).await,
+            Admission::QueryItsMap => self.query_its_map(address, connection).await,
             Admission::FindTheFirst => {
                 self.find_the_first(connector, clock, address, limits, connection).await
             }
@@ -120,7 +131,7 @@ impl Membership {
             return Err(refused(address, Stranger::OtherProcess));
         }
         let connection = Arc::new(connection);
-        if self.is_replica(&connection, clock).await? {
+        if self.is_replica(&connection, address).await? {
             return Err(refused(address, Stranger::Replica));
         }
         connection.serve_for(master.tenure);
@@ -131,15 +142,11 @@ impl Membership {
     async fn is_replica(
         &self,
         connection: &Arc<Connection>,
-        clock: &Arc<dyn Clock>,
+        address: &Address,
     ) -> Result<bool, NodeError> {
         let question = Command::new().word("INFO").word("replication").expecting(ReplyShape::Text);
-        let until = clock.now().after(self.response_timeout);
-        match connection.call(&**clock, question, until).await {
-            Ok(exchange) => Ok(matches!(exchange.value, Reply::Text(info) if is_of_replica(&info))),
-            Err(Failure::Broken(failure)) => Err(NodeError { maybe_sent: false, ..failure }),
-            Err(Failure::Silent) => Err(NodeError::unsent("the server does not tell its role")),
-        }
+        let replies = connection.query(address, &[question], self.limits.of_opening()).await?;
+        Ok(matches!(&*replies, [Reply::Text(info)] if is_of_replica(info)))
     }
 
     /// The process that was found first is remembered at the address where it was found last.
@@ -163,11 +170,10 @@ impl Membership {
     /// cluster.
     async fn query_its_map(
         &self,
-        clock: &dyn Clock,
         address: &Address,
         connection: Arc<Connection>,
     ) -> Result<Arc<Connection>, NodeError> {
-        let view = self.view(&connection, address, clock).await?;
+        let view = self.view_within(&connection, address, self.limits.of_opening()).await?;
         match self.known().refusal(&view) {
             None => {
                 connection.note_shown_map();

@@ -32,6 +32,7 @@ mod tenure;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod time_limit;
 mod time_out;
 mod topology;
 mod translation;
@@ -137,8 +138,7 @@ impl fmt::Debug for RouterSettings {
 pub(crate) struct Router {
     runtime: Runtime,
     clock: Arc<dyn Clock>,
-    connect_timeout: Duration,
-    response_timeout: Duration,
+    limits: Limits,
     connections: Arc<Connections>,
     topology: Arc<Topology>,
     texts: Arc<Texts>,
@@ -167,8 +167,7 @@ impl Router {
         let sentinels = settings.sentinels.map(|sentinels| {
             Arc::new(Sentinels::new(sentinels, clock.clone(), translation.clone(), limits))
         });
-        let membership = Membership::new(translation, settings.response_timeout)
-            .with_sentinels(sentinels.clone());
+        let membership = Membership::new(translation, limits).with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
         let runtime = Runtime::current(connector.health());
         let connections = Connections::new(
@@ -217,8 +216,7 @@ impl Router {
         Ok(Arc::new(Router {
             runtime,
             clock,
-            connect_timeout: settings.connect_timeout,
-            response_timeout: settings.response_timeout,
+            limits,
             connections,
             topology,
             texts,

@@ -273,6 +273,7 @@ impl Pool {
                 connection.gave_up(clock.now(), response_timeout);
                 tell(&|not_after| Attempt::Silent { sent: Some(not_after) }, group);
             }
+            Err(Failure::Quiet) => tell(&|not_after| Attempt::Quiet { not_after }, group),
             Err(Failure::Broken(failure)) => {
                 let broken = |not_after| Attempt::Broken { failure: failure.clone(), not_after };
                 tell(&broken, group);

@@ -24,6 +24,7 @@ use crate::router::sentinels::{Sentinels, Untold};
 use crate::router::telemetry;
 use crate::router::translation::Translation;
 use crate::router::tried::Tried;
+use crate::router::unopened::{Announcer, announced};
 use crate::router::watchers::Watchers;
 use crate::router::{Slot, lock};
 
@@ -162,6 +163,31 @@ impl Topology {
 
     pub(crate) fn translation(&self) -> &Translation {
         self.membership.translation()
+    }
+
+    /// Adds to the failure to reach an address who announced it, if no setting names it: `named_by`,
+    /// or the server whose map is known.
+    pub(crate) fn explain(
+        &self,
+        failure: NodeError,
+        address: &Address,
+        named_by: Option<&Address>,
+    ) -> NodeError {
+        if self.seeds.contains(address) {
+            return failure;
+        }
+        let by = match self.membership.sentinels() {
+            Some(_) => Some(Announcer::Sentinels),
+            None => named_by
+                .cloned()
+                .or_else(|| self.membership.known().source())
+                .map(Announcer::Server),
+        };
+        let is_translated = self.translation().0.is_some();
+        match by {
+            Some(by) => announced(failure, &by, is_translated),
+            None => failure,
+        }
     }
 
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
@@ -511,7 +537,7 @@ impl Topology {
     pub(crate) async fn query(&self, node: Address) -> Heard {
         let queried = async {
             let connection = self.connections.connect(&node).await?;
-            self.membership.view(&connection, &node, &*self.clock).await
+            self.membership.view(&connection, &node).await
         };
         let outcome = queried.await;
         (node, outcome)

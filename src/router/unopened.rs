@@ -1,34 +1,104 @@
-//! Why a connection could not be opened, with advice for a port that does or does not speak TLS.
+//! Why a connection could not be opened, with what the user can do about it.
 
-use std::time::Duration;
+use std::fmt;
+#[cfg(feature = "tls")]
+use std::io;
 
-use crate::node::{Address, NodeError};
+use crate::node::{Address, NodeError, ServerError};
+use crate::router::belief::Stranger;
+use crate::router::time_limit::TimeLimit;
+
+/// Who announced an address that no setting names.
+#[derive(Clone, Debug)]
+pub(crate) enum Announcer {
+    Server(Address),
+    Sentinels,
+}
+
+impl Announcer {
+    /// The setting of a server that announces another address.
+    fn setting(&self) -> &'static str {
+        match self {
+            Announcer::Server(_) => "`cluster-announce-ip` or `cluster-announce-hostname`",
+            Announcer::Sentinels => "`replica-announce-ip`",
+        }
+    }
+}
+
+impl fmt::Display for Announcer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Announcer::Server(address) => address.fmt(f),
+            Announcer::Sentinels => f.write_str("the sentinels"),
+        }
+    }
+}
 
 /// The failure of a connection that could not be opened. A port that expects TLS ends a connection
-/// that begins with anything else.
+/// that begins with anything else, and so does the port of a cluster bus.
 pub(crate) fn unopened(failure: NodeError, address: &Address, uses_tls: bool) -> NodeError {
-    let advice = if !uses_tls && failure.ended { " (does the port expect TLS?)" } else { "" };
+    let advice = match certificate_advice(&failure) {
+        Some(advice) => advice,
+        None if !uses_tls && failure.ended => {
+            "; does the port expect TLS, or is it that of the cluster bus?"
+        }
+        None => "",
+    };
     let message = format!("{address}: {}{advice}", failure.message);
     NodeError { message, maybe_sent: false, ..failure }
 }
 
-/// The failure for a server that has not answered in time. Many a server waits for more of a TLS
-/// handshake that it does not understand.
-pub(crate) fn no_answer(
-    address: &Address,
-    timeout: Duration,
-    connects_with_tls: bool,
-) -> NodeError {
-    let advice = match connects_with_tls {
-        true => " to a connection with TLS (does the port speak it?)",
-        false => "",
+/// The failure for a server that has not ended the TLS handshake in time. Many a server waits for
+/// more of one that it does not understand.
+pub(crate) fn no_handshake(address: &Address, limit: TimeLimit) -> NodeError {
+    let message = format!("{address}: no TLS handshake within {limit}; does the port speak TLS?");
+    NodeError::unsent(message)
+}
+
+/// The failure to reach an address that the user has not given.
+pub(crate) fn announced(failure: NodeError, by: &Announcer, is_translated: bool) -> NodeError {
+    let source = failure.source.as_ref();
+    let is_reached =
+        source.is_some_and(|source| source.is::<ServerError>() || source.is::<Stranger>());
+    if is_reached || failure.permanent {
+        return failure;
+    }
+    let advice = match is_translated {
+        true => "check what `address_translator` makes of it".to_owned(),
+        false => format!(
+            "if clients need another address, set `address_translator`, or {} on the server",
+            by.setting()
+        ),
     };
-    NodeError::unsent(format!("{address} did not answer in {timeout:?}{advice}"))
+    let message = format!("{} (announced by {by}; {advice})", failure.message);
+    NodeError { message, ..failure }
+}
+
+#[cfg(feature = "tls")]
+fn certificate_advice(failure: &NodeError) -> Option<&'static str> {
+    use rustls::{AlertDescription, CertificateError};
+
+    let source = failure.source.as_ref()?.downcast_ref::<io::Error>()?;
+    match source.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            Some("; give the certificate of its authority by `tls_roots`")
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            Some("; give a certificate of the client by `tls_client`")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn certificate_advice(_: &NodeError) -> Option<&'static str> {
+    None
 }
 
 #[cfg(all(test, feature = "native"))]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
     use crate::node::dialer::Dialer;
@@ -52,7 +122,7 @@ mod tests {
         let clock = Arc::new(crate::clock::SystemClock);
         let opened = Connection::open(&connector, clock, &at, None, LIMITS).await;
         let failure = opened.unwrap_err();
-        assert!(failure.message.ends_with("(does the port expect TLS?)"), "{failure}");
+        assert!(failure.message.contains("; does the port expect TLS, "), "{failure}");
         assert!(!failure.permanent && !failure.maybe_sent);
     }
 
@@ -75,7 +145,7 @@ mod tests {
                 "the TLS handshake failed",
                 "the port may not speak TLS",
             ),
-            (b"", false, "did not answer", "does the port speak it?"),
+            (b"", false, "no TLS handshake within 500ms", "does the port speak TLS?"),
         ];
         for (answer, permanent, said, advice) in cases {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

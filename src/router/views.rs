@@ -1,14 +1,13 @@
 //! Queries a node for its view of the cluster.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::node::{Address, Command, NodeError, Reply, ReplyShape, ServerError};
 use crate::router::bad_entries::BadEntry;
 use crate::router::belief::{Identity, Told, View};
 use crate::router::cluster_slots::{self, ClusterSlots};
-use crate::router::connection::{Connection, Failure};
+use crate::router::connection::Connection;
+use crate::router::time_limit::TimeLimit;
 use crate::router::translation::Translation;
 
 /// The view of the node at `node`: the slot map, the epoch, and whether it serves. Calls `skip`
@@ -16,8 +15,7 @@ use crate::router::translation::Translation;
 pub(crate) async fn view(
     connection: &Arc<Connection>,
     node: &Address,
-    clock: &dyn Clock,
-    response_timeout: Duration,
+    limit: TimeLimit,
     translation: &Translation,
     skip: impl Fn(BadEntry),
 ) -> Result<View, NodeError> {
@@ -26,24 +24,15 @@ pub(crate) async fn view(
         cluster().word("SLOTS").expecting(ReplyShape::List),
         cluster().word("INFO").expecting(ReplyShape::Text),
     ];
-    let until = clock.now().after(response_timeout);
-    let mut replies = match connection.pipeline(clock, &commands, until).await {
-        Ok(exchange) => exchange.value.into_iter(),
-        Err(Failure::Broken(failure)) => return Err(failure),
-        Err(Failure::Silent) => {
-            connection.gave_up(clock.now(), response_timeout);
-            return Err(NodeError::unsent(format!(
-                "{node} did not answer in {response_timeout:?}"
-            )));
-        }
-    };
+    let mut replies = connection.query(node, &commands, limit).await?.into_iter();
     let told = match replies.next().unwrap_or(Reply::Nil) {
         Reply::Error(error) if is_alone(&error) => Told::Alone(connection.met()),
         Reply::Error(error) => {
+            let message = format!("{node} refused CLUSTER SLOTS: {error}");
             return Err(NodeError {
                 permanent: error.code == "NOPERM",
                 source: Some(Arc::new(error)),
-                ..NodeError::unsent(format!("{node} does not tell the slots of the cluster"))
+                ..NodeError::unsent(message)
             });
         }
         reply => {
@@ -75,9 +64,10 @@ impl Identity {
             Some(Reply::Error(error))
                 if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") =>
             {
+                let message = error.to_string();
                 return Err(NodeError {
                     source: Some(Arc::new(error)),
-                    ..NodeError::unsent("the server does not tell its id yet")
+                    ..NodeError::unsent(message)
                 });
             }
             _ => Identity::Unknown,

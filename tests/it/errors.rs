@@ -107,7 +107,7 @@ async fn connect_to(url: impl Into<String>) -> Outcome {
 /// Connects, and takes a lock.
 async fn lock_at(url: impl Into<String>) -> Outcome {
     let locks = connect(&[url.into()]).await?;
-    locks.rwlock("order")?.write().await.map(drop)
+    locks.rwlock("order")?.write().timeout(PATIENCE).await.map(drop)
 }
 
 /// What a fake server does with a connection.
@@ -233,7 +233,7 @@ async fn connecting_to_what_is_no_server() {
         .row(
             "a port that closes connections",
             Unavailable,
-            &["closed the connection", "TLS?"],
+            &["expect TLS", "cluster bus"],
             &[],
             connect_to(closes.url()),
         )
@@ -244,7 +244,7 @@ async fn connecting_to_what_is_no_server() {
         .row(
             "the port of a cluster bus",
             Unavailable,
-            &["closed the connection"],
+            &["cluster bus"],
             &[],
             connect_to(format!("redis://127.0.0.1:{bus}")),
         )
@@ -281,7 +281,7 @@ async fn connecting_to_a_server_of_another_kind() {
         .row(
             "a server as a sentinel",
             Unavailable,
-            &["sentinel"],
+            &["is no sentinel"],
             &["TLS"],
             connect_to(
                 watched.server(0).url().replace("redis://", "redis+sentinel://") + "/mymaster",
@@ -323,7 +323,7 @@ async fn connecting_to_a_server_of_another_kind() {
     table
         .row(
             "a database of a cluster",
-            Refused,
+            Invalid,
             &["database 1", "cluster"],
             &["TLS", "does not let this client in"],
             connect_to(format!("{}/1", cluster.node(0).url())),
@@ -333,7 +333,7 @@ async fn connecting_to_a_server_of_another_kind() {
     table
         .row(
             "a database that is not there",
-            Refused,
+            Invalid,
             &["database 99"],
             &["TLS", "does not let this client in"],
             connect_to(format!("{}/99", single.url())),
@@ -383,13 +383,19 @@ async fn connecting_to_a_server_that_refuses() {
         .row(
             "no password",
             Refused,
-            &["NOAUTH"],
-            &["TLS", "time"],
+            &["NOAUTH", "authentication failed"],
+            &["TLS"],
             connect_to(format!("redis://{address}")),
         )
         .await;
     let full = Single::start_with(ServerSettings::default().line("maxclients 1")).await.unwrap();
-    let _only = full.connect().await;
+    let wait_limit = WaitLimit::new("the only connection");
+    let _only = loop {
+        match full.connect().await {
+            Ok(connection) => break connection,
+            Err(error) => wait_limit.pause(error).await.unwrap(),
+        }
+    };
     table
         .row(
             "maxclients",
@@ -407,24 +413,47 @@ async fn connecting_to_a_server_that_refuses() {
     table
         .row(
             "protected mode",
-            Unavailable,
+            Refused,
             &["DENIED Redis is running in protected mode"],
             &["TLS", "waiting for one", "asked for it"],
             connect_to(protected.url()),
         )
         .await;
-    let busy = Port::start(Habit::Repeats("-LOADING Redis is loading the dataset in memory\r\n"));
-    let busy = busy.await;
+    let busy = loading().await;
     table
         .row(
-            "a server that is loading",
+            "a server that loads its data",
             Unavailable,
             &["LOADING"],
             &["TLS", "refused"],
             connect_to(busy.url()),
         )
         .await;
+    let booting =
+        Port::start(Habit::Repeats("-LOADING Redis is loading the dataset in memory\r\n"));
+    let booting = booting.await;
+    table
+        .row(
+            "a server that refuses even HELLO while it loads",
+            Unavailable,
+            &["LOADING"],
+            &["TLS", "refused"],
+            connect_to(booting.url()),
+        )
+        .await;
     table.end();
+}
+
+/// A server that needs half a minute to load its keys.
+async fn loading() -> Single {
+    let settings = ServerSettings::default()
+        .line("key-load-delay 10000")
+        .line("loading-process-events-interval-bytes 1024");
+    let server = Single::start_with(settings).await.unwrap();
+    server.say::<()>("DEBUG POPULATE 3000").await.unwrap();
+    server.say::<()>("SAVE").await.unwrap();
+    server.restart().await.unwrap();
+    server
 }
 
 const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info +cluster|slots \
@@ -510,7 +539,9 @@ mod tls {
     /// An authority, and a certificate of it for this name.
     fn certificates(name: &str, has_expired: bool) -> Certificates {
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
-        authority.distinguished_name.push(DnType::CommonName, "authority");
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, format!("authority of {}", fastrand::u64(..)));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let root = authority.self_signed(&key).unwrap().pem();
@@ -591,8 +622,8 @@ mod tls {
         table
             .row(
                 "TLS to a plain port",
-                Refused,
-                &["may not speak TLS"],
+                Unavailable,
+                &["does the port speak TLS"],
                 &["password"],
                 connect(plain.port(), &good.authority),
             )
@@ -616,7 +647,7 @@ async fn taking_a_lock_from_a_server_in_trouble() {
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let lock = locks.rwlock("order").unwrap();
-    let take = async || lock.write().await.map(drop);
+    let take = async || lock.write().timeout(PATIENCE).await.map(drop);
     take().await.unwrap();
     server.say::<()>("CONFIG SET maxmemory 1").await.unwrap();
     table
@@ -703,7 +734,8 @@ async fn taking_a_lock_behind_a_long_way() {
         )
         .await;
     let locks = patient().response_timeout(Duration::from_secs(20)).connect().await.unwrap();
-    drop(timeout(BOUND, locks.rwlock("order").unwrap().write()).await.unwrap().unwrap());
+    let taken = timeout(BOUND, locks.rwlock("order").unwrap().write()).await.unwrap().unwrap();
+    assert!(taken.is_held());
     table.end();
 }
 

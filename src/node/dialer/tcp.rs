@@ -35,7 +35,11 @@ where
     if let Some(place) = place {
         return dial(SocketAddr::new(place, address.port)).await;
     }
-    let resolved = lookup_host((&*address.host, address.port)).await.map_err(NodeError::from)?;
+    let unresolved = |error: io::Error| NodeError {
+        message: format!("the host name does not resolve: {error}"),
+        ..error.into()
+    };
+    let resolved = lookup_host((&*address.host, address.port)).await.map_err(unresolved)?;
     let dials = resolved.map(|resolved| dial(resolved).boxed()).collect();
     let no_address = || Err(NodeError::unsent("the host has no address"));
     first_success(dials, NodeError::weight).await.unwrap_or_else(no_address)

@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
 use tokio::task::AbortHandle;
 
-use crate::node::fred::reply::{connect_failure, failed, reply_of_frame};
+use crate::node::fred::reply::{failed, handshake_failure, reply_of_frame};
 use crate::node::fred::{pipelined, split};
 use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
 
@@ -40,6 +40,10 @@ struct Task {
 impl Connection {
     /// Connects and authenticates. If the future is dropped, nothing remains.
     pub(super) async fn open(config: Config, pushes: usize) -> Result<Connection, NodeError> {
+        let (database, password) = (config.database, config.password.clone());
+        let refused = |error| {
+            handshake_failure(error, database).without_password(password.as_deref().unwrap_or(""))
+        };
         let client = Client::new(config, Some(performance(pushes)), Some(limits()), None);
         let waiting = client.clone();
         let mut ready = pin!(waiting.wait_for_connect());
@@ -49,12 +53,12 @@ impl Connection {
         let task = Task::of(client.connect());
         let connection = Connection { client, task };
         match select(ready, connection.ended()).await {
-            Either::Left((outcome, _)) => outcome.map_err(connect_failure)?,
+            Either::Left((outcome, _)) => outcome.map_err(refused)?,
             // The reason comes before the end, but may have come after `ready` was polled.
             Either::Right((_, ready)) => {
                 let reason = ready.now_or_never().and_then(Result::err);
                 let ended = || NodeError::unsent("the connection ended at once");
-                return Err(reason.map_or_else(ended, connect_failure));
+                return Err(reason.map_or_else(ended, refused));
             }
         }
         connection.introduce().await;

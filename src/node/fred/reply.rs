@@ -6,6 +6,8 @@ use ::fred::error::{Error, ErrorKind};
 use ::fred::types::{Resp3Frame, Value};
 use bytes::Bytes;
 
+use crate::excerpt::excerpt;
+use crate::node::handshake_error::{hello_refused, select_refused};
 use crate::node::{NodeError, Reply, ServerError};
 
 /// Converts a frame to a reply. Types that only RESP3 has become what RESP2 would have sent.
@@ -67,16 +69,39 @@ pub(super) fn failed(error: &Error) -> NodeError {
 
 /// A failure to connect: nothing was sent.
 pub(super) fn connect_failure(error: Error) -> NodeError {
+    let is_io = |kinds: &[&str]| {
+        *error.kind() == ErrorKind::IO && kinds.iter().any(|kind| error.details().contains(kind))
+    };
+    let is_protocol_error = matches!(error.kind(), ErrorKind::Parse | ErrorKind::Protocol);
+    let message = match is_protocol_error {
+        true => format!("invalid RESP3: the port may not be that of a server ({error})"),
+        false => error.to_string(),
+    };
     NodeError {
-        message: error.to_string(),
+        message: excerpt(&message),
         maybe_sent: false,
         permanent: is_permanent(&error),
-        refused: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionRefused"),
-        ended: *error.kind() == ErrorKind::IO && error.details().contains("ConnectionReset"),
-        is_protocol_error: matches!(error.kind(), ErrorKind::Parse | ErrorKind::Protocol),
+        refused: is_io(&["ConnectionRefused"]),
+        ended: is_io(&["ConnectionReset", "BrokenPipe", "UnexpectedEof"]),
+        is_invalid: false,
+        is_protocol_error,
         source: Some(Arc::new(error)),
     }
     .without_arguments()
+}
+
+/// The failure to open a connection: what the server refused, or that of the connection.
+pub(super) fn handshake_failure(error: Error, database: Option<u8>) -> NodeError {
+    // The details are the server's whole line, if it is one of a server.
+    let said = ServerError::parse(error.details());
+    let is_code = !said.code.is_empty() && said.code.bytes().all(|byte| byte.is_ascii_uppercase());
+    match database {
+        _ if !is_code || *error.kind() == ErrorKind::IO => connect_failure(error),
+        Some(database) if said.detail.contains("SELECT") || said.detail.contains("DB index") => {
+            select_refused(&said, database.into())
+        }
+        _ => hello_refused(&said, false),
+    }
 }
 
 /// Returns true if the same settings will fail again.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -104,11 +105,7 @@ impl Expectations {
 
     /// Takes the next item, when `offered` bytes may have reached the server. `None` if it means
     /// nothing to any caller.
-    pub(super) fn hear(
-        &mut self,
-        said: Said,
-        offered: u64,
-    ) -> Result<Option<Meaning>, ProtocolError> {
+    pub(super) fn hear(&mut self, said: Said, offered: u64) -> Result<Option<Meaning>, NodeError> {
         match said {
             Said::Reply(reply) => self.hear_reply(reply, offered),
             Said::Push(parts) => Ok(self.hear_push(parts, offered)?.map(Meaning::Noticed)),
@@ -128,14 +125,15 @@ impl Expectations {
         }
     }
 
-    fn hear_reply(&mut self, reply: Reply, offered: u64) -> Result<Option<Meaning>, ProtocolError> {
+    fn hear_reply(&mut self, reply: Reply, offered: u64) -> Result<Option<Meaning>, NodeError> {
         if self.settle_left(&reply) {
             return Ok(None);
         }
-        let first = self.awaited.front().ok_or(UNASKED)?;
-        if first.begin.command >= offered {
-            return Err(TOO_EARLY);
-        }
+        let first = match self.awaited.front() {
+            Some(first) if first.begin.command < offered => first,
+            Some(_) => return Err(unasked(reply, TOO_EARLY)),
+            None => return Err(unasked(reply, UNASKED)),
+        };
         first.shape.check(&reply)?;
         let Some(expected) = self.pop() else {
             return Ok(None);
@@ -154,7 +152,7 @@ impl Expectations {
             (Expected::Join(channel), Reply::Error(error)) => {
                 Ok(Some(Meaning::Noticed(Notice::Refused { channel, error })))
             }
-            (Expected::Join(_), _) => Err(NO_PUSH),
+            (Expected::Join(_), _) => Err(NO_PUSH.into()),
             // A server that does not serve the slot answers so, and the channel is of no use there.
             (Expected::Leave(channel), Reply::Error(_)) => {
                 Ok(Some(Meaning::Noticed(Notice::Left { channel })))
@@ -163,11 +161,7 @@ impl Expectations {
         }
     }
 
-    fn hear_push(
-        &mut self,
-        parts: Vec<Reply>,
-        offered: u64,
-    ) -> Result<Option<Notice>, ProtocolError> {
+    fn hear_push(&mut self, parts: Vec<Reply>, offered: u64) -> Result<Option<Notice>, NodeError> {
         let mut texts = parts.into_iter().map(|part| match part {
             Reply::Text(text) => Some(text),
             _ => None,
@@ -177,7 +171,7 @@ impl Expectations {
             return Ok(None);
         };
         match &*kind {
-            b"ssubscribe" | b"subscribe" => self.joined(&channel, offered).map(Some),
+            b"ssubscribe" | b"subscribe" => Ok(Some(self.joined(&channel, offered)?)),
             b"sunsubscribe" | b"unsubscribe" => {
                 self.left(&channel);
                 Ok(Some(Notice::Left { channel }))
@@ -263,6 +257,19 @@ impl Expected {
     }
 }
 
+/// The failure for a reply to no command. Servers say why they refuse a connection before they have
+/// read anything.
+fn unasked(reply: Reply, otherwise: ProtocolError) -> NodeError {
+    match reply {
+        Reply::Error(error) => NodeError {
+            is_protocol_error: true,
+            source: Some(Arc::new(error.clone())),
+            ..NodeError::unsent(error.to_string())
+        },
+        _ => otherwise.into(),
+    }
+}
+
 /// Returns true if an error can be the answer to leaving a channel of a slot that the server does
 /// not serve.
 fn is_about(error: &ServerError, slot: Slot) -> bool {
@@ -345,7 +352,10 @@ mod tests {
         assert!(hear(2).is_none());
         assert_eq!(answered(hear(3)), [Reply::Int(2), Reply::Int(3)]);
         assert_eq!(expectations.len(), 0);
-        assert_eq!(expectations.hear(Said::Reply(Reply::Nil), ALL).unwrap_err(), UNASKED);
+        assert_eq!(
+            expectations.hear(Said::Reply(Reply::Nil), ALL).unwrap_err().message,
+            UNASKED.to_string()
+        );
     }
 
     #[tokio::test]
@@ -388,10 +398,13 @@ mod tests {
         let mut expectations = expecting([Expected::Reply(one), Expected::Reply(two)]);
         let said = || Said::Reply(Reply::Int(1));
         assert!(expectations.hear(said(), 1).unwrap().is_some());
-        assert_eq!(expectations.hear(said(), 1).unwrap_err(), TOO_EARLY);
+        assert_eq!(expectations.hear(said(), 1).unwrap_err().message, TOO_EARLY.to_string());
         assert!(expectations.hear(said(), 2).unwrap().is_some());
         let mut expectations = expecting([join("a")]);
-        assert_eq!(expectations.hear(push("ssubscribe", "a"), 0).unwrap_err(), UNASKED_CHANNEL);
+        assert_eq!(
+            expectations.hear(push("ssubscribe", "a"), 0).unwrap_err().message,
+            UNASKED_CHANNEL.to_string()
+        );
     }
 
     #[test]
@@ -479,7 +492,10 @@ mod tests {
         assert_eq!(expectations.len(), 0);
         let (tell, _told) = oneshot::channel();
         let mut expectations = expecting([Expected::Reply(tell), join("a")]);
-        assert_eq!(expectations.hear(push("ssubscribe", "a"), ALL).unwrap_err(), OUT_OF_ORDER);
+        assert_eq!(
+            expectations.hear(push("ssubscribe", "a"), ALL).unwrap_err().message,
+            OUT_OF_ORDER.to_string()
+        );
     }
 
     #[test]
@@ -488,7 +504,7 @@ mod tests {
         notice(expectations.hear(push("ssubscribe", "a"), ALL).unwrap());
         for unasked in ["a", "b"] {
             let heard = expectations.hear(push("ssubscribe", unasked), ALL);
-            assert_eq!(heard.unwrap_err(), UNASKED_CHANNEL);
+            assert_eq!(heard.unwrap_err().message, UNASKED_CHANNEL.to_string());
         }
     }
 }

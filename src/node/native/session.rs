@@ -1,12 +1,10 @@
 //! The first commands on a connection, in one round trip.
 
-use std::sync::Arc;
-
 use crate::node::dialer::Dialer;
+use crate::node::handshake_error::{hello_refused, select_refused};
 use crate::node::native::Connection;
 use crate::node::{
-    Command, Credentials, LIB_NAME, LIB_VERSION, NodeError, Reply, ServerError,
-    is_about_credentials,
+    Command, Credentials, LIB_NAME, LIB_VERSION, NodeError, Reply, ReplyShape, ServerError,
 };
 
 /// The user of a password without a user name.
@@ -17,11 +15,12 @@ const DEFAULT_USER: &str = "default";
 pub(super) async fn begin(
     connection: &Connection,
     dialer: &Dialer,
-    credentials: Option<Credentials>,
+    credentials: Option<&Credentials>,
 ) -> Result<(), NodeError> {
-    let mut commands = vec![hello(credentials.as_ref())];
+    let mut commands = vec![hello(credentials)];
     if dialer.database != 0 {
-        commands.push(Command::new().word("SELECT").word(dialer.database.to_string()));
+        let select = Command::new().word("SELECT").word(dialer.database.to_string());
+        commands.push(select.expecting(ReplyShape::Text));
     }
     // These must succeed. The names are only informative, and a user may lack the right.
     let needed = commands.len();
@@ -31,55 +30,36 @@ pub(super) async fn begin(
         client().word("SETINFO").word("LIB-VER").word(LIB_VERSION),
     ]);
     commands.extend(dialer.client_name.as_ref().map(|name| client().word("SETNAME").word(name)));
-    let replies = connection.exchange(&commands).await;
-    let replies = replies.map_err(|failure| NodeError { maybe_sent: false, ..failure })?;
-    let refusal = replies.into_iter().take(needed).find_map(|reply| match reply {
-        Reply::Error(error) => Some(error),
-        _ => None,
-    });
-    refusal.map_or(Ok(()), |error| Err(refused(error, dialer.renews_credentials())))
+    let renews = dialer.renews_credentials();
+    let failed = |failure| not_begun(failure, renews);
+    // The first refusal is the reason, even if the server closes the connection behind it.
+    for (number, told) in connection.send_each(&commands).map_err(failed)?.enumerate().take(needed)
+    {
+        match (number, told.await.map_err(|_| NodeError::gone())?.map_err(failed)?) {
+            (0, Reply::Error(error)) => return Err(hello_refused(&error, renews)),
+            (_, Reply::Error(error)) => return Err(select_refused(&error, dialer.database)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The failure of a connection that has ended. The server may have said why before it read
+/// anything.
+fn not_begun(failure: NodeError, renews_credentials: bool) -> NodeError {
+    let said = failure.source.as_ref().and_then(|source| source.downcast_ref::<ServerError>());
+    match said {
+        Some(error) => hello_refused(error, renews_credentials),
+        None => NodeError { maybe_sent: false, ..failure },
+    }
 }
 
 fn hello(credentials: Option<&Credentials>) -> Command {
-    let hello = Command::new().word("HELLO").word("3");
+    let hello = Command::new().word("HELLO").word("3").expecting(ReplyShape::List);
     match credentials.map(Credentials::parts) {
         None => hello,
         Some((user, password)) => {
             hello.word("AUTH").word(user.unwrap_or(DEFAULT_USER)).word(password)
         }
-    }
-}
-
-fn refused(error: ServerError, renews_credentials: bool) -> NodeError {
-    let permanent = match &*error.code {
-        code if is_about_credentials(code) => !renews_credentials,
-        "NOPERM" | "NOPROTO" => true,
-        // A server before 6.0.
-        _ => error.detail.starts_with("unknown command"),
-    };
-    NodeError {
-        permanent,
-        source: Some(Arc::new(error.clone())),
-        ..NodeError::unsent(error.to_string())
-    }
-    .without_arguments()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_that_no_retry_can_mend() {
-        let failure = |code: &str, detail: &str, renews| {
-            refused(ServerError { code: code.into(), detail: detail.into() }, renews)
-        };
-        assert_eq!(failure("WRONGPASS", "no such user", false).message, "WRONGPASS no such user");
-        assert!(failure("WRONGPASS", "x", false).permanent);
-        assert!(!failure("WRONGPASS", "x", true).permanent);
-        assert!(failure("NOAUTH", "x", false).permanent);
-        assert!(failure("ERR", "unknown command `HELLO`", true).permanent);
-        assert!(!failure("LOADING", "x", false).permanent);
-        assert!(!failure("ERR", "max number of clients reached", false).permanent);
     }
 }

@@ -5,10 +5,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
 use crate::node::native::decoder::{Decoder, Said};
 use crate::node::native::expected::Meaning;
@@ -94,7 +96,13 @@ async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
             () = wire.ended() => return,
         };
         if let Err(error) = outcome {
-            wire.end(error.into());
+            // The other side may have said why, before it closed the connection.
+            wire.retire();
+            let late = SystemClock.sleep_until(SystemClock.now().after(LAST_WORDS));
+            tokio::select! {
+                () = wire.ended() => {}
+                () = late => wire.end(error.into()),
+            }
         }
     }
 }
@@ -117,6 +125,9 @@ async fn write_all(
     }
     half.flush().await
 }
+
+/// How long the reader may take to find what the other side said last.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 const CLOSED: &str = "the server closed the connection";
 
@@ -141,7 +152,7 @@ async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option
         };
         let read = came.and_then(|()| {
             let decoded = decode(&mut decoder, &mut said);
-            wire.hear(said.drain(..), &mut meanings).and(decoded).map_err(NodeError::from)
+            wire.hear(said.drain(..), &mut meanings).and(decoded.map_err(NodeError::from))
         });
         let has_ended = read.is_err();
         // Before the replies are passed on: what came with an invalid one is not believed.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use crate::node::command::push_header;
 use crate::node::native::decoder::Said;
 use crate::node::native::expected::{Begin, Expectations, Expected, Meaning};
-use crate::node::{Command, NodeError, ProtocolError, ReplyShape};
+use crate::node::{Command, NodeError, ReplyShape};
 
 /// A buffer that has grown larger than this is dropped after use.
 const KEPT: usize = 64 << 10;
@@ -150,7 +150,7 @@ impl Wire {
         &self,
         said: impl IntoIterator<Item = Said>,
         meanings: &mut Vec<Meaning>,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), NodeError> {
         let offered = self.offered.load(Ordering::Acquire);
         let mut state = self.lock();
         for one in said {
@@ -173,6 +173,11 @@ impl Wire {
         if let Some(writer) = writer {
             writer.wake();
         }
+    }
+
+    /// Takes no part in new exchanges any more, though it has not ended so far.
+    pub(super) fn retire(&self) {
+        self.usable.store(false, Ordering::Relaxed);
     }
 
     /// Waits for the end.

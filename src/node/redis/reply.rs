@@ -52,15 +52,28 @@ type Source = Arc<dyn StdError + Send + Sync>;
 pub(crate) fn connect_failure(error: RedisError) -> NodeError {
     let said = error.code().map(|code| ServerError::new(code, error.detail().unwrap_or_default()));
     NodeError {
-        message: said.as_ref().map_or_else(|| excerpt(&error.to_string()), ServerError::to_string),
+        message: said.as_ref().map_or_else(|| message(&error), ServerError::to_string),
         maybe_sent: false,
         permanent: is_permanent(&error),
         refused: error.is_connection_refusal(),
         ended: of_source(&error, is_end),
+        is_invalid: false,
         is_protocol_error: error.kind() == ErrorKind::Parse,
-        source: Some(said.map_or_else(|| Arc::new(error) as Source, |said| Arc::new(said))),
+        source: match said {
+            Some(said) => Some(Arc::new(said)),
+            None if error.kind() == ErrorKind::Parse => None,
+            None => Some(Arc::new(error)),
+        },
     }
     .without_arguments()
+}
+
+fn message(error: &RedisError) -> String {
+    match error.kind() {
+        // It has a line for each byte that was possible.
+        ErrorKind::Parse => "invalid RESP3: the port may not be that of a server".into(),
+        _ => excerpt(&error.to_string()),
+    }
 }
 
 /// Returns true if the same settings will fail again.

@@ -51,6 +51,8 @@ impl InFlightCall<'_> {
                 return Err(self.failed(Reason::Permanent));
             }
             Attempt::Unconnected(failure) => {
+                let named_by = self.next.named_by.as_ref();
+                let failure = self.router.topology.explain(failure, address, named_by);
                 self.last_failure = Some(failure);
                 self.leave(address);
                 self.lengthen_pause();
@@ -62,6 +64,11 @@ impl InFlightCall<'_> {
                 if sent.is_none() {
                     self.note_trouble();
                 }
+            }
+            Attempt::Quiet { not_after } => {
+                self.note_in_doubt(Some(not_after));
+                self.last_failure = Some(self.router.limits.of_replies().no_reply(address));
+                self.leave(address);
             }
             Attempt::Broken { failure, not_after } => {
                 self.note_in_doubt(failure.maybe_sent.then_some(not_after));
@@ -102,12 +109,15 @@ impl InFlightCall<'_> {
                 } else {
                     self.router.topology.moved(self.call.slot, &to);
                 }
-                self.next = Target { address: Some(to), ..Target::default() };
+                let named_by = Some(address.clone());
+                self.next = Target { address: Some(to), named_by, ..Target::default() };
             }
             Decision::Ask(to) => {
                 self.count_redirect("ask", address, &to);
                 self.router.subscriptions.asked(self.call.slot, address, &to);
-                self.next = Target { address: Some(to), asking: true, text: Text::Digest };
+                let named_by = Some(address.clone());
+                self.next =
+                    Target { address: Some(to), named_by, asking: true, text: Text::Digest };
             }
             Decision::NoScript if self.brings_text() => {
                 return Err(self.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())));
@@ -115,6 +125,7 @@ impl InFlightCall<'_> {
             Decision::NoScript => {
                 self.next = Target {
                     address: Some(address.clone()),
+                    named_by: self.next.named_by.take(),
                     asking: self.next.asking,
                     text: Text::Wanted(Unknown {
                         sent,

@@ -24,6 +24,7 @@ use crate::router::connection::Limits;
 use crate::router::lock;
 use crate::router::telemetry;
 use crate::router::tenure::Tenure;
+use crate::router::time_limit::TimeLimit;
 use crate::router::translation::Translation;
 use crate::router::tried::{Failures, Tried};
 use belief::{Belief, Learned, is_majority};
@@ -311,13 +312,14 @@ impl Sentinels {
             state.open.get(node).filter(|open| open.is_usable()).cloned()
         };
         if let Some(open) = open
-            && let Ok(report) = self.question(node, &*open).await
+            && let Ok(report) = self.question(node, &*open, self.limits.of_replies()).await
         {
             return Ok(report);
         }
         let dial = self.settings.connector.connect(node);
-        let connection = self.within(self.limits.connect_timeout, node, dial).await?;
-        let report = self.question(node, &*connection).await?;
+        let limit = self.limits.of_opening();
+        let connection = self.within(limit, node, dial).await?;
+        let report = self.question(node, &*connection, limit).await?;
         let mut state = lock(&self.state);
         if !state.is_closed {
             state.open.insert(node.clone(), connection);
@@ -325,25 +327,28 @@ impl Sentinels {
         Ok(report)
     }
 
-    async fn question(&self, node: &Address, connection: &dyn Node) -> Result<Report, NodeError> {
+    async fn question(
+        &self,
+        node: &Address,
+        connection: &dyn Node,
+        limit: TimeLimit,
+    ) -> Result<Report, NodeError> {
         let answering = connection.pipeline(&questions(&self.settings.master));
-        let replies = self.within(self.limits.response_timeout, node, answering).await?;
+        let replies = self.within(limit, node, answering).await?;
         let skip = |entry| self.bad_entries.report(node, entry);
         Report::read(replies, node, &self.translation, skip)
     }
 
     async fn within<T>(
         &self,
-        limit: Duration,
+        limit: TimeLimit,
         node: &Address,
         work: impl Future<Output = Result<T, NodeError>> + Unpin,
     ) -> Result<T, NodeError> {
-        let until = self.clock.now().after(limit);
+        let until = self.clock.now().after(limit.length);
         match future::select(work, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => {
-                Err(NodeError::unsent(format!("the sentinel {node} did not answer in {limit:?}")))
-            }
+            Either::Right(_) => Err(limit.no_reply(node)),
         }
     }
 }

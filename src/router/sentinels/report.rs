@@ -71,6 +71,12 @@ impl Report {
         let (id, state, address, peers) = (next(), next(), next(), next());
         let address = match &address {
             Reply::Nil => Ok(None),
+            Reply::Error(error) if error.detail.starts_with("unknown command") => {
+                return Err(NodeError {
+                    source: Some(Arc::new(error.clone())),
+                    ..NodeError::unsent(format!("{source} is no sentinel: {error}"))
+                });
+            }
             Reply::Error(error) => {
                 return Err(NodeError {
                     permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),

@@ -58,11 +58,11 @@ impl Watch<'_> {
     async fn listen(&self, node: &Address, was_joined: &mut bool) -> Result<(), NodeError> {
         let Sentinels { settings, clock, limits, .. } = self.sentinels;
         let dial = settings.connector.subscribe(node);
-        let dialled = self.sentinels.within(limits.connect_timeout, node, dial).await?;
+        let dialled = self.sentinels.within(limits.of_opening(), node, dial).await?;
         let (subscription, mut notices) = dialled;
         let join = async || {
             let joining = subscription.join(CHANNEL, false);
-            self.sentinels.within(limits.response_timeout, node, joining).await
+            self.sentinels.within(limits.of_replies(), node, joining).await
         };
         join().await?;
         // Whether the answer to the last join is still missing.

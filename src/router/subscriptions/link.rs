@@ -21,6 +21,7 @@ use crate::router::about::server_name;
 use crate::router::subscriptions::joins::Joins;
 use crate::router::subscriptions::{Event, Events};
 use crate::router::telemetry::{self, Carries};
+use crate::router::time_limit::TimeLimit;
 use crate::slot::Slot;
 
 /// How often the link checks its connection.
@@ -113,7 +114,8 @@ impl Link {
         match future::select(dialling, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => {
-                Err(NodeError::unsent(format!("no answer in {:?}", self.connect_timeout)))
+                let limit = TimeLimit { length: self.connect_timeout, setting: "connect_timeout" };
+                Err(limit.no_reply(&self.address))
             }
         }
     }

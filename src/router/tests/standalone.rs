@@ -208,7 +208,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
         (told("another"), Stranger::OtherServer),
     ] {
-        let membership = Membership::new(Translation(None), LIMITS.response_timeout);
+        let membership = Membership::new(Translation(None), LIMITS);
         let install = |told| {
             let node = at.clone();
             membership.known_mut().install(View { node, told }, 0);
