@@ -165,8 +165,8 @@ impl Topology {
         self.membership.translation()
     }
 
-    /// Adds to the failure to reach an address who announced it, if no setting names it: `named_by`,
-    /// or the server whose map is known.
+    /// Adds to the failure to reach an address who announced it, if no setting names it:
+    /// `named_by`, or the server whose map is known.
     pub(crate) fn explain(
         &self,
         failure: NodeError,
