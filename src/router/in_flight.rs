@@ -186,7 +186,7 @@ impl<'a> InFlightCall<'a> {
         if self.router.clock.now() >= self.deadline {
             let reason = match address {
                 None => Reason::NoNode(self.call.slot),
-                Some(_) if self.is_in_circle() => Reason::TooManyRedirects(self.redirects),
+                Some(_) if self.is_redirected() => Reason::TooManyRedirects(self.redirects),
                 Some(_) => Reason::TimedOut(self.last_error.take()),
             };
             return Err(self.failed(reason));

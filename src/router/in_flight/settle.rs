@@ -176,14 +176,20 @@ impl InFlightCall<'_> {
         self.redirects = self.redirects.saturating_add(1);
         if self.is_in_circle() {
             self.lengthen_pause();
-        } else if self.redirects > SWIFT_REDIRECTS {
+        } else if self.is_redirected() {
             self.pause = jittered(REDIRECT_PAUSE * self.redirects);
         }
     }
 
     /// Returns true if so many redirects came in a row that servers must name each other.
-    pub(super) fn is_in_circle(&self) -> bool {
+    fn is_in_circle(&self) -> bool {
         self.redirects > MAX_REDIRECTS
+    }
+
+    /// Returns true if the last answers were redirects, more in a row than a slot that moves
+    /// causes.
+    pub(super) fn is_redirected(&self) -> bool {
+        self.redirects > SWIFT_REDIRECTS
     }
 
     /// Counts an attempt whose connection brought replies that did not fit. The calls of others may

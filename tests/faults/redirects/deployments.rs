@@ -87,7 +87,8 @@ async fn connect_waits_for_a_seed_that_is_slow_to_answer() -> Result {
     for [slow, quick] in [[old, new], [new, old]] {
         slow.freeze()?;
         let urls = [slow.url(), quick.url()];
-        let connecting = tokio::spawn(async move { connect(&urls).await });
+        let patient = Locks::builder().connect_timeout(PATIENCE / 4);
+        let connecting = tokio::spawn(async move { patient.connect_to(&urls).await });
         // Longer than the others are waited for, shorter than the connect timeout.
         tokio::time::sleep(Duration::from_millis(400)).await;
         slow.thaw()?;
