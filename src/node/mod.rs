@@ -123,6 +123,7 @@ impl ServerError {
     }
 
     /// Takes the line of an error reply apart.
+    #[cfg(any(test, feature = "native", feature = "fred", feature = "embedded"))]
     pub(crate) fn parse(line: &str) -> ServerError {
         let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
         ServerError::new(code, detail)
