@@ -140,6 +140,10 @@ impl From<Error> for Failure {
 
 /// The advice for words of servers and of the library that say more than the kind of the error.
 pub fn advice_on(message: &str) -> Option<&'static str> {
+    const LACKS_RESP3: &str =
+        "the server, or a proxy before it, lacks RESP3: use Redis 6.2 or later, or Valkey";
+    const NO_DATABASE: &str = "leave the database out of the URL: a cluster has one";
+    const NO_SERVER: &str = "check that a Redis or Valkey server listens at this port";
     let advice = [
         ("WRONGPASS", "check the user and its password"),
         ("NOAUTH", "give a user or a password: see `rwlease --help`"),
@@ -148,17 +152,14 @@ pub fn advice_on(message: &str) -> Option<&'static str> {
         ("NOREPLICAS", "check that the replicas run"),
         ("READONLY", "wait until its failover has ended, or check that --redis names the primary"),
         ("LOADING", "wait until the server has loaded its data"),
-        (
-            "SELECT is not allowed in cluster mode",
-            "leave the database out of the URL: a cluster has one",
-        ),
-        (
-            "unknown command 'HELLO'",
-            "the server, or a proxy before it, lacks RESP3: use Redis 6.2 or later, or Valkey",
-        ),
-        ("unknown command 'TIME'", "if it is a sentinel, use redis+sentinel://HOST:PORT/MASTER"),
-        ("makes no sense", "check that a Redis or Valkey server listens at this port"),
-        ("invalid RESP3", "check that a Redis or Valkey server listens at this port"),
+        // What the library says, and what a server says to the doctor.
+        ("a cluster has only database 0", NO_DATABASE),
+        ("SELECT is not allowed in cluster mode", NO_DATABASE),
+        ("does not speak RESP3", LACKS_RESP3),
+        ("unknown command 'HELLO'", LACKS_RESP3),
+        ("this is a sentinel", "use redis+sentinel://HOST:PORT/MASTER"),
+        ("speaks HTTP", NO_SERVER),
+        ("invalid RESP3", NO_SERVER),
         ("DB index is out of range", "use a database that the server has; a cluster has only 0"),
         ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
     ];
@@ -225,7 +226,7 @@ mod tests {
         assert!(advice("LOADING Redis is loading the dataset in memory").contains("loaded"));
         assert!(advice("ERR SELECT is not allowed in cluster mode").contains("out of the URL"));
         assert!(advice("ERR unknown command 'HELLO'").contains("RESP3"));
-        assert!(advice("ERR unknown command 'TIME', with args").contains("sentinel"));
+        assert!(advice("this is a sentinel, not a server").contains("sentinel"));
         assert_eq!(advice_on("no answer in time"), None);
     }
 

@@ -116,13 +116,15 @@ async fn advice_fits_what_answers_at_the_address() -> Result {
         (parrot("HTTP/1.1 400 Bad Request\r\n\r\n").await?, 69, "; check that a Redis or Valkey"),
         (parrot("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
         (parrot("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
-        (format!("{}/1", cluster.node(0).url()), 69, "; leave the database out of the URL"),
     ] {
         for command in [&["status", "a"][..], &["doctor"]] {
             fails(&Tool::new([&url]), command, status, advice).await?;
         }
     }
-    Ok(())
+    let database = Tool::new([format!("{}/1", cluster.node(0).url())]);
+    let advice = "; leave the database out of the URL";
+    fails(&database, &["status", "a"], 64, advice).await?;
+    fails(&database, &["doctor"], 64, advice).await
 }
 
 /// The resolver of the system cannot be stopped. This needs a network of its own, whose name server
