@@ -35,7 +35,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     LOCKS.into_iter().chain([MUTEX]).chain(LEGACY)
 }
 
-/// Clients, by their names in ids. The first three are subscribed.
+/// Clients, by their names in ids.
 const CLIENTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// The channels with a subscriber.
@@ -150,6 +150,8 @@ pub(super) struct Habits {
     pub(super) all_kinds: bool,
     /// The number of locks, at most three.
     pub(super) locks: usize,
+    /// The number of clients. The first three are subscribed.
+    pub(super) clients: usize,
     /// Of a hundred calls, how many start a new acquisition.
     pub(super) newcomers: u32,
     /// Of ten newcomers, how many want to write.
@@ -190,6 +192,7 @@ impl Calls {
         let habits = Habits {
             all_kinds: true,
             locks: LOCKS.len(),
+            clients: CLIENTS.len(),
             newcomers: [15, 30, 60][rng.usize(..3)],
             writers: 3,
             odd: [0, 20, 150][rng.usize(..3)],
@@ -281,7 +284,7 @@ impl Calls {
 
     fn newcomer(&mut self, now: u64) -> Call {
         self.ids += 1;
-        let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
+        let client = CLIENTS[self.rng.usize(..self.habits.clients)];
         let known = Known {
             key: LOCKS[self.rng.usize(..self.habits.locks)],
             id: format!("{client:_<11}{:07}", self.ids),
@@ -352,7 +355,7 @@ impl Calls {
     /// By a new acquisition, which replaces the holder if the call succeeds.
     fn take_up(&mut self, known: &Known, now: u64) -> Call {
         self.ids += 1;
-        let client = CLIENTS[self.rng.usize(..CLIENTS.len())];
+        let client = CLIENTS[self.rng.usize(..self.habits.clients)];
         let taker = Known { id: format!("{client:_<11}{:07}", self.ids), ..known.clone() };
         let not_after = (now + self.rng.u64(..500)).saturating_sub(20).to_string();
         let (lease, token) = (self.lease(), known.token.max(1).to_string());

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::super::random_calls::{Call, is_deaf};
 use super::super::scripts_equal_server::gist;
+use super::conditions::{Condition, conditions};
 use super::side::{Lock, Outcome};
 use crate::node::Reply;
 
@@ -97,8 +98,20 @@ pub(super) struct Census {
     steps: u64,
     usual: BTreeMap<&'static str, u64>,
     rare: BTreeMap<&'static str, u64>,
+    /// By contended call: how often all conditions of its fast path held, how often it took that
+    /// path, and how often each condition was the only one that did not hold.
+    contended: BTreeMap<&'static str, Contended>,
     /// By script and status.
     said: BTreeMap<(&'static str, String), u64>,
+}
+
+/// The counts of one kind of contended call.
+#[derive(Default)]
+struct Contended {
+    calls: u64,
+    could: u64,
+    did: u64,
+    alone: BTreeMap<&'static str, u64>,
 }
 
 impl Census {
@@ -115,6 +128,16 @@ impl Census {
         }
         for path in step.usual_paths() {
             *self.usual.entry(path).or_default() += 1;
+        }
+        if let Some((path, conditions)) = step.conditions() {
+            let counts = self.contended.entry(path).or_default();
+            let failed: Vec<_> = conditions.iter().filter(|(_, holds)| !holds).collect();
+            counts.calls += 1;
+            counts.could += u64::from(failed.is_empty());
+            counts.did += u64::from(step.quick.machinery.is_none());
+            if let [(condition, _)] = failed[..] {
+                *counts.alone.entry(condition).or_default() += 1;
+            }
         }
         for (state, is_met) in step.rare_states() {
             *self.rare.entry(state).or_default() += u64::from(is_met);
@@ -139,6 +162,14 @@ impl fmt::Display for Census {
         for (what, count) in &self.usual {
             writeln!(f, "{count:>9}  {what}")?;
         }
+        writeln!(f, "\ncontended calls")?;
+        for (path, counts) in &self.contended {
+            let Contended { calls, could, did, alone } = counts;
+            writeln!(f, "{calls:>9}  {path}: {could} could take the fast path, {did} did")?;
+            for (condition, count) in alone {
+                writeln!(f, "{count:>9}    not: {condition}")?;
+            }
+        }
         writeln!(f, "\nrare states")?;
         for (what, count) in &self.rare {
             writeln!(f, "{count:>9}  {what}")?;
@@ -152,6 +183,13 @@ impl fmt::Display for Census {
 }
 
 impl Step<'_> {
+    /// The conditions of the fast path that this call could take beside a queue.
+    fn conditions(&self) -> Option<(&'static str, Vec<Condition>)> {
+        let is_late = gist(&self.slow.reply).is_some_and(|said| said == "stale");
+        let is_judged = is_answer(&self.slow.reply) && !is_late;
+        is_judged.then(|| conditions(self.call, self.before, self.us)).flatten()
+    }
+
     /// The usual paths that this call took on the quick side.
     fn usual_paths(&self) -> Vec<&'static str> {
         let said = gist(&self.quick.reply).unwrap_or_default();
@@ -398,14 +436,14 @@ fn is_answer(reply: &Reply) -> bool {
 }
 
 /// A holder's record.
-struct Record<'a> {
-    state: &'a str,
-    deadline: u64,
-    rest: &'a str,
+pub(super) struct Record<'a> {
+    pub(super) state: &'a str,
+    pub(super) deadline: u64,
+    pub(super) rest: &'a str,
 }
 
 impl Record<'_> {
-    fn of(text: &str) -> Option<Record<'_>> {
+    pub(super) fn of(text: &str) -> Option<Record<'_>> {
         Some(Record {
             state: text.get(..1)?,
             deadline: text.get(1..14)?.parse().ok()?,
@@ -415,18 +453,19 @@ impl Record<'_> {
 }
 
 /// A waiter's entry.
-struct Waiter<'a> {
-    mode: &'a str,
-    next: &'a str,
-    ticket: u64,
-    seen: u64,
+pub(super) struct Waiter<'a> {
+    pub(super) mode: &'a str,
+    pub(super) next: &'a str,
+    pub(super) ticket: u64,
+    pub(super) seen: u64,
     /// When it is dead if it does not call.
-    ends: u64,
-    node: &'a str,
+    pub(super) ends: u64,
+    pub(super) fairness: &'a str,
+    pub(super) node: &'a str,
 }
 
 impl Waiter<'_> {
-    fn of(text: &str) -> Option<Waiter<'_>> {
+    pub(super) fn of(text: &str) -> Option<Waiter<'_>> {
         let words: Vec<&str> = text.split(' ').collect();
         let number = |at: usize| words.get(at)?.parse::<u64>().ok();
         Some(Waiter {
@@ -435,6 +474,7 @@ impl Waiter<'_> {
             ticket: number(3)?,
             seen: number(4)?,
             ends: number(4)? + number(5)?,
+            fairness: words.get(8)?,
             node: words.get(9)?,
         })
     }

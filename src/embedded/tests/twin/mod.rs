@@ -16,6 +16,7 @@
 //! compared with itself without its usual paths.
 
 mod census;
+mod conditions;
 mod round;
 mod scripts;
 mod side;

@@ -20,6 +20,31 @@ const BEGINNING: u64 = 2_524_608_000;
 /// How many of the last calls are printed with a difference.
 const TOLD: usize = 12;
 
+/// Many acquisitions of one lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Crowd {
+    None,
+    /// Few wait: most are readers that hold.
+    OfReaders,
+    /// A writer holds for long, and readers gather behind it.
+    BehindWriter,
+    /// Writes and batches of readers take turns.
+    OfBoth,
+}
+
+impl Crowd {
+    const OF_EIGHT: [Crowd; 8] = [
+        Crowd::None,
+        Crowd::None,
+        Crowd::None,
+        Crowd::None,
+        Crowd::OfReaders,
+        Crowd::BehindWriter,
+        Crowd::BehindWriter,
+        Crowd::OfBoth,
+    ];
+}
+
 pub(super) struct Round<'a> {
     twins: &'a mut Twins,
     seed: u64,
@@ -44,11 +69,12 @@ pub(super) struct Round<'a> {
 impl Round<'_> {
     pub(super) fn new(twins: &mut Twins, seed: u64) -> Round<'_> {
         let mut rng = Rng::with_seed(seed);
-        let is_crowd = rng.u32(..4) == 0;
+        let crowd = Crowd::OF_EIGHT[rng.usize(..8)];
         let mut one_of = |numbers: [u64; 3]| numbers[rng.usize(..3)];
         let mut habits = Habits {
             all_kinds: false,
             locks: one_of([1, 1, 2]) as usize,
+            clients: one_of([3, 6, 6]) as usize,
             newcomers: one_of([10, 25, 60]) as u32,
             writers: one_of([1, 4, 9]) as u32,
             odd: one_of([0, 10, 40]) as u32,
@@ -63,9 +89,20 @@ impl Round<'_> {
             cached: one_of([0, 0, 3]) as u32,
         };
         let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);
-        if is_crowd {
+        if crowd != Crowd::None {
             (habits.locks, habits.newcomers, habits.writers, habits.lease) = (1, 60, 1, 4_000);
             (pace, by_holders) = (10, 1_000);
+        }
+        match crowd {
+            Crowd::BehindWriter => {
+                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 4_000);
+                (habits.newcomers, habits.writers, habits.limits[1]) = (40, 2, 100);
+            }
+            Crowd::OfBoth => {
+                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 400);
+                (habits.newcomers, habits.writers, habits.limits) = (30, 2, [20, 100, 1_000]);
+            }
+            Crowd::None | Crowd::OfReaders => {}
         }
         let locks = habits.locks;
         Round {
