@@ -9,10 +9,10 @@
 -- @include constants
 
 -- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
--- @include simple
+-- @include fast/acquire
 if simple then
   local stands, least, flag, rest = free and 'F', nil, nil, nil
-  if not free and line and sub(line, 16, 31) < stamp then
+  if not free and line and given < 9 and sub(line, 16, 31) < stamp then
     local _, digits = find(line, '^2[RSW]%d+')
     if digits and digits > 44 then
       stands, least, flag, rest = sub(line, 2, 2), sub(line, 32, 44), sub(line, 45, 45), sub(line, 46)
@@ -24,7 +24,7 @@ if simple then
     end
   end
   if stands and stands ~= 'W' then
--- @include lease
+-- @include fast/lease
     local taken, more = nil, nil
     if stands == 'F' then
       taken = '2R' .. life .. stamp .. ends .. long .. caller
@@ -45,8 +45,11 @@ if simple then
       }
     end
     if taken then
--- @include take
+-- @include fast/take
     end
+  elseif line and not tries and find(line, '^2[WQ]') then
+    local mode = 'r'
+-- @include fast/place
   end
 end
 

@@ -30,12 +30,12 @@
 -- @include constants
 
 -- Nobody there, or nobody who would let a try in: the usual cases, without the machinery below.
--- @include simple
+-- @include fast/acquire
 if simple then
   if free then
--- @include lease
+-- @include fast/lease
     local taken, more = '2W' .. life .. stamp .. ends .. long .. caller, nil
--- @include take
+-- @include fast/take
   elseif tries and line and #line > 45 then
     local ends, _, digits = sub(line, 32, 44), find(line, '^2[WRS]%d+')
     if digits and digits > 44 and ends > moment and sub(line, 46) ~= caller then
@@ -48,6 +48,9 @@ if simple then
     if not calls and #ends == 13 and ends > moment and sub(writer, 31) ~= caller then
       return 'refused ' .. moment .. ' 0 ' .. ends
     end
+  elseif line and not tries then
+    local mode = 'w'
+-- @include fast/place
   end
 end
 

@@ -10,6 +10,9 @@
 
 -- @include constants
 -- @include head
+local handed
+-- @include fast/pump
+
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
@@ -31,6 +34,9 @@ return answer(function()
   local strange = open(names)
   if strange then
     return strange
+  end
+  if handed then
+-- @include fast/unheard
   end
   settle(true, function()
     if get('recall') and not writing() then

@@ -24,6 +24,7 @@
 -- These are the usual cases, without the machinery below.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
 local clock, stamp, moment, now, handed
+local said = 'released 0 0'
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
   local sub, find = string.sub, string.find
@@ -45,52 +46,25 @@ if simple then
     local mine = 'r:' .. caller
     local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(sub(line, 46)) or 0) - 1
     local index = record and sub(record, 31)
-    if index and last == 0 and sub(line, 45, 45) == '0' then
-      set, gone = { 's', '2F' .. sub(line, 3, 31) }, { mine, 'i:0' }
+    local flag = sub(line, 45, 45)
+    if index and last == 0 and (flag == '0' or flag == '2') then
+      set = { 's', '2F' .. sub(line, 3, 31) }
+      gone = flag == '0' and { mine, 'i:0' } or { mine, 'i:0', 'ticket', 'phase', 'lapsed' }
     elseif index and last > 0 then
       set, gone = { 's', sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
-      if index ~= last .. '' then
-        -- The last reader fills the hole.
-        local moved = redis.call('HGET', KEYS[1], gone[2])
-        local other = moved and tonumber(index) and redis.call('HGET', KEYS[1], 'r:' .. moved)
-        if other then
-          set[3], set[4], set[5], set[6] = 'r:' .. moved, sub(other, 1, 30) .. index, 'i:' .. index, moved
-        else
-          set = nil
-        end
-      end
+-- @include fast/hole
     end
   elseif shape == 'Q' and digits == 31 and #line == 31 then
--- @include handoff
+-- @include fast/release
   end
   if set then
-    -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
-    done = done or gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
-    if not gone and type(done) ~= 'number' and find(done.err, 'OOM', 1, true) then
-      gone, done = {}, redis.pcall('HDEL', KEYS[1], '-')
-    end
-    if gone and type(done) == 'number' then
-      done = redis.pcall('HSET', KEYS[1], unpack(set))
-      if gone[1] and type(done) == 'number' then
-        done = redis.pcall('HDEL', KEYS[1], unpack(gone))
-      end
-    end
-    if life and type(done) == 'number' then
-      done = redis.pcall('PEXPIREAT', KEYS[1], life)
-      if type(done) ~= 'number' then
-        -- No later call may rely on that life.
-        redis.pcall('HSET', KEYS[1], 's', sub(set[2], 1, 2) .. sub(line, 3, 15) .. sub(set[2], 16))
-      end
-    end
-    if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
-    end
+-- @include fast/send
     if not handed then
-      return 'released 0 0'
+      return said
     end
-    line = set[2]
-    if handed.node == '-' or redis.pcall('SPUBLISH', handed.channel, handed.message) ~= 0 or handed.node ~= ARGV[1] then
-      return 'released ' .. moment .. ' 0'
+-- @include fast/tell
+    if not handed.unheard[1] then
+      return 'released ' .. moment .. ' ' .. handed.more
     end
   end
 end
@@ -156,9 +130,7 @@ return answer(function()
     return strange
   end
   if handed then
-    -- Nobody heard of the grant: its waiter is gone, and one step of the budget with it.
-    put('writer', false)
-    steps = steps - 1
+-- @include fast/unheard
     settle(true)
     return reply('released', more)
   end

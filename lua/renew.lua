@@ -24,7 +24,7 @@
 
 -- Nobody is revoked or forced out, and nobody waits for a reader: the usual cases, without the
 -- machinery below.
--- @include renewal
+-- @include fast/renewal
 local how = ARGV[4]
 if simple and (how == 'r' or how == 'w') then
   local shape, flag, mine = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
@@ -41,20 +41,24 @@ if simple and (how == 'r' or how == 'w') then
       field, text = mine, redis.call('HGET', KEYS[1], mine)
     end
   elseif shape == '2Q' and digits == 31 and #line == 31 then
-    local queue = redis.pcall('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
-    if not queue[4] and not queue[5] then
-      if queue[2] then
+    local held = redis.pcall('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
+    if not held[4] and not held[5] then
+      if held[2] and held[3] then
         -- Somebody who waits may be let in instead of a dead reader.
-        field, text = mine, not queue[3] and queue[2]
-      elseif queue[1] and sub(queue[1], 31) == caller and how == 'w' then
-        field, text = 'writer', queue[1]
+        local also = {}
+-- @include fast/queue
+        field, text = mine, not writer and keeps_out(writers_head, readers_head, fair) and held[2]
+      elseif held[2] then
+        field, text = mine, held[2]
+      elseif held[1] and sub(held[1], 31) == caller and how == 'w' then
+        field, text = 'writer', held[1]
       end
     end
   end
   if text and field ~= 's' and find(text, '^[kcb]') then
     text = nil -- it is, or was, cached
   end
--- @include renewed
+-- @include fast/renewed
 end
 
 -- @include prelude

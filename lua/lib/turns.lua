@@ -1,5 +1,4 @@
 -- What one call may do to let waiters in, and what it has done so far.
-local GRANTS = 16 -- grants and dead waiters in one call
 local LOOKS = 16 -- readers looked at when somebody is blocked by them; a few otherwise
 local LOOKS_UNBLOCKED = 2
 

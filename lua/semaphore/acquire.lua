@@ -27,15 +27,15 @@
 
 -- Permits are left, nobody waits, and there is no dead holder to look for: the usual case, without
 -- the machinery below.
--- @include usual
+-- @include fast/well_formed
 local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = usual and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
+local simple = usual and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
 local _, digits = nil, nil
 if simple and line then
   _, digits = find(line, '^2P%d+')
 end
 if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp)) then
--- @include lease
+-- @include fast/lease
   local mine = 'r:' .. caller
   local taken, more
   if not line then
@@ -60,7 +60,7 @@ if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp
     end
   end
   if taken then
--- @include take
+-- @include fast/take
   end
 end
 

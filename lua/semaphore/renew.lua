@@ -19,7 +19,7 @@
 -- @include constants
 
 -- Nobody waits: the usual case, without the machinery below.
--- @include renewal
+-- @include fast/renewal
 local keeps = tonumber(ARGV[4])
 if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 then
   local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
@@ -31,7 +31,7 @@ if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 
   if not permits or tonumber(permits) > keeps then
     text = nil -- malformed, as will be found, or it has too many
   end
--- @include renewed
+-- @include fast/renewed
 end
 
 -- @include prelude

@@ -75,7 +75,7 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "lib/renewed.lua",
+            "lib/fast/renewed.lua",
             "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
             "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
@@ -101,7 +101,7 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "lib/renewed.lua",
+            "lib/fast/renewed.lua",
             "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
             "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
         ],
@@ -156,13 +156,13 @@ const PLANTED: &[Planted] = &[
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
+        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/renewed.lua", "math.max(was, now + lease)", "was"],
+        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "was"],
     ),
     planted(
         "the living keep their places",
@@ -239,7 +239,7 @@ const PLANTED: &[Planted] = &[
         "a renewal leaves no more than is held",
         &[RU, R],
         ABANDONED,
-        ["lib/renewed.lua", " and tonumber(token) == asked then", " then"],
+        ["lib/fast/renewed.lua", " and tonumber(token) == asked then", " then"],
     ),
     planted(
         "a renewal leaves no more than is held",
@@ -324,7 +324,7 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/simple.lua",
+            "lib/fast/acquire.lua",
             "find(line, '^2F%d+$') and #line == 31 and",
             "find(line, '^2[FRS]%d+') and",
         ],

@@ -145,7 +145,11 @@ fn the_judge_of_histories_finds_faults_by_itself() {
         (
             "history: a try is refused because of somebody",
             &[
-                ("lib/simple.lua", "local free = simple\n", "local free = simple and not tries\n"),
+                (
+                    "lib/fast/acquire.lua",
+                    "local free = simple\n",
+                    "local free = simple and not tries\n",
+                ),
                 ("lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"),
             ],
         ),

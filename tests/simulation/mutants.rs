@@ -154,7 +154,7 @@ pub fn without_not_after() -> PathBuf {
     scripts_with(
         "without_not_after",
         &[
-            ("lib/usual.lua", "not_after >= moment", "not_after >= '0'"),
+            ("lib/fast/well_formed.lua", "not_after >= moment", "not_after >= '0'"),
             ("lib/acquire.lua", "now > demand.not_after", "0 > demand.not_after"),
             ("upgrade.lua", "now > demand.not_after", "0 > demand.not_after"),
         ],

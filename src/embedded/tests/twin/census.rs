@@ -11,6 +11,18 @@ use crate::node::Reply;
 
 /// The least counts of the short form: a third of the usual ones.
 const LEAST: &[(&str, u64)] = &[
+    ("acquire: a poll", 1),
+    ("write: the first of a queue", 1),
+    ("write: a place in the queue", 1),
+    ("read: the first of a queue", 1),
+    ("read: a place in the queue", 1),
+    ("pump: lets readers in", 1),
+    ("pump: nothing to do", 1),
+    ("pump: taken back", 1),
+    ("hand-off: by a writer to readers", 1),
+    ("release: of a reader while others wait", 1),
+    ("hand-off: by a reader to a writer before readers", 1),
+    ("renew: a read while others wait", 1),
     ("acquire: a new lock", 38),
     ("hand-off: and the life of the key", 6),
     ("hand-off: by a reader to the first of several", 2),
@@ -80,7 +92,7 @@ const LEAST: &[(&str, u64)] = &[
 ];
 
 /// The scripts that have usual paths.
-const WITH_USUAL_PATHS: [&str; 4] = ["acquire_read", "acquire_write", "release", "renew"];
+const WITH_USUAL_PATHS: [&str; 5] = ["acquire_read", "acquire_write", "release", "renew", "pump"];
 
 /// One call, with all that is known about it.
 pub(super) struct Step<'a> {
@@ -198,9 +210,12 @@ impl Step<'_> {
             return Vec::new();
         }
         match self.quick.machinery.as_deref() {
+            None if script == "pump" && self.grants() => vec!["pump: lets readers in"],
+            None if script == "pump" => vec!["pump: nothing to do"],
             None if script == "release" => self.usual_releases(),
             None if script == "renew" => self.usual_renewal(&said),
             None => vec![self.usual_acquire(&said)],
+            Some(b"unheard") if script == "pump" => vec!["pump: taken back"],
             Some(b"unheard") => vec!["hand-off: taken back"],
             Some(_) if script == "renew" => self.other_renewal(&said),
             Some(_) => Vec::new(),
@@ -210,7 +225,7 @@ impl Step<'_> {
     fn usual_acquire(&self, said: &str) -> &'static str {
         let (is_write, tries) = (self.call.script == "acquire_write", self.call.args.len() == 7);
         let is_new = self.before.fields.is_empty();
-        let others = self.number("readers");
+        let (others, waits) = (self.number("readers"), self.number("waiters"));
         match (said, is_write) {
             ("granted", _) if is_new => "acquire: a new lock",
             ("granted", true) if tries => "write: granted to a try",
@@ -218,6 +233,13 @@ impl Step<'_> {
             ("granted", false) if others > 8 => "read: granted beside many readers",
             ("granted", false) if others > 0 => "read: granted beside readers",
             ("granted", false) => "read: granted to the first",
+            ("queued", _) if self.before.fields.contains_key(&format!("q:{}", self.caller())) => {
+                "acquire: a poll"
+            }
+            ("queued", true) if waits == 0 => "write: the first of a queue",
+            ("queued", true) => "write: a place in the queue",
+            ("queued", false) if waits == 0 => "read: the first of a queue",
+            ("queued", false) => "read: a place in the queue",
             ("refused", true) if others > 0 => "write: refused by readers",
             ("refused", true) => "write: refused by a writer",
             ("refused", false) => "read: refused by a writer",
@@ -238,11 +260,15 @@ impl Step<'_> {
         let index = self.own_record().and_then(|record| record.rest.parse::<u64>().ok());
         let last = self.number("readers").checked_sub(1);
         let waits = self.number("waiters");
+        let reads_next = self.before.fields.contains_key("readers_head");
         match (writes, waits) {
             (true, 0) => "release: of the writer",
             (false, 0) if last == Some(0) => "release: of the only reader",
             (false, 0) if index == last => "release: of the last in the array",
             (false, 0) => "release: of one in the middle",
+            (true, _) if reads_next => "hand-off: by a writer to readers",
+            (false, _) if last > Some(0) => "release: of a reader while others wait",
+            (false, _) if reads_next => "hand-off: by a reader to a writer before readers",
             (true, 1) => "hand-off: by a writer to the only waiter",
             (true, _) => "hand-off: by a writer to the first of several",
             (false, 1) => "hand-off: by a reader to the only waiter",
@@ -260,6 +286,9 @@ impl Step<'_> {
         }];
         if record.is_some_and(|record| record.state == "g") {
             paths.push("renew: a claim");
+        }
+        if self.number("waiters") > 0 && !writes {
+            paths.push("renew: a read while others wait");
         }
         if self.before.ends != self.after.ends {
             paths.push("renew: and the life of the key");
@@ -372,6 +401,11 @@ impl Step<'_> {
             let after = self.after.fields.get(field);
             text.starts_with('k') && after.is_some_and(|after| after.starts_with('c'))
         })
+    }
+
+    /// Whether somebody who waited holds now.
+    fn grants(&self) -> bool {
+        self.before.fields.get("fence") != self.after.fields.get("fence")
     }
 
     fn caller(&self) -> &str {

@@ -95,11 +95,11 @@ impl Round<'_> {
         }
         match crowd {
             Crowd::BehindWriter => {
-                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 4_000);
+                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 1_000);
                 (habits.newcomers, habits.writers, habits.limits[1]) = (40, 2, 100);
             }
             Crowd::OfBoth => {
-                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 400);
+                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 150);
                 (habits.newcomers, habits.writers, habits.limits) = (30, 2, [20, 100, 1_000]);
             }
             Crowd::None | Crowd::OfReaders => {}

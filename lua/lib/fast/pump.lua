@@ -1,0 +1,35 @@
+-- The fast path of a pump: nobody's turn has come, or readers go on to be let in (grant.lua).
+--
+-- The conditions, in this order: the call and the line are well formed; the clock is past the last
+-- token; then either the holders keep out all that wait (queue.lua), or readers hold, none of them
+-- is dead or cached, no upgrader waits, and nobody is revoked or forced out. If they do not hold,
+-- the slow path decides.
+local sub, find = string.sub, string.find
+local simple = #KEYS == 1
+  and #ARGV == 2
+  and line
+  and #line == 31
+  and find(line, '^2Q%d+$')
+  and #stamp == 16
+  and sub(line, 16) < stamp
+  and #ARGV[2] <= 8
+  and find(ARGV[2], '^[%w_-]+$')
+if simple then
+  local also = { 'readers', 'revoked', 'forced' }
+-- @include fast/queue
+  local readers, revoked, forced = unpack(queue, 11)
+  readers = tonumber(readers or 0)
+  local ends, soonest, mode, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(least or ''), 'r', nil, {}, nil, nil
+  if keeps_out(writers_head, readers_head, fair) then
+    return 'pumped ' .. moment .. ' 0'
+  elseif is_legible and not (upgrader or writer or cached or revoked or forced) and readers and soonest and soonest > now and readers_head then
+-- @include fast/grant
+  end
+  if set then
+-- @include fast/send
+-- @include fast/tell
+    if not handed.unheard[1] then
+      return 'pumped ' .. moment .. ' ' .. handed.more
+    end
+  end
+end
