@@ -4,7 +4,8 @@
 //! The time is the server's count (`INFO commandstats`), without the network and the client. Each
 //! round runs one script. The sizes take turns, so that drift of the machine affects all of them,
 //! and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs few
-//! rounds.
+//! rounds. `-- --before FOLDER` also measures the contended calls with the scripts in that folder,
+//! as `cargo run --all-features --example scripts -- FOLDER` has written them in another tree.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -61,6 +62,33 @@ const PAIRS: [&str; 5] =
 /// The first ones of the pairs, which have a goal.
 const OURS: usize = 4;
 
+/// Contended calls: the calls that lead to each, and the call. `W` and `R` are tries to write and to
+/// read, `w` and `r` take a place in the queue. The number is that of an acquisition.
+const CONTENDED: [(&str, &str, Contended, f64); 15] = [
+    ("free: acquire", "", Contended::Join("acquire_write"), f64::INFINITY),
+    ("free: release", "W", Contended::Release(0), f64::INFINITY),
+    ("join: a write, behind another", "Ww", Contended::Join("acquire_write"), MOST_OF_A_FREE_ONE),
+    ("join: a read, behind another", "Wr", Contended::Join("acquire_read"), MOST_OF_A_FREE_ONE),
+    ("join: a read, readers hold", "RRwr", Contended::Join("acquire_read"), MOST_OF_A_FREE_ONE),
+    ("join: a write, first", "W", Contended::Join("acquire_write"), MOST_OF_A_FREE_ONE),
+    ("poll: a write", "Www", Contended::Poll(2), MOST_OF_A_FREE_ONE),
+    ("poll: a read", "Wrr", Contended::Poll(2), MOST_OF_A_FREE_ONE),
+    ("poll: a read, readers hold", "RRwr", Contended::Poll(3), MOST_OF_A_FREE_ONE),
+    ("release: one of several readers", "RRRwr", Contended::Release(0), MOST_OF_A_FREE_ONE),
+    ("hand-off: a reader to a writer", "Rwr", Contended::Release(0), f64::INFINITY),
+    ("hand-off: a writer to a writer", "Www", Contended::Release(0), f64::INFINITY),
+    ("hand-off: a writer to 16 readers", "Wrrrrrrrrrrrrrrrr", Contended::Release(0), f64::INFINITY),
+    ("pump: nothing to do", "RRwr", Contended::Pump, MOST_OF_A_FREE_ONE),
+    ("leave: one of several writers", "Wwww", Contended::Release(2), f64::INFINITY),
+];
+const MOST_OF_A_FREE_ONE: f64 = 2.75;
+/// Rounds of contended calls: each makes its locks anew.
+const CONTENDED_ROUNDS: usize = 15;
+/// The readers that wait when a pump lets in as many as it may.
+const CROWD: usize = 10_000;
+/// The place of a waiter that is subscribed.
+const SUBSCRIBED: &str = "2000 30000 100000 d0ff1b2e9a77";
+
 /// The number of locks whose memory is counted.
 const COUNT: usize = 10_000;
 
@@ -77,11 +105,13 @@ fn main() -> ExitCode {
 
     let is_later = version.name != "Redis" || (version.major, version.minor) > (7, 0);
     let most = if is_later { MOST_OF_PUBLISHED.1 } else { MOST_OF_PUBLISHED.0 };
-    let mut bench = Bench::new(&server, rounds);
+    let before = std::env::args().skip_while(|argument| argument != "--before").nth(1);
+    let mut bench = Bench::new(&server, rounds, before.as_deref());
     let mut goals = Goals::new("server time and memory");
     bench.readers(&mut goals);
     bench.waiters(&mut goals);
     bench.uncontended(most, &mut goals);
+    bench.contended(&mut goals);
     bench.beside_cached_readers();
     bench.semaphores(&mut goals);
     bench.inner_calls();
@@ -93,9 +123,19 @@ fn main() -> ExitCode {
 struct Bench {
     connection: Connection,
     digests: BTreeMap<&'static str, String>,
+    /// Those of the scripts before.
+    before: Option<BTreeMap<&'static str, String>>,
     ids: u64,
     leases: u64,
     rounds: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Contended {
+    Join(&'static str),
+    Poll(usize),
+    Release(usize),
+    Pump,
 }
 
 /// Locks with the same number of holders or waiters.
@@ -106,16 +146,17 @@ struct Locks {
 }
 
 impl Bench {
-    fn new(server: &Server, rounds: usize) -> Bench {
+    fn new(server: &Server, rounds: usize, before: Option<&str>) -> Bench {
         let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+        let mut load = |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection);
         let own = rwlease::scripts().map(|script| (script.name(), script.text()));
-        let digests = own
-            .chain(SCRIPTS)
-            .map(|(name, text)| {
-                (name, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection).unwrap())
-            })
-            .collect();
-        Bench { connection, digests, ids: 0, leases: 0, rounds }
+        let digests = own.chain(SCRIPTS).map(|(name, text)| (name, load(text).unwrap())).collect();
+        let before = before.map(|folder| {
+            let names = rwlease::scripts().map(|script| script.name());
+            let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}.lua"));
+            names.map(|name| (name, load(&text(name).unwrap()).unwrap())).collect()
+        });
+        Bench { connection, digests, before, ids: 0, leases: 0, rounds }
     }
 
     /// Time by the number of readers. It should be constant.
@@ -279,6 +320,101 @@ impl Bench {
                 calls("published release", "published", &[&now]),
             ],
         ]
+    }
+
+    /// Calls beside holders and waiters, each of a lock of its own.
+    fn contended(&mut self, goals: &mut Goals) {
+        let mut best = vec![[f64::INFINITY; 2]; CONTENDED.len() + 1];
+        for _ in 0..self.rounds.min(CONTENDED_ROUNDS) {
+            for side in 0..1 + usize::from(self.before.is_some()) {
+                for (row, best) in best.iter_mut().enumerate() {
+                    best[side] = best[side].min(match CONTENDED.get(row) {
+                        Some(&(_, from, call, _)) => self.contended_call(from, call),
+                        None => self.crowd(),
+                    });
+                }
+                self.change_sides();
+            }
+        }
+        let mut table = Table::new(&["contended, µs", "server time", "of a free acquire"]);
+        if self.before.is_some() {
+            table.head.extend(["before".into(), "of before".into()]);
+        }
+        let names = CONTENDED.map(|(name, ..)| name);
+        let names = names.into_iter().chain(["pump: lets in as many as it may, of 10,000"]);
+        let free = best[0][0];
+        for (at, (name, [time, before])) in names.zip(best).enumerate() {
+            let mut words = vec![name.into(), format!("{time:.1}"), format!("{:.2}", time / free)];
+            if self.before.is_some() {
+                words.extend([format!("{before:.1}"), format!("{:.2}", time / before)]);
+            }
+            table.add(words);
+            if let Some(&(_, _, _, most)) = CONTENDED.get(at).filter(|row| row.3.is_finite()) {
+                goals.at_most(format!("{name}: of a free acquire"), most, time / free);
+            }
+        }
+        print!("\n{table}");
+    }
+
+    /// Uses the scripts before, or again those of now.
+    fn change_sides(&mut self) {
+        if let Some(before) = &mut self.before {
+            std::mem::swap(before, &mut self.digests);
+        }
+    }
+
+    fn contended_call(&mut self, from: &str, call: Contended) -> f64 {
+        let lease = LEASE.to_string();
+        let (mut before, mut timed) = (Vec::new(), Vec::new());
+        for number in 0..CALLS {
+            let key = format!("contended:{number}");
+            cmd("DEL").arg(&key).exec(&mut self.connection).unwrap();
+            // An idle lock: a new one costs more.
+            let first = self.id();
+            before.push(Call::new("acquire_write", &key, &try_args(&first, &lease)));
+            before.push(Call::new("release", &key, &["-", &first]));
+            let mut calls = Vec::new();
+            for kind in from.chars() {
+                let script = if "Ww".contains(kind) { "acquire_write" } else { "acquire_read" };
+                let id = self.id();
+                let args = ["-", "0", &id, "30000", "f", "1", "3x", SUBSCRIBED];
+                let count = if kind.is_lowercase() { 8 } else { 7 };
+                calls.push((id.clone(), Call::new(script, &key, &args[..count])));
+            }
+            timed.push(match call {
+                Contended::Join(script) => {
+                    let args = ["-", "0", &self.id(), "30000", "f", "1", "3x", SUBSCRIBED];
+                    Call::new(script, &key, &args)
+                }
+                Contended::Poll(at) => {
+                    let (_, call) = &calls[at];
+                    let mut args = call.args.clone();
+                    args.push((at + 1).to_string());
+                    Call { script: call.script, key: key.clone(), args }
+                }
+                Contended::Release(at) => Call::new("release", &key, &["-", &calls[at].0]),
+                Contended::Pump => Call::new("pump", &key, &["-", "3x"]),
+            });
+            before.extend(calls.into_iter().map(|(_, call)| call));
+        }
+        self.run(&before);
+        self.time(&timed)
+    }
+
+    /// Pumps behind a writer for whom very many readers wait.
+    fn crowd(&mut self) -> f64 {
+        let key = "contended:crowd";
+        cmd("DEL").arg(key).exec(&mut self.connection).unwrap();
+        let writer = self.id();
+        let mut calls = vec![Call::new("acquire_write", key, &try_args(&writer, "60000"))];
+        for _ in 0..CROWD {
+            let args = ["-", "0", &self.id(), "30000", "f", "1", "3x", SUBSCRIBED];
+            calls.push(Call::new("acquire_read", key, &args));
+        }
+        calls.push(Call::new("release", key, &["-", &writer]));
+        self.run(&calls);
+        let pumps: Vec<Call> = (0..CALLS).map(|_| Call::new("pump", key, &["-", "3x"])).collect();
+        self.time(&pumps)
     }
 
     /// A plain reader comes and goes beside cached readers, and beside as many plain ones.

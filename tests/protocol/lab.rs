@@ -597,7 +597,7 @@ fn loaded(url: &str, given: bool, connection: &mut Connection) -> Digests {
         digests.insert(script.name().into(), load(text, connection));
     }
     let shut = digests.keys().filter(|name| name.ends_with(MACHINERY)).count();
-    assert_eq!(shut, 7, "the scripts with usual paths");
+    assert_eq!(shut, 8, "the scripts with usual paths");
     all.insert(at, digests.clone());
     digests
 }

@@ -2,7 +2,7 @@
 -- readers from the first on, at most GRANTS of them. Sets `set`, `gone` and `handed`, and `life` if
 -- the key must live longer; leaves `set` nil if the slow path must decide.
 --
--- Before it: the queue (queue.lua), `readers`, the number of readers that hold on, and `soonest`,
+-- Before it: the queue (queue.lua), `readers`, the number of readers that hold on, and `bound`,
 -- the lower bound of their deadlines. Nobody else holds, no upgrader waits, nobody is revoked, forced
 -- out or cached if readers are next, and the clock is past the last token.
 --
@@ -17,11 +17,11 @@ local pattern = '^' .. mode .. ' %S+( (%S+) (%d+) (%d+) (%d+) %d+ (%d+) ([fr]) (
 local count, index, last, longest, left_fair = 0, readers, nil, 0, fair
 local granted, dropped, told, behind_them = {}, {}, {}, nil
 while is_right and at ~= '-' do
-  local rest, behind, ticket, seen, ttl, window, fairness, node, tag = string.match(entry_of(at), pattern)
+  local rest, behind, number, seen, lasts, window, fairness, node, tag = string.match(entry_of(at), pattern)
   behind_them = rest
-  if not rest or (count < most and not is_seen(at, seen, ttl)) then
+  if not rest or (count < most and not lives_on(at, seen, lasts)) then
     is_right = false
-  elseif count == most or (mode == 'r' and writers_head and ticket + 0 > phase and not (fairness == 'r' and fair == 0)) then
+  elseif count == most or (mode == 'r' and writers_head and number + 0 > phase and not (fairness == 'r' and fair == 0)) then
     break
   else
     local deadline = now + window
@@ -33,7 +33,7 @@ while is_right and at ~= '-' do
     else
       granted[size + 1], granted[size + 2] = 'r:' .. at, 'g' .. deadline .. last .. index
       granted[size + 3], granted[size + 4] = 'i:' .. index, at
-      soonest, index = soonest and math.min(soonest, deadline) or deadline, index + 1
+      bound, index = bound and math.min(bound, deadline) or deadline, index + 1
     end
     dropped[count + 1], longest = 'q:' .. at, math.max(longest, deadline)
     if node ~= '-' then
@@ -77,12 +77,12 @@ if is_right and count > 0 and (waiting > 0) == (at ~= '-' or other ~= false) and
   end
   size = #set
   if mode == 'r' and waiting == 0 then
-    set[2] = '2S' .. set[2] .. soonest .. ((life or ends) - now > KEEP and 3 or 2) .. index
+    set[2] = '2S' .. set[2] .. bound .. ((life or ends) - now > KEEP and 3 or 2) .. index
     gone[#gone + 1], gone[#gone + 2] = 'readers', 'read_min'
   else
     set[2] = '2Q' .. set[2]
     if mode == 'r' then
-      set[size + 1], set[size + 2], set[size + 3], set[size + 4] = 'readers', index, 'read_min', soonest
+      set[size + 1], set[size + 2], set[size + 3], set[size + 4] = 'readers', index, 'read_min', bound
     end
   end
   if mode == 'r' and readers <= FEW and index > FEW and not redis.call('HGET', KEYS[1], 'wide') then

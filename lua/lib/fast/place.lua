@@ -1,14 +1,14 @@
 -- The fast path of a call that waits: it takes the last place of its list (`mode`), or its poll
 -- keeps the place that it has.
 --
--- The conditions, in this order: the call and the line are well formed; the caller holds nothing;
--- its entry is of this mode, or it is new and the queue is not full; the key lives long enough;
--- nobody's turn has come (queue.lua). If one of them does not hold, or the server refuses the write,
--- the slow path decides, and nothing has been written.
+-- The conditions, in this order: the call and the line are well formed; the clock is past the last
+-- token; the caller holds nothing; its entry is of this mode, or it is new and the queue is not
+-- full; the key lives long enough; nobody's turn has come (queue.lua). If one of them does not hold,
+-- or the server refuses the write, the slow path decides, and nothing has been written.
 local window, ttl, limit, node = string.match(args[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local _, digits = find(line, '^2[WRSQ]%d+')
-if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and digits then
-  local shape, bound, rest = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
+if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and digits and sub(line, 16, 31) < stamp then
+  local shape, bound, holder = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
   local also = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller }
 -- @include fast/queue
   local last, writers_tail, readers_tail, entry, reads = unpack(queue, 11)
@@ -16,21 +16,21 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
 
   -- What the fields of a queue are that the line has told of.
   local set, is_known = {}, shape == 'Q' and digits == 31 and #line == 31
-  if shape ~= 'Q' and digits > 44 and rest ~= caller then
+  if shape ~= 'Q' and digits > 44 and holder ~= caller then
     local record, readers = 'h' .. bound .. sub(line, 16, 31), nil
-    local is_id = sub(line, 45, 45) <= '1' and #rest >= 12 and #rest <= 40 and find(rest, '^[%w_-]+$')
+    local is_id = sub(line, 45, 45) <= '1' and #holder >= 12 and #holder <= 40 and find(holder, '^[%w_-]+$')
     set = { 's', '2Q' .. sub(line, 3, 31) }
     if shape == 'S' then
-      readers = digits == #line and find(line, '^[0-3][1-9]', 45) and rest
+      readers = digits == #line and find(line, '^[0-3][1-9]', 45) and holder
     elseif is_id and shape == 'W' then
-      writer = record .. rest
+      writer = record .. holder
       set[3], set[4] = 'writer', writer
     elseif is_id then
       readers = '1'
-      set[3], set[4], set[5], set[6] = 'r:' .. rest, record .. '0', 'i:0', rest
+      set[3], set[4], set[5], set[6] = 'r:' .. holder, record .. '0', 'i:0', holder
     end
     if readers then
-      least = bound
+      soonest = bound
       set[#set + 1], set[#set + 2], set[#set + 3], set[#set + 4] = 'readers', readers, 'read_min', bound
     end
     is_known = writer or readers
@@ -80,7 +80,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
     if before then
       set[#set + 1], set[#set + 2] = 'q:' .. caller, text
       if type(redis.pcall('HSET', KEYS[1], unpack(set))) == 'number' then
-        local ends = writer and sub(writer, 2, 14) or least
+        local ends = writer and sub(writer, 2, 14) or soonest
         return table.concat({ 'queued', moment, 0, ticket, math.max(ticket - before, 0), ends }, ' ')
       end
     end

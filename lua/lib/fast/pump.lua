@@ -19,10 +19,10 @@ if simple then
 -- @include fast/queue
   local readers, revoked, forced = unpack(queue, 11)
   readers = tonumber(readers or 0)
-  local ends, soonest, mode, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(least or ''), 'r', nil, {}, nil, nil
+  local ends, bound, mode, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(soonest or ''), 'r', nil, {}, nil, nil
   if keeps_out(writers_head, readers_head, fair) then
     return 'pumped ' .. moment .. ' 0'
-  elseif is_legible and not (upgrader or writer or cached or revoked or forced) and readers and soonest and soonest > now and readers_head then
+  elseif is_legible and not (upgrader or writer or cached or revoked or forced) and readers and bound and bound > now and readers_head then
 -- @include fast/grant
   end
   if set then

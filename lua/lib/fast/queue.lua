@@ -6,7 +6,7 @@ local queue = redis.pcall(
   'HMGET', KEYS[1], 'writer', 'read_min', 'upgrader', 'cached', 'phase', 'waiters', 'fair', 'lapsed', 'writers_head',
   'readers_head', unpack(also)
 )
-local writer, least, upgrader, cached, phase, waiters, fair, lapsed, writers_head, readers_head = unpack(queue)
+local writer, soonest, upgrader, cached, phase, waiters, fair, lapsed, writers_head, readers_head = unpack(queue)
 phase, waiters, fair = tonumber(phase or 0), tonumber(waiters or 0), tonumber(fair or 0)
 local is_legible = not queue.err and phase and waiters and fair
 
@@ -17,15 +17,15 @@ local function entry_of(id)
   return entries[id]
 end
 
-local function is_seen(id, seen, ttl)
-  return seen + ttl > now and not find(lapsed or '', sub(id, 1, 11), 1, true)
+local function lives_on(id, seen, lasts)
+  return seen + lasts > now and not find(lapsed or '', sub(id, 1, 11), 1, true)
 end
 
 -- The ticket and the fairness of the first waiter of a list, and whether the waiter lives.
 local function first(id)
-  local ticket, seen, ttl, fairness = string.match(entry_of(id), '^%a %- %S+ (%d+) (%d+) (%d+) %d+ %d+ ([fr]) ')
+  local ticket, seen, lasts, fairness = string.match(entry_of(id), '^%a %- %S+ (%d+) (%d+) (%d+) %d+ %d+ ([fr]) ')
   if ticket then
-    return ticket + 0, fairness, is_seen(id, seen, ttl)
+    return ticket + 0, fairness, lives_on(id, seen, lasts)
   end
 end
 
@@ -41,9 +41,9 @@ local function keeps_out(next_writer, next_reader, fair_writers)
   if not is_legible or upgrader then
     return false
   elseif writer then
-    local _, digits = find(writer, '^[ghb]%d+')
-    return digits and digits >= 30 and sub(writer, 2, 14) > moment
-  elseif cached or not least or #least ~= 13 or least <= moment or not next_writer then
+    local _, numbers = find(writer, '^[ghb]%d+')
+    return numbers and numbers >= 30 and sub(writer, 2, 14) > moment
+  elseif cached or not soonest or #soonest ~= 13 or soonest <= moment or not next_writer then
     return false
   end
   local writers_ticket, _, lives = first(next_writer)

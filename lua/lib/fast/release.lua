@@ -12,7 +12,7 @@ local also = { 'readers', 'ticket', 'revoked', 'forced', 'q:' .. caller, mine }
 -- @include fast/queue
 local readers, ticket, revoked, forced, entry, reader = unpack(queue, 11)
 readers, ticket = tonumber(readers or 0), tonumber(ticket or '')
-local ends, mode, soonest, goes = tonumber(sub(line, 3, 15)), nil, nil, nil
+local ends, mode, bound, goes = tonumber(sub(line, 3, 15)), nil, nil, nil
 if #stamp ~= 16 or sub(line, 16) >= stamp or not is_legible or not readers or upgrader or entry then -- luacheck: ignore 542
   -- For the slow path.
 elseif writer and readers == 0 and sub(writer, 31) == caller then
@@ -25,7 +25,7 @@ elseif writer and readers == 0 and sub(writer, 31) == caller then
 elseif not writer and reader and find(reader, '^[ghb]%d+$') and not forced then
   local is_last = readers == 1 and sub(reader, 31) == '0'
   if waiters == 0 then
-    goes = is_last and (tonumber(least) or 0) > now
+    goes = is_last and (tonumber(soonest) or 0) > now
   elseif keeps_out(writers_head, readers_head, fair) then
     if readers > 1 then
       local last, index = readers - 1, sub(reader, 31)

@@ -146,7 +146,9 @@ impl Census {
             let failed: Vec<_> = conditions.iter().filter(|(_, holds)| !holds).collect();
             counts.calls += 1;
             counts.could += u64::from(failed.is_empty());
-            counts.did += u64::from(step.quick.machinery.is_none());
+            let is_fast = step.quick.machinery.is_none();
+            counts.did +=
+                u64::from(is_fast && gist(&step.quick.reply).is_none_or(|said| said != "granted"));
             if let [(condition, _)] = failed[..] {
                 *counts.alone.entry(condition).or_default() += 1;
             }
@@ -197,8 +199,10 @@ impl fmt::Display for Census {
 impl Step<'_> {
     /// The conditions of the fast path that this call could take beside a queue.
     fn conditions(&self) -> Option<(&'static str, Vec<Condition>)> {
-        let is_late = gist(&self.slow.reply).is_some_and(|said| said == "stale");
-        let is_judged = is_answer(&self.slow.reply) && !is_late;
+        let said = gist(&self.slow.reply).unwrap_or_default();
+        let waits = matches!(said.as_str(), "queued" | "full" | "granted");
+        let is_judged =
+            is_answer(&self.slow.reply) && (waits || !self.call.script.starts_with("acquire"));
         is_judged.then(|| conditions(self.call, self.before, self.us)).flatten()
     }
 

@@ -20,7 +20,11 @@ pub(super) fn conditions(
     match (call.script, call.args.len()) {
         ("acquire_read" | "acquire_write", 8 | 9) => state.place(),
         ("release", 2) if waits => state.release(),
-        ("pump", 2) if waits => Some(("pump: nothing to do", state.at_rest(None))),
+        ("pump", 2) if waits => {
+            let mut all = vec![state.clock()];
+            all.extend(state.at_rest(None));
+            Some(("pump: nothing to do", all))
+        }
         ("renew", 5) if waits && state.reads() => {
             let mut all = state.at_rest(None);
             all.push(("nobody is revoked", !state.has("revoked")));
@@ -62,7 +66,8 @@ impl State<'_> {
             return None;
         }
         let newcomer = First { lives: true, ticket: u64::MAX, readers_first: !is_fair };
-        let mut all = self.at_rest(joins.then_some((writes, newcomer)));
+        let mut all = vec![self.clock()];
+        all.extend(self.at_rest(joins.then_some((writes, newcomer))));
         all.push(("it holds nothing", !self.reads() && !self.writes()));
         all.push(("nothing of it is cached", self.call.args[4].len() == 1));
         let needed = self.now + ttl + 10_000;
@@ -93,7 +98,7 @@ impl State<'_> {
         } else if !self.reads() {
             return None;
         }
-        all = self.at_rest(None);
+        all.extend(self.at_rest(None));
         all.push(("nobody is forced out", !self.has("forced")));
         let is_last = self.number("readers") == 1;
         Some((
@@ -112,7 +117,7 @@ impl State<'_> {
             let list = if writes { &mut writer } else { &mut reader };
             list.get_or_insert(first);
         }
-        let mut all = vec![self.clock(), ("no upgrader waits", !self.has("upgrader"))];
+        let mut all = vec![("no upgrader waits", !self.has("upgrader"))];
         if let Some(record) = self.record("writer") {
             all.push(("the writer lives", record.deadline > self.now));
             all.push(("no holder is cached", !"kc".contains(record.state)));
