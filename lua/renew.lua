@@ -47,6 +47,7 @@ if simple and (how == 'r' or how == 'w') then
         -- Somebody who waits may be let in instead of a dead reader.
         local also = {}
 -- @include fast/queue
+-- @include fast/rest
         field, text = mine, not writer and keeps_out(writers_head, readers_head, fair) and held[2]
       elseif held[2] then
         field, text = mine, held[2]

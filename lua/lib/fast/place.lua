@@ -3,7 +3,7 @@
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
 -- token; the caller holds nothing; its entry is of this mode, or it is new and the queue is not
--- full; the key lives long enough; nobody's turn has come (queue.lua). If one of them does not hold,
+-- full; the key lives long enough; nobody's turn has come (rest.lua). If one of them does not hold,
 -- or the server refuses the write, the slow path decides, and nothing has been written.
 local window, ttl, limit, node = string.match(args[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local _, digits = find(line, '^2[WRSQ]%d+')
@@ -11,6 +11,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
   local shape, bound, holder = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
   local also = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller }
 -- @include fast/queue
+-- @include fast/rest
   local last, writers_tail, readers_tail, entry, reads = unpack(queue, 11)
   last = tonumber(last or 0)
 

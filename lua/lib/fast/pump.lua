@@ -1,7 +1,7 @@
--- The fast path of a pump: nobody's turn has come, or readers go on to be let in (grant.lua).
+-- The fast path of a pump: nobody's turn has come, or readers go on to be let in (readers.lua).
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
--- token; then either the holders keep out all that wait (queue.lua), or readers hold, none of them
+-- token; then either the holders keep out all that wait (rest.lua), or readers hold, none of them
 -- is dead or cached, no upgrader waits, and nobody is revoked or forced out. If they do not hold,
 -- the slow path decides.
 local sub, find = string.sub, string.find
@@ -17,13 +17,14 @@ local simple = #KEYS == 1
 if simple then
   local also = { 'readers', 'revoked', 'forced' }
 -- @include fast/queue
+-- @include fast/rest
   local readers, revoked, forced = unpack(queue, 11)
   readers = tonumber(readers or 0)
-  local ends, bound, mode, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(soonest or ''), 'r', nil, {}, nil, nil
+  local ends, bound, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(soonest or ''), nil, {}, nil, nil
   if keeps_out(writers_head, readers_head, fair) then
     return 'pumped ' .. moment .. ' 0'
   elseif is_legible and not (upgrader or writer or cached or revoked or forced) and readers and bound and bound > now and readers_head then
--- @include fast/grant
+-- @include fast/readers
   end
   if set then
 -- @include fast/send
