@@ -2,13 +2,14 @@
 -- `life` if the key must live longer; leaves `set` nil if the slow path must decide.
 --
 -- Before it: the queue (queue.lua, rest.lua); `readers`, the number of readers that hold, and
--- `bound`, the lower bound of their deadlines; `ends`, the end of the key's life. No writer holds, no
+-- `bound`, the lower bound of their until_then; `ends`, the end of the key's life. No writer holds, no
 -- upgrader waits, nobody is revoked, forced out or cached, and the clock is past the last token.
 --
 -- The conditions, in this order: the first writer lives; each reader that is let in, or keeps out
 -- those behind it, lives; the number of waiters is that of the lists.
 local at, text, count, index, last, longest = readers_head, nil, 0, readers, nil, 0
 local granted, dropped, told = {}, {}, {}
+local deadline, until_then, its_window = nil, nil, nil -- as number and text, for readers with this window
 local is_right = true
 if writers_head then
   local _, _, lives = first(writers_head)
@@ -23,9 +24,13 @@ while is_right and at ~= '-' do
   elseif count == GRANTS or (writers_head and number + 0 > phase and not (fairness == 'r' and fair == 0)) then
     break
   else
-    local deadline, size = now + window, 4 * count
+    if window ~= its_window then
+      deadline, its_window = now + window, window
+      until_then = deadline .. ''
+    end
+    local size = 4 * count
     last = string.format('%.0f', stamp + count)
-    granted[size + 1], granted[size + 2] = 'r:' .. at, 'g' .. deadline .. last .. index
+    granted[size + 1], granted[size + 2] = 'r:' .. at, 'g' .. until_then .. last .. index
     granted[size + 3], granted[size + 4] = 'i:' .. index, at
     dropped[count + 1] = 'q:' .. at
     if not bound or deadline < bound then
@@ -41,7 +46,7 @@ while is_right and at ~= '-' do
         message = { channel = channel, text = '' }
         told[channel], told[#told + 1] = message, message
       end
-      message.text = message.text .. ' ' .. at .. ' ' .. last .. ' ' .. deadline
+      message.text = message.text .. ' ' .. at .. ' ' .. last .. ' ' .. until_then
       if node == ARGV[1] then
         message[#message + 1] = at -- nobody else has its subscription
       end

@@ -9,14 +9,14 @@ local function entry_of(id)
 end
 
 local function lives_on(id, seen, lasts)
-  return seen + lasts > now and not find(lapsed or '', sub(id, 1, 11), 1, true)
+  return seen + lasts > now and not (lapsed and find(lapsed, sub(id, 1, 11), 1, true))
 end
 
 -- The ticket and the fairness of the first waiter of a list, and whether the waiter lives.
 local function first(id)
-  local ticket, seen, lasts, fairness = string.match(entry_of(id), '^%a %- %S+ (%d+) (%d+) (%d+) %d+ %d+ ([fr]) ')
-  if ticket then
-    return ticket + 0, fairness, lives_on(id, seen, lasts)
+  local number, seen, lasts, fairness = string.match(entry_of(id), '^%a %- %S+ (%d+) (%d+) (%d+) %d+ %d+ ([fr]) ')
+  if number then
+    return number + 0, fairness, lives_on(id, seen, lasts)
   end
 end
 
@@ -37,12 +37,12 @@ local function keeps_out(next_writer, next_reader, fair_writers)
   elseif cached or not soonest or #soonest ~= 13 or soonest <= moment or not next_writer then
     return false
   end
-  local writers_ticket, _, lives = first(next_writer)
+  local of_writer, _, lives = first(next_writer)
   if not lives then
     return false
   elseif not next_reader then
-    return true, writers_ticket
+    return true, of_writer
   end
-  local ticket, fairness, reader_lives = first(next_reader)
-  return reader_lives and ticket > phase and not (fairness == 'r' and fair_writers == 0), writers_ticket, ticket
+  local of_reader, fairness, reader_lives = first(next_reader)
+  return reader_lives and of_reader > phase and not (fairness == 'r' and fair_writers == 0), of_writer, of_reader
 end
