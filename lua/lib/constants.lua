@@ -6,5 +6,5 @@ local NEVER = 9999999999999 -- ms, the last moment that a record has room for
 local BLOCK = 1024 -- tokens that a cached write takes at once, at the most
 local MOST_PERMITS = 4294967295 -- permits of a semaphore
 local FEW = 8 -- readers in a listpack; with more, WIDE makes the hash a table, whose look-ups cost the same at any size
-local GRANTS = 16 -- grants, and dead waiters dropped, in one call
+local GRANTS = 32 -- grants, and dead waiters dropped, in one call
 local ERROR = '%u%u%u+ .*' -- an error's own code and text: old servers put the place in the script before it

@@ -19,7 +19,7 @@ pub(super) struct Changed<'a> {
 
 /// Limits that few clients reach, in place of those that ship.
 const SMALL_LIMITS: [(&str, &str, &str); 5] = [
-    ("lib/constants.lua", "local GRANTS = 16 ", "local GRANTS = 2 "),
+    ("lib/constants.lua", "local GRANTS = 32 ", "local GRANTS = 2 "),
     ("lib/turns.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
     ("lib/turns.lua", "local LOOKS_UNBLOCKED = 2", "local LOOKS_UNBLOCKED = 1"),
     ("lib/waiters.lua", "local STEPS = 16 ", "local STEPS = 1 "),

@@ -343,7 +343,7 @@ impl Step<'_> {
             ("the memory is full", said == "OOM"),
             ("a call comes too late", said == "stale"),
             ("a token is too far ahead", said == "ahead"),
-            ("more is left over", self.says_more()),
+            ("more is left over", says_more(&self.quick.reply)),
             ("a grant lapses", after.contains_key("lapsed") && changed("lapsed")),
             (
                 "a waiter is dead for its client's lapse",
@@ -429,11 +429,6 @@ impl Step<'_> {
         self.record(&format!("r:{}", self.caller())).or(writes)
     }
 
-    fn says_more(&self) -> bool {
-        let words = |text: &bytes::Bytes| text.split(|byte| *byte == b' ').nth(2) == Some(b"1");
-        matches!(&self.quick.reply, Reply::Text(text) if words(text))
-    }
-
     /// The waiters before the call, without the caller.
     fn waiters(&self) -> impl Iterator<Item = (&str, Waiter<'_>)> {
         let entries = self.before.fields.iter();
@@ -466,6 +461,12 @@ impl Step<'_> {
         let writer = self.after.fields.get("writer");
         upgrader.zip(writer).is_some_and(|(id, writer)| writer.ends_with(id.as_str()))
     }
+}
+
+/// Returns true if a script has left something over.
+pub(super) fn says_more(reply: &Reply) -> bool {
+    let words = |text: &bytes::Bytes| text.split(|byte| *byte == b' ').nth(2) == Some(b"1");
+    matches!(reply, Reply::Text(text) if words(text))
 }
 
 /// Returns true if a script finished.

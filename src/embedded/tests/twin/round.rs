@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::super::random_calls::{Call, Calls, Habits, LOCKS};
 use super::Twins;
-use super::census::Step;
+use super::census::{Step, says_more};
 use super::side::{Command, Lock, Outcome};
 use crate::node::Reply;
 
@@ -56,6 +56,8 @@ pub(super) struct Round<'a> {
     /// Of this many calls, 45 are by a holder.
     by_holders: u32,
     went_back: bool,
+    /// The lock of which the last call has left something over.
+    left_over: Option<String>,
     is_full: bool,
     /// The locks in use.
     keys: &'static [&'static str],
@@ -95,7 +97,7 @@ impl Round<'_> {
         }
         match crowd {
             Crowd::BehindWriter => {
-                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 1_000);
+                (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 500);
                 (habits.newcomers, habits.writers, habits.limits[1]) = (40, 2, 100);
             }
             Crowd::OfBoth => {
@@ -116,6 +118,7 @@ impl Round<'_> {
             is_foreign: false,
             seed,
             went_back: false,
+            left_over: None,
             is_full: false,
             locks: BTreeMap::new(),
             told: VecDeque::new(),
@@ -140,13 +143,15 @@ impl Round<'_> {
         self.set_full(self.is_full ^ turns);
         self.pass_time();
         self.tamper();
-        let by_holder = self.call_by_holder();
-        let call = by_holder.unwrap_or_else(|| self.calls.next(self.us / 1000));
+        let pump = self.pump_what_is_left();
+        let call = pump.or_else(|| self.call_by_holder());
+        let call = call.unwrap_or_else(|| self.calls.next(self.us / 1000));
         call.keys.iter().for_each(|key| self.end_if_over(key));
         self.tell_history(&call);
         let quick = self.twins.quick.call(&call);
         let slow = self.twins.slow.call(&call);
         self.calls.learn(&call, &quick.reply);
+        self.left_over = call.keys.first().filter(|_| says_more(&quick.reply)).cloned();
         self.count(&call, &quick, &slow);
         self.compare(&call, &quick, &slow)?;
         for ((key, quick), slow) in call.keys.iter().zip(quick.locks).zip(&slow.locks) {
@@ -156,6 +161,12 @@ impl Round<'_> {
             self.locks.insert(key.clone(), quick);
         }
         Ok(())
+    }
+
+    /// Mostly the pump that a client sends when a reply says `more`.
+    fn pump_what_is_left(&mut self) -> Option<Call> {
+        let key = self.left_over.take().filter(|_| self.rng.u32(..4) > 0)?;
+        Some(Call { script: "pump", keys: vec![key], args: command(["here", "0"]) })
     }
 
     /// Sometimes a call by a holder, whether or not its client knows: otherwise hand-offs and
