@@ -73,7 +73,50 @@ const ROWS: &[Row] = &[
         "released",
         "hdel 2, hget 3, hmget, hset, time",
     ),
-    ("read ann, wait_write cat", "release ann", "released", "hdel 2, hget 2, hmget, hset, time"),
+    ("read ann, wait_write cat", "release ann", "released", "hdel 2, hget 3, hmget, hset, time"),
+    // Contended calls.
+    ("write ann, wait_write cat", "wait_write new", "queued", "hget 2, hmget, hset, time"),
+    ("write ann, wait_write cat", "wait_read new", "queued", "hget, hmget, hset, time"),
+    ("write ann, wait_read cat", "wait_read new", "queued", "hget 2, hmget, hset, time"),
+    (
+        "read ann, wait_write cat, wait_read dan",
+        "wait_read new",
+        "queued",
+        "hget 3, hmget, hset, time",
+    ),
+    ("write ann, wait_write cat", "wait_write cat", "queued", "hget, hmget, hset, time"),
+    (
+        "write ann, wait_write cat, wait_write dan",
+        "wait_write dan",
+        "queued",
+        "hget 2, hmget, hset, time",
+    ),
+    (
+        "read ann, wait_write cat, wait_read dan",
+        "wait_read dan",
+        "queued",
+        "hget 2, hmget, hset, time",
+    ),
+    (
+        "read ann, read bob, wait_write cat",
+        "release bob",
+        "released",
+        "hdel 2, hget 2, hmget, hset, time",
+    ),
+    (
+        "write ann, wait_read cat, wait_read dan",
+        "release ann",
+        "released",
+        "hdel 2, hget 3, hmget, hset, time",
+    ),
+    ("read ann, read bob, wait_write cat", "pump", "pumped", "hget 2, hmget, time"),
+    ("write ann, wait_write cat", "pump", "pumped", "hget, hmget, time"),
+    (
+        "read ann, wait_write cat, pass 5, renew ann, pass 5",
+        "renew ann",
+        "renewed",
+        "hget 2, hmget 2, hset, time",
+    ),
 ];
 
 #[test]

@@ -60,6 +60,8 @@ pub const KEEP: u64 = 60_000;
 /// The most tokens of one cached write, and the number of readers that one call of a recall checks.
 pub const BLOCK: u64 = 1_024;
 pub const PASS: usize = 16;
+/// Grants, and dead waiters dropped, in one call.
+pub const GRANTS: usize = 32;
 
 /// The tag of the lock's slot in calls that do not say otherwise.
 pub const TAG: &str = "0";

@@ -2,7 +2,7 @@
 //! sharded channels refuses their commands and pushes nothing. There a grant lasts for its claim
 //! window, and the waiter's poll finds it.
 
-use super::lab::{Expect, HERE, Lab, channel, id, start};
+use super::lab::{Expect, GRANTS, HERE, Lab, channel, id, start};
 use super::request::Request;
 use super::support::Server;
 
@@ -90,7 +90,7 @@ fn more_is_told_too() {
         let message = bob.hear();
         let words: Vec<&str> = message.split(' ').collect();
         let grants = (words.len() - 2) / 3;
-        assert!(grants <= 32);
+        assert!(grants <= GRANTS);
         assert_eq!(words[1], if more { "1" } else { "0" });
         left -= grants;
         if more {
@@ -106,7 +106,7 @@ fn a_waiter_that_is_gone_from_this_very_node_is_passed_over() {
     let pushes = lab.has_push();
     let cat = lab.listen(&channel("cat"));
     lab.write("ann1").granted();
-    for number in 0..30 {
+    for number in 0..2 * GRANTS - 2 {
         lab.request(&Request::write(&format!("gone{number}")).waiting().subscribed(HERE)).queued();
     }
     lab.request(&Request::write("cat1").waiting().subscribed(HERE)).queued();

@@ -1,6 +1,6 @@
 //! The queue: the order of grants.
 
-use super::lab::{Expect, HERE, Lab, Reply, id};
+use super::lab::{Expect, GRANTS, HERE, Lab, Reply, id};
 use super::request::Request;
 
 /// How far a ticket that comes back may be ahead of the last one.
@@ -222,7 +222,7 @@ fn the_dead_and_the_granted_share_one_budget() {
     let mut more = lab.release("ann1").unwrap().more;
     loop {
         let now_left = lab.state().waiters().len();
-        assert!(left - now_left <= 16, "{left} to {now_left}");
+        assert!(left - now_left <= GRANTS, "{left} to {now_left}");
         assert_eq!(more, now_left > 0);
         if !more {
             break;
@@ -247,7 +247,7 @@ fn a_try_among_the_dead_stays_in_its_budget() {
     loop {
         let answer = lab.write("bob1").unwrap();
         let now_left = lab.state().waiters().len();
-        assert!(left - now_left <= 16, "{left} to {now_left}");
+        assert!(left - now_left <= GRANTS, "{left} to {now_left}");
         left = now_left;
         if answer.status == "granted" {
             break;
@@ -258,7 +258,7 @@ fn a_try_among_the_dead_stays_in_its_budget() {
 }
 
 #[test]
-fn a_hundred_readers_come_in_by_sixteens() {
+fn a_hundred_readers_come_in_by_batches() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
     for reader in 0..100 {
@@ -270,7 +270,7 @@ fn a_hundred_readers_come_in_by_sixteens() {
     let mut calls = 1;
     loop {
         let reads = lab.state().reads().len();
-        assert!(reads - seen <= 16, "{seen} to {reads}");
+        assert!(reads - seen <= GRANTS, "{seen} to {reads}");
         seen = reads;
         if !more {
             break;

@@ -1,6 +1,6 @@
 //! Waiting for permits: first in, first out, however many each waiter requests.
 
-use super::super::lab::{Expect, HERE, TAG, channel, id};
+use super::super::lab::{Expect, GRANTS, HERE, TAG, channel, id};
 use super::bench::Bench;
 
 #[test]
@@ -124,13 +124,13 @@ fn what_a_call_leaves_over_the_next_ones_go_on_with() {
     let mut bench = Bench::new();
     bench.take_of("ann1", 100, 100).granted();
     let place = "1000 5000 1000 -";
-    for waiter in 0..40 {
+    for waiter in 0..2 * GRANTS + 8 {
         let id = id(&format!("bob{waiter}"));
         bench.send("acquire", &[HERE, "0", &id, "10000", "1", "100", TAG, place]).queued();
     }
     assert!(bench.release("ann1").unwrap().more);
-    assert_eq!(bench.state().unwrap().holders, 16, "so many in a call");
+    assert_eq!(bench.state().unwrap().holders, GRANTS as u64, "so many in a call");
     assert!(bench.send("pump", &[HERE]).unwrap().more);
     assert!(!bench.send("pump", &[HERE]).unwrap().more);
-    assert_eq!(bench.state().unwrap().holders, 40);
+    assert_eq!(bench.state().unwrap().holders, 2 * GRANTS as u64 + 8);
 }
