@@ -42,6 +42,8 @@ const SHOWN: [u64; 1] = [8627494231490518533];
 struct Twins {
     quick: Side,
     slow: Side,
+    /// Whether all rounds are of crowds.
+    crowds: bool,
     census: Census,
 }
 
@@ -50,6 +52,7 @@ impl Twins {
         Twins {
             quick: Side::new(start(), quick),
             slow: Side::new(start(), slow),
+            crowds: false,
             census: Census::default(),
         }
     }
@@ -59,11 +62,11 @@ impl Twins {
         Twins::new(&Folder::as_they_are(), &Folder::without_usual_paths(), start)
     }
 
-    /// The same, both with few grants in one call. The counts go on.
+    /// The same for crowds, both with few grants in one call. The counts go on.
     fn with_few_grants(self, start: fn() -> Box<dyn Server>) -> Twins {
         let [quick, slow] = [Folder::as_they_are(), Folder::without_usual_paths()];
         let twins = Twins::new(&quick.with_few_grants(), &slow.with_few_grants(), start);
-        Twins { census: self.census, ..twins }
+        Twins { crowds: true, census: self.census, ..twins }
     }
 
     /// So many steps, in rounds that each begin with nothing and have a seed of their own. The

@@ -71,7 +71,7 @@ pub(super) struct Round<'a> {
 impl Round<'_> {
     pub(super) fn new(twins: &mut Twins, seed: u64) -> Round<'_> {
         let mut rng = Rng::with_seed(seed);
-        let crowd = Crowd::OF_EIGHT[rng.usize(..8)];
+        let crowd = Crowd::OF_EIGHT[rng.usize(if twins.crowds { 4 } else { 0 }..8)];
         let mut one_of = |numbers: [u64; 3]| numbers[rng.usize(..3)];
         let mut habits = Habits {
             all_kinds: false,
@@ -98,7 +98,7 @@ impl Round<'_> {
         match crowd {
             Crowd::BehindWriter => {
                 (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 500);
-                (habits.newcomers, habits.writers, habits.limits[1]) = (40, 2, 100);
+                (habits.newcomers, habits.writers, habits.limits[1]) = (50, 2, 100);
             }
             Crowd::OfBoth => {
                 (habits.lease, habits.waiter_ttl, by_holders) = (15_000, 10_000, 150);
@@ -165,7 +165,7 @@ impl Round<'_> {
 
     /// Mostly the pump that a client sends when a reply says `more`.
     fn pump_what_is_left(&mut self) -> Option<Call> {
-        let key = self.left_over.take().filter(|_| self.rng.u32(..4) > 0)?;
+        let key = self.left_over.take().filter(|_| self.rng.u32(..3) > 0)?;
         Some(Call { script: "pump", keys: vec![key], args: command(["here", "0"]) })
     }
 
