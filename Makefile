@@ -94,7 +94,7 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	SERVER_IS="redis 8.2." RWLEASE_SERVER=$(CURDIR)/$(REDIS_8) $(COMPARE)
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
-twin: servers ## Hold the usual paths of the scripts against the machinery (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
+twin: servers ## Hold the fast paths of the scripts against the slow path (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
 	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::long -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)

@@ -3,12 +3,13 @@
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
 -- Cost: with no writer and no queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from the third
--- reader on; a try that is refused HGET, TIME; else a bounded number of calls, whatever the number
--- of readers and waiters.
+-- reader on; a try that is refused HGET, TIME; of a waiter as in acquire_write.lua; else a bounded
+-- number of calls, whatever the number of readers and waiters.
 
 -- @include constants
 
--- No writer, no queue, no dead reader to look for: the usual cases, without the machinery below.
+-- Fast paths: there is no writer, no queue, no dead reader to look for; or the caller waits, and
+-- nothing else moves.
 -- @include fast/acquire
 if simple then
   local stands, least, flag, rest = free and 'F', nil, nil, nil

@@ -24,12 +24,13 @@
 --   stale    nothing: it came past not_after, and nothing was done
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: free HGET, TIME, HSET, and at times PEXPIREAT (EXISTS and PEXPIREAT for a new key); a try
--- that is refused HGET, TIME and at times HMGET; else a bounded number of calls, whatever the
--- number of readers and waiters.
+-- that is refused HGET, TIME and at times HMGET; a place in the queue or a poll HGET, TIME, HMGET,
+-- HSET and at most three HGET; else a bounded number of calls, whatever the number of readers and
+-- waiters.
 
 -- @include constants
 
--- Nobody there, or nobody who would let a try in: the usual cases, without the machinery below.
+-- Fast paths: nobody is there; nobody would let a try in; the caller waits, and nothing else moves.
 -- @include fast/acquire
 if simple then
   if free then

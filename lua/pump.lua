@@ -6,7 +6,8 @@
 --
 -- Reply: pumped, now, more
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: a bounded number of calls.
+-- Cost: where it is nobody's turn HGET, TIME, HMGET and one or two HGET; else a bounded number of
+-- calls.
 
 -- @include constants
 -- @include head

@@ -21,7 +21,7 @@
 -- @include constants
 
 -- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
--- These are the usual cases, without the machinery below.
+-- These are fast paths, as is a release beside a queue.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
 local clock, stamp, moment, now, handed
 local said = 'released 0 0'

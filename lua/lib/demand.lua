@@ -1,7 +1,7 @@
 -- What an acquire, a poll or an upgrade requests.
 local PLACE = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
 
--- Reads the place, which only a waiter needs: so the usual paths do not look at it. Returns an
+-- Reads the place, which only a waiter needs: so the fast paths do not look at it. Returns an
 -- error reply if it is malformed.
 local function read_place(asked)
   local window, ttl, limit, node = string.match(asked.place, PLACE)

@@ -1,4 +1,4 @@
--- What the machinery of every script stands on. Nothing here writes.
+-- What the slow path of every script stands on. Nothing here writes.
 local call, format, key, here = redis.call, string.format, KEYS[1], ARGV[1]
 local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
 local AHEAD = 60000 -- ms that a raised token may be ahead of the server's clock

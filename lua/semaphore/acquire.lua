@@ -26,7 +26,7 @@
 -- @include constants
 
 -- Permits are left, nobody waits, and there is no dead holder to look for: the usual case, without
--- the machinery below.
+-- the slow path below.
 -- @include fast/well_formed
 local wanted, allowed = tonumber(args[5]), tonumber(args[6])
 local simple = usual and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')

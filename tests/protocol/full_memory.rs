@@ -52,7 +52,7 @@ fn takes((from, call): (&str, &str), done: &Done) -> bool {
         && matches!(status(&done.answer), "granted" | "queued")
 }
 
-/// Each call from each shape, on the usual paths and without them.
+/// Each call from each shape, on the fast paths and without them.
 #[test]
 fn what_takes_is_refused_and_the_rest_is_as_ever() {
     let server = server();

@@ -1,4 +1,4 @@
-//! The short path of the most common hand-off does the same as the machinery: both carry out the
+//! The short path of the most common hand-off does the same as the slow path: both carry out the
 //! same release, over random queues.
 
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl Before {
 
 struct Release {
     effects: Effects,
-    /// How often many fields were read at once. The short path does so, and so does the machinery.
+    /// How often many fields were read at once. The short path does so, and so does the slow path.
     looks: u64,
 }
 

@@ -4,7 +4,7 @@
 use super::lab::{Expect, HERE, Lab, id};
 use super::request::Request;
 
-/// With the usual paths, and without.
+/// With the fast paths, and without.
 fn labs() -> [Lab; 2] {
     let mut machinery = Lab::new();
     machinery.machinery = true;

@@ -589,7 +589,7 @@ fn an_idle_lock_has_these_fields_and_no_more() {
         (0..readers)
             .for_each(|number| assert_eq!(lab.release(&format!("x{number}")).status(), "released"));
     };
-    // After releases on the usual paths.
+    // After releases on the fast paths.
     left(&[], &|lab| {
         lab.write("ann1").granted();
         lab.release("ann1").unwrap();

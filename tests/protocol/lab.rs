@@ -46,7 +46,7 @@ local fields = redis.pcall('HGETALL', KEYS[1])
 return { fields.err and {} or fields, left < 0 and left or before + left }
 ";
 
-/// Follows the name of a script without its usual paths.
+/// Follows the name of a script without its fast paths.
 const MACHINERY: &str = ", machinery";
 const USUAL_PATHS: &str = "local simple = ";
 const NO_USUAL_PATHS: &str = "local simple = false and ";
@@ -84,7 +84,7 @@ pub struct Lab {
     full: bool,
     /// False while a test makes the hash malformed.
     pub checked: bool,
-    /// Whether scripts run without their usual paths.
+    /// Whether scripts run without their fast paths.
     pub machinery: bool,
     /// Whether to check if a call has written, which needs a server of the test's own; and whether
     /// the last call has.

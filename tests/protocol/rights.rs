@@ -50,7 +50,7 @@ fn but_for_the_life(lock: &Lock) -> BTreeMap<String, String> {
     fields
 }
 
-/// Each call from each shape, on the usual paths and without them, without each right.
+/// Each call from each shape, on the fast paths and without them, without each right.
 fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
     let server = start("");
     let mut lab = Lab::on(&server);

@@ -1,4 +1,4 @@
-//! The shapes of a lock, and how each call leads from one to another, on the usual paths and by the
+//! The shapes of a lock, and how each call leads from one to another, on the fast paths and by the
 //! machinery alone.
 
 use super::lab::{Answer, BLOCK, HERE, Lab, id, start};
@@ -117,10 +117,10 @@ const CALLS: [&str; 40] = [
     "late_write new",
 ];
 
-/// Calls of the scripts that have usual paths.
+/// Calls of the scripts that have fast paths.
 const USUAL: [&str; 6] = ["write", "read", "release", "leave", "renew", "extend"];
 
-/// Each call from each shape, also without the usual paths if the script has them.
+/// Each call from each shape, also without the fast paths if the script has them.
 pub fn all() -> impl Iterator<Item = (bool, (&'static str, &'static str))> {
     let calls = STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call)));
     let both = calls.flat_map(|at| [false, true].map(|machinery| (machinery, at)));

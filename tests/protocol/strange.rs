@@ -249,7 +249,7 @@ fn typed(lab: &mut Lab, meet: &[&str]) {
                     snapshot.1
                 );
                 assert_eq!(lab.snapshot().1, snapshot.1, "{script} {args:?}");
-                // This call takes the machinery, whatever the other release does.
+                // This call takes the slow path, whatever the other release does.
                 met.push(if args.contains(&"wait") { "release wait" } else { script });
             }
         }

@@ -1,5 +1,5 @@
 -- The head of an acquire. `simple`: the call is well formed and in time, and comes without a
--- ticket. What is not simple is for the machinery to judge.
+-- ticket. What is not simple is for the slow path to judge.
 -- @include fast/well_formed
 local soft = args[5] == 'ft' or args[5] == 'rt' -- a try that waits for cached holders alone
 local tries = given == 7 or soft

@@ -2,8 +2,8 @@
 -- `life` if the key must live longer; leaves `set` nil if the slow path must decide.
 --
 -- Before it: the queue (queue.lua, rest.lua); `readers`, the number of readers that hold, and
--- `bound`, the lower bound of their until_then; `ends`, the end of the key's life. No writer holds, no
--- upgrader waits, nobody is revoked, forced out or cached, and the clock is past the last token.
+-- `bound`, the lower bound of their deadlines; `ends`, the end of the key's life. No writer holds,
+-- no upgrader waits, nobody is revoked, forced out or cached, and the clock is past the last token.
 --
 -- The conditions, in this order: the first writer lives; each reader that is let in, or keeps out
 -- those behind it, lives; the number of waiters is that of the lists.

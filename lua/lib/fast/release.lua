@@ -1,11 +1,11 @@
 -- The fast path of a release beside a queue. A write ends: nobody waits, or the next writer
--- (writer.lua) or readers (readers.lua) are let in. A reader goes: nobody waits, or others hold on, or
--- it was the last one and the next writer is let in.
+-- (writer.lua) or readers (readers.lua) are let in. A reader goes: nobody waits, or others hold on,
+-- or it was the last one and the next writer is let in.
 --
--- The conditions, in this order: the clock is past the last token; the queue is legible; no upgrader
--- waits; the caller does not wait; it holds, and is not cached; nobody is revoked, if readers are let
--- in; nobody is forced out; of a reader also: those that hold keep out all that wait (rest.lua). If
--- one of them does not hold, `set` stays nil and the slow path decides.
+-- The conditions, in this order: the clock is past the last token; the queue is legible; no
+-- upgrader waits; the caller does not wait; it holds, and is not cached; nobody is revoked, if
+-- readers are let in; nobody is forced out; of a reader also: those that hold keep out all that
+-- wait (rest.lua). If one of them does not hold, `set` stays nil and the slow path decides.
 -- @include time
 local mine = 'r:' .. caller
 local also = { 'readers', 'ticket', 'revoked', 'forced', 'q:' .. caller, mine }

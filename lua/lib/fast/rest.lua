@@ -22,12 +22,12 @@ end
 
 -- Returns true if nobody's turn has come: the slow path would grant nothing, remove nobody and ask
 -- nobody for the lock. `next_writer` and `next_reader` are the first waiters, and `fair_writers` is
--- the number of phase-fair writers, all as this call leaves them. Beside readers it also returns the
--- tickets of the first waiters.
+-- the number of phase-fair writers, all as this call leaves them. Beside readers it also returns
+-- the tickets of the first waiters.
 --
 -- The conditions, in this order: the queue is legible; no upgrader waits; the writer lives and is
--- not cached, or no reader is dead or cached. Beside readers also: the first writer lives; the first
--- reader lives; it came after the last write ended, and does not go before writers.
+-- not cached, or no reader is dead or cached. Beside readers also: the first writer lives; the
+-- first reader lives; it came after the last write ended, and does not go before writers.
 local function keeps_out(next_writer, next_reader, fair_writers)
   if not is_legible or upgrader then
     return false

@@ -1,6 +1,6 @@
 -- Writes what a release or a pump changes: the fields in `set`, then without those in `gone`, and
--- the key's life if that must be longer (`life`). A full memory refuses nothing after an HDEL, and a
--- user who may not delete stops there. After it: `done` is a number, or the server's error.
+-- the key's life if that must be longer (`life`). A full memory refuses nothing after an HDEL, and
+-- a user who may not delete stops there. After it: `done` is a number, or the server's error.
 done = done or gone and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(set))
 if not gone and type(done) ~= 'number' and find(done.err, 'OOM', 1, true) then
   gone, done = {}, redis.pcall('HDEL', KEYS[1], '-')

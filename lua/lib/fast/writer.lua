@@ -1,10 +1,11 @@
--- Lets the first writer in, when the last holder has gone: the readers that wait, if any do, are not
--- next. Sets `set`, `gone` and `handed`, and `life` if the key must live longer; leaves `set` nil if
--- the slow path must decide. It is apart from readers.lua: one path for both made a hand-off from
--- writer to writer 1.4 times as dear.
+-- Lets the first writer in, when the last holder has gone: the readers that wait, if any do, are
+-- not next. Sets `set`, `gone` and `handed`, and `life` if the key must live longer; leaves `set`
+-- nil if the slow path must decide. It is apart from readers.lua: one path for both made a hand-off
+-- from writer to writer 1.4 times as dear.
 --
 -- Before it: the queue (queue.lua); `ends`, the end of the key's life; the clock is past the last
--- token. The conditions, in this order: the writer lives; the number of waiters is that of the lists.
+-- token. The conditions, in this order: the writer lives; the number of waiters is that of the
+-- lists.
 local behind, seen, lasts, window, fairness, node, tag = string.match(
   redis.call('HGET', KEYS[1], 'q:' .. writers_head) or '',
   '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$'

@@ -32,7 +32,7 @@ impl Bench {
         Bench { lab, token: 0 }
     }
 
-    /// A bench without the usual paths.
+    /// A bench without the fast paths.
     pub fn machinery() -> Bench {
         let mut bench = Bench::new();
         bench.lab.machinery = true;

@@ -1,4 +1,4 @@
-//! Random calls: the usual paths do the same as the machinery, and the hash is valid after each
+//! Random calls: the fast paths do the same as the slow path, and the hash is valid after each
 //! call.
 
 use super::super::lab::{HERE, TAG, id};

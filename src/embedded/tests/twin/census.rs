@@ -1,4 +1,4 @@
-//! Counts how often each usual path was taken and each rare state was reached.
+//! Counts how often each fast path was taken and each rare state was reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,7 +91,7 @@ const LEAST: &[(&str, u64)] = &[
     ("the ninth reader comes", 26),
 ];
 
-/// The scripts that have usual paths.
+/// The scripts that have fast paths.
 const WITH_USUAL_PATHS: [&str; 5] = ["acquire_read", "acquire_write", "release", "renew", "pump"];
 
 /// One call, with all that is known about it.
@@ -206,7 +206,7 @@ impl Step<'_> {
         is_judged.then(|| conditions(self.call, self.before, self.us)).flatten()
     }
 
-    /// The usual paths that this call took on the quick side.
+    /// The fast paths that this call took on the quick side.
     fn usual_paths(&self) -> Vec<&'static str> {
         let said = gist(&self.quick.reply).unwrap_or_default();
         let (script, is_answer) = (self.call.script, is_answer(&self.quick.reply));

@@ -1,19 +1,19 @@
-//! Compares the usual paths of the scripts with the same scripts without them. Both get the same
+//! Compares the fast paths of the scripts with the same scripts without them. Both get the same
 //! random history, and each call must give the same reply, the same hash, the same expiry and the
 //! same pushes.
 //!
 //! These differences are allowed: the expiry of a key that a usual release has left idle; dead
 //! readers that a usual release has not looked for, with the lower bound of the readers' deadlines;
 //! and the flag of a long lease, if the expiry no longer needs lowering. After such a difference,
-//! both continue from the state of the usual path.
+//! both continue from the state of the fast path.
 //!
 //! Time is given to the scripts, and sometimes goes back. Claim windows and times to live are
 //! short, so that events which are rare elsewhere are frequent here. The number of times that each
-//! usual path was taken and each rare state was reached must not be too low.
+//! fast path was taken and each rare state was reached must not be too low.
 //!
 //! `make twin STEPS=500000` is the long form (`ON=server` on two real servers instead of engines).
 //! `RWLEASE_SEED=n` starts with that round. `RWLEASE_LUA` names another folder of scripts, to be
-//! compared with itself without its usual paths.
+//! compared with itself without its fast paths.
 
 mod census;
 mod conditions;
@@ -57,7 +57,7 @@ impl Twins {
         }
     }
 
-    /// The scripts that are looked at, and the same without their usual paths.
+    /// The scripts that are looked at, and the same without their fast paths.
     fn of_the_scripts(start: fn() -> Box<dyn Server>) -> Twins {
         Twins::new(&Folder::as_they_are(), &Folder::without_usual_paths(), start)
     }

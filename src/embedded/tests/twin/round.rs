@@ -267,7 +267,7 @@ impl Round<'_> {
         quick == slow
     }
 
-    /// Copies the state of the usual path to the slow side, so that both continue from there.
+    /// Copies the state of the fast path to the slow side, so that both continue from there.
     fn make_alike(&mut self, key: &str, quick: &Lock) {
         let is_full = self.is_full;
         self.set_full(false); // otherwise the server would refuse it
@@ -373,7 +373,7 @@ fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
     words.into_iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Whether the locks differ only in the flag of a long lease, which the usual path still has.
+/// Whether the locks differ only in the flag of a long lease, which the fast path still has.
 fn is_longer(quick: &Lock, slow: &Lock) -> bool {
     let flags = |lock: &Lock| lock.fields.get("flags")?.parse::<u32>().ok();
     let same = |lock: &Lock| {

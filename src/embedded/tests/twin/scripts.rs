@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::scripts_equal_server::GIVEN_CLOCK;
 use crate::protocol::Scripts;
 
-/// The channel on which the machinery reports that a call has reached it.
+/// The channel on which the slow path reports that a call has reached it.
 pub(super) const MACHINERY: &str = "machinery";
 
-/// The line after which the machinery begins.
+/// The line after which the slow path begins.
 const BEGINS: &str = "-- @include prelude\n";
 
-/// The condition of the usual paths.
+/// The condition of the fast paths.
 const OPEN: &str = "local simple = ";
 const SHUT: &str = "local simple = false and ";
 
@@ -31,7 +31,7 @@ impl Folder {
         Folder::copy_of(&env::var_os("RWLEASE_LUA").map_or_else(own, PathBuf::from))
     }
 
-    /// The same without their usual paths.
+    /// The same without their fast paths.
     pub(super) fn without_usual_paths() -> Folder {
         let folder = Folder::as_they_are();
         for file in
@@ -55,7 +55,7 @@ impl Folder {
         fs::write(path, text.replace(old, new)).unwrap();
     }
 
-    /// The scripts, with the given clock, and with a report from the machinery.
+    /// The scripts, with the given clock, and with a report from the slow path.
     pub(super) fn scripts(&self) -> Scripts {
         for entry in fs::read_dir(&self.0).unwrap() {
             let path = entry.unwrap().path();

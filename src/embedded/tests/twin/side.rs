@@ -37,7 +37,7 @@ pub(super) struct Outcome {
     pub(super) locks: Vec<Lock>,
     /// The messages that were published and received, by channel.
     pub(super) pushes: Vec<(Bytes, Bytes)>,
-    /// The message of the machinery, if the call reached it.
+    /// The message of the slow path, if the call reached it.
     pub(super) machinery: Option<Bytes>,
 }
 
