@@ -34,7 +34,7 @@ async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_h
     let next = async {
         let guard = lock.write().await?;
         let alive = (is_alive(&command), is_alive(&child));
-        guard.release().await?;
+        let _ = guard.release().await?;
         Ok::<_, rwlease::Error>(alive)
     };
     let revoke = async {
@@ -63,7 +63,7 @@ async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> 
     tool.run(&["revoke", "a"]).await?;
     let next = locks.rwlock("a")?.write().await?;
     assert!(!is_alive(&child), "the next one holds while it runs");
-    next.release().await?;
+    let _ = next.release().await?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(79), "{ran:?}");
     assert!(ran.err.contains("was killed"), "{ran:?}");

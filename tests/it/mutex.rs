@@ -132,7 +132,7 @@ async fn a_call_whose_answer_was_lost_is_sent_again() {
     let locks = connect(&[proxy.url()]).await.unwrap();
     let mutex = locks.mutex("lost").unwrap();
     // The server knows the scripts from here on.
-    mutex.lock().await.unwrap().release().await.unwrap();
+    let _ = mutex.lock().await.unwrap().release().await.unwrap();
     let digest = |name: &str| {
         let script = rwlease::scripts().find(|script| script.name() == name).unwrap();
         script.digest().to_owned()
@@ -164,7 +164,7 @@ async fn a_release_is_a_command_of_the_server_where_it_has_one() {
         if !may && has_own {
             server.say::<()>("ACL SETUSER default -delifeq").await.unwrap();
         }
-        mutex.lock().await.unwrap().release().await.unwrap();
+        let _ = mutex.lock().await.unwrap().release().await.unwrap();
         server.reset_stats().await.unwrap();
         for _ in 0..3 {
             let held = mutex.lock().await.unwrap();
@@ -242,7 +242,7 @@ async fn a_read_write_lock_is_retried_where_that_is_requested() {
         }
     });
     let token = held.token();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     assert!(timeout(LONG, waiting).await.unwrap().unwrap().unwrap() > token);
     assert!(lock.read().retry(retry).await.is_ok());
 }

@@ -82,7 +82,7 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
     let lock = stage.locks.rwlock("a").unwrap();
     for _ in 0..2 {
         // The first pair sets the key's life, and the second one extends it, for ten seconds.
-        lock.write().await.unwrap().release().await.unwrap();
+        let _ = lock.write().await.unwrap().release().await.unwrap();
     }
     stage.in_step().await;
     stage.replica.reset_stats().await.unwrap();
@@ -90,9 +90,9 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
         let before = sent().await;
         for _ in 0..PAIRS {
             if reads {
-                lock.read().await.unwrap().release().await.unwrap();
+                let _ = lock.read().await.unwrap().release().await.unwrap();
             } else {
-                lock.write().await.unwrap().release().await.unwrap();
+                let _ = lock.write().await.unwrap().release().await.unwrap();
             }
         }
         let each = (sent().await - before) / PAIRS;
@@ -111,7 +111,7 @@ async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stan
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let write = || lock.write().lease(LONG).replicas(1).into_future();
-    write().await.unwrap().release().await.unwrap();
+    let _ = write().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(write()).await);
     stage.is_gone("rwlease:a", "writer").await;
@@ -126,7 +126,7 @@ async fn nor_is_a_read() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
-    read().await.unwrap().release().await.unwrap();
+    let _ = read().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(read()).await);
     stage.is_gone("rwlease:a", "readers").await;
@@ -140,7 +140,7 @@ async fn nor_is_an_upgrade() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
-    read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
+    let _ = read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
     let reading = read().await.unwrap();
     stage.freeze();
     let refused = stage.losing_the_answer(reading.upgrade().into_future()).await;
@@ -159,7 +159,7 @@ async fn nor_is_a_mutex() {
     let stage = Stage::new().await;
     let mutex = stage.locks.mutex("m").unwrap();
     let lock = || mutex.lock().lease(LONG).replicas(1).into_future();
-    lock().await.unwrap().release().await.unwrap();
+    let _ = lock().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(lock()).await);
     stage.replica.thaw().unwrap();
