@@ -92,7 +92,11 @@ async fn servers_that_refuse() -> Result {
 async fn advice_fits_what_answers_at_the_address() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     for (fake, status, advice) in [
-        (Fake::repeating("HTTP/1.1 400 Bad Request\r\n\r\n").await?, 69, "; check that a Redis or Valkey"),
+        (
+            Fake::repeating("HTTP/1.1 400 Bad Request\r\n\r\n").await?,
+            69,
+            "; check that a Redis or Valkey",
+        ),
         (Fake::repeating("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
         (Fake::repeating("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
     ] {

@@ -1,0 +1,1 @@
+//! Reports about connections, clusters and sentinels.

@@ -1,0 +1,23 @@
+//! redisson/redisson#7272: a wait that is interrupted just as the lock is granted leaves a watchdog
+//! that renews the lock for ever, though nobody holds it.
+//!
+//! A request that is dropped at any moment leaves no lock, and nothing that renews one.
+
+use tokio::time::{sleep, timeout};
+
+use crate::{SECOND, one, scripts, soon, until_free};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_dropped_at_any_moment_is_renewed_no_more() {
+    let (server, locks) = one().await;
+    let lock = locks.rwlock("job").unwrap();
+    for step in 0..60 {
+        let request = lock.write().lease(SECOND);
+        let _ = timeout(std::time::Duration::from_micros(30 * step), request).await;
+    }
+    until_free(&lock).await;
+    soon(lock.write()).await.unwrap().release().await.unwrap();
+    let before = scripts(&server).await;
+    sleep(3 * SECOND).await;
+    assert_eq!(scripts(&server).await, before, "somebody still renews");
+}
