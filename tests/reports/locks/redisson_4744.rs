@@ -22,7 +22,7 @@ async fn release_while_a_waiter_subscribes_is_noticed() {
         let held = lock.write().lease(LONG).await.unwrap();
         let waiting = tokio::spawn({
             let lock = far.rwlock("doc").unwrap();
-            async move { lock.read().await.map(drop) }
+            async move { lock.read().await?.release().await }
         });
         sleep(pause).await;
         held.release().await.unwrap();
