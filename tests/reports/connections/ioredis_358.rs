@@ -19,6 +19,6 @@ async fn write_outlasts_the_loading_of_the_server() {
     server.say::<()>("SAVE").await.unwrap();
     server.restart().await.unwrap();
     let refused = server.say::<i64>("DBSIZE").await.unwrap_err();
-    assert!(refused.to_string().contains("LOADING"), "{refused}");
+    assert!(refused.to_string().contains("loading the dataset"), "{refused}");
     soon(lock.write().timeout(SOON)).await.unwrap().release().await.unwrap();
 }

@@ -17,12 +17,12 @@ use super::lone_node;
 async fn write_at_a_server_that_redirects_to_itself_is_granted_on_a_new_connection() {
     let node = lone_node("127.0.0.1", "").await;
     let port = Arc::new(AtomicU16::new(0));
-    // Connections up to this number lead to the old master.
+    // Connections below this number lead to the old master.
     let (old, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let fake = Fake::before(&node, {
         let (port, old, is_over) = (port.clone(), old.clone(), is_over.clone());
         move |heard| {
-            let is_old = heard.connection <= old.load(Ordering::SeqCst);
+            let is_old = heard.connection < old.load(Ordering::SeqCst);
             let is_call = heard.is("EVALSHA") || heard.is("EVAL");
             match is_call && is_old && is_over.load(Ordering::SeqCst) {
                 true => {
