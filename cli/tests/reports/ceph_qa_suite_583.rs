@@ -1,5 +1,5 @@
-//! ceph/ceph-qa-suite#583: `flock` starts a command that leaves a daemon behind. The daemon has the
-//! descriptor of the lock, so the lock stays held for as long as that lives.
+//! ceph/ceph-qa-suite#583: `flock` starts a command that leaves a daemon behind. The daemon has
+//! the descriptor of the lock, so the lock stays held for as long as that lives.
 //!
 //! What a command leaves behind holds nothing of the lock: no socket, and no place.
 

@@ -1,5 +1,5 @@
-//! hashicorp/consul#9788: the session behind `consul lock` has ended, another node has the lock, and
-//! the command is told to end 90 s later.
+//! hashicorp/consul#9788: the session behind `consul lock` has ended, another node has the lock,
+//! and the command is told to end 90 s later.
 //!
 //! Where the servers answer no more, the command has ended before its lease has.
 

@@ -1,5 +1,5 @@
-//! valkey-io/valkey-glide#5678: a token of the cloud has expired by the time that a connection is made
-//! again, which then fails with the old one.
+//! valkey-io/valkey-glide#5678: a token of the cloud has expired by the time that a connection is
+//! made again, which then fails with the old one.
 //!
 //! Each connection is opened with credentials that are asked for then.
 

@@ -1,5 +1,5 @@
-//! redis/jedis#3309: all nodes of a managed cluster are replaced, and only the name that the client
-//! was given leads to the new ones. The client knows the old addresses alone, for ever.
+//! redis/jedis#3309: all nodes of a managed cluster are replaced, and only the name that the
+//! client was given leads to the new ones. The client knows the old addresses alone, forever.
 //!
 //! When no known node answers, the servers that the client was given are asked again.
 

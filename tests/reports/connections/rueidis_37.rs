@@ -1,5 +1,6 @@
-//! redis/rueidis#37: after a failover the same name and port lead to another server. The connection
-//! that is open still leads to the old one, which redirects to its own address, without an end.
+//! redis/rueidis#37: after a failover the same name and port lead to another server. The
+//! connection that is open still leads to the old one, which redirects to its own address, without
+//! an end.
 //!
 //! A server that redirects to itself is left: a new connection to the address is made.
 

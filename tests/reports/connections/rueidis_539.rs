@@ -1,5 +1,5 @@
-//! redis/rueidis#539: the host of a redirect is an IPv6 address without brackets, and is cut at its
-//! first colon.
+//! redis/rueidis#539: the host of a redirect is an IPv6 address without brackets, and is cut at
+//! its first colon.
 //!
 //! Redirects and maps with IPv6 addresses are followed.
 

@@ -1,6 +1,6 @@
-//! ghostdogpr/sage#237: nodes behind a load balancer announce no host (`cluster-preferred-endpoint-type
-//! unknown-endpoint`), which means the host that was asked. One such entry makes the whole map
-//! unreadable.
+//! ghostdogpr/sage#237: nodes behind a load balancer announce no host
+//! (`cluster-preferred-endpoint-type unknown-endpoint`), which means the host that was asked. One
+//! such entry makes the whole map unreadable.
 //!
 //! An entry without a host leads to the host that named it, in maps and in redirects.
 

@@ -1,5 +1,5 @@
-//! blnkfinance/blnk#354: the lock is released within the request that was cancelled, so the release
-//! is cancelled as well, and the lock stays until it expires.
+//! blnkfinance/blnk#354: the lock is released within the request that was cancelled, so the
+//! release is cancelled as well, and the lock stays until it expires.
 //!
 //! A release that is dropped at any moment is carried out all the same.
 

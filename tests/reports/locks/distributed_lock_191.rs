@@ -1,5 +1,5 @@
-//! madelson/DistributedLock#191: a release times out at a server that is slow for a moment, and it is
-//! not known whether or when the lock will be free.
+//! madelson/DistributedLock#191: a release times out at a server that is slow for a moment, and it
+//! is not known whether or when the lock will be free.
 //!
 //! A release without an answer is told as such, and goes on in the background until it is done.
 

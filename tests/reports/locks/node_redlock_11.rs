@@ -1,5 +1,5 @@
-//! mike-marcacci/node-redlock#11: a server that cannot save its data refuses writes (`MISCONF`). The
-//! release fails, nobody is told, and the lock stays until it expires.
+//! mike-marcacci/node-redlock#11: a server that cannot save its data refuses writes (`MISCONF`).
+//! The release fails, nobody is told, and the lock stays until it expires.
 //!
 //! A refused release is told, and carried out once the server writes again.
 

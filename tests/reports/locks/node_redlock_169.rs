@@ -1,5 +1,5 @@
-//! mike-marcacci/node-redlock#169: the end of a lease counts from when the wait began. After a wait,
-//! the lock counts as expired while the server still holds it, and cannot be extended.
+//! mike-marcacci/node-redlock#169: the end of a lease counts from when the wait began. After a
+//! wait, the lock counts as expired while the server still holds it, and cannot be extended.
 //!
 //! A lease that was waited for is as long as any other.
 

@@ -1,5 +1,5 @@
-//! redis/redis-py#375: a long script of somebody else keeps the server busy. Locks fail with `BUSY`,
-//! and go on failing long after the script has ended.
+//! redis/redis-py#375: a long script of somebody else keeps the server busy. Locks fail with
+//! `BUSY`, and go on failing long after the script has ended.
 //!
 //! Requests outlast a busy server, and so do leases that are longer than that.
 

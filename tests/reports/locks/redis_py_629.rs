@@ -1,5 +1,5 @@
-//! redis/redis-py#629: an extension adds its time to what is left. Whoever extends in a loop sets the
-//! end further and further into the future, and a crash then keeps the lock for that long.
+//! redis/redis-py#629: an extension adds its time to what is left. Whoever extends in a loop sets
+//! the end further and further into the future, and a crash then keeps the lock for that long.
 //!
 //! However often a lease is renewed, it ends one lease after the last time.
 

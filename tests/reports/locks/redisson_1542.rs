@@ -1,5 +1,5 @@
-//! redisson/redisson#1542: readers that waited for a writer get the lock one after the other, as if
-//! each of them wrote.
+//! redisson/redisson#1542: readers that waited for a writer get the lock one after the other, as
+//! if each of them wrote.
 //!
 //! Readers that wait for one writer read at the same time.
 

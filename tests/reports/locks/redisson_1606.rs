@@ -1,5 +1,5 @@
-//! redisson/redisson#1606: a lock on several servers is released only where the client knows that it
-//! has it. Where the server has taken it and the answer was lost, it stays.
+//! redisson/redisson#1606: a lock on several servers is released only where the client knows that
+//! it has it. Where the server has taken it and the answer was lost, it stays.
 //!
 //! A quorum is released at each member that may have granted it, also after a failed acquisition.
 

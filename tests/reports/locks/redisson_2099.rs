@@ -1,7 +1,7 @@
-//! redisson/redisson#2099: in a fair lock each short wait for a long lease moves the deadline of the
-//! queue ahead, up to hours. Then one waiter dies, and the next ones wait for its deadline.
+//! redisson/redisson#2099: in a fair lock each short wait for a long lease moves the deadline of
+//! the queue ahead, up to hours. Then one waiter dies, and the next ones wait for its deadline.
 //!
-//! Waits that ended and waiters that died cost those behind them seconds, whatever the leases.
+//! Waits that ended and waiters that died cost the next ones seconds, whatever the leases.
 
 use std::future::IntoFuture;
 

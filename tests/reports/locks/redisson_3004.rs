@@ -1,5 +1,5 @@
 //! redisson/redisson#3004: waiters that wait for longer than the time that a place is kept are
-//! removed by those who come later, though they live. The release then wakes nobody.
+//! removed by later ones, though they live. The release then wakes nobody.
 //!
 //! A waiter that lives keeps its place for as long as it waits.
 

@@ -1,7 +1,7 @@
 //! redisson/redisson#3166: many waiters of a fair lock die together. Whoever comes next waits for
 //! each of them in turn.
 //!
-//! However many waiters have died with their client, those behind them wait for seconds.
+//! However many waiters have died with their client, the next ones wait for seconds.
 
 use crate::support::{Proxy, connect, until_waiting};
 use crate::{LONG, one, soon};

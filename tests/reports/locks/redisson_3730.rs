@@ -1,7 +1,7 @@
-//! redisson/redisson#3730: the holder of a fair lock ends without a release. Its lease ends, nobody
-//! tells the waiter, and that one waits until its own time is up.
+//! redisson/redisson#3730: the holder of a fair lock ends without a release. Its lease ends,
+//! nobody tells the waiter, and that one waits until its own time is up.
 //!
-//! The end of a lease that nobody releases is noticed by those who wait.
+//! The end of a lease that nobody releases is noticed by the waiters.
 
 use rwlease::Locks;
 

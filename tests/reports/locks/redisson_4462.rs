@@ -1,4 +1,5 @@
-//! redisson/redisson#4462: a process dies with permits of a semaphore, and these are gone for good.
+//! redisson/redisson#4462: a process dies with permits of a semaphore, and these are gone for
+//! good.
 //!
 //! The permits of a client that vanished are free after its lease, and no more than these.
 

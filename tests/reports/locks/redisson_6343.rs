@@ -1,5 +1,5 @@
 //! redisson/redisson#6343: some of the permits that are released at once have expired before, and
-//! the counter of free permits no longer agrees with those who hold some.
+//! the counter of free permits no longer agrees with the holders.
 //!
 //! A permit that ended before its release frees nothing a second time.
 

@@ -1,5 +1,5 @@
 //! redisson/redisson#7251: a read lock that one owner took several times is released as often, and
-//! its watchdog goes on for ever, with one entry for each time beyond the first.
+//! its watchdog goes on forever, with one entry for each time beyond the first.
 //!
 //! After the last release of a reentrant lock nothing is renewed.
 

@@ -1,5 +1,5 @@
-//! redisson/redisson#7272: a wait that is interrupted just as the lock is granted leaves a watchdog
-//! that renews the lock for ever, though nobody holds it.
+//! redisson/redisson#7272: a wait that is interrupted just as the lock is granted leaves a
+//! watchdog that renews the lock forever, though nobody holds it.
 //!
 //! A request that is dropped at any moment leaves no lock, and nothing that renews one.
 

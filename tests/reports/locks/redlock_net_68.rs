@@ -1,4 +1,4 @@
-//! samcook/RedLock.net#68: a task that hangs keeps its lock for ever, because the lock is extended
+//! samcook/RedLock.net#68: a task that hangs keeps its lock forever, because the lock is extended
 //! without a limit.
 //!
 //! A hold can have a limit, after which others get the lock, however healthy the holder's client.

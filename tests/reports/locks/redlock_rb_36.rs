@@ -1,5 +1,5 @@
-//! leandromoreira/redlock-rb#36: an extension takes a lock that has expired anew, so its holder never
-//! learns that others may have held it meanwhile.
+//! leandromoreira/redlock-rb#36: an extension takes a lock that has expired anew, so its holder
+//! never learns that others may have held it meanwhile.
 //!
 //! A renewal after the end of the lease fails, even if nobody else has come.
 

@@ -1,5 +1,5 @@
-//! lukas-krecan/ShedLock#2583: a task outlives its lock, another node takes that, and the end of the
-//! first task deletes it.
+//! lukas-krecan/ShedLock#2583: a task outlives its lock, another node takes that, and the end of
+//! the first task deletes it.
 //!
 //! Whoever has lost a lock takes nothing from its next holder, by no way to end it.
 

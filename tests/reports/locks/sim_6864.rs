@@ -1,5 +1,5 @@
-//! simstudioai/sim#6864: the client gives up on an acquisition that the server carries out. The lock
-//! is then held by nobody, and everybody waits for its whole time to live.
+//! simstudioai/sim#6864: the client gives up on an acquisition that the server carries out. The
+//! lock is then held by nobody, and everybody waits for its whole time to live.
 //!
 //! What a request that failed may have been granted is given back as soon as the server answers.
 

@@ -1,5 +1,5 @@
-//! spring-projects/spring-integration#2660: a release fails because the server cannot be reached. In
-//! this process the lock can then never be taken again, even when it has expired at the server.
+//! spring-projects/spring-integration#2660: a release fails because the server cannot be reached.
+//! In this process the lock can then never be taken again, even when it has expired at the server.
 //!
 //! A failed release leaves nothing in the process that would refuse the next request.
 
