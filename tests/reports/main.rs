@@ -17,9 +17,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[cfg(feature = "native")]
 mod connections;
-#[cfg(feature = "native")]
 mod locks;
 
 use std::future::IntoFuture;
