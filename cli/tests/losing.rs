@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rwlease::Locks;
 
-use crate::support::{Result, ServerSettings, Single, WaitLimit};
+use crate::support::{Result, Single};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
@@ -109,12 +109,7 @@ async fn run_whose_servers_answer_no_more_ends_with_its_command() -> Result {
 #[tokio::test]
 async fn run_whose_replicas_are_gone_says_that_they_did_not_confirm() -> Result {
     let primary = Single::start().await?;
-    let follow = format!("replicaof 127.0.0.1 {}", primary.port());
-    let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
-    let wait_limit = WaitLimit::new("the replica to be in step");
-    while !replica.say::<String>("INFO replication").await?.contains("master_link_status:up") {
-        wait_limit.pause("not yet").await?;
-    }
+    let replica = primary.start_replica().await?;
     let tool = Tool::new([primary.url()]);
     let script = "echo ready; exec sleep 600";
     let mut run =

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit, fields};
+use crate::support::{ConnectTo, Cut, Flow, Proxy, Single, WaitLimit, fields};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
 
 /// Longer than a test, so that the client sends nothing by itself.
@@ -23,31 +23,16 @@ struct Stage {
 impl Stage {
     async fn new() -> Stage {
         let master = Single::start().await.unwrap();
-        let follows = format!("replicaof 127.0.0.1 {}", master.port());
-        let replica = ServerSettings::default().line(follows);
-        let replica = Single::start_with(replica).await.unwrap();
+        let replica = master.start_replica().await.unwrap();
         let proxy = Proxy::start(&master).await.unwrap();
         let settings = Locks::builder().response_timeout(10 * SLOW);
         let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
-        let stage = Stage { master, replica, proxy, locks };
-        stage.in_step().await;
-        stage
+        Stage { master, replica, proxy, locks }
     }
 
     /// Waits until the replica confirms what was written before.
     async fn in_step(&self) {
-        let wait_limit = WaitLimit::new("the replica to confirm");
-        let mut connection = self.master.connect().await.unwrap();
-        loop {
-            let mut write_and_wait = redis::pipe();
-            write_and_wait.cmd("SET").arg("noise").arg(1).ignore();
-            write_and_wait.cmd("WAIT").arg(1).arg(100);
-            let (confirmed,): (u32,) = write_and_wait.query_async(&mut connection).await.unwrap();
-            if confirmed == 1 {
-                return;
-            }
-            wait_limit.pause("it does not").await.unwrap();
-        }
+        self.master.wait_for_replica().await.unwrap();
     }
 
     fn freeze(&self) {
