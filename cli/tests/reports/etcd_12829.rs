@@ -14,7 +14,7 @@ async fn run_that_waited_and_renewed_ends_with_the_status_of_its_command() -> Re
     let tool = Tool::new([server.url()]);
     let run = tool.start(&["run", "--lease", "1s", "job", "--", "sh", "-c", script])?;
     until_waiting(&lock, 1).await?;
-    held.release().await?;
+    let _ = held.release().await?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(42), "{ran:?}");
     Ok(())

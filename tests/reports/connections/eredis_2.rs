@@ -29,7 +29,7 @@ async fn replies_byte_by_byte_mean_the_same() {
             async move { lock.write().await?.release().await }
         });
         until_waiting(&lock, 1).await.unwrap();
-        held.release().await.unwrap();
-        soon(waiting).await.unwrap().unwrap();
+        let _ = held.release().await.unwrap();
+        let _ = soon(waiting).await.unwrap().unwrap();
     }
 }

@@ -26,7 +26,7 @@ async fn connections_are_opened_with_the_credentials_of_the_moment() {
         *token.lock().unwrap() = new;
         server.kill_clients(Clients::Commanding).await.unwrap();
         server.kill_clients(Clients::Subscribed).await.unwrap();
-        soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+        let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
         crate::support::renewed(&held, 1).await.unwrap();
     }
 }

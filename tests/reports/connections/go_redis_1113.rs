@@ -31,7 +31,7 @@ async fn late_replies_answer_no_other_call() {
             let tried = soon(locks.rwlock(name).unwrap().try_write()).await.unwrap();
             assert_eq!(tried.is_some(), name == "other");
             if let Some(guard) = tried {
-                guard.release().await.unwrap();
+                let _ = guard.release().await.unwrap();
             }
         }
     }

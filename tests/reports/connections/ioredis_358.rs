@@ -14,11 +14,11 @@ async fn write_outlasts_the_loading_of_the_server() {
     let server = Single::start_with(settings).await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
-    lock.write().await.unwrap().release().await.unwrap();
+    let _ = lock.write().await.unwrap().release().await.unwrap();
     server.say::<()>("DEBUG POPULATE 3000").await.unwrap();
     server.say::<()>("SAVE").await.unwrap();
     server.restart().await.unwrap();
     let refused = server.say::<i64>("DBSIZE").await.unwrap_err();
     assert!(refused.to_string().contains("loading the dataset"), "{refused}");
-    soon(lock.write().timeout(SOON)).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write().timeout(SOON)).await.unwrap().release().await.unwrap();
 }

@@ -30,6 +30,6 @@ async fn seeds_are_asked_again_when_all_known_addresses_are_gone() {
             settings.servers([url]).connect().await.unwrap()
         });
         let lock = locks.await.rwlock("doc").unwrap();
-        soon(lock.write()).await.unwrap().release().await.unwrap();
+        let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
     }
 }

@@ -24,12 +24,12 @@ async fn connections_that_are_closed_at_once_are_made_again_with_pauses() {
     let fake = fake.await.unwrap();
     let locks = Locks::connect([fake.url()]).await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
-    lock.write().await.unwrap().release().await.unwrap();
+    let _ = lock.write().await.unwrap().release().await.unwrap();
     closes.store(true, Ordering::SeqCst);
     let before = fake.connections();
     assert!(soon(lock.write().timeout(5 * SECOND)).await.is_err());
     let dials = fake.connections() - before;
     assert!(dials < 100, "{dials} connections in five seconds");
     closes.store(false, Ordering::SeqCst);
-    soon(lock.write()).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
 }

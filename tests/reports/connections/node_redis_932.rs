@@ -27,5 +27,5 @@ async fn requests_without_a_server_all_end() {
     }
     assert!(soon(requests.join_all()).await.into_iter().all(|failed| failed));
     server.restart().await.unwrap();
-    soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+    let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
 }

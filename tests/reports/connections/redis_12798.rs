@@ -38,13 +38,13 @@ async fn old_message_of_a_failover_misleads_nobody() {
     let sentinel = Sentinel::new("mymaster").node(format!("127.0.0.1:{}", fake.port()));
     let locks = Locks::builder().sentinel(sentinel).connect().await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
-    lock.write().await.unwrap().release().await.unwrap();
+    let _ = lock.write().await.unwrap().release().await.unwrap();
     lies.store(true, Ordering::SeqCst);
     for _ in 0..10 {
         tokio::time::sleep(SECOND / 2).await;
         let guard = soon(lock.write()).await.unwrap();
         let key = "EXISTS rwlease:doc";
         assert!(watched.server(master).say::<bool>(key).await.unwrap(), "it is at the master");
-        guard.release().await.unwrap();
+        let _ = guard.release().await.unwrap();
     }
 }

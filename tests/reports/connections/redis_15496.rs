@@ -24,7 +24,7 @@ async fn error_with_a_line_break_answers_one_call_at_most() {
         });
         let fake = fake.await.unwrap();
         let locks = Locks::connect([fake.url()]).await.unwrap();
-        locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
+        let _ = locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
         let mut tries = JoinSet::new();
         for name in ["held", "broken", "held", "held", "held"] {
             let lock = locks.rwlock(name).unwrap();

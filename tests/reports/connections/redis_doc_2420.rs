@@ -20,5 +20,5 @@ async fn node_that_is_listed_as_a_question_mark_is_used_by_its_address() {
         "{listed:?}"
     );
     let locks = Locks::connect([node.url()]).await.unwrap();
-    soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+    let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
 }

@@ -43,8 +43,8 @@ async fn write_at_a_server_that_redirects_to_itself_is_granted_on_a_new_connecti
     super::until_announced(&node, fake.port()).await;
     let locks = Locks::builder().call_timeout(SOON).servers([fake.url()]).connect().await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
-    soon(lock.write()).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
     old.store(fake.connections(), Ordering::SeqCst);
     is_over.store(true, Ordering::SeqCst);
-    soon(lock.write()).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
 }

@@ -31,6 +31,6 @@ async fn redirect_to_an_address_of_version_6_is_followed() {
     node.say::<()>(&announce).await.unwrap();
     super::until_announced(&node, four.port()).await;
     let locks = Locks::connect([four.url()]).await.unwrap();
-    soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+    let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
     assert!(six.connections() > 0);
 }

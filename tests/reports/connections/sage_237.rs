@@ -15,5 +15,5 @@ async fn node_without_a_host_is_the_one_that_was_asked() {
     let line = "cluster-preferred-endpoint-type unknown-endpoint";
     let node = lone_node("127.0.0.1", line).await;
     let locks = Locks::connect([node.url()]).await.unwrap();
-    soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+    let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
 }

@@ -36,6 +36,6 @@ async fn silent_connections_are_replaced() {
     until_waiting(&lock, 1).await.unwrap();
     silent.store(fake.connections(), Ordering::SeqCst);
     renewed(&held, 4).await.unwrap();
-    others.release().await.unwrap();
+    let _ = others.release().await.unwrap();
     soon(waiting).await.unwrap().unwrap();
 }

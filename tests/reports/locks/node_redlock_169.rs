@@ -20,7 +20,7 @@ async fn lease_counts_from_the_grant_and_not_from_the_wait() {
         (guard.remaining(), guard.renew().await, guard)
     });
     sleep(LEASE + SECOND).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let (remaining, renewed, _guard) = soon(waiting).await.unwrap();
     assert!(remaining > LEASE / 2, "{remaining:?} of {LEASE:?}");
     renewed.unwrap();

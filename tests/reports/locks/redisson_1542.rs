@@ -30,6 +30,6 @@ async fn readers_that_waited_for_a_writer_read_together() {
         });
     }
     until_waiting(&lock, READERS as u64).await.unwrap();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     soon(readers.join_all()).await;
 }

@@ -20,14 +20,14 @@ async fn quorum_is_released_where_the_answer_was_lost() {
     }
     let quorum = Quorum::new(members).unwrap();
     let take = || quorum.mutex("job").lease(LONG).member_timeout(SECOND);
-    take().await.unwrap().release().await.unwrap();
+    let _ = take().await.unwrap().release().await.unwrap();
     for cut in [1, 2] {
         // First a majority answers, then none does.
         for proxy in &proxies[..cut] {
             drop(proxy.trap("job", Cut::AfterIt));
         }
         if let Some(guard) = soon(take().try_once()).await.unwrap_or(None) {
-            guard.release().await.unwrap();
+            let _ = guard.release().await.unwrap();
         }
         let wait_limit = WaitLimit::limited("all members to be free", crate::SOON);
         for server in &servers {

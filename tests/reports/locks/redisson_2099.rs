@@ -28,7 +28,7 @@ async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
         async move { lock.write().await.map(drop) }
     });
     until_waiting(&lock, 2).await.unwrap();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();
     dead.abort();
 }

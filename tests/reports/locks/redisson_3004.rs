@@ -23,7 +23,7 @@ async fn waiters_outlast_the_time_that_their_places_are_kept() {
         until_waiting(&locks_of(&locks), number + 1).await.unwrap();
         sleep(2 * SECOND).await;
     }
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let mut last = 0;
     for waiter in waiting {
         let token = soon(waiter).await.unwrap();

@@ -27,7 +27,7 @@ async fn waiter_behind_many_dead_ones_is_granted_soon() {
         async move { lock.write().await.map(drop) }
     });
     until_waiting(&lock, 51).await.unwrap();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();
     for waiter in dead {
         waiter.abort();

@@ -25,7 +25,7 @@ async fn release_while_a_waiter_subscribes_is_noticed() {
             async move { lock.read().await?.release().await }
         });
         sleep(pause).await;
-        held.release().await.unwrap();
-        soon(waiting).await.unwrap().unwrap();
+        let _ = held.release().await.unwrap();
+        let _ = soon(waiting).await.unwrap().unwrap();
     }
 }

@@ -17,7 +17,7 @@ async fn write_dropped_at_any_moment_is_renewed_no_more() {
         let _ = timeout(std::time::Duration::from_micros(30 * step), request).await;
     }
     until_free(&lock).await;
-    soon(lock.write()).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
     // What is in doubt is released once more some seconds later, and then nobody calls.
     let wait_limit = WaitLimit::new("nobody to call");
     let mut before = 0;

@@ -12,7 +12,7 @@ async fn read_released_within_a_write_leaves_the_write() {
     let other = crate::client(&server).await.rwlock("doc").unwrap();
     let write = owner.write(&lock).await.unwrap();
     let read = owner.read(&lock).await.unwrap();
-    read.release().await.unwrap();
+    let _ = read.release().await.unwrap();
     assert!(write.is_held());
     assert!(other.try_read().await.unwrap().is_none(), "others read beside the write");
     assert_eq!(write.release().await.unwrap(), rwlease::Released::Released);

@@ -22,7 +22,7 @@ async fn quorum_with_a_silent_member_takes_and_releases_soon() {
         // With the ten seconds of a call each, it would take minutes.
         for _ in 0..10 {
             let guard = quorum.write("job").member_timeout(200 * MS).await.unwrap();
-            guard.release().await.unwrap();
+            let _ = guard.release().await.unwrap();
         }
     };
     soon(rounds).await;

@@ -15,7 +15,7 @@ async fn lock_granted_to_a_request_that_gave_up_is_given_back() {
     let proxy = Proxy::start(&server).await.unwrap();
     let settings = Locks::builder().call_timeout(SECOND);
     let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
-    locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
+    let _ = locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
     let (lock, mutex) = (locks.rwlock("poll").unwrap(), locks.mutex("poll").unwrap());
     proxy.replies(Flow::Lost);
     assert!(soon(lock.write().lease(LONG).timeout(SECOND)).await.is_err());

@@ -23,7 +23,7 @@ async fn lock_whose_release_failed_is_taken_again() {
     let _ = soon(also.release()).await;
     proxy.heal();
     // By another owner, and by the same one.
-    soon(lock.write()).await.unwrap().release().await.unwrap();
-    soon(owner.write(&lock)).await.unwrap().release().await.unwrap();
-    soon(mutex.lock()).await.unwrap().release().await.unwrap();
+    let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
+    let _ = soon(owner.write(&lock)).await.unwrap().release().await.unwrap();
+    let _ = soon(mutex.lock()).await.unwrap().release().await.unwrap();
 }
