@@ -381,10 +381,10 @@ async fn connecting_to_a_server_that_refuses() {
 /// A server that needs half a minute to load its keys.
 async fn loading() -> Single {
     let settings = ServerSettings::default()
-        .line("key-load-delay 10000")
+        .line("key-load-delay 3000")
         .line("loading-process-events-interval-bytes 1024");
     let server = Single::start_with(settings).await.unwrap();
-    server.say::<()>("DEBUG POPULATE 3000").await.unwrap();
+    server.say::<()>("DEBUG POPULATE 9000").await.unwrap();
     server.say::<()>("SAVE").await.unwrap();
     server.restart().await.unwrap();
     server

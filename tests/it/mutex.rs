@@ -96,7 +96,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_renewed_while_it_is_held_and_no_more_often_than_it_may() {
     let (_server, locks) = single().await;
-    let lease = Duration::from_millis(600);
+    let lease = Duration::from_secs(2);
     let renewed = locks.mutex("renewed").unwrap().lock().lease(lease).await.unwrap();
     let twice = locks.mutex("twice").unwrap();
     let twice = twice.lock().lease(lease).renewal(Renewal::AtMost(2)).await.unwrap();
