@@ -1,7 +1,7 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
@@ -50,6 +50,9 @@ faults: servers redis-py ## Run the slow tests on the server that `make servers`
 	$(TESTS) --test faults
 	$(TESTS) --test faults --test cli -- counter::
 	$(TESTS) --test conformance -- --skip embedded::
+
+reports: servers ## Try what others reported of their locks and clients
+	$(TESTS) --test reports --test cli -- reports:: connections:: locks::
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out; BACKEND=redis: the rows over that one)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli -- --skip secure::tls

@@ -104,7 +104,7 @@ macro_rules! ours {
             }
 
             async fn release(held: $guard) {
-                held.release().await.expect("not released");
+                let _ = held.release().await.expect("not released");
             }
         }
     };

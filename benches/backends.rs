@@ -202,7 +202,7 @@ impl Lock for Ours {
     }
 
     async fn release(held: WriteGuard) {
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
     }
 }
 

@@ -44,7 +44,7 @@ fn local(criterion: &mut Criterion) {
     criterion.bench_function("what is left of a lease", |bench| {
         bench.iter(|| black_box(&guard).remaining())
     });
-    runtime.block_on(async { guard.release().await.unwrap() });
+    let _ = runtime.block_on(async { guard.release().await.unwrap() });
 }
 
 criterion_group!(parts, local);

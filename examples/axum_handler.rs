@@ -38,7 +38,10 @@ async fn pay(
     let lock = locks.rwlock(format!("order:{{{id}}}")).map_err(answer)?;
     let writing = lock.write().timeout(Duration::from_secs(2)).await.map_err(answer)?;
     let token = writing.token(); // handed to the store with the write
-    writing.release().await.map_err(answer)?;
+    if !writing.release().await.map_err(answer)?.was_held() {
+        // Another request may have written since. The store compares the tokens.
+        return Err((StatusCode::CONFLICT, "the lease ended before the write".to_owned()));
+    }
     Ok(format!("paid under token {token}"))
 }
 

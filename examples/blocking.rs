@@ -26,7 +26,7 @@ fn main() -> Result<()> {
 
     let lead = locks.leader("blocking:jobs")?.campaign().timeout(Duration::from_secs(10)).wait()?;
     println!("leads in term {}", lead.term());
-    lead.resign()?;
+    assert!(lead.resign()?.was_held());
     // Whatever was dropped and not released yet.
     locks.shutdown(Duration::from_secs(2))?;
     Ok(())
@@ -38,6 +38,6 @@ fn count(locks: &Locks, number: u32) -> Result<()> {
     println!("thread {number} writes, token {}", writing.token());
     let reading = writing.downgrade()?;
     println!("thread {number} reads, {:?} left", reading.remaining());
-    reading.release()?;
+    assert!(reading.release()?.was_held());
     Ok(())
 }

@@ -34,7 +34,7 @@ async fn read(locks: Locks, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(before, cache.load(Ordering::Relaxed), "it does not change under a reader");
         println!("reader {reader} sees {before}");
-        reading.release().await?;
+        assert!(reading.release().await?.was_held());
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ async fn refresh(locks: Locks, cache: Arc<AtomicU64>) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(30)).await;
         cache.store(next, Ordering::Relaxed);
         println!("refreshed to {next}, token {}", writing.token());
-        writing.release().await?;
+        assert!(writing.release().await?.was_held());
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
             let writing = changes.write().await?;
             shared.store(version, Ordering::Relaxed);
             println!("changed to version {version}, token {}", writing.token());
-            writing.release().await?;
+            assert!(writing.release().await?.was_held());
         }
         rwlease::Result::<()>::Ok(())
     });

@@ -62,7 +62,7 @@ async fn taken_and_refused(teller: &Teller, locks: &Locks) -> Outcome {
         .err()
         .ok_or_else(|| support::Error::new("a reader beside a writer"))?;
     teller.say("dave", &format!("would read, waits 0.3 s, gives up: {error}"));
-    carol.release().await?;
+    assert!(carol.release().await?.was_held());
     Ok(())
 }
 
@@ -100,12 +100,12 @@ async fn wait_and_hold(
         let guard = lock.write().await?;
         teller.say(name, &format!("writes, token {}", guard.token()));
         tokio::time::sleep(pause).await;
-        guard.release().await?;
+        assert!(guard.release().await?.was_held());
     } else {
         let guard = lock.read().await?;
         teller.say(name, &format!("reads, token {}", guard.token()));
         tokio::time::sleep(pause).await;
-        guard.release().await?;
+        assert!(guard.release().await?.was_held());
     }
     teller.say(name, "is done");
     Ok(())
@@ -127,7 +127,7 @@ async fn crashed(teller: &Teller, locks: &Locks, doomed: &Locks) -> Outcome {
         "niaj",
         &format!("has waited for that lease to end, and writes, token {}", next.token()),
     );
-    next.release().await?;
+    assert!(next.release().await?.was_held());
     Ok(())
 }
 
@@ -155,7 +155,7 @@ async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
         Ok(()) => return Err(support::Error::new("a stale write was let through")),
     }
     teller.say("olivia", &format!("releases: {:?}", slow.release().await?));
-    fresh.release().await?;
+    assert!(fresh.release().await?.was_held());
     Ok(())
 }
 

@@ -26,6 +26,6 @@ async fn main() -> Result<()> {
     println!("the stale writer: {:?}", store.write(token, "owed"));
     println!("the store holds `{}`", store.value());
     assert_eq!(store.value(), "paid");
-    fresh.release().await?;
+    assert!(fresh.release().await?.was_held());
     Ok(())
 }

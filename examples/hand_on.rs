@@ -31,6 +31,6 @@ async fn work(locks: &Locks, job: &str) -> Result<()> {
     if let Err(error) = locks.take_up(&ticket).await {
         println!("worker: a second delivery of the job: {error}");
     }
-    guard.release().await?;
+    assert!(guard.release().await?.was_held());
     Ok(())
 }

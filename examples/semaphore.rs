@@ -30,6 +30,6 @@ async fn send(requests: &Semaphore, batch: u32, count: u32) -> Result<()> {
         tokio::task::yield_now().await; // one more of its requests is answered
         permits.release_some(1).await?;
     }
-    permits.release().await?;
+    assert!(permits.release().await?.was_held());
     Ok(())
 }

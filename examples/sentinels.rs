@@ -18,7 +18,7 @@ async fn main() -> Result<()> {
     let lease = Duration::from_secs(30);
     let order = locks.rwlock("order:{42}")?.write().replicas(1).lease(lease).await?;
     println!("held, and a replica knows: token {}", order.token());
-    order.release().await?;
+    assert!(order.release().await?.was_held());
     Ok(())
 }
 

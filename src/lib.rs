@@ -14,7 +14,7 @@
 //! let order = locks.rwlock("order:{42}")?;
 //! let reading = order.read().await?;
 //! println!("token {}, {:?} left", reading.token(), reading.remaining());
-//! reading.release().await?;
+//! assert!(reading.release().await?.was_held());
 //! # Ok(()) }
 //! # #[cfg(not(feature = "embedded"))] fn main() {}
 //! ```

@@ -101,7 +101,7 @@ async fn use_locks(prometheus: &PrometheusHandle) {
     });
     observing::until_subscribed(&engine, &lock).await;
     until(prometheus, &[r#"rwlease_renewals_total{outcome="held"}"#]).await;
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     drop(waiting.await.unwrap());
 
     let writing = locks.rwlock("b").unwrap().write().await.unwrap();

@@ -138,7 +138,7 @@ async fn each_step_of_a_lock_is_told() {
     let joined = tape.has("rwlease.subscribe", "joined", &["slot", "node"]).await;
     assert_eq!((&joined["slot"], &joined["node"]), (&told["slot"], &told["node"]));
     observing::until_subscribed(&engine, &lock).await;
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     tape.has("rwlease.release", "released", &["lock", "slot", "node", "seconds"]).await;
     let second = waiting.await.unwrap();
     tape.has("rwlease.wait", "granted", &["lock", "slot", "mode", "seconds"]).await;
@@ -203,7 +203,7 @@ async fn a_wrong_clock_is_told() {
         }
         let quorum = rwlease::Quorum::new(members).unwrap();
         let held = quorum.write("a").member_timeout(Duration::from_secs(5)).await.unwrap();
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         let told = tape
             .has("rwlease.clock", outcome, &["lock", "slot", "member", "node", "seconds"])
             .await;

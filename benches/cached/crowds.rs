@@ -20,10 +20,10 @@ impl Any {
             (Any::Cached(lock), true) => drop(lock.read().await.expect("a guard")),
             (Any::Cached(lock), false) => drop(lock.write().await.expect("a guard")),
             (Any::Plain(lock), true) => {
-                lock.read().await.expect("a guard").release().await.expect("an answer");
+                let _ = lock.read().await.expect("a guard").release().await.expect("an answer");
             }
             (Any::Plain(lock), false) => {
-                lock.write().await.expect("a guard").release().await.expect("an answer");
+                let _ = lock.write().await.expect("a guard").release().await.expect("an answer");
             }
             (Any::Memory(lock), true) => drop(lock.clone().read_owned().await),
             (Any::Memory(lock), false) => drop(lock.clone().write_owned().await),

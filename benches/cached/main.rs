@@ -281,7 +281,7 @@ async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
         let asked = Instant::now();
         let guard = other.write().await?;
         recalled.push(asked.elapsed());
-        guard.release().await?;
+        let _ = guard.release().await?;
         let plain = clients[0].rwlock(format!("{name}:plain"))?;
         let held = plain.write().await?;
         let waiting = clients[1].rwlock(format!("{name}:plain"))?;
@@ -291,10 +291,10 @@ async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
         });
         sleep(Duration::from_millis(5)).await;
         let released = Instant::now();
-        held.release().await?;
+        let _ = held.release().await?;
         let (guard, had) = waiting.await.expect("the waiter failed");
         handed.push(had.saturating_duration_since(released));
-        guard?.release().await?;
+        let _ = guard?.release().await?;
     }
     let (recall, hand_off) = (percentile(recalled.clone(), 0.5), percentile(handed, 0.5));
     let late = percentile(recalled, 0.99);
@@ -323,7 +323,7 @@ async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
         let asked = Instant::now();
         let guard = there.rwlock(&name)?.write().await?;
         let waited = asked.elapsed();
-        guard.release().await?;
+        let _ = guard.release().await?;
         Ok(waited)
     });
     let waits: Result<Vec<Duration>> = futures::future::try_join_all(waits).await;
@@ -405,7 +405,7 @@ async fn many_readers(target: &Target, rounds: usize) -> Result {
         let asked = Instant::now();
         let guard = writes.write().await?;
         waits.push(asked.elapsed());
-        guard.release().await?;
+        let _ = guard.release().await?;
         sleep(Duration::from_secs(1).saturating_sub(asked.elapsed())).await;
     }
     let spent = (server_time(target, master).await? - before) / begun.elapsed().as_secs_f64();

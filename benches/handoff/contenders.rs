@@ -23,7 +23,7 @@ impl Lock for Ours {
     }
 
     async fn release(held: WriteGuard) {
-        held.release().await.expect("not released");
+        let _ = held.release().await.expect("not released");
     }
 }
 

@@ -223,7 +223,7 @@ impl Lock for Ours {
             Held::Read(guard) => guard.release().await,
             Held::Write(guard) => guard.release().await,
         };
-        released.expect("not released");
+        let _ = released.expect("not released");
     }
 }
 
@@ -238,6 +238,6 @@ impl Lock for Plain {
     }
 
     async fn release(held: MutexGuard) {
-        held.release().await.expect("not released");
+        let _ = held.release().await.expect("not released");
     }
 }

@@ -60,7 +60,7 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
     // By now the subscriptions exist, and the last polls before them are over.
     sleep(Duration::from_millis(1_500)).await;
     let begun = Instant::now();
-    held.release().await?;
+    let _ = held.release().await?;
     let mut pairs = Vec::new();
     while let Some(had) = tasks.join_next().await {
         pairs.push(had??.saturating_duration_since(begun));

@@ -59,7 +59,7 @@ impl Load {
         // Loads the scripts into the server.
         for number in 0..10 {
             let lock = load.locks.rwlock(format!("warm:{number}"))?;
-            lock.write().await?.release().await?;
+            let _ = lock.write().await?.release().await?;
         }
         Ok(load)
     }
@@ -74,7 +74,7 @@ impl Load {
                 let lock = locks.rwlock(format!("closed:{task}")).expect("a name");
                 while begun.elapsed() < long {
                     let guard = lock.write().await.expect("a lock");
-                    guard.release().await.expect("an answer");
+                    let _ = guard.release().await.expect("an answer");
                     done.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -40,7 +40,7 @@ async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
             let lock = locks.rwlock(format!("pair:{task}")).unwrap();
             async move {
                 for _ in 0..count / TASKS {
-                    lock.write().await.unwrap().release().await.unwrap();
+                    let _ = lock.write().await.unwrap().release().await.unwrap();
                 }
             }
         }))
@@ -161,7 +161,7 @@ async fn clients() -> (f64, f64) {
         for slot in 0..MASTERS {
             let tag = rwlease::Slot::new((16_384 / MASTERS * slot) as u16).unwrap().tag();
             let lock = locks.rwlock(format!("{{{tag}}}")).unwrap();
-            lock.write().await.unwrap().release().await.unwrap();
+            let _ = lock.write().await.unwrap().release().await.unwrap();
         }
     }
     let (all, at_last) = (connections(&cluster).await - connected, resident());

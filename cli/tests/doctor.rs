@@ -1,6 +1,6 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Balancer, Cluster, Result, ServerSettings, Shape, Single, WaitLimit};
+use crate::support::{Balancer, Cluster, Result, ServerSettings, Shape, Single};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
@@ -322,12 +322,7 @@ async fn servers_of_their_own() -> Result {
 #[tokio::test]
 async fn a_primary_that_a_name_leads_to() -> Result {
     let primary = Single::start().await?;
-    let follow = format!("replicaof 127.0.0.1 {}", primary.port());
-    let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
-    let wait_limit = WaitLimit::new("the replica to be in step");
-    while !replica.say::<String>("INFO replication").await?.contains("master_link_status:up") {
-        wait_limit.pause("not yet").await?;
-    }
+    let replica = primary.start_replica().await?;
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
     let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");

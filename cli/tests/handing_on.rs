@@ -42,7 +42,7 @@ async fn it_is_held_when_the_one_that_handed_it_on_has_ended() -> Result {
     assert_eq!(ran.status, Some(79), "{ran:?}");
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     assert!(!ran.err.contains(&ticket.to_string()), "{ran:?}");
-    guard.release().await?;
+    let _ = guard.release().await?;
     assert_eq!(locks.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
     Ok(())
 }

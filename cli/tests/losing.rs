@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rwlease::Locks;
 
-use crate::support::{Result, ServerSettings, Single, WaitLimit};
+use crate::support::{Result, Single};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_h
     let next = async {
         let guard = lock.write().await?;
         let alive = (is_alive(&command), is_alive(&child));
-        guard.release().await?;
+        let _ = guard.release().await?;
         Ok::<_, rwlease::Error>(alive)
     };
     let revoke = async {
@@ -63,7 +63,7 @@ async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> 
     tool.run(&["revoke", "a"]).await?;
     let next = locks.rwlock("a")?.write().await?;
     assert!(!is_alive(&child), "the next one holds while it runs");
-    next.release().await?;
+    let _ = next.release().await?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(79), "{ran:?}");
     assert!(ran.err.contains("was killed"), "{ran:?}");
@@ -109,12 +109,7 @@ async fn run_whose_servers_answer_no_more_ends_with_its_command() -> Result {
 #[tokio::test]
 async fn run_whose_replicas_are_gone_says_that_they_did_not_confirm() -> Result {
     let primary = Single::start().await?;
-    let follow = format!("replicaof 127.0.0.1 {}", primary.port());
-    let replica = Single::start_with(ServerSettings::default().line(follow)).await?;
-    let wait_limit = WaitLimit::new("the replica to be in step");
-    while !replica.say::<String>("INFO replication").await?.contains("master_link_status:up") {
-        wait_limit.pause("not yet").await?;
-    }
+    let replica = primary.start_replica().await?;
     let tool = Tool::new([primary.url()]);
     let script = "echo ready; exec sleep 600";
     let mut run =

@@ -16,6 +16,7 @@ mod losing;
 mod orphans;
 mod python;
 mod queries;
+mod reports;
 mod revoking;
 mod running;
 mod secure;

@@ -82,7 +82,7 @@ async fn its_waiting_recalls_a_cached_holder() -> Result {
             sleep(Duration::from_millis(1)).await;
             std::fs::write(&file, format!("{}\n", count + 1))?;
             counted += 1;
-            guard.release().await?;
+            let _ = guard.release().await?;
             sleep(Duration::from_millis(1)).await;
         }
         Ok::<usize, Error>(counted)

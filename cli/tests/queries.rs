@@ -48,8 +48,8 @@ async fn status_says_who_holds_and_who_waits() -> Result {
     let lines: Vec<&str> = words.lines().filter(|line| line.contains(&id)).collect();
     assert!(lines[0].starts_with("holds    read"), "{words}");
     assert!(lines[1].starts_with("upgrades write"), "{words}");
-    other.release().await?;
-    upgrade.await.unwrap().map_err(rwlease::Error::from)?.release().await?;
+    let _ = other.release().await?;
+    let _ = upgrade.await.unwrap().map_err(rwlease::Error::from)?.release().await?;
     assert_eq!(waiting.ended().await?.status, Some(0));
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
     let run = tool.start(&["run", "--timeout", "2s", "a", "--", "echo", "started"])?;
     tool.until("a", |status| status["waiters"] == 1).await?;
     tokio::time::sleep(TIMEOUT).await; // by now the timeout is over, and not for long
-    guard.release().await?;
+    let _ = guard.release().await?;
     let ran = run.ended().await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(75), ""), "{ran:?}");
     assert_eq!(tool.status("a").await?["locked"], false);

@@ -119,7 +119,7 @@ async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
     tool.until("a", |status| status["waiters"] == 1).await?;
     run.types("\x1a").await?;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    guard.release().await?;
+    let _ = guard.release().await?;
     assert_eq!(run.ended().await?.0, Some(0));
     Ok(())
 }
@@ -160,7 +160,7 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
     assert!(shown.contains("waiting for a") && shown.contains("1 before you"), "{shown}");
     assert!(shown.contains(guard.id()), "{shown}");
     assert_eq!(tool.status("a").await?["waiters"], 1, "it left the queue");
-    guard.release().await?;
+    let _ = guard.release().await?;
     assert_eq!(before.ended().await?.status, Some(0));
     Ok(())
 }

@@ -105,7 +105,7 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
     let told = line().await?;
     assert!(told.contains("it was revoked") && told.contains("ended by itself"), "{told}");
     assert_eq!(run.ended().await?.status, Some(79));
-    next.release().await?;
+    let _ = next.release().await?;
     Ok(())
 }
 

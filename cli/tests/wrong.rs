@@ -5,11 +5,10 @@ use std::process::Stdio;
 
 use rustix::process::geteuid;
 use rwlease::Locks;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, Error, Result, ServerSettings, Shape, Single};
+use crate::support::{Cluster, Error, Fake, Result, ServerSettings, Shape, Single};
 use crate::tool::{self, LONG, RWLEASE, Tool, hearing};
 
 /// The status, and a word of the line.
@@ -89,36 +88,20 @@ async fn servers_that_refuse() -> Result {
     fails(&Tool::new([&weak]), &["list"], 77, "scan").await
 }
 
-/// Answers every command with the same line.
-async fn parrot(line: &'static str) -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("redis://{}", listener.local_addr()?);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let mut part = [0; 4096];
-                while let Ok(read @ 1..) = stream.read(&mut part).await {
-                    let commands = part[..read].iter().filter(|byte| **byte == b'*').count();
-                    if stream.write_all(line.repeat(commands).as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    Ok(url)
-}
-
 #[tokio::test]
 async fn advice_fits_what_answers_at_the_address() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
-    for (url, status, advice) in [
-        (parrot("HTTP/1.1 400 Bad Request\r\n\r\n").await?, 69, "; check that a Redis or Valkey"),
-        (parrot("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
-        (parrot("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
+    for (fake, status, advice) in [
+        (
+            Fake::repeating("HTTP/1.1 400 Bad Request\r\n\r\n").await?,
+            69,
+            "; check that a Redis or Valkey",
+        ),
+        (Fake::repeating("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
+        (Fake::repeating("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
     ] {
         for command in [&["status", "a"][..], &["doctor"]] {
-            fails(&Tool::new([&url]), command, status, advice).await?;
+            fails(&Tool::new([fake.url()]), command, status, advice).await?;
         }
     }
     let database = Tool::new([format!("{}/1", cluster.node(0).url())]);

@@ -15,7 +15,8 @@ use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
 use crate::protocol::{Ended, Mode, Release};
 
-/// The outcome of a release.
+/// The outcome of a release. It says whether the lock was held until the release.
+#[must_use = "the lease may have ended before the release, and the work may have overlapped"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
@@ -35,6 +36,15 @@ pub enum Released {
     /// lease has ended since, or the server could not be reached. The client goes on trying to
     /// release what may be left until its lease has ended.
     Unknown,
+}
+
+impl Released {
+    /// Whether the lock was held until the release for certain: the outcome is
+    /// [`Released`](Self::Released). If not, another holder's work may have overlapped with that
+    /// under this lease, and only a [token](crate::Lease::token) that the store checks protects it.
+    pub fn was_held(self) -> bool {
+        self == Released::Released
+    }
 }
 
 /// Releases the lease when dropped, on any thread: the client's worker sends the release.

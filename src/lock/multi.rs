@@ -29,7 +29,7 @@ use crate::protocol::{Kind, LockKey, Mode};
 /// # let locks = rwlease::Locks::embedded().await?;
 /// let both = locks.multi().write("account:1").write("account:2").read("rates").await?;
 /// assert!(both.is_held());
-/// both.release().await?;
+/// assert!(both.release().await?.was_held());
 /// # Ok(()) }
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```

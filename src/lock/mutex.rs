@@ -33,7 +33,7 @@ use crate::slot::Slot;
 /// let report = locks.mutex("nightly-report")?;
 /// let held = report.lock().lease(Duration::from_secs(10)).await?;
 /// assert!(report.try_lock().await?.is_none());
-/// held.release().await?;
+/// assert!(held.release().await?.was_held());
 /// # Ok(()) }
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```

@@ -41,8 +41,8 @@ const MANY: usize = 64;
 /// let (reentrant, order) = (locks.reentrant(), locks.rwlock("order:{42}")?);
 /// let writing = reentrant.write(&order).await?;
 /// let reading = reentrant.read(&order).await?; // at once
-/// writing.release().await?; // from here on it reads
-/// # reading.release().await?;
+/// assert!(writing.release().await?.was_held()); // from here on it reads
+/// # assert!(reading.release().await?.was_held());
 /// # Ok(())
 /// # }
 /// ```

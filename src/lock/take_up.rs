@@ -39,7 +39,7 @@ impl Locks {
     ///
     /// let guard = others.take_up(&text.parse()?).await?;
     /// assert_eq!(guard.token(), ticket.token());
-    /// guard.release().await?;
+    /// assert!(guard.release().await?.was_held());
     /// # Ok(()) }
     /// # #[cfg(not(feature = "embedded"))] fn main() {}
     /// ```

@@ -26,12 +26,12 @@ impl ReadGuard {
     /// let writing = match reading.upgrade().await {
     ///     Ok(writing) => writing,
     ///     Err(refused) if refused.kind() == ErrorKind::Conflict => {
-    ///         refused.into_guard().release().await?; // let the other one go first, and begin anew
+    ///         let _ = refused.into_guard().release().await?; // the other one goes first
     ///         return Ok(());
     ///     }
     ///     Err(refused) => return Err(refused.into()),
     /// };
-    /// # writing.release().await?;
+    /// # assert!(writing.release().await?.was_held());
     /// # Ok(())
     /// # }
     /// ```

@@ -85,12 +85,12 @@ pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
         tokio::spawn(async move {
             let writing = lock.write().await.unwrap();
             tell.send((number, writing.token())).unwrap();
-            writing.release().await.unwrap();
+            let _ = writing.release().await.unwrap();
         });
         until_waiting(&one.rwlock("turn").unwrap(), number + 1).await.unwrap();
     }
     let first = held.token();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let mut last = first;
     for expected in 0..4 {
         let (number, token) = timeout(LONG, told.recv()).await.unwrap().unwrap();
@@ -105,7 +105,7 @@ pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
         tokio::spawn(async move { lock.read().await.unwrap() })
     });
     until_waiting(&one.rwlock("turn").unwrap(), 3).await.unwrap();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let reading = timeout(LONG, join_all(readers)).await.unwrap();
     assert!(reading.iter().all(|guard| guard.as_ref().unwrap().is_held()));
 }
@@ -129,13 +129,13 @@ pub async fn who_loses_interest_leaves_nothing(one: &Locks, other: &Locks) {
         let waited = timeout(Duration::from_millis(pause), lock.write()).await;
         assert!(waited.is_err(), "others hold it");
         let beside = timeout(LONG, other.rwlock("interest").unwrap().read()).await.unwrap();
-        held.release().await.unwrap();
-        beside.unwrap().release().await.unwrap();
+        let _ = held.release().await.unwrap();
+        let _ = beside.unwrap().release().await.unwrap();
         let (cancelled, tried) =
             (timeout(Duration::from_millis(pause), lock.write()), lock.clone());
         drop(cancelled.await);
         let taken = timeout(LONG, tried.write()).await.unwrap().unwrap();
-        taken.release().await.unwrap();
+        let _ = taken.release().await.unwrap();
     }
 }
 
@@ -186,12 +186,12 @@ pub async fn tokens_rise(one: &Locks, other: &Locks) {
         let token = if number % 3 == 0 {
             let guard = lock.read().await.unwrap();
             let token = guard.token();
-            guard.release().await.unwrap();
+            let _ = guard.release().await.unwrap();
             token
         } else {
             let guard = lock.write().await.unwrap();
             let token = guard.token();
-            guard.release().await.unwrap();
+            let _ = guard.release().await.unwrap();
             token
         };
         assert!(token > last, "{token} after {last}");

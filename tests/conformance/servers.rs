@@ -116,11 +116,11 @@ fn load(locks: &[&Locks], name: &str) -> Result<Load> {
                 if (number + turns) % 3 == 0 {
                     let guard = lock.write().await?;
                     inside.writes().await;
-                    guard.release().await?;
+                    let _ = guard.release().await?;
                 } else {
                     let guard = lock.read().await?;
                     inside.reads().await;
-                    guard.release().await?;
+                    let _ = guard.release().await?;
                 }
                 turns += 1;
             }
@@ -228,9 +228,9 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
     while !waiter(servers, "pushed").await?.is_some_and(|entry| is_subscribed(&entry)) {
         wait_limit.pause("it polls").await?;
     }
-    held.release().await?;
+    let _ = held.release().await?;
     let held = timeout(LONG / 2, &mut waiting).await???;
-    held.release().await?;
+    let _ = held.release().await?;
     Ok(())
 }
 
@@ -256,7 +256,7 @@ pub async fn what_is_cached_is_called_back_without_a_poll(servers: &impl Servers
     until_waiting(&other.rwlock("recalled")?, 1).await?;
     assert!(lock.read().await?.is_held(), "the guards of a minimum hold");
     drop(held);
-    timeout(LONG / 2, waiting).await???.release().await?;
+    let _ = timeout(LONG / 2, waiting).await???.release().await?;
     Ok(())
 }
 

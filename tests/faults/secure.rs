@@ -207,7 +207,7 @@ async fn a_hand_off_is_pushed() -> Result {
         }
         wait_limit.pause("it polls").await?;
     }
-    held.release().await?;
+    let _ = held.release().await?;
     drop(timeout(LONG / 2, waiting).await???);
     Ok(())
 }
@@ -276,7 +276,7 @@ async fn lock_mutex(locks: &Locks) -> Outcome<Released> {
 async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
     const TIME: Duration = Duration::from_secs(10);
     let lock = TwoKeyRwLock::tagged(locks, "rwlease:{two}")?;
-    lock.read(TIME, TIME).await?.release().await?;
+    let _ = lock.read(TIME, TIME).await?.release().await?;
     lock.write(TIME, TIME).await?.release().await
 }
 
@@ -632,7 +632,7 @@ async fn write_while_tls_handshakes_fail_for_a_while_is_granted() -> Result {
     let front = Front::start(&certificates, server.port()).await?;
     let locks = connect_at(front.port, &certificates.authority).await?;
     let lock = locks.rwlock("order")?;
-    lock.write().await?.release().await?;
+    let _ = lock.write().await?.release().await?;
     front.is_sick.store(true, Ordering::Relaxed);
     front.cut();
     let waiting = tokio::spawn({

@@ -93,7 +93,7 @@ fn guards_change() {
     assert_eq!(refused.kind(), ErrorKind::TimedOut);
     let reading = refused.into_guard();
     assert!(reading.is_held());
-    beside.release().unwrap();
+    let _ = beside.release().unwrap();
     let writing = reading.upgrade().timeout(LONG).wait().unwrap();
     assert!(theirs.try_read().wait().unwrap().is_none());
     assert!(writing.keep().unwrap() > SHORT);
@@ -136,7 +136,7 @@ fn on_lost_is_not_called_while_the_holder_releases() {
     thread::sleep(SHORT * 5);
     lease.lost().unwrap();
     server.thaw().unwrap();
-    releasing.join().unwrap();
+    let _ = releasing.join().unwrap();
     // The task has ended and dropped the sender without sending anything.
     assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
 }
@@ -187,7 +187,8 @@ fn a_listener_that_panics_takes_nobody_else_with_it() {
         .unwrap();
     assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
     drop(guard);
-    other.rwlock("panics").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
+    let _ =
+        other.rwlock("panics").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
 }
 
 /// A guard can be given to another thread, and released or dropped there.
@@ -206,7 +207,7 @@ fn guards_can_go_to_other_threads() {
     });
     assert!(panicking.join().is_err());
     let writing = other.rwlock("sent").unwrap().write().timeout(LONG).wait().unwrap();
-    writing.release().unwrap();
+    let _ = writing.release().unwrap();
 }
 
 #[cfg(feature = "legacy")]
@@ -221,7 +222,7 @@ fn the_two_key_lock_of_older_fleets() {
     let reading = mine.read(LONG, LONG).unwrap();
     assert!(reading.remaining() > SHORT && theirs.try_write(LONG).unwrap().is_none());
     drop(theirs.try_read(LONG).unwrap().unwrap());
-    reading.release().unwrap();
+    let _ = reading.release().unwrap();
     let writing = theirs.write(LONG, LONG).unwrap();
     assert!(mine.try_read(LONG).unwrap().is_none());
     assert_eq!(mine.write(LONG, SHORT).unwrap_err().kind(), ErrorKind::TimedOut);
@@ -276,7 +277,7 @@ fn inside_of_a_runtime_it_is_refused_and_a_guard_comes_back_or_is_released() {
     });
     // The background has released the other read, although its lease is long.
     let writing = reading.upgrade().timeout(LONG).wait().unwrap();
-    writing.release().unwrap();
+    let _ = writing.release().unwrap();
     assert!(other.rwlock("inside").unwrap().try_write().wait().unwrap().is_some());
 }
 
@@ -289,7 +290,7 @@ fn mutexes_and_several_locks() {
     assert!(theirs.is_held_by(held.id()).unwrap());
     assert_eq!(theirs.status().unwrap().unwrap().value, held.id().as_bytes());
     assert!(one.multi().write("multi").mutex("plain").try_all().unwrap().is_none());
-    held.release().unwrap();
+    let _ = held.release().unwrap();
     let both = one.multi().write("multi").mutex("plain").timeout(LONG).wait().unwrap();
     assert_eq!(both.leases().len(), 2);
     both.renew().unwrap();
@@ -300,8 +301,8 @@ fn mutexes_and_several_locks() {
     let outer = reentrant.write(&lock).wait().unwrap();
     let inner = reentrant.try_read(&lock).wait().unwrap().unwrap();
     assert_eq!(outer.token(), inner.token());
-    outer.release().unwrap();
-    inner.release().unwrap();
+    let _ = outer.release().unwrap();
+    let _ = inner.release().unwrap();
     let outer = reentrant.lock(&mine).wait().unwrap();
     drop(reentrant.try_lock(&mine).wait().unwrap().unwrap());
     assert!(outer.is_held());
@@ -316,7 +317,7 @@ fn a_cached_lock_is_granted_here_until_another_wants_it() {
     for turn in 0.. {
         let writing = cached.write().timeout(LONG).wait().unwrap();
         assert!(writing.is_held());
-        writing.downgrade().unwrap().release().unwrap();
+        let _ = writing.downgrade().unwrap().release().unwrap();
         match (cached.local().hold, is_kept) {
             (None, true) => {}
             (None, false) if turn < 100 => {}
@@ -326,7 +327,8 @@ fn a_cached_lock_is_granted_here_until_another_wants_it() {
             }
         }
     }
-    other.rwlock("cached").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
+    let _ =
+        other.rwlock("cached").unwrap().write().timeout(LONG).wait().unwrap().release().unwrap();
     drop(cached.try_read().wait().unwrap().unwrap());
 }
 

@@ -131,7 +131,7 @@ async fn another_client_gets_it_at_once_where_nobody_uses_it() {
         let guard = others.write().await.unwrap();
         assert!(began.elapsed() < 50 * MS, "{mode:?}: {:?}", began.elapsed());
         assert_eq!(lock.local().hold, None);
-        guard.release().await.unwrap();
+        let _ = guard.release().await.unwrap();
         sleep(20 * SECOND).await; // longer than any penalty
     }
 }
@@ -562,7 +562,7 @@ async fn readers_after_the_last_token_have_one_of_the_server() {
     let reading = tokio::spawn(async move { reader.read().await.unwrap() });
     let remote = tokio::spawn(async move { others.read().await.unwrap() });
     sleep(20 * MS).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let written = writing.await.unwrap();
     let (remote, local) = (remote.await.unwrap(), reading.await.unwrap());
     let (read, known) = (local.token(), plain(&there).await.status().await.unwrap().token);

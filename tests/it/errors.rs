@@ -10,13 +10,11 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Flow, Proxy, Sentinels, Server, ServerSettings, Shape, Single, WaitLimit, Watch,
+    Cluster, Fake, Flow, Proxy, Sentinels, Server, ServerSettings, Shape, Single, WaitLimit, Watch,
 };
 use rwlease::ErrorKind::{self, Foreign, Invalid, Lost, Refused, Revoked, TimedOut, Unavailable};
 use rwlease::{Builder, Error, Locks, Renewal};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// No situation may take longer, on a busy machine.
@@ -110,69 +108,6 @@ async fn lock_at(url: impl Into<String>) -> Outcome {
     locks.rwlock("order")?.write().timeout(PATIENCE).await.map(drop)
 }
 
-/// What a fake server does with a connection.
-#[derive(Clone)]
-enum Habit {
-    /// Says this at once, and closes.
-    Says(&'static str),
-    /// Says this after it has read something, and closes.
-    Answers(&'static str),
-    /// Says this to each command.
-    Repeats(&'static str),
-    Silent,
-    /// Closes at once.
-    Closes,
-}
-
-/// A port with a fake server.
-struct Port {
-    port: u16,
-    task: JoinHandle<()>,
-}
-
-impl Port {
-    async fn start(habit: Habit) -> Port {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let task = tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let habit = habit.clone();
-                tokio::spawn(async move {
-                    let mut piece = vec![0; 4096];
-                    match habit {
-                        Habit::Says(text) => drop(stream.write_all(text.as_bytes()).await),
-                        Habit::Answers(text) => {
-                            let _ = stream.read(&mut piece).await;
-                            let _ = stream.write_all(text.as_bytes()).await;
-                        }
-                        Habit::Repeats(text) => {
-                            while let Ok(size @ 1..) = stream.read(&mut piece).await {
-                                let count = piece[..size].iter().filter(|byte| **byte == b'*');
-                                for _ in count {
-                                    let _ = stream.write_all(text.as_bytes()).await;
-                                }
-                            }
-                        }
-                        Habit::Silent => std::future::pending().await,
-                        Habit::Closes => {}
-                    }
-                });
-            }
-        });
-        Port { port, task }
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn connecting_to_what_is_no_server() {
     let mut table = Table::default();
@@ -195,10 +130,10 @@ async fn connecting_to_what_is_no_server() {
             connect_to("redis://no-such-host.invalid:6379"),
         )
         .await;
-    let http = Port::start(Habit::Answers(
+    let http = Fake::answering(
         "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    ))
-    .await;
+    );
+    let http = http.await.unwrap();
     table
         .row(
             "an HTTP port",
@@ -208,7 +143,7 @@ async fn connecting_to_what_is_no_server() {
             connect_to(http.url()),
         )
         .await;
-    let smtp = Port::start(Habit::Says("220 mail.example.com ESMTP\r\n")).await;
+    let smtp = Fake::greeting("220 mail.example.com ESMTP\r\n").await.unwrap();
     table
         .row(
             "the port of another protocol",
@@ -218,7 +153,7 @@ async fn connecting_to_what_is_no_server() {
             connect_to(smtp.url()),
         )
         .await;
-    let silent = Port::start(Habit::Silent).await;
+    let silent = Fake::start(|_| Vec::new()).await.unwrap();
     table
         .row(
             "a port that says nothing",
@@ -228,7 +163,7 @@ async fn connecting_to_what_is_no_server() {
             connect_to(silent.url()),
         )
         .await;
-    let closes = Port::start(Habit::Closes).await;
+    let closes = Fake::greeting("").await.unwrap();
     table
         .row(
             "a port that closes connections",
@@ -309,7 +244,7 @@ async fn connecting_to_a_server_of_another_kind() {
             connect_to(old.url()),
         )
         .await;
-    let proxy = Port::start(Habit::Repeats("-NOPROTO unsupported protocol version\r\n")).await;
+    let proxy = Fake::repeating("-NOPROTO unsupported protocol version\r\n").await.unwrap();
     table
         .row(
             "a proxy without RESP3",
@@ -405,11 +340,11 @@ async fn connecting_to_a_server_that_refuses() {
             connect_to(full.url()),
         )
         .await;
-    let protected = Port::start(Habit::Says(
+    let protected = Fake::greeting(
         "-DENIED Redis is running in protected mode because protected mode is enabled and no password \
          is set for the default user.\r\n",
-    ))
-    .await;
+    );
+    let protected = protected.await.unwrap();
     table
         .row(
             "protected mode",
@@ -429,9 +364,8 @@ async fn connecting_to_a_server_that_refuses() {
             connect_to(busy.url()),
         )
         .await;
-    let booting =
-        Port::start(Habit::Repeats("-LOADING Redis is loading the dataset in memory\r\n"));
-    let booting = booting.await;
+    let booting = Fake::repeating("-LOADING Redis is loading the dataset in memory\r\n");
+    let booting = booting.await.unwrap();
     table
         .row(
             "a server that refuses even HELLO while it loads",
@@ -447,10 +381,10 @@ async fn connecting_to_a_server_that_refuses() {
 /// A server that needs half a minute to load its keys.
 async fn loading() -> Single {
     let settings = ServerSettings::default()
-        .line("key-load-delay 10000")
+        .line("key-load-delay 3000")
         .line("loading-process-events-interval-bytes 1024");
     let server = Single::start_with(settings).await.unwrap();
-    server.say::<()>("DEBUG POPULATE 3000").await.unwrap();
+    server.say::<()>("DEBUG POPULATE 9000").await.unwrap();
     server.say::<()>("SAVE").await.unwrap();
     server.restart().await.unwrap();
     server
@@ -679,7 +613,7 @@ async fn taking_a_lock_from_a_server_in_trouble() {
             lock.write().timeout(Duration::from_millis(300)).await.map(drop)
         })
         .await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     table
         .row("a lease that is too long", Invalid, &["lease", "must be"], &["TLS"], async {
             lock.write().lease(Duration::from_secs(1 << 40)).await.map(drop)

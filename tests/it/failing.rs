@@ -178,7 +178,7 @@ async fn client_whose_connection_panics_fails() {
     let waiting = tokio::spawn(async move { lock.write().await });
     sleep(SECOND / 2).await;
     panic_at.arm(true);
-    taken.release().await.unwrap();
+    let _ = taken.release().await.unwrap();
     timeout(LEASE / 2, guard.lost()).await.expect("it is told");
     let error = timeout(LEASE, waiting).await.expect("it ends").unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ClientFailed);

@@ -59,7 +59,7 @@ async fn a_read_is_handed_on_beside_others() {
         panic!("it was a read");
     };
     assert!(lock.try_write().await.unwrap().is_none());
-    beside.release().await.unwrap();
+    let _ = beside.release().await.unwrap();
     let writing = guard.upgrade().await.unwrap();
     assert!(writing.token() > ticket.token());
     assert_eq!(writing.release().await.unwrap(), Released::Released);
@@ -168,7 +168,7 @@ async fn waiters_keep_their_place() {
     let ticket = held.into_ticket().await.unwrap();
     let guard = other.take_up(&ticket).await.unwrap();
     assert_eq!(lock.status().await.unwrap().waiters, 1);
-    guard.release().await.unwrap();
+    let _ = guard.release().await.unwrap();
     let next = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
     assert!(next.token() > ticket.token());
 }
@@ -184,7 +184,7 @@ async fn an_upgrade_that_was_given_up_is_ended_first() {
     let ticket = refused.into_guard().into_ticket().await.unwrap();
     assert_eq!(ticket.mode(), Mode::Read);
     assert_eq!(lock.status().await.unwrap().waiters, 0);
-    beside.release().await.unwrap();
+    let _ = beside.release().await.unwrap();
     let guard = other.take_up(&ticket).await.unwrap();
     assert_eq!(guard.mode(), Some(Mode::Read));
 }
@@ -266,7 +266,7 @@ async fn what_is_in_doubt_is_waited_for() {
     let began = Instant::now();
     let ticket = sure.into_ticket().await.unwrap();
     assert!(began.elapsed() < Duration::from_millis(500), "nothing is in doubt");
-    other.take_up(&ticket).await.unwrap().release().await.unwrap();
+    let _ = other.take_up(&ticket).await.unwrap().release().await.unwrap();
 
     let held = in_doubt(&engine, &one, "doubt", LEASE).await;
     let began = Instant::now();
@@ -274,7 +274,7 @@ async fn what_is_in_doubt_is_waited_for() {
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
     let taken = other.take_up(&ticket).await.unwrap();
     assert!(taken.is_held());
-    taken.release().await.unwrap();
+    let _ = taken.release().await.unwrap();
 
     // The same of a lease that is kept: nobody tracks it either. Nobody else renews it meanwhile.
     let held = in_doubt(&engine, &one, "kept", Duration::from_secs(1)).await;
@@ -309,7 +309,7 @@ async fn too_few_replicas_take_nothing_up() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     // The lock was taken up, and then released.
     let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     engine.faults().catch_up(1);
     let held = lock.write().replicas(1).await.unwrap();
     engine.faults().hold_back(1);

@@ -62,7 +62,7 @@ async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
         async move { locks.shutdown(20 * SECOND).await }
     });
     sleep(SECOND).await;
-    holding.release().await.unwrap();
+    let _ = holding.release().await.unwrap();
     let outcome = timeout(5 * SECOND, waiting).await.expect("it is told").unwrap();
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(others.try_write().await.unwrap().is_some(), "nothing is left");
@@ -104,14 +104,14 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
     // The waiter's place has expired by the server's clock, and the next call removes it.
     engine.faults().set_full_memory(0, true);
     engine.faults().step_clock(0, 15_000);
-    also_holding.release().await.unwrap();
+    let _ = also_holding.release().await.unwrap();
     engine.reset_tally();
     sleep(2 * SECOND).await;
     let scripts = engine.tally().scripts;
     engine.faults().set_full_memory(0, false); // first, so that a loop without a pause ends
     assert!((1..100).contains(&scripts), "{scripts} scripts in two seconds");
     let token = holding.token();
-    holding.release().await.unwrap();
+    let _ = holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
 }
 
@@ -192,7 +192,7 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
         drop(request);
         drop(holding);
         let next = timeout(5 * SECOND, others.write()).await.expect("nothing is in the way");
-        next.unwrap().release().await.unwrap();
+        let _ = next.unwrap().release().await.unwrap();
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
@@ -212,7 +212,7 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     let mine = refused.into_guard().try_upgrade().await.unwrap().unwrap_err();
     sleep(SECOND).await;
     assert_eq!(lock.status().await.unwrap().waiters, 0);
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     assert!(lock.status().await.unwrap().writer.is_none(), "it still reads");
     assert_eq!(mine.release().await.unwrap(), Released::Released);
 
@@ -223,7 +223,7 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
     assert!(reentrant.try_write(&lock).await.unwrap().is_none());
     sleep(SECOND).await;
     assert_eq!(lock.status().await.unwrap().waiters, 0);
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     assert_eq!(mine.release().await.unwrap(), Released::Released);
 }
 
@@ -253,7 +253,7 @@ async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
         }
         drop((change, theirs));
         let next = timeout(5 * SECOND, others.write()).await.expect("nothing is in the way");
-        next.unwrap().release().await.unwrap();
+        let _ = next.unwrap().release().await.unwrap();
         assert_eq!(lock.status().await.unwrap().waiters, 0);
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
@@ -269,7 +269,7 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         let next =
             timeout(SECOND, others.write().replicas(1)).await.expect("nothing is in the way");
-        next.unwrap().release().await.unwrap();
+        let _ = next.unwrap().release().await.unwrap();
     }
     assert!(locks.shutdown(10 * SECOND).await.is_empty());
 }
@@ -281,7 +281,7 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     let engine = Engine::builder().masters(1).replicas(0).build();
     let locks = client(&engine).await;
     let lock = locks.rwlock("doubt").unwrap();
-    lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
+    let _ = lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
     let digest = |name: &str| {
         locks.scripts().find(|script| script.name() == name).unwrap().digest().as_bytes()
     };

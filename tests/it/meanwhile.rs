@@ -50,7 +50,7 @@ impl Bench {
     /// A reader can acquire the lock, so nobody writes.
     async fn must_be_read(&self) {
         let other = timeout(5 * SECOND, self.others.read()).await.expect("it reads only");
-        other.unwrap().release().await.unwrap();
+        let _ = other.unwrap().release().await.unwrap();
         let status = self.others.status().await.unwrap();
         assert!(status.writer.is_none() && status.upgrader.is_none(), "{status:?}");
         assert_eq!((status.reading.len(), status.waiters), (1, 0), "{status:?}");
@@ -298,7 +298,7 @@ impl Bench {
     async fn replace(&self, acquire: &Mutex<Option<Words>>) {
         self.others.force_release().await.unwrap().expect("it was held");
         let next = self.others.try_write().await.unwrap().expect("it is free");
-        next.release().await.unwrap();
+        let _ = next.release().await.unwrap();
         assert_eq!(self.again(acquire), "granted", "before its not_after");
     }
 }
@@ -306,8 +306,8 @@ impl Bench {
 /// Calls each script once, so that the server knows them.
 async fn knows_scripts(bench: &Bench) {
     let before = bench.locks.rwlock("before").unwrap();
-    before.write().await.unwrap().release().await.unwrap();
-    before.read().await.unwrap().release().await.unwrap();
+    let _ = before.write().await.unwrap().release().await.unwrap();
+    let _ = before.read().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,7 +487,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
     assert!(futures::poll!(&mut upgrading).is_pending());
     sleep(SECOND / 100).await;
     assert!(futures::poll!(&mut upgrading).is_pending());
-    theirs.release().await.unwrap(); // this grants the upgrade, which is not polled
+    let _ = theirs.release().await.unwrap(); // this grants the upgrade, which is not polled
     assert!(bench.others.status().await.unwrap().writer.is_some());
     lease.renew().await.unwrap();
     assert_eq!((lease.state(), lease.token()), (LeaseState::Held, token));
@@ -510,7 +510,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_
     assert!(futures::poll!(&mut upgrading).is_pending());
     sleep(SECOND / 100).await;
     assert!(futures::poll!(&mut upgrading).is_pending());
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     assert!(bench.others.status().await.unwrap().writer.is_some());
     drop(upgrading);
     read.renew().await.unwrap();
@@ -562,7 +562,7 @@ async fn an_upgrade_that_a_failover_lost_is_noticed() {
     drop(write);
     sleep(SECOND).await;
     assert!(read.is_held());
-    read.release().await.unwrap();
+    let _ = read.release().await.unwrap();
     bench.must_be_free().await;
 }
 
@@ -592,7 +592,7 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
         bench.engine.faults().refuse(0, None);
         let theirs = match ends_before {
             true => {
-                theirs.release().await.unwrap(); // this grants the upgrade
+                let _ = theirs.release().await.unwrap(); // this grants the upgrade
                 None
             }
             false => Some(theirs),

@@ -82,7 +82,7 @@ async fn what_cannot_be_had_together_is_not_kept() {
     }
     assert!(locks.rwlock("a").unwrap().is_locked().await.unwrap());
     free(&locks, "z").await;
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(held.leases().len(), 3);
     drop(held);
@@ -138,7 +138,7 @@ async fn multi_takes_again_what_it_loses_while_it_waits() {
         }
         wait_limit.pause(format!("{tokens:?}")).await.unwrap();
     }
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(held.leases().len(), 2);
 }
@@ -205,7 +205,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
         let request = locks.multi().write("a").write("b").write("c").into_future();
         let _ = timeout(Duration::from_micros(150 * polls), request).await;
     }
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     for name in ["a", "b", "c"] {
         free(&locks, name).await;
         assert_eq!(locks.rwlock(name).unwrap().status().await.unwrap().waiters, 0);
@@ -244,7 +244,7 @@ async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
         assert_eq!(holder().await.as_ref(), Some(&id), "it has lost its place");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    theirs.release().await.unwrap();
+    let _ = theirs.release().await.unwrap();
     let held = waiting.await.unwrap().unwrap();
     assert!(held.is_held());
     assert!(held.remaining() > lease / 2, "the first lease was renewed before the guard exists");
@@ -260,5 +260,5 @@ async fn multi_guard_tells_a_lock_from_a_mutex_of_one_name() {
     assert!(held.lease("both").unwrap().token() > 0);
     assert_eq!(held.mutex_lease("both").unwrap().token(), 0);
     assert!(held.mutex_lease("other").is_none());
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
 }

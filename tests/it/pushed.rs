@@ -23,7 +23,7 @@ async fn believed_after(wait: Duration, settings: Builder) -> Duration {
     let lock = waiter.rwlock("pushed").unwrap();
     let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.remaining()) });
     sleep(wait).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     waiting.await.unwrap().unwrap()
 }
 
@@ -67,7 +67,7 @@ async fn write_with_a_short_lease_granted_by_a_push_lasts_no_longer_than_the_lea
         request.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap()
     });
     sleep(SECOND).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let guard = waiting.await.unwrap();
     assert!(guard.remaining() <= SHORT, "{:?}", guard.remaining());
     sleep(SHORT / 4).await; // its claim is over

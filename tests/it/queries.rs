@@ -74,7 +74,7 @@ async fn holders_and_waiters_are_shown_in_order() {
 
     lock.revoke().await.unwrap();
     assert!(lock.status().await.unwrap().writer.unwrap().revoked);
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
     }
@@ -98,8 +98,8 @@ async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
     while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
         wait_limit.pause("not yet").await.unwrap();
     }
-    other.release().await.unwrap();
-    upgrade.await.unwrap().unwrap().release().await.unwrap();
+    let _ = other.release().await.unwrap();
+    let _ = upgrade.await.unwrap().unwrap().release().await.unwrap();
     assert!(lock.status().await.unwrap().upgrader.is_none());
 }
 
@@ -159,13 +159,13 @@ async fn a_query_names_an_acquisition() {
     assert!(lock.is_held_by(first.id()).await.unwrap());
     assert!(lock.is_held_by(second.id()).await.unwrap());
     let id = first.id().to_owned();
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     assert!(!lock.is_held_by(&id).await.unwrap());
     assert!(lock.is_locked().await.unwrap());
     for nobody in ["", "nobody", "somebody else's text, with spaces"] {
         assert!(!lock.is_held_by(nobody).await.unwrap());
     }
-    second.release().await.unwrap();
+    let _ = second.release().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
 

@@ -144,7 +144,7 @@ async fn two_of_five_may_be_dead() {
 async fn two_of_five_may_hang_and_are_released_when_they_wake() {
     let bench = Bench::new().await;
     // Opens all connections, so that later only the answers are missing.
-    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
+    let _ = taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     bench.servers[1].freeze().unwrap();
     bench.servers[2].freeze().unwrap();
     let held = taken(bench.quorum.mutex("hang")).await;
@@ -200,7 +200,7 @@ async fn two_of_five_may_answer_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_whose_answers_are_lost_leaves_nothing() {
     let bench = Bench::new().await;
-    taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
+    let _ = taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     let script = rwlease::scripts().find(|script| script.name() == "mutex/acquire").unwrap();
     for proxy in &bench.proxies[..3] {
         proxy.replies(Flow::Held); // run, and not answered
@@ -234,7 +234,7 @@ async fn it_is_held_for_as_long_as_a_majority_renews_it() {
         if held.leases().len() == 5 {
             break held;
         }
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         wait_limit.pause("a member was late").await.unwrap();
     };
     bench.servers[0].kill().unwrap();
@@ -290,7 +290,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
     for (place, member) in bench.members.iter().enumerate() {
         let guard = member.rwlock("tokens").unwrap().write().await.unwrap();
         let token = guard.token();
-        guard.release().await.unwrap();
+        let _ = guard.release().await.unwrap();
         let ahead = token + 500_000 * (place as u64 * place as u64);
         set_token(&bench.servers[place], "rwlease:tokens", ahead).await;
     }
@@ -320,7 +320,7 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
     let bench = Bench::new().await;
     let guard = bench.members[FAR].rwlock("far").unwrap().write().await.unwrap();
     let far = guard.token() + 3_600_000_000;
-    guard.release().await.unwrap();
+    let _ = guard.release().await.unwrap();
     set_token(&bench.servers[FAR], "rwlease:far", far).await;
 
     let held = loop {
@@ -328,7 +328,7 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
         if held.leases().len() == 4 {
             break held;
         }
-        held.release().await.unwrap(); // a member was late
+        let _ = held.release().await.unwrap(); // a member was late
     };
     let token = held.token().unwrap();
     assert!(held.leases().all(|lease| lease.token() <= token));
@@ -343,7 +343,7 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
     while bench.members[FAR].rwlock("far").unwrap().is_locked().await.unwrap() {
         wait_limit.pause("locked").await.unwrap();
     }
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,12 +354,12 @@ async fn readers_share_and_writers_exclude() {
     let second = taken(other.read("shared")).await;
     assert!(second.token() > first.token());
     assert!(tried(other.write("shared")).await.is_none());
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     assert!(tried(other.write("shared")).await.is_none());
-    second.release().await.unwrap();
+    let _ = second.release().await.unwrap();
     let writing = taken(other.write("shared")).await;
     assert!(tried(bench.quorum.read("shared")).await.is_none());
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
 }
 
 /// Several clients lock while members die, hang and come back, one at a time. Never are two of them
@@ -485,7 +485,7 @@ mod embedded {
             let token = held.token().unwrap();
             assert!(tokens.last().is_none_or(|last| token > *last), "round {round}");
             tokens.insert(token);
-            held.release().await.unwrap();
+            let _ = held.release().await.unwrap();
             for place in [round % 5, (round + 2) % 5] {
                 engines[place].faults().resume(0);
             }
@@ -554,7 +554,7 @@ mod embedded {
                 for (seconds, engine) in ahead.iter().zip(&engines) {
                     assert_eq!(is_written(engine), *seconds == 0, "{ahead:?}");
                 }
-                held.release().await.unwrap();
+                let _ = held.release().await.unwrap();
             }
         }
     }
@@ -566,7 +566,7 @@ mod embedded {
         let held = quorum.write("lock").await.unwrap();
         assert_eq!(held.leases().len(), 5);
         assert_eq!(tokens(&engines), [held.token(); 5]);
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
     }
 
     /// A member that is behind all others does not take over their tokens, and is not needed.
@@ -584,7 +584,7 @@ mod embedded {
                 kept.iter().enumerate().all(|(place, kept)| place == 2 || *kept == last),
                 "{kept:?}"
             );
-            held.release().await.unwrap();
+            let _ = held.release().await.unwrap();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -602,7 +602,7 @@ mod embedded {
             let kept = tokens(&engines[..4]);
             assert!(kept[0] > held.token(), "{kept:?}");
             assert_eq!(kept[1..], [held.token(); 3]);
-            held.release().await.unwrap();
+            let _ = held.release().await.unwrap();
             // The client releases in the background.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -631,6 +631,6 @@ mod embedded {
         }
         assert!(tokens(&engines)[0] <= Some(engines[0].now().as_micros() as u64));
         // The clock does not matter to a lock without tokens.
-        quorum.mutex("lock").await.unwrap().release().await.unwrap();
+        let _ = quorum.mutex("lock").await.unwrap().release().await.unwrap();
     }
 }

@@ -56,10 +56,10 @@ async fn another_owner_waits_and_is_told_of_its_limits() {
         let (other, mutex) = (other.clone(), mutex.clone());
         async move { other.lock(&mutex).await.unwrap().release().await.unwrap() }
     });
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     server.until_called("evalsha", 3).await.unwrap(); // the other owner tries after the release
     assert!(!waiting.is_finished(), "one is left");
-    second.release().await.unwrap();
+    let _ = second.release().await.unwrap();
     assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), Released::Released);
 }
 
@@ -75,7 +75,7 @@ async fn many_tasks_of_one_owner_share_one_lease() {
             let held = reentrant.lock(&mutex).await.unwrap();
             tokio::task::yield_now().await;
             let value = held.id().to_owned();
-            held.release().await.unwrap();
+            let _ = held.release().await.unwrap();
             value
         }));
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ConnectTo, Cut, Flow, Proxy, ServerSettings, Single, WaitLimit, fields};
+use crate::support::{ConnectTo, Cut, Flow, Proxy, Single, WaitLimit, fields};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
 
 /// Longer than a test, so that the client sends nothing by itself.
@@ -23,31 +23,16 @@ struct Stage {
 impl Stage {
     async fn new() -> Stage {
         let master = Single::start().await.unwrap();
-        let follows = format!("replicaof 127.0.0.1 {}", master.port());
-        let replica = ServerSettings::default().line(follows);
-        let replica = Single::start_with(replica).await.unwrap();
+        let replica = master.start_replica().await.unwrap();
         let proxy = Proxy::start(&master).await.unwrap();
         let settings = Locks::builder().response_timeout(10 * SLOW);
         let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
-        let stage = Stage { master, replica, proxy, locks };
-        stage.in_step().await;
-        stage
+        Stage { master, replica, proxy, locks }
     }
 
     /// Waits until the replica confirms what was written before.
     async fn in_step(&self) {
-        let wait_limit = WaitLimit::new("the replica to confirm");
-        let mut connection = self.master.connect().await.unwrap();
-        loop {
-            let mut write_and_wait = redis::pipe();
-            write_and_wait.cmd("SET").arg("noise").arg(1).ignore();
-            write_and_wait.cmd("WAIT").arg(1).arg(100);
-            let (confirmed,): (u32,) = write_and_wait.query_async(&mut connection).await.unwrap();
-            if confirmed == 1 {
-                return;
-            }
-            wait_limit.pause("it does not").await.unwrap();
-        }
+        self.master.wait_for_replica().await.unwrap();
     }
 
     fn freeze(&self) {
@@ -97,7 +82,7 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
     let lock = stage.locks.rwlock("a").unwrap();
     for _ in 0..2 {
         // The first pair sets the key's life, and the second one extends it, for ten seconds.
-        lock.write().await.unwrap().release().await.unwrap();
+        let _ = lock.write().await.unwrap().release().await.unwrap();
     }
     stage.in_step().await;
     stage.replica.reset_stats().await.unwrap();
@@ -105,9 +90,9 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
         let before = sent().await;
         for _ in 0..PAIRS {
             if reads {
-                lock.read().await.unwrap().release().await.unwrap();
+                let _ = lock.read().await.unwrap().release().await.unwrap();
             } else {
-                lock.write().await.unwrap().release().await.unwrap();
+                let _ = lock.write().await.unwrap().release().await.unwrap();
             }
         }
         let each = (sent().await - before) / PAIRS;
@@ -126,7 +111,7 @@ async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stan
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let write = || lock.write().lease(LONG).replicas(1).into_future();
-    write().await.unwrap().release().await.unwrap();
+    let _ = write().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(write()).await);
     stage.is_gone("rwlease:a", "writer").await;
@@ -141,7 +126,7 @@ async fn nor_is_a_read() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
-    read().await.unwrap().release().await.unwrap();
+    let _ = read().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(read()).await);
     stage.is_gone("rwlease:a", "readers").await;
@@ -155,7 +140,7 @@ async fn nor_is_an_upgrade() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
-    read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
+    let _ = read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
     let reading = read().await.unwrap();
     stage.freeze();
     let refused = stage.losing_the_answer(reading.upgrade().into_future()).await;
@@ -174,7 +159,7 @@ async fn nor_is_a_mutex() {
     let stage = Stage::new().await;
     let mutex = stage.locks.mutex("m").unwrap();
     let lock = || mutex.lock().lease(LONG).replicas(1).into_future();
-    lock().await.unwrap().release().await.unwrap();
+    let _ = lock().await.unwrap().release().await.unwrap();
     stage.freeze();
     must_be_unconfirmed(stage.losing_the_answer(lock()).await);
     stage.replica.thaw().unwrap();

@@ -44,7 +44,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     renewed(&holding, 4).await.unwrap(); // so the hold is longer than its first lease
     assert!(!waiting.is_finished());
     let token = holding.token();
-    holding.release().await.unwrap();
+    let _ = holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
     let manual =
         lock.write().lease(Duration::from_millis(300)).renewal(Renewal::Manual).await.unwrap();

@@ -36,7 +36,7 @@ impl Scene {
         let settings = Locks::builder().response_timeout(Duration::from_secs(20));
         let locks = backend.connect(settings, &[proxy.url()]).await.unwrap();
         // The connection is open, and the server knows the scripts.
-        locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
+        let _ = locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
         Scene { server, proxy, locks, _held: held, _holder: holder }
     }
 

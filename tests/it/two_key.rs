@@ -191,7 +191,7 @@ async fn a_lost_answer_makes_no_second_owner() -> Result {
     let locks = connect(&[proxy.url()]).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     // The server knows the scripts from here on.
-    try_write(&lock).await?.expect("free").release().await?;
+    let _ = try_write(&lock).await?.expect("free").release().await?;
     for cut in [Cut::AfterIt, Cut::BeforeIt] {
         let sprung = proxy.trap("EVALSHA", cut);
         let guard = try_write(&lock).await?.expect("free");
@@ -305,11 +305,11 @@ async fn hazards() -> Result {
     // The last reader releases, and a writer gets in beside the first one.
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
-    second.release().await?;
+    let _ = second.release().await?;
     let writing = try_write(&lock).await?.expect("the hazard is gone: say so in the documentation");
     assert!(first.remaining() > Duration::ZERO);
     // The first reader counts as the last one if its call was repeated.
-    writing.release().await?;
+    let _ = writing.release().await?;
     for master in ["first", "second", "first"] {
         assert_eq!(call_to_read(&server, master).await?, "granted");
     }
@@ -533,7 +533,7 @@ async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
         // As if the wait for the hash had used up the time.
         assert!(take_both(&old, &new, mode, WORK).await?.is_none());
     }
-    old.write(LEASE, PATIENCE).await?.release().await?;
-    new.write().timeout(PATIENCE).await?.release().await?;
+    let _ = old.write(LEASE, PATIENCE).await?.release().await?;
+    let _ = new.write().timeout(PATIENCE).await?.release().await?;
     Ok(())
 }

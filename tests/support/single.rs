@@ -1,6 +1,6 @@
 //! A single server without a cluster.
 
-use super::{Result, Server, ServerSettings};
+use super::{Result, Server, ServerSettings, WaitLimit};
 
 /// A server for one test. It ends when this is dropped.
 #[derive(Debug)]
@@ -13,6 +13,31 @@ impl Single {
 
     pub async fn start_with(settings: ServerSettings) -> Result<Single> {
         Ok(Single(Server::start(&ServerSettings { cluster: false, ..settings }).await?))
+    }
+
+    /// A replica of this server that confirms what this server writes. Its own
+    /// `master_link_status:up` is not enough: the master waits for the first confirmation.
+    pub async fn start_replica(&self) -> Result<Single> {
+        let follow = format!("replicaof 127.0.0.1 {}", self.port());
+        let replica = Self::start_with(ServerSettings::default().line(follow)).await?;
+        self.wait_for_replica().await?;
+        Ok(replica)
+    }
+
+    /// Waits until the replica confirms a write.
+    pub async fn wait_for_replica(&self) -> Result {
+        let wait_limit = WaitLimit::new("the replica to confirm");
+        let mut connection = self.connect().await?;
+        let mut write_and_wait = redis::pipe();
+        write_and_wait.cmd("SET").arg("noise").arg(1).ignore();
+        write_and_wait.cmd("WAIT").arg(1).arg(100);
+        loop {
+            let (confirmed,): (u32,) = write_and_wait.query_async(&mut connection).await?;
+            if confirmed == 1 {
+                return Ok(());
+            }
+            wait_limit.pause("it does not").await?;
+        }
     }
 }
 

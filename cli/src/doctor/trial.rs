@@ -72,11 +72,11 @@ async fn hand_over(lock: &RwLock) -> rwlease::Result<Duration> {
             sleep(Duration::from_millis(5)).await;
         }
         let released = Instant::now();
-        writing.release().await?;
+        let _ = writing.release().await?;
         Ok(released)
     };
     let (reading, released) = tokio::try_join!(waiting.into_future(), releasing)?;
     let took = released.elapsed();
-    reading.release().await?;
+    let _ = reading.release().await?;
     Ok(took)
 }

@@ -149,7 +149,7 @@ mod tests {
         let (engine, locks, held) = waits_to_cache().await;
         hear_of_the_waiter(&locks, |id| format!("0 w {id}"));
         engine.reset_tally();
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         let local = cached(&locks);
         assert_eq!((local.hold, local.waiting), (None, 0), "it has served, and is given back");

@@ -37,7 +37,7 @@ use crate::slot::Slot;
 /// assert_eq!(guard.permits(), 1);
 /// let others = uploads.try_acquire(9).await?;
 /// assert!(others.is_some());
-/// guard.release().await?;
+/// assert!(guard.release().await?.was_held());
 /// # Ok(()) }
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```

@@ -128,11 +128,20 @@ impl Decoder {
         Ok(Some(Token::Value(value)))
     }
 
-    /// The place of the next line feed.
+    /// The place of the line feed that ends the line. An error may hold others: its text can be of
+    /// a script or a module.
     fn line_end(&mut self) -> Option<usize> {
-        let unscanned = &self.incoming[self.scanned..];
-        let end = unscanned.iter().position(|byte| *byte == b'\n');
-        let end = end.map(|end| self.scanned + end);
+        let end = match self.incoming.first() {
+            Some(b'-') => {
+                let from = self.scanned.saturating_sub(1);
+                let end = self.incoming[from..].windows(END.len()).position(|part| part == END);
+                end.map(|end| from + end + 1)
+            }
+            _ => {
+                let end = self.incoming[self.scanned..].iter().position(|byte| *byte == b'\n');
+                end.map(|end| self.scanned + end)
+            }
+        };
         // The line of a string that has not arrived completely is looked at again.
         self.scanned = end.unwrap_or(self.incoming.len());
         end
@@ -328,6 +337,7 @@ mod tests {
             ("*1\r\n|1\r\n+k\r\n*0\r\n+a\r\n", list([text("a")])),
             ("-MOVED 3999 127.0.0.1:6381\r\n", error("MOVED", "3999 127.0.0.1:6381")),
             ("-ERR x y\r\n", error("ERR", "x y")),
+            ("-ERR x\n\ny\r\n", error("ERR", "x\n\ny")),
             ("-OOM\r\n", error("OOM", "")),
             ("!7\r\nBUSY \r\n\r\n", error("BUSY", "\r\n")),
             ("*1\r\n-LOCKFOREIGN not a lock\r\n", list([error("LOCKFOREIGN", "not a lock")])),

@@ -103,6 +103,11 @@ impl InFlightCall<'_> {
             }
             Decision::Moved(to) => {
                 self.count_redirect("moved", address, &to);
+                if to == *address {
+                    // By now the address leads to another server than this connection does, as
+                    // where a name stays and the server behind it changes.
+                    self.router.connections.retire_where(|at, _| at == address);
+                }
                 if self.is_in_circle() {
                     // Each of them teaches the opposite.
                     drop(self.router.topology.refresh(RefreshFrom::Several));

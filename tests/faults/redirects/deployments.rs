@@ -105,7 +105,7 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     let names = on_each_master(&cluster, "addressless", 30).await?;
     let locks = patient().connect_to(&cluster.urls()).await?;
     for name in names.concat() {
-        locks.rwlock(name)?.write().await?.release().await?;
+        let _ = locks.rwlock(name)?.write().await?.release().await?;
     }
 
     let heirs = cluster.replicas_of(1).await?;
@@ -132,7 +132,7 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     cluster.node(1).kill()?;
     let began = Instant::now();
     for name in names[1].iter().chain(&names[2]) {
-        locks.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
+        let _ = locks.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
     }
     println!("the locks of the healthy shards: {:?}", began.elapsed());
     let urls: Vec<String> =
@@ -140,7 +140,7 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     for _ in 0..CLIENTS {
         let newcomer = patient().connect_to(&urls).await?;
         for name in [&names[1][0], &names[2][0]] {
-            newcomer.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
+            let _ = newcomer.rwlock(name)?.write().timeout(PATIENCE / 4).await?.release().await?;
         }
         let outcome = newcomer.rwlock(&names[0][0])?.try_write().await;
         let error = outcome.err().ok_or_else(|| Error::new("it was granted"))?;

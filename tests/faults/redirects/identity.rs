@@ -23,7 +23,7 @@ async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Resul
     let names = on_each_master(&cluster, "seed", 2).await?;
     let locks = patient_for(2).connect_to(&cluster.urls()).await?;
     for name in names.concat() {
-        locks.rwlock(name)?.write().await?.release().await?;
+        let _ = locks.rwlock(name)?.write().await?.release().await?;
     }
     let sick = cluster.node(2);
     sick.kill()?;
@@ -32,12 +32,12 @@ async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Resul
     is_left_alone(sick, &locks, &names[2][0], "without cluster mode").await?;
     // Nor does the client look there for the slots of the others.
     for name in names[..2].concat() {
-        locks.rwlock(name)?.write().await?.release().await?;
+        let _ = locks.rwlock(name)?.write().await?.release().await?;
     }
     is_empty(sick).await?;
     // It is a seed of new clients, and the first one that they query.
     let newcomer = patient_for(2).connect_to(&[sick.url(), cluster.node(0).url()]).await?;
-    newcomer.rwlock(&names[0][0])?.write().await?.release().await?;
+    let _ = newcomer.rwlock(&names[0][0])?.write().await?.release().await?;
     is_left_alone(sick, &newcomer, &names[2][0], "without cluster mode").await
 }
 
@@ -63,7 +63,7 @@ async fn two_servers_without_a_cluster_are_an_error() -> Result {
     // One server may have two names.
     let local = format!("redis://localhost:{}", one.port());
     let locks = connect(&[one.url(), local]).await?;
-    locks.rwlock("one")?.write().await?.release().await?;
+    let _ = locks.rwlock("one")?.write().await?.release().await?;
     Ok(())
 }
 
@@ -73,7 +73,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
     let names = on_each_master(&cluster, "foreign", 2).await?;
     let locks = patient_for(2).connect_to(&cluster.urls()).await?;
     for name in names.concat() {
-        locks.rwlock(name)?.write().await?.release().await?;
+        let _ = locks.rwlock(name)?.write().await?.release().await?;
     }
     // Another node takes over the address. It has all slots of its own cluster.
     let sick = cluster.node(2);
@@ -84,7 +84,7 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
     serves(sick).await?;
     is_left_alone(sick, &locks, &names[2][0], "another cluster").await?;
     for name in names[..2].concat() {
-        locks.rwlock(name)?.write().await?.release().await?;
+        let _ = locks.rwlock(name)?.write().await?.release().await?;
     }
     is_empty(sick).await
 }
@@ -118,7 +118,7 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
     for name in lock {
         let held = at_old.rwlock(name)?.write().lease(LONG).await?;
         assert!(at_new.rwlock(name)?.try_write().await?.is_none(), "{name} is held twice");
-        held.release().await?;
+        let _ = held.release().await?;
     }
     is_empty(cluster.node(old)).await
 }
@@ -138,7 +138,7 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
     raw::reset_errors(&cluster).await?;
     for _ in 0..10 {
         let locks = connect(&[cluster.node(2).url()]).await?;
-        locks.rwlock(&names[0][0])?.write().await?.release().await?;
+        let _ = locks.rwlock(&names[0][0])?.write().await?.release().await?;
     }
     assert_eq!(raw::errors(&cluster, "MOVED").await?, 0, "it was believed");
     Ok(())
@@ -158,7 +158,8 @@ async fn a_fresh_node_takes_nothing_over() -> Result {
     fresh.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(slots)).await?;
     serves(fresh).await?;
     for name in &names {
-        locks.rwlock(name)?.write().timeout(Duration::from_secs(5)).await?.release().await?;
+        let _ =
+            locks.rwlock(name)?.write().timeout(Duration::from_secs(5)).await?.release().await?;
     }
     let error = refused(connect(&seeds).await)?;
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
@@ -170,9 +171,9 @@ async fn a_single_server_may_start_again() -> Result {
     let server = Single::start().await?;
     for host in ["127.0.0.1", "localhost"] {
         let locks = connect(&[format!("redis://{host}:{}", server.port())]).await?;
-        locks.rwlock("again")?.write().await?.release().await?;
+        let _ = locks.rwlock("again")?.write().await?.release().await?;
         server.restart().await?;
-        locks.rwlock("again")?.write().await?.release().await?;
+        let _ = locks.rwlock("again")?.write().await?.release().await?;
     }
     Ok(())
 }
@@ -187,7 +188,7 @@ async fn a_cluster_that_was_known_is_known_again() -> Result {
         cluster.node(number).restart().await?;
         cluster.agree().await?;
         for name in &names {
-            locks.rwlock(name)?.write().await?.release().await?;
+            let _ = locks.rwlock(name)?.write().await?.release().await?;
         }
     }
     Ok(())

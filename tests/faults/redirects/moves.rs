@@ -73,7 +73,7 @@ async fn a_lock_that_is_not_there_is_taken_at_the_target() -> Result {
         let (locks, other) = (client(&cluster).await?, client(&cluster).await?);
         // From here on, both have the slot in their maps.
         for locks in [&locks, &other] {
-            locks.rwlock("{new}known")?.read().await?.release().await?;
+            let _ = locks.rwlock("{new}known")?.read().await?.release().await?;
         }
         let name = "{new}lock";
         let (lock, others) = (locks.rwlock(name)?, other.rwlock(name)?);

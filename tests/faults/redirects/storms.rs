@@ -73,7 +73,7 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
         .await?;
     let lock = locks.rwlock("silence")?;
     // Loads the scripts into the server.
-    lock.write().await?.release().await?;
+    let _ = lock.write().await?.release().await?;
     proxy.replies(Flow::Lost);
     let waiting =
         tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });

@@ -186,7 +186,7 @@ async fn a_request_that_is_cancelled_costs_the_others_no_place() {
     sleep(20 * MS).await;
     first.abort();
     sleep(20 * MS).await;
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     second.await.unwrap();
     remote.await.unwrap();
     assert_eq!(order.lock().unwrap()[..], ["local", "remote"]);
@@ -234,7 +234,7 @@ async fn a_watch_is_over_before_the_next_one_holds() {
         let mut next = Box::pin(lock.write());
         assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         if releases {
-            guard.release().await.unwrap();
+            let _ = guard.release().await.unwrap();
         } else {
             drop(guard);
         }
@@ -259,7 +259,7 @@ async fn a_watch_is_over_while_a_plain_lease_is_released() {
     sleep(MS).await;
     assert!(!watch.is_held());
     engine.faults().resume(0);
-    releasing.await.unwrap().unwrap();
+    let _ = releasing.await.unwrap().unwrap();
 }
 
 /// Whether another client gets the lock within two seconds.

@@ -23,8 +23,8 @@ async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
     let other = soon("the reader", waiting).await.unwrap();
     assert_eq!(bench.record("down").await.readers(), 2);
     assert!(lock.try_write().await.unwrap().is_none());
-    other.release().await.unwrap();
-    reading.release().await.unwrap();
+    let _ = other.release().await.unwrap();
+    let _ = reading.release().await.unwrap();
     assert!(bench.record("down").await.is_free());
 }
 
@@ -42,10 +42,10 @@ async fn one_reader_becomes_the_writer_with_a_new_token() {
     let reading = reading.try_upgrade().await.unwrap().expect_err("another reads");
     assert!(reading.is_held());
     assert!(!bench.record("up").await.has_waiters(), "a try leaves no wait");
-    other.release().await.unwrap();
+    let _ = other.release().await.unwrap();
     let writing = reading.upgrade().await.unwrap();
     assert!(bench.record("up").await.is_written());
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     assert!(bench.record("up").await.is_free());
 }
 
@@ -69,11 +69,11 @@ async fn of_two_upgraders_one_is_told() {
     let second = refused.into_guard();
     assert!(second.is_held(), "the refused one reads on");
     assert!(lock.try_read().await.unwrap().is_none(), "no new reader meanwhile");
-    second.release().await.unwrap();
+    let _ = second.release().await.unwrap();
     let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
     let token = writing.token();
     assert!(!waiting_writer.is_finished(), "the upgrader goes before the waiting writer");
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     assert!(soon("the writer", waiting_writer).await.unwrap() > token);
 }
 
@@ -96,7 +96,7 @@ async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
     let third = lock.try_read().await.unwrap().expect("readers may come again");
     drop((third, other));
     let writing = soon("the upgrade", reading.upgrade().into_future()).await.unwrap();
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     eventually("all is free", || async { bench.record("late").await.is_free() }).await;
 }
 
@@ -108,7 +108,7 @@ async fn an_upgrade_that_is_dropped_leaves_nothing() {
         let (reading, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
         let upgrading = reading.upgrade().into_future();
         let _ = tokio::time::timeout(Duration::from_millis(pause), upgrading).await;
-        other.release().await.unwrap();
+        let _ = other.release().await.unwrap();
         eventually("all is free", || async { bench.record("dropped").await.is_free() }).await;
     }
 }
@@ -130,9 +130,9 @@ async fn an_upgrader_is_told_of_its_grant() {
         let upgrading = tokio::spawn(async move { reading.upgrade().await });
         eventually("it can be pushed to", || async { bench.record("told").await.has_subscriber() })
             .await;
-        other.release().await.unwrap();
+        let _ = other.release().await.unwrap();
         let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
         assert_eq!(writing.mode(), Some(Mode::Write));
-        writing.release().await.unwrap();
+        let _ = writing.release().await.unwrap();
     }
 }

@@ -43,7 +43,7 @@ async fn it_is_kept_for_a_whole_lease() {
         async move { lock.read().lease(Duration::from_secs(60)).renewal(Renewal::Manual).await }
     });
     while lock.status().await.unwrap().waiters == 0 {}
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     let left = second.keep().await.unwrap();
     assert!(left > Duration::from_secs(40), "{left:?}");

@@ -76,13 +76,13 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     assert!(guard.cancellation().is_cancelled());
     drop(guard);
     let later = lock.read().lease(LEASE).renewal(Renewal::Manual);
-    next.release().await.unwrap();
+    let _ = next.release().await.unwrap();
     let later = later.await.unwrap();
     soon("the second loss", later.lost()).await;
     eventually("it is heard of", || async { losses.lock().unwrap().len() == 2 }).await;
     drop(later);
     // A released lease is not lost, although another lease of that length, taken later, is.
-    lock.write().lease(SHORT).await.unwrap().release().await.unwrap();
+    let _ = lock.write().lease(SHORT).await.unwrap().release().await.unwrap();
     drop(lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap());
     let last = lock.read().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
     soon("the last loss", last.lost()).await;

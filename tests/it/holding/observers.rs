@@ -83,7 +83,8 @@ async fn release_has_ended_the_lease_before_the_next_grant() {
         let observers = vec![held.clone()];
         let lock = pair.next.rwlock("release").unwrap();
         let next = async move { lock.write().await.unwrap() };
-        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+        let _ =
+            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
     }
 }
 
@@ -108,7 +109,7 @@ async fn run_has_ended_the_lease_before_the_next_grant() {
         };
         let lock = pair.next.rwlock("run").unwrap();
         let next = async move { lock.write().await.unwrap() };
-        pair.hand_over(observers, end, next, delay).await.release().await.unwrap();
+        let _ = pair.hand_over(observers, end, next, delay).await.release().await.unwrap();
     }
 }
 
@@ -132,8 +133,8 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
         pair.proxy.heal();
         let held = downgraded.await.unwrap().unwrap();
         assert_eq!((held.mode(), held.token()), (Some(Mode::Read), observer.token()));
-        reading.release().await.unwrap();
-        held.release().await.unwrap();
+        let _ = reading.release().await.unwrap();
+        let _ = held.release().await.unwrap();
     }
 }
 
@@ -146,7 +147,8 @@ async fn multi_release_has_ended_all_leases_before_the_next_grant() {
         let observers = held.leases().cloned().collect();
         let lock = pair.next.rwlock("one").unwrap();
         let next = async move { lock.write().await.unwrap() };
-        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+        let _ =
+            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
     }
 }
 
@@ -158,7 +160,8 @@ async fn semaphore_release_has_ended_the_lease_before_the_next_grant() {
         let observers = vec![held.clone()];
         let permits = pair.next.semaphore("permits", 2).unwrap();
         let next = async move { permits.acquire(1).await.unwrap() };
-        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+        let _ =
+            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
     }
 }
 
@@ -170,7 +173,8 @@ async fn resign_has_ended_the_lease_before_the_next_leader() {
         let observers = vec![leading.clone()];
         let leader = pair.next.leader("leader").unwrap();
         let next = async move { leader.campaign().await.unwrap() };
-        pair.hand_over(observers, leading.resign(), next, delay).await.resign().await.unwrap();
+        let _ =
+            pair.hand_over(observers, leading.resign(), next, delay).await.resign().await.unwrap();
     }
 }
 
@@ -183,7 +187,8 @@ async fn mutex_release_has_ended_the_lease_before_the_next_grant() {
         let lock = pair.next.mutex("mutex").unwrap();
         let often = Retry::every(Duration::from_millis(1));
         let next = async move { lock.lock().retry(often).await.unwrap() };
-        pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
+        let _ =
+            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
     }
 }
 
@@ -209,7 +214,7 @@ async fn quorum_release_has_ended_all_leases_before_the_next_grant() {
         let given = tokio::spawn(held.release());
         let granted = waiting.await.unwrap();
         observers.iter().for_each(check_ended);
-        given.await.unwrap().unwrap();
-        granted.release().await.unwrap();
+        let _ = given.await.unwrap().unwrap();
+        let _ = granted.release().await.unwrap();
     }
 }

@@ -111,7 +111,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
     assert!(read.is_held());
     assert!(reentrant.try_write(&lock).await.unwrap().is_none());
     let again = reentrant.read(&lock).await.unwrap();
-    other.release().await.unwrap();
+    let _ = other.release().await.unwrap();
     let write = soon("the patient one", patient).await.unwrap().unwrap();
     assert!(write.token() > 0 && read.token() == write.token(), "one lease for all");
     drop(read);

@@ -49,7 +49,7 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
     let locks = connect(&[proxy.url()]).await.unwrap();
     let lock = locks.rwlock("lost answer").unwrap();
     // The server knows the scripts from here on.
-    lock.read().await.unwrap().release().await.unwrap();
+    let _ = lock.read().await.unwrap().release().await.unwrap();
     for cut in [Cut::BeforeIt, Cut::AfterIt] {
         let guard = lock.write().await.unwrap();
         let sprung = proxy.trap(digest("release"), cut);
@@ -77,7 +77,7 @@ async fn a_take_up_whose_answer_was_lost_is_repeated() {
     let lock = one.rwlock("lost answer").unwrap();
     // The server knows the script by now.
     let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
-    other.take_up(&ticket).await.unwrap().release().await.unwrap();
+    let _ = other.take_up(&ticket).await.unwrap().release().await.unwrap();
     for cut in [Cut::BeforeIt, Cut::AfterIt] {
         let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
         let sprung = proxy.trap(digest("take_up"), cut);
@@ -153,7 +153,7 @@ async fn a_shutdown_names_what_it_could_not_release() {
     let locks = connect(&[server.url()]).await.unwrap();
     let stuck = locks.rwlock("stuck").unwrap().write().await.unwrap();
     let fine = locks.rwlock("fine").unwrap().write().await.unwrap();
-    fine.release().await.unwrap();
+    let _ = fine.release().await.unwrap();
     server.freeze().unwrap();
     let left = locks.shutdown(Duration::from_millis(300)).await;
     server.thaw().unwrap();

@@ -57,7 +57,7 @@ async fn what_is_held_is_at_the_replica() {
     let writing = guards.into_iter().next().unwrap();
     let reading = writing.downgrade().await.unwrap();
     let writing = reading.upgrade().await.unwrap();
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     let tried = locks[0].try_read().replicas(1).await.unwrap();
     assert!(tried.is_some_and(|guard| guard.is_held()));
 }
@@ -85,7 +85,7 @@ async fn too_few_replicas_are_a_refusal_that_releases() {
     });
     eventually("it is at the master", || async { stage.record().await.is_written() }).await;
     let served = soon("the plain one", plain.write().into_future()).await.unwrap();
-    served.release().await.unwrap();
+    let _ = served.release().await.unwrap();
     assert!(!confirmed.is_finished(), "the plain one was not held up");
     assert_eq!(
         soon("the refusal", confirmed).await.unwrap().unwrap_err().kind(),
@@ -150,7 +150,7 @@ async fn redirects_are_followed_to_another_group() {
     stage.cluster.finish_move(step).await.unwrap(); // and MOVED for all
     for guard in guards {
         guard.renew().await.unwrap();
-        guard.release().await.unwrap();
+        let _ = guard.release().await.unwrap();
     }
     for guard in take().await {
         assert!(guard.is_held());

@@ -38,7 +38,7 @@ async fn whatever_would_extend_what_was_revoked_says_so() {
     eventually("it hears of that", || async { reading.state() == LeaseState::Uncertain }).await;
     let refused = reading.upgrade().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Revoked);
-    refused.into_guard().release().await.unwrap();
+    let _ = refused.into_guard().release().await.unwrap();
     let writing = lock.write().lease(LEASE).await.unwrap();
     lock.revoke().await.unwrap();
     assert_eq!(writing.keep().await.unwrap_err().kind(), ErrorKind::Revoked);
@@ -56,7 +56,7 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
     assert!(next.token() > forced.token);
     soon("the old holder hears of it", writing.lost()).await;
     assert!(next.is_held());
-    next.release().await.unwrap();
+    let _ = next.release().await.unwrap();
     // More readers than one call sweeps, and a waiter that does not poll again within this test.
     let patient = Locks::builder()
         .poll_interval(Duration::from_secs(60))

@@ -164,7 +164,7 @@ async fn a_watch_tells_each_change_and_no_renewal() {
             assert!(told.term > last && told.remaining > Duration::ZERO);
             last = told.term;
             assert!(timeout(LONG, watch.changed()).await.is_err(), "it was only renewed");
-            lead.resign().await.unwrap();
+            let _ = lead.resign().await.unwrap();
         }
     }
     assert!(watch.changed().await.unwrap().is_none());
@@ -230,7 +230,7 @@ async fn watch_after_failover_that_lost_the_leader_reports_none_when_its_lease_e
     assert_eq!(watch.changed().await.unwrap().unwrap().term, earlier.term());
     let replica = engine.faults().replicas(0)[0];
     engine.faults().hold_back(replica);
-    earlier.resign().await.unwrap();
+    let _ = earlier.resign().await.unwrap();
     assert!(watch.changed().await.unwrap().is_none());
     let lost = leader.campaign().lease(4 * SECOND).renewal(Renewal::Manual).await.unwrap();
     assert_eq!(watch.changed().await.unwrap().unwrap().term, lost.term());

@@ -82,10 +82,10 @@ async fn a_request_for_many_is_not_starved_by_small_ones() {
     let many = wait(&other, 8).await;
     let few = wait(&one, 1).await;
     assert!(one.try_acquire(1).await.unwrap().is_none(), "one is left, but others wait for it");
-    first.release().await.unwrap();
+    let _ = first.release().await.unwrap();
     sleep(SECOND).await;
     assert!(!many.is_finished() && !few.is_finished(), "six are left, and eight come first");
-    second.release().await.unwrap();
+    let _ = second.release().await.unwrap();
     let (many, few) = (many.await.unwrap().unwrap(), few.await.unwrap().unwrap());
     assert!(few.token() > many.token());
     assert_eq!(in_use(&one).await, 9);
@@ -99,13 +99,13 @@ async fn waiters_come_in_the_order_of_their_arrival() {
     for number in 0..20 {
         waiting.push(wait([&one, &other][number % 2], 1).await);
     }
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let mut last = 0;
     for waiting in waiting {
         let guard = waiting.await.unwrap().unwrap();
         assert!(guard.token() > last);
         last = guard.token();
-        guard.release().await.unwrap();
+        let _ = guard.release().await.unwrap();
     }
 }
 
@@ -125,8 +125,8 @@ async fn a_part_of_the_permits_goes_back() {
     assert_eq!((held.permits(), held.token(), in_use(&one).await), (4, token, 10));
     held.renew().await.unwrap();
     assert_eq!(in_use(&one).await, 10, "a renewal takes nothing again");
-    other_held.release().await.unwrap();
-    held.release().await.unwrap();
+    let _ = other_held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     assert_eq!(in_use(&one).await, 0);
 }
 
@@ -157,7 +157,7 @@ async fn a_lease_is_renewed_and_one_that_is_not_runs_out() {
     left.lost().await;
     assert_eq!(left.state(), LeaseState::Lost);
     assert_eq!(left.release_some(1).await.unwrap_err().kind(), ErrorKind::Lost);
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let _ = waiting.await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(left.release().await.unwrap(), Released::AlreadyLost);
     sleep(60 * SECOND).await;
     assert_eq!((kept.state(), in_use(&one).await), (LeaseState::Held, 1));
@@ -190,7 +190,7 @@ async fn a_wait_ends_with_its_time_or_when_it_is_cancelled() {
     while one.status().await.unwrap().waiters > 0 {
         sleep(SECOND / 10).await;
     }
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn another_limit_is_refused_and_told() {
         assert_eq!(error.lock(), Some("uploads"));
     }
     assert_eq!(in_use(&ten).await, 1);
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     sleep(120 * SECOND).await;
     assert_eq!(ten.status().await.unwrap().limit, None, "an idle one is forgotten");
     assert_eq!(five.acquire(1).await.unwrap().permits(), 1);
@@ -220,12 +220,12 @@ async fn the_limit_changes_by_a_call_that_knows_it() {
     assert_eq!((five.limit(), held.permits(), in_use(&five).await), (5, 8, 8));
     let error = big.await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(5)));
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     let small = small.await.unwrap().unwrap();
     assert!(five.try_acquire(1).await.unwrap().is_none());
     let six = five.set_limit(5, 6).await.unwrap();
     assert_eq!(six.acquire(1).await.unwrap().permits(), 1);
-    small.release().await.unwrap();
+    let _ = small.release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +249,7 @@ async fn a_lock_and_a_semaphore_are_foreign_to_each_other() {
     foreign(semaphore.set_limit(3, 4).await.unwrap_err().kind());
     foreign(semaphore.status().await.unwrap_err().kind());
     assert!(writing.renew().await.is_ok());
-    writing.release().await.unwrap();
+    let _ = writing.release().await.unwrap();
     sleep(120 * SECOND).await;
     let held = semaphore.acquire(1).await.unwrap();
     foreign(lock.read().await.unwrap_err().kind());
@@ -296,8 +296,8 @@ async fn it_survives_a_failover_and_a_move_of_its_slot() {
     engine.faults().promote(engine.faults().master_of(one.slot()), 0).unwrap();
     sleep(5 * SECOND).await;
     assert_eq!(held.state(), LeaseState::Held);
-    held.release().await.unwrap();
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let _ = held.release().await.unwrap();
+    let _ = waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

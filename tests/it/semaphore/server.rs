@@ -35,10 +35,10 @@ async fn permits_pass_from_client_to_client_by_push_and_by_polls() {
         let waiting = tokio::spawn(async move { waiter.acquire(2).timeout(LONG).await });
         until_waiting(&one).await;
         let token = held.token();
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         let held = waiting.await.unwrap().unwrap();
         assert!(held.token() > token);
-        held.release().await.unwrap();
+        let _ = held.release().await.unwrap();
         assert_eq!(one.status().await.unwrap().in_use, 0);
     }
 }
@@ -64,7 +64,7 @@ async fn tasks_of_two_clients_never_have_more_than_the_limit() {
                     guard.release_some(1).await.unwrap();
                 }
                 in_use.fetch_sub(guard.permits(), std::sync::atomic::Ordering::SeqCst);
-                guard.release().await.unwrap();
+                let _ = guard.release().await.unwrap();
             }
         })
     });

@@ -20,13 +20,13 @@ type PerGrantee = BTreeMap<String, f64>;
 async fn a_free_lock_takes_one_call_to_acquire_and_one_to_release() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let lock = hearing(&cluster).await?.rwlock("free")?;
-    lock.write().await?.release().await?; // the server knows the scripts from here on
-    lock.read().await?.release().await?;
+    let _ = lock.write().await?.release().await?; // the server knows the scripts from here on
+    let _ = lock.read().await?.release().await?;
     cluster.node(0).reset_stats().await?;
     for before in [0, 4, 8] {
-        lock.write().await?.release().await?;
+        let _ = lock.write().await?.release().await?;
         assert_eq!(scripts_run(&cluster.node(0).command_stats().await?), before + 2);
-        lock.read().await?.release().await?;
+        let _ = lock.read().await?.release().await?;
         assert_eq!(scripts_run(&cluster.node(0).command_stats().await?), before + 4);
     }
     Ok(())
@@ -74,9 +74,9 @@ async fn drained(cluster: &Cluster, waiters: usize) -> Result<PerGrantee> {
     let pushes = Pushes::listen(server).await?;
 
     server.reset_stats().await?;
-    held.release().await?;
+    let _ = held.release().await?;
     while let Some(done) = soon(tasks.join_next()).await? {
-        done??;
+        let _ = done??;
     }
     let stats = server.command_stats().await?;
     until(cluster, &lock, "nothing is left", |queue| queue.is_idle()).await?;

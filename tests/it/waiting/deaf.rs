@@ -48,9 +48,9 @@ async fn hand_offs_go_on_by_looking() -> Result {
     for node in cluster.nodes() {
         node.reset_stats().await?;
     }
-    held.release().await?;
+    let _ = held.release().await?;
     while let Some(done) = soon(tasks.join_next()).await? {
-        done??;
+        let _ = done??;
     }
     drop(tell);
     let mut order = Vec::new();

@@ -136,7 +136,7 @@ async fn a_request_dropped_when_its_grant_is_on_its_way_leaves_nothing() -> Resu
             done = &mut second => return Err(Error::new(format!("{done:?}"))),
             listening = until_listening(cluster, &holder, 2) => { listening?; }
         }
-        held.release().await?;
+        let _ = held.release().await?;
         let granted = Queue::of(cluster, &holder).await?;
         assert!(granted.writer().is_some(), "{granted:?}");
         drop((first, second));

@@ -73,7 +73,7 @@ fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() 
         let locks = connect(&cluster.urls()).await?;
         for background in [true, false] {
             let lock = locks.rwlock(name("b", background))?;
-            lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
+            let _ = lock.write().timeout(Duration::from_secs(45)).await?.release().await?;
         }
         Ok(())
     })

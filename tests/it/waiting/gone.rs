@@ -24,7 +24,7 @@ async fn wait_in_the_child(name: &str, count: usize) -> Result {
         });
     }
     while let Some(done) = tasks.join_next().await {
-        done??;
+        let _ = done??;
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() 
     // The release, and the claim of the granted waiter.
     let scripts = scripts_run(&stats);
     assert!((1..=2).contains(&scripts), "{scripts} scripts");
-    soon(alive).await???.release().await?;
+    let _ = soon(alive).await???.release().await?;
     Ok(())
 }
 
@@ -94,7 +94,7 @@ async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
     let (one, two): (u64, u64) = (child.told().await?.parse()?, child.told().await?.parse()?);
     let last = soon(behind).await???;
     assert!(one < two && two < last.token(), "{one}, {two}, {}", last.token());
-    last.release().await?;
+    let _ = last.release().await?;
     let (well, said) = child.end().await?;
     assert!(well, "{said}");
     Ok(())

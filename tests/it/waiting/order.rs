@@ -32,12 +32,12 @@ async fn hold(lock: RwLock, mode: Mode, name: &'static str, log: Log) -> Result 
             let guard = soon(async { lock.read().await }).await??;
             note(guard.token());
             sleep(Duration::from_millis(5)).await;
-            guard.release().await?;
+            let _ = guard.release().await?;
         }
         Mode::Write => {
             let guard = soon(async { lock.write().await }).await??;
             note(guard.token());
-            guard.release().await?;
+            let _ = guard.release().await?;
         }
     }
     Ok(())
@@ -63,7 +63,7 @@ async fn writers_go_in_the_order_in_which_they_came() -> Result {
         until(cluster, &first, "one more waits", |queue| queue.waiters().len() == at + 1).await?;
     }
     until_listening(cluster, &first, NAMES.len()).await?;
-    held.release().await?;
+    let _ = held.release().await?;
     while let Some(done) = tasks.join_next().await {
         done??;
     }
@@ -89,7 +89,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
         until(cluster, &first, "one more waits", |queue| queue.waiters().len() == at + 2).await?;
     }
     until_listening(cluster, &first, queue.len() + 1).await?;
-    held.release().await?;
+    let _ = held.release().await?;
     let after = Queue::of(cluster, &first).await?;
     assert!(after.writer().is_none(), "three readers were let in: {after:?}");
     let reading = soon(reader).await???;
@@ -97,7 +97,7 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
     // Another reader comes while these read, and finds writers waiting.
     tasks.spawn(hold(first.clone(), Read, "r4", log.clone()));
     until(cluster, &first, "writers and a reader wait", |queue| queue.waiters().len() == 3).await?;
-    reading.release().await?;
+    let _ = reading.release().await?;
     while let Some(done) = tasks.join_next().await {
         done??;
     }

@@ -55,14 +55,14 @@ impl Two {
         .await?;
 
         server.reset_stats().await?;
-        held.release().await?;
+        let _ = held.release().await?;
         let next = soon(waiting).await???;
         let stats = server.command_stats().await?;
         let calls = |name: &str| stats.get(name).map_or(0, |stat| stat.calls);
         assert_eq!(calls("spublish"), 1);
         // The release, and the claim.
         assert!(scripts_run(&stats) <= 2, "{stats:?}");
-        next.release().await?;
+        let _ = next.release().await?;
         Ok(())
     }
 }
@@ -129,9 +129,9 @@ async fn while_the_slot_is_moving() -> Result {
     two.cluster.move_keys(step).await?;
     // ASK redirects the release. The waiter has not polled since, and gets no push. It keeps its
     // grant, and polls after the slot has moved.
-    held.release().await?;
+    let _ = held.release().await?;
     two.cluster.finish_move(step).await?;
-    soon(waiting).await???.release().await?;
+    let _ = soon(waiting).await???.release().await?;
     Ok(())
 }
 
@@ -165,12 +165,12 @@ async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
             .await?;
     }
     server.reset_stats().await?;
-    held.release().await?;
+    let _ = held.release().await?;
     let next = soon(waiting).await???;
     let stats = server.command_stats().await?;
     assert_eq!(stats.get("spublish").map_or(0, |stat| stat.calls), 1);
     assert_eq!(two.cluster.master_of(slot).await?, from, "the slot has not moved yet");
     two.cluster.finish_move(step).await?;
-    next.release().await?;
+    let _ = next.release().await?;
     Ok(())
 }

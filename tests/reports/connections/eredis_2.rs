@@ -1,0 +1,35 @@
+//! Nordix/eredis#2: an error reply that arrives in several pieces is taken for a success.
+//!
+//! Replies, errors and messages mean the same however they are cut up.
+
+use rwlease::ErrorKind;
+
+use crate::support::{Fake, Say, Single, connect, until_waiting};
+use crate::{LONG, client, soon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replies_byte_by_byte_mean_the_same() {
+    let server = Single::start().await.unwrap();
+    let fake = Fake::before(&server, |heard| match heard.is_opened() {
+        true => vec![Say::InPieces],
+        false => vec![Say::Forward],
+    });
+    let fake = fake.await.unwrap();
+    let (locks, near) = (connect(&[fake.url()]).await.unwrap(), client(&server).await);
+    server.say::<()>("SET rwlease:text x").await.unwrap();
+    for number in 0..20 {
+        let lock = locks.rwlock(format!("doc:{number}")).unwrap();
+        let held = near.rwlock(format!("doc:{number}")).unwrap().write().lease(LONG).await.unwrap();
+        assert!(lock.try_read().await.unwrap().is_none());
+        let error = locks.rwlock("text").unwrap().write().await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
+        server.say::<()>("SCRIPT FLUSH").await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.write().await?.release().await }
+        });
+        until_waiting(&lock, 1).await.unwrap();
+        let _ = held.release().await.unwrap();
+        let _ = soon(waiting).await.unwrap().unwrap();
+    }
+}

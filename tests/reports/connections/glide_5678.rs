@@ -1,0 +1,42 @@
+//! valkey-io/valkey-glide#5678: a token of the cloud has expired by the time that a connection is
+//! made again, which then fails with the old one.
+//!
+//! Each connection is opened with credentials that are asked for then.
+
+use std::sync::{Arc, Mutex};
+
+use rwlease::{Credentials, Locks};
+
+use crate::support::{Clients, ServerSettings, Single};
+use crate::{SECOND, soon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_opened_with_the_credentials_of_the_moment() {
+    let settings = ServerSettings::default().line("user iam on >token:0 ~* &* +@all");
+    let server = Single::start_with(settings).await.unwrap();
+    let token = Arc::new(Mutex::new("token:0".to_owned()));
+    let provider = Provider(token.clone());
+    let settings = Locks::builder().credentials(provider).lease(5 * SECOND);
+    let url = format!("redis://{}", server.address());
+    let locks = settings.servers([url]).connect().await.unwrap();
+    let held = locks.rwlock("held").unwrap().write().await.unwrap();
+    for number in 1..4 {
+        let new = format!("token:{number}");
+        server.say::<()>(&format!("ACL SETUSER iam resetpass >{new}")).await.unwrap();
+        *token.lock().unwrap() = new;
+        server.kill_clients(Clients::Commanding).await.unwrap();
+        server.kill_clients(Clients::Subscribed).await.unwrap();
+        let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
+        crate::support::renewed(&held, 1).await.unwrap();
+    }
+}
+
+#[derive(Debug)]
+struct Provider(Arc<Mutex<String>>);
+
+impl rwlease::CredentialsProvider for Provider {
+    fn credentials(&self) -> rwlease::CredentialsFuture<'_> {
+        let token = self.0.lock().unwrap().clone();
+        Box::pin(async move { Ok(Credentials::new("iam", token)) })
+    }
+}

@@ -1,0 +1,42 @@
+//! Reports about connections, clusters and sentinels.
+
+use crate::support::{Server, ServerSettings, WaitLimit};
+
+mod eredis_2;
+mod glide_4990;
+mod glide_5678;
+mod go_redis_1113;
+mod ioredis_358;
+mod jedis_3309;
+mod node_redis_1510;
+mod node_redis_898;
+mod node_redis_932;
+mod redis_12798;
+mod redis_15496;
+mod redis_doc_2420;
+mod rueidis_37;
+mod rueidis_539;
+mod sage_237;
+mod samyama_graph_1322;
+mod stackexchange_redis_1029;
+
+/// A cluster of one node, which serves every slot.
+async fn lone_node(host: &str, line: &str) -> Server {
+    let settings = ServerSettings { cluster: true, ..ServerSettings::default() };
+    let settings = ServerSettings { host: Some(host.to_owned()), ..settings };
+    let node = Server::start(&settings.line(line)).await.unwrap();
+    node.say::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
+    let wait_limit = WaitLimit::new("the cluster to serve");
+    while !node.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
+        wait_limit.pause("it does not").await.unwrap();
+    }
+    node
+}
+
+/// Waits until the node lists itself at this port.
+async fn until_announced(node: &Server, port: u16) {
+    let wait_limit = WaitLimit::new("the node to announce the port");
+    while !node.say::<String>("CLUSTER NODES").await.unwrap().contains(&format!(":{port}@")) {
+        wait_limit.pause("it does not").await.unwrap();
+    }
+}

@@ -1,0 +1,41 @@
+//! StackExchange/StackExchange.Redis#1029: an established connection brings nothing any more, new
+//! ones would work, and every command runs into its timeout for a quarter of an hour.
+//!
+//! A connection that went silent is replaced, and what waits goes on over the new one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rwlease::Locks;
+
+use crate::support::{Fake, Say, Single, renewed, until_waiting};
+use crate::{SECOND, client, soon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_are_replaced() {
+    let server = Single::start().await.unwrap();
+    let silent = Arc::new(AtomicUsize::new(0));
+    let fake = Fake::before(&server, {
+        let silent = silent.clone();
+        move |heard| match heard.connection < silent.load(Ordering::SeqCst) {
+            true => Vec::new(),
+            false => Say::forward(heard),
+        }
+    });
+    let fake = fake.await.unwrap();
+    let settings = Locks::builder().lease(5 * SECOND);
+    let locks = settings.servers([fake.url()]).connect().await.unwrap();
+    let near = client(&server).await;
+    let held = locks.rwlock("held").unwrap().write().await.unwrap();
+    let others = near.rwlock("wanted").unwrap().write().await.unwrap();
+    let lock = locks.rwlock("wanted").unwrap();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().await.map(drop) }
+    });
+    until_waiting(&lock, 1).await.unwrap();
+    silent.store(fake.connections(), Ordering::SeqCst);
+    renewed(&held, 4).await.unwrap();
+    let _ = others.release().await.unwrap();
+    soon(waiting).await.unwrap().unwrap();
+}

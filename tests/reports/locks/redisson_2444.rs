@@ -1,0 +1,37 @@
+//! redisson/redisson#2444: a semaphore whose key expires leaves a second key behind, which never
+//! does.
+//!
+//! No lock of any kind leaves a key without an end, neither held nor abandoned nor released.
+
+use crate::support::until_waiting;
+use crate::{SECOND, one};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_key_has_an_end() {
+    let (server, locks) = one().await;
+    let every_key = async || {
+        let keys: Vec<String> = server.say("KEYS *").await.unwrap();
+        for key in &keys {
+            let left: i64 = server.say(&format!("PTTL {key}")).await.unwrap();
+            assert!(left != -1, "{key} never ends");
+        }
+        keys.len()
+    };
+    let semaphore = locks.semaphore("pool", 3).unwrap();
+    let lock = locks.rwlock("doc").unwrap();
+    let permits = semaphore.acquire(2).lease(SECOND).await.unwrap();
+    let mutex = locks.mutex("mutex").unwrap().lock().await.unwrap();
+    let write = lock.write().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.read().await.map(drop) }
+    });
+    until_waiting(&lock, 1).await.unwrap();
+    assert_eq!(every_key().await, 3);
+    waiting.abort();
+    // Nobody renews or releases these any more.
+    std::mem::forget(permits);
+    drop((mutex, write));
+    locks.shutdown(5 * SECOND).await;
+    every_key().await;
+}

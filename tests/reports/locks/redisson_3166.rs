@@ -1,0 +1,35 @@
+//! redisson/redisson#3166: many waiters of a fair lock die together. Whoever comes next waits for
+//! each of them in turn.
+//!
+//! However many waiters have died with their client, the next ones wait for seconds.
+
+use crate::support::{Proxy, connect, until_waiting};
+use crate::{LONG, one, soon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiter_behind_many_dead_ones_is_granted_soon() {
+    let (server, locks) = one().await;
+    let lock = locks.rwlock("doc").unwrap();
+    let held = lock.write().lease(LONG).await.unwrap();
+    let proxy = Proxy::start(&server).await.unwrap();
+    let doomed = connect(&[proxy.url()]).await.unwrap();
+    let dead: Vec<_> = (0..50)
+        .map(|_| {
+            let lock = doomed.rwlock("doc").unwrap();
+            tokio::spawn(async move { lock.write().await.map(drop) })
+        })
+        .collect();
+    until_waiting(&lock, 50).await.unwrap();
+    // Nothing arrives any more, and the server is not told that the client is gone.
+    proxy.go_silent();
+    let next = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().await.map(drop) }
+    });
+    until_waiting(&lock, 51).await.unwrap();
+    let _ = held.release().await.unwrap();
+    soon(next).await.unwrap().unwrap();
+    for waiter in dead {
+        waiter.abort();
+    }
+}
