@@ -62,8 +62,8 @@ const PAIRS: [&str; 5] =
 /// The first ones of the pairs, which have a goal.
 const OURS: usize = 4;
 
-/// Contended calls: the calls that lead to each, and the call. `W` and `R` are tries to write and to
-/// read, `w` and `r` take a place in the queue. The number is that of an acquisition.
+/// Contended calls: the calls that lead to each, and the call. `W` and `R` are tries to write and
+/// to read, `w` and `r` take a place in the queue. The number is that of an acquisition.
 const CONTENDED: [(&str, &str, Contended, f64); 15] = [
     ("free: acquire", "", Contended::Join("acquire_write"), f64::INFINITY),
     ("free: release", "W", Contended::Release(0), f64::INFINITY),
@@ -401,7 +401,7 @@ impl Bench {
         self.time(&timed)
     }
 
-    /// Pumps behind a writer for whom very many readers wait.
+    /// Pumps while very many readers wait.
     fn crowd(&mut self) -> f64 {
         let key = "contended:crowd";
         cmd("DEL").arg(key).exec(&mut self.connection).unwrap();
