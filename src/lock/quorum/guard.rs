@@ -134,8 +134,8 @@ impl QuorumGuard {
     /// in time are released in the background.
     ///
     /// Returns [`Released`](Released::Released) if a majority confirms that the lock was held until
-    /// now, [`AlreadyLost`](Released::AlreadyLost) if so many report the opposite that there was no
-    /// majority, and otherwise [`Unknown`](Released::Unknown).
+    /// now, [`AlreadyLost`](Released::AlreadyLost) if it was lost here or so many report the
+    /// opposite that there was no majority, and otherwise [`Unknown`](Released::Unknown).
     ///
     /// # Errors
     ///
@@ -162,8 +162,8 @@ impl QuorumGuard {
             }
         }
         match refused {
-            _ if released >= majority => Ok(Released::Released),
             _ if held - lost < majority || !was_held => Ok(Released::AlreadyLost),
+            _ if released >= majority => Ok(Released::Released),
             Some(error) => Err(error),
             None => Ok(Released::Unknown),
         }

@@ -73,7 +73,9 @@ impl Holds {
     pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: Moment) -> Self {
         let mut members: Vec<Place> = round.locks.iter().map(|_| Place::Missing).collect();
         for (place, hold) in granted {
-            members[place] = Place::Held(hold);
+            if let Some(member) = members.get_mut(place) {
+                *member = Place::Held(hold);
+            }
         }
         Holds {
             hold_ends: round.options.hold.map(|hold| began.after(hold)),
@@ -138,8 +140,11 @@ impl Holds {
 
     /// Leaves a member out for good, and releases the lock there.
     pub(super) fn leave_out(&self, place: usize) {
-        let before = std::mem::replace(&mut self.places().members[place], Place::LeftOut);
-        drop(before); // the places are not locked any more: it emits events
+        let mut places = self.places();
+        let member = places.members.get_mut(place);
+        let before = member.map(|member| std::mem::replace(member, Place::LeftOut));
+        drop(places);
+        drop(before); // after the unlocking, because it emits events
     }
 
     /// Ends the lock, and returns its leases.
@@ -211,7 +216,7 @@ impl Holds {
         };
         let before = std::mem::replace(member, Place::Held(hold));
         drop(places);
-        drop(before); // the places are not locked any more: it emits events
+        drop(before); // after the unlocking, because it emits events
         self.added.notify_waiters();
         true
     }
@@ -230,7 +235,8 @@ impl Holds {
     /// The least number of renewals that a valid lease has left, if there is a limit.
     fn renewals_left(&self) -> Option<u32> {
         let leases = self.leases().into_iter().map(|(_, lease)| lease);
-        leases.filter_map(|lease| lease.with(Holding::renewals_left).flatten()).min()
+        let held = leases.filter(Lease::is_held);
+        held.filter_map(|lease| lease.with(Holding::renewals_left).flatten()).min()
     }
 
     /// The member's answer to that token, if it answers in time.

@@ -97,10 +97,7 @@ impl Round {
     /// If more members report that the token is too far ahead than accept it, the clock of the
     /// member that gave it is wrong. Then that member is left out and the lock is released there.
     /// Fails if no majority has a token, with an error to report if the reason is a clock.
-    async fn agree_on_token(
-        &self,
-        guard: &QuorumGuard,
-    ) -> std::result::Result<u64, Option<Error>> {
+    async fn agree_on_token(&self, guard: &QuorumGuard) -> std::result::Result<u64, Option<Error>> {
         let mut wrong = None;
         while guard.leases().len() >= guard.majority() {
             let written = match guard.foresee() {
