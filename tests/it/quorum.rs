@@ -632,6 +632,16 @@ mod embedded {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn quorum_guard_does_not_take_a_member_with_a_wrong_clock_anew() {
+        let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
+        let held = quorum.write("lock").await.unwrap();
+        tokio::time::sleep(LONG).await;
+        held.renew().await.unwrap();
+        assert_eq!((held.state(), held.leases().len()), (LeaseState::Held, 2));
+        assert!(!is_written(&engines[1]));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn quorum_renew_takes_restarted_members_anew() {
         let (engines, quorum) = with_clocks([0; 3]).await;
         let manual = || quorum.write("lock").renewal(Renewal::Manual);
