@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
 use crate::client::cache::{Entries, Entry};
@@ -283,8 +284,8 @@ impl Client {
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        self.runtime.spawn(name, task);
+    ) -> AbortHandle {
+        self.runtime.spawn(name, task).abort_handle()
     }
 
     /// Starts the worker, and ends the client if it fails.

@@ -404,6 +404,39 @@ async fn it_excludes_while_members_come_and_go() {
     }
 }
 
+/// A restarted server has lost its data. The guard takes it anew before the next one is restarted.
+#[tokio::test(flavor = "multi_thread")]
+async fn quorum_guard_of_members_restarted_in_turn_is_held() {
+    let (mut servers, mut members) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let server = Single::start().await.unwrap();
+        members.push(member(&server.url()).await);
+        servers.push(server);
+    }
+    let quorum = Quorum::new(members).unwrap();
+    let lease = Duration::from_secs(6);
+    let held = taken(quorum.mutex("restarts").lease(lease)).await;
+    let exists = async |server: &Single| server.say::<bool>("EXISTS restarts").await.unwrap();
+    for server in &servers {
+        server.restart().await.unwrap();
+        let wait_limit = WaitLimit::new("the member to be taken anew");
+        while !exists(server).await {
+            wait_limit.pause("not yet").await.unwrap();
+        }
+        while !held.leases().all(|lease| lease.is_held()) {
+            wait_limit.pause("not counted yet").await.unwrap();
+        }
+        assert!(held.is_held());
+    }
+    assert_ne!(held.release().await.unwrap(), Released::AlreadyLost);
+    let wait_limit = WaitLimit::new("the lock to be gone");
+    for server in &servers {
+        while exists(server).await {
+            wait_limit.pause("at a member").await.unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_may_be_a_cluster_and_the_least_are_three() {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
@@ -424,6 +457,7 @@ async fn a_member_may_be_a_cluster_and_the_least_are_three() {
 
 #[cfg(feature = "embedded")]
 mod embedded {
+    use rwlease::Lease;
     use rwlease::embedded::Engine;
 
     use super::*;
@@ -497,6 +531,11 @@ mod embedded {
 
     /// Members whose clocks are ahead by these numbers of seconds.
     async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Quorum) {
+        let (engines, _, quorum) = with_members(ahead).await;
+        (engines, quorum)
+    }
+
+    async fn with_members<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Vec<Locks>, Quorum) {
         let epoch = Duration::from_secs(1_735_689_600);
         let (mut engines, mut members) = (Vec::new(), Vec::new());
         for seconds in ahead {
@@ -506,7 +545,8 @@ mod embedded {
             members.push(settings.connect_embedded(&engine).await.unwrap());
             engines.push(engine);
         }
-        (engines, Quorum::new(members).unwrap())
+        let quorum = Quorum::new(members.clone()).unwrap();
+        (engines, members, quorum)
     }
 
     /// The last token at each member that knows the lock.
@@ -525,6 +565,184 @@ mod embedded {
     }
 
     const HOUR: i64 = 3_600;
+
+    /// The server forgets the lock, as if it were restarted without persistence.
+    fn restart(engine: &Engine) {
+        engine.faults().stop(0);
+        engine.faults().flush_data(0);
+        engine.faults().start(0);
+    }
+
+    fn holding(held: &QuorumGuard) -> usize {
+        held.leases().filter(Lease::is_held).count()
+    }
+
+    async fn gone(engines: &[Engine]) {
+        tokio::time::sleep(Duration::from_secs(5)).await; // released in the background
+        assert!(!engines.iter().any(is_written));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_takes_restarted_members_anew() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let held = quorum.write("lock").await.unwrap();
+        for engine in [&engines[0], &engines[1], &engines[2], &engines[0]] {
+            restart(engine);
+            tokio::time::sleep(LONG).await;
+            assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 3));
+        }
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+        gone(&engines).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_takes_a_member_that_did_not_grant() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        engines[1].faults().stop(0);
+        let held = quorum.read("lock").await.unwrap();
+        assert_eq!(held.leases().len(), 2);
+        engines[1].faults().start(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.leases().len(), 3);
+        engines[0].faults().stop(0);
+        tokio::time::sleep(LONG).await;
+        assert_eq!(held.state(), LeaseState::Held);
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_raises_the_token_of_a_member_taken_anew() {
+        let (engines, quorum) = with_clocks([0, -50, 0]).await;
+        let held = quorum.write("lock").await.unwrap();
+        restart(&engines[1]);
+        tokio::time::sleep(Duration::from_secs(21)).await;
+        assert_eq!(holding(&held), 3);
+        assert!(tokens(&engines)[1] >= held.token());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_does_not_count_a_member_that_refuses_the_token() {
+        let (engines, quorum) = with_clocks([0, 0, -HOUR]).await;
+        let held = quorum.write("lock").await.unwrap();
+        restart(&engines[2]);
+        tokio::time::sleep(LONG).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 2));
+        drop(held);
+        gone(&engines).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_does_not_take_a_member_with_a_wrong_clock_anew() {
+        let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
+        let held = quorum.write("lock").await.unwrap();
+        tokio::time::sleep(LONG).await;
+        held.renew().await.unwrap();
+        assert_eq!((held.state(), held.leases().len()), (LeaseState::Held, 2));
+        assert!(!is_written(&engines[1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_renew_takes_restarted_members_anew() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let manual = || quorum.write("lock").renewal(Renewal::Manual);
+        let held = manual().await.unwrap();
+        for engine in &engines {
+            restart(engine);
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert!(!is_written(engine));
+            held.renew().await.unwrap();
+            assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 3));
+        }
+        engines[..2].iter().for_each(restart);
+        assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(!engines[..2].iter().any(is_written));
+    }
+
+    /// The members are revoked one after the other, so that each lease ends while the others are a
+    /// majority.
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_does_not_take_revoked_members_anew() {
+        let (engines, members, quorum) = with_members([0; 3]).await;
+        let held = quorum.write("lock").await.unwrap();
+        members[0].rwlock("lock").unwrap().revoke().await.unwrap();
+        tokio::time::sleep(2 * LONG).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 2));
+        members[1].rwlock("lock").unwrap().revoke().await.unwrap();
+        timeout(LONG, held.lost()).await.unwrap();
+        drop(held);
+        gone(&engines).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_that_is_lost_takes_no_member_anew() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let held = quorum.write("lock").await.unwrap();
+        engines[..2].iter().for_each(restart);
+        held.lost().await;
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!held.is_held() && !engines[..2].iter().any(is_written));
+        }
+        assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert!(!engines[..2].iter().any(is_written));
+    }
+
+    /// The drift is so long that the leases are renewed after the lock was lost here.
+    #[tokio::test(start_paused = true)]
+    async fn quorum_guard_that_was_lost_stays_lost() {
+        let (_engines, quorum) = with_clocks([0; 3]).await;
+        let held = quorum.write("lock").drift(Duration::from_secs(25)).await.unwrap();
+        held.lost().await;
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!held.is_held() && held.leases().all(|lease| lease.is_held()));
+        }
+        assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::Lost);
+        assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_quorum_guard_leaves_nothing_at_members_taken_anew() {
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let held = quorum.write("lock").await.unwrap();
+        restart(&engines[0]);
+        tokio::time::sleep(LONG).await;
+        assert!(is_written(&engines[0]));
+        drop(held);
+        gone(&engines).await;
+
+        // Here it is dropped while a member that hangs is being taken anew.
+        let timeout = Duration::from_secs(15);
+        let held = quorum.write("lock").member_timeout(timeout).await.unwrap();
+        restart(&engines[0]);
+        engines[0].faults().pause(0);
+        tokio::time::sleep(Duration::from_secs(42)).await;
+        assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 2));
+        drop(held);
+        engines[0].faults().resume(0);
+        gone(&engines).await;
+        tokio::time::sleep(LONG).await;
+        gone(&engines).await;
+    }
+
+    /// The limits of the renewals are those of the other leases.
+    #[tokio::test(start_paused = true)]
+    async fn member_taken_anew_is_not_held_for_longer_than_the_others() {
+        let seconds = Duration::from_secs;
+        let (engines, quorum) = with_clocks([0; 3]).await;
+        let request = || quorum.write("lock").lease(seconds(6));
+        for (request, limit) in [
+            (request().max_hold(seconds(20)), seconds(20)),
+            (request().renewal(Renewal::AtMost(5)), seconds(20)),
+        ] {
+            let held = request.await.unwrap();
+            restart(&engines[0]);
+            tokio::time::sleep(seconds(8)).await;
+            assert_eq!((held.state(), holding(&held)), (LeaseState::Held, 3));
+            tokio::time::sleep(limit - seconds(8)).await;
+            assert_eq!((held.state(), holding(&held)), (LeaseState::Lost, 0));
+        }
+    }
 
     /// The clocks of the other members decide the grant, and members that are left out are free
     /// again.

@@ -70,6 +70,8 @@ pub(super) enum Standing {
         /// The server may have another lease of the same acquisition: a late duplicate of a call
         /// was granted anew.
         replaced: bool,
+        /// It was revoked before.
+        revoked: bool,
     },
 }
 
@@ -155,7 +157,7 @@ impl Holding {
 
     /// Whether the server may have another lease in its place.
     pub(crate) fn is_replaced(&self) -> bool {
-        self.standing == Standing::Lost { replaced: true }
+        matches!(self.standing, Standing::Lost { replaced: true, .. })
     }
 
     /// Whether it is not being extended: renewals fail or are late, or it was revoked.
@@ -169,6 +171,16 @@ impl Holding {
 
     pub(crate) fn is_revoked(&self) -> bool {
         self.standing == Standing::Revoked
+    }
+
+    /// Whether it is revoked, or was before it was lost.
+    pub(crate) fn was_revoked(&self) -> bool {
+        matches!(self.standing, Standing::Revoked | Standing::Lost { revoked: true, .. })
+    }
+
+    /// How many more renewals are sent, if there is a limit.
+    pub(crate) fn renewals_left(&self) -> Option<u32> {
+        self.renewals.left
     }
 
     /// From here on it counts as in use, and is not recalled.
@@ -396,7 +408,7 @@ impl Holding {
         }
         let over = self.over(at.now);
         self.in_doubt = self.in_doubt();
-        self.standing = Standing::Lost { replaced };
+        self.standing = Standing::Lost { replaced, revoked: self.is_revoked() };
         let give_back = || {
             let give_back = Pending::new(Transition::GiveBack, at.now, self.in_doubt);
             Box::new(give_back.until(over.after(RELEASE_GRACE)))

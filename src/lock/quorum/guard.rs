@@ -1,14 +1,17 @@
 //! The guard of a lock that a quorum granted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, join_all, select, select_all};
+use futures::future::join_all;
+use tokio::task::AbortHandle;
 
-use crate::clock::Clock;
+use crate::client::request::Renewal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
-use crate::protocol::{AHEAD, RaiseToken, Raised};
+use crate::lock::quorum::holds::Holds;
+use crate::protocol::{AHEAD, Raised};
 
 /// The guard of a lock that a majority of a [`Quorum`](crate::Quorum)'s members granted.
 ///
@@ -17,14 +20,28 @@ use crate::protocol::{AHEAD, RaiseToken, Raised};
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct QuorumGuard {
-    pub(super) holds: Vec<Hold>,
-    pub(super) majority: usize,
-    pub(super) drift: Duration,
-    pub(super) member_timeout: Duration,
-    pub(super) token: Option<u64>,
+    pub(super) holds: Arc<Holds>,
+    token: Option<u64>,
+    /// The task that takes missing members anew.
+    retakes: Option<AbortHandle>,
 }
 
 impl QuorumGuard {
+    pub(super) fn new(holds: Holds) -> Self {
+        QuorumGuard { holds: Arc::new(holds), token: None, retakes: None }
+    }
+
+    /// Sets the token that a majority has, and takes missing members anew from now on.
+    pub(super) fn begin(&mut self, token: Option<u64>) {
+        self.token = token;
+        let round = &self.holds.round;
+        if round.options.renewal != Renewal::Manual {
+            let client = &round.quorum.members[0].client;
+            let retakes = self.holds.clone().retake_while_held(token);
+            self.retakes = Some(client.spawn("retakes of a quorum", retakes));
+        }
+    }
+
     /// The fencing token of a read/write lock, and `None` for a mutex.
     ///
     /// It is the greatest token that the members gave. Before the guard was returned, a majority of
@@ -37,22 +54,16 @@ impl QuorumGuard {
         self.token
     }
 
-    /// The leases at the members that granted the lock.
-    pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
-        self.holds.iter().map(|hold| &hold.0)
+    /// The leases at the members that granted the lock, as they are now: when a member is taken
+    /// anew, its new lease is in the place of the one that was lost.
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = Lease> + use<> {
+        self.holds.leases().into_iter().map(|(_, lease)| lease)
     }
 
     /// The time for which a majority of the leases is valid, less the drift, computed now. Zero if
-    /// the lock is lost.
+    /// the lock is lost, which is final.
     pub fn remaining(&self) -> Duration {
-        let mut left: Vec<Duration> = self
-            .leases()
-            .map(|lease| {
-                lease.remaining().saturating_sub(self.drift.saturating_sub(lease.margin()))
-            })
-            .collect();
-        left.sort_unstable_by(|one, other| other.cmp(one));
-        left.get(self.majority - 1).copied().unwrap_or_default()
+        self.holds.remaining()
     }
 
     /// Whether the lock is held, computed now.
@@ -66,7 +77,7 @@ impl QuorumGuard {
         let sound = self.leases().filter(|lease| lease.state() == LeaseState::Held).count();
         if !self.is_held() {
             LeaseState::Lost
-        } else if sound < self.majority {
+        } else if sound < self.majority() {
             LeaseState::Uncertain
         } else {
             LeaseState::Held
@@ -80,25 +91,14 @@ impl QuorumGuard {
     ///
     /// Cancel safe: it can be dropped and called again.
     pub async fn lost(&self) {
-        loop {
-            let left = self.remaining();
-            if left.is_zero() {
-                return;
-            }
-            let clock = self.clock();
-            let ends = clock.sleep_until(clock.now().after(left));
-            let held = self.leases().filter(|lease| lease.is_held());
-            let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
-            // All may have ended since.
-            if each_lost.is_empty() {
-                return;
-            }
-            drop(select(ends, select_all(each_lost)).await);
-        }
+        self.holds.lost().await;
     }
 
-    /// Extends the leases to their requested length, on a majority of the members, in the time of
-    /// one round trip. Needed only for leases that are not [renewed](crate::Renewal) by the client.
+    /// Extends the leases to their requested length, on a majority of the members. Needed only for
+    /// leases that are not [renewed](crate::Renewal) by the client.
+    ///
+    /// Members that did not grant the lock or have lost it are taken anew, if the lock is held
+    /// without them. One round trip, and one or two more if a member is missing.
     ///
     /// # Errors
     ///
@@ -111,19 +111,19 @@ impl QuorumGuard {
     ///
     /// As [`Lease::renew`].
     pub async fn renew(&self) -> Result<()> {
-        let renewals = self.leases().map(|lease| self.in_time(lease.renew()));
+        let leases: Vec<Lease> = self.leases().collect();
+        let renewals = leases.iter().map(|lease| self.holds.in_time(lease.renew()));
         let renewals: Vec<_> = join_all(renewals).await.into_iter().flatten().collect();
-        let renewed = renewals.iter().filter(|renewal| renewal.is_ok()).count();
+        let retaken = self.holds.retake_missing(self.token).await;
+        let renewed = renewals.iter().filter(|renewal| renewal.is_ok()).count() + retaken;
         let failures = renewals.iter().filter_map(|renewal| renewal.as_ref().err());
         let revoked = failures.filter(|error| error.kind() == ErrorKind::Revoked).count();
-        let error = |kind, message| {
-            Err(self.holds[0].0.acquisition.lock.with_lock(Error::new(kind, message)))
-        };
+        let error = |kind, message| Err(self.holds.round.with_lock(Error::new(kind, message)));
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
-        } else if self.holds.len() - revoked < self.majority {
+        } else if leases.len() + retaken - revoked < self.majority() {
             error(ErrorKind::Revoked, "the lock was revoked, and ends at its deadline")
-        } else if renewed < self.majority {
+        } else if renewed < self.majority() {
             error(ErrorKind::Unavailable, "less than a majority of the members renewed it")
         } else {
             Ok(())
@@ -134,8 +134,8 @@ impl QuorumGuard {
     /// in time are released in the background.
     ///
     /// Returns [`Released`](Released::Released) if a majority confirms that the lock was held until
-    /// now, [`AlreadyLost`](Released::AlreadyLost) if so many report the opposite that there was no
-    /// majority, and otherwise [`Unknown`](Released::Unknown).
+    /// now, [`AlreadyLost`](Released::AlreadyLost) if it was lost here or so many report the
+    /// opposite that there was no majority, and otherwise [`Unknown`](Released::Unknown).
     ///
     /// # Errors
     ///
@@ -145,19 +145,12 @@ impl QuorumGuard {
     /// # Cancel safety
     ///
     /// Cancel safe: if the future is dropped, the releases are finished in the background.
-    pub async fn release(mut self) -> Result<Released> {
+    pub async fn release(self) -> Result<Released> {
         let was_held = self.is_held();
-        let holds = std::mem::take(&mut self.holds);
-        let (held, majority) = (holds.len(), self.majority);
-        let clock = holds[0].0.client.clock.clone();
-        let policy = self.member_timeout;
-        let holds: Vec<_> = holds.into_iter().map(Hold::begin_release).collect();
+        let holds: Vec<_> = self.end().into_iter().map(Hold::begin_release).collect();
+        let (held, majority) = (holds.len(), self.majority());
         let releases = holds.into_iter().map(async |hold| {
-            let until = clock.now().after(policy);
-            match select(std::pin::pin!(hold.send()), clock.sleep_until(until)).await {
-                Either::Left((released, _)) => released,
-                Either::Right(_) => Ok(Released::Unknown),
-            }
+            self.holds.in_time(hold.send()).await.unwrap_or(Ok(Released::Unknown))
         });
         let (mut released, mut lost, mut refused) = (0, 0, None);
         for outcome in join_all(releases).await {
@@ -169,8 +162,8 @@ impl QuorumGuard {
             }
         }
         match refused {
-            _ if released >= majority => Ok(Released::Released),
             _ if held - lost < majority || !was_held => Ok(Released::AlreadyLost),
+            _ if released >= majority => Ok(Released::Released),
             Some(error) => Err(error),
             None => Ok(Released::Unknown),
         }
@@ -180,24 +173,26 @@ impl QuorumGuard {
     /// majority can accept it. Then the token is not sent: each member that accepts it gives tokens
     /// from then on that the members that refused it refuse as well.
     pub(super) fn foresee(&self) -> Option<Written> {
-        let token = self.leases().map(Lease::token).max()?;
+        let leases = self.holds.leases();
+        let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         // A member's token is not behind its clock.
         let by = |lease: &Lease| Duration::from_micros(token - lease.token());
-        let ahead = self.leases().map(by).enumerate();
+        let ahead = leases.iter().map(|(place, lease)| (*place, by(lease)));
         let refused: Vec<_> = ahead.filter(|(_, by)| *by > AHEAD).collect();
-        let count = self.holds.len() - refused.len();
-        (count < self.majority).then_some(Written { token, count, refused })
+        let count = leases.len() - refused.len();
+        (count < self.majority()).then_some(Written { token, count, refused })
     }
 
     /// Writes the greatest of the members' tokens back to the members.
     pub(super) async fn write_token_back(&self) -> Option<Written> {
-        let token = self.leases().map(Lease::token).max()?;
-        let raised = self.leases().map(async |lease| match lease.token() == token {
-            true => Some(Raised::Done),
-            false => self.in_time(raise(lease, token)).await.flatten(),
+        let leases = self.holds.leases();
+        let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
+        let raised = leases.iter().map(async |(place, lease)| match lease.token() == token {
+            true => (*place, Some(Raised::Done)),
+            false => (*place, self.holds.raise(lease, token).await),
         });
         let mut written = Written { token, count: 0, refused: Vec::new() };
-        for (place, raised) in join_all(raised).await.into_iter().enumerate() {
+        for (place, raised) in join_all(raised).await {
             match raised {
                 Some(Raised::Done) => written.count += 1,
                 Some(Raised::Ahead(by)) => written.refused.push((place, by)),
@@ -207,22 +202,22 @@ impl QuorumGuard {
         Some(written)
     }
 
-    /// The outcome of `work` within the time that a member has, or `None`.
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let clock = self.clock();
-        match select(
-            std::pin::pin!(work),
-            clock.sleep_until(clock.now().after(self.member_timeout)),
-        )
-        .await
-        {
-            Either::Left((done, _)) => Some(done),
-            Either::Right(_) => None,
-        }
+    pub(super) fn majority(&self) -> usize {
+        self.holds.round.quorum.majority()
     }
 
-    fn clock(&self) -> &dyn Clock {
-        &*self.holds[0].0.client.clock
+    /// Ends the lock here, and returns its leases.
+    fn end(&self) -> Vec<Hold> {
+        if let Some(retakes) = &self.retakes {
+            retakes.abort();
+        }
+        self.holds.end()
+    }
+}
+
+impl Drop for QuorumGuard {
+    fn drop(&mut self) {
+        drop(self.end());
     }
 }
 
@@ -233,14 +228,4 @@ pub(super) struct Written {
     pub(super) count: usize,
     /// The positions of the members for which it is too far ahead, and by how much.
     pub(super) refused: Vec<(usize, Duration)>,
-}
-
-/// The member's answer to that token, if it answers.
-async fn raise(lease: &Lease, token: u64) -> Option<Raised> {
-    let Lease { client, acquisition } = lease;
-    let id = acquisition.id;
-    let raise = RaiseToken { id, token };
-    let reply =
-        client.query(&acquisition.lock, &raise.call(client.scripts, &acquisition.lock)).await;
-    raise.read(reply.ok()?).ok()
 }

@@ -2,6 +2,7 @@
 //! it.
 
 pub(crate) mod guard;
+mod holds;
 pub(crate) mod request;
 mod round;
 mod telemetry;
@@ -42,8 +43,13 @@ use crate::protocol::{Kind, Mode};
 ///
 /// # What it can and cannot do
 ///
-/// It stays available while a minority of the members is dead or cut off, without a failover. A
-/// member that did not grant the lock, or lost it later, is not tried again for that guard.
+/// It stays available while a minority of the members is dead or cut off, without a failover. While
+/// a majority holds the lock, the guard takes a member anew that did not grant the lock or has lost
+/// it, such as one that was restarted. It tries several times in a lease, if the client renews the
+/// leases, and in each [`renew`](crate::QuorumGuard::renew). So members may be restarted one after
+/// the other without the loss of a held lock. A member whose lease was revoked is not taken anew,
+/// and neither is one that was left out because of its clock. A loss is final: once the majority is
+/// lost, no member is taken anew.
 ///
 /// It is as safe as the members' clocks: each must run at about the speed of this process's clock,
 /// and none may jump ahead. A member that restarts without its data must stay away for the longest

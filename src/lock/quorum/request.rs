@@ -54,7 +54,7 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct QuorumAcquire {
     quorum: Quorum,
-    locks: Result<Vec<LockKey>>,
+    locks: Result<Arc<[LockKey]>>,
     mode: Mode,
     options: LeaseOptions,
     wait: Wait,
@@ -117,7 +117,7 @@ impl QuorumAcquire {
         }
     }
 
-    fn round(&self) -> Result<Round<'_>> {
+    fn round(&self) -> Result<Round> {
         self.options.check()?;
         self.wait.check()?;
         let lease = self.options.first_lease();
@@ -128,10 +128,10 @@ impl QuorumAcquire {
             Err(error) => return Err(Error::new(error.kind(), error.to_string())),
         };
         Ok(Round {
-            quorum: &self.quorum,
-            locks,
+            quorum: self.quorum.clone(),
+            locks: locks.clone(),
             mode: self.mode,
-            options: &self.options,
+            options: self.options.clone(),
             member_timeout: self.member_timeout.unwrap_or(default).min(lease),
             drift: self.drift.unwrap_or(lease / 100 + Duration::from_millis(2)),
         })

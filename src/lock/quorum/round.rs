@@ -15,9 +15,9 @@ use crate::clock::Moment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
-use crate::lock::locks::Locks;
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
+use crate::lock::quorum::holds::Holds;
 use crate::node::Address;
 use crate::protocol::{Kind, LockKey, Mode};
 
@@ -25,11 +25,13 @@ use crate::protocol::{Kind, LockKey, Mode};
 const LEAST_GRACE: Duration = Duration::from_millis(5);
 
 /// One try at all members.
-pub(super) struct Round<'a> {
-    pub(super) quorum: &'a Quorum,
-    pub(super) locks: &'a [LockKey],
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    pub(super) quorum: Quorum,
+    /// One for each member, in their order.
+    pub(super) locks: Arc<[LockKey]>,
     pub(super) mode: Mode,
-    pub(super) options: &'a LeaseOptions,
+    pub(super) options: LeaseOptions,
     pub(super) member_timeout: Duration,
     pub(super) drift: Duration,
 }
@@ -43,22 +45,20 @@ pub(super) enum Tried {
     Unreached(Error),
 }
 
-impl Round<'_> {
+impl Round {
     /// Waits for the members' answers until then. A majority that is held by then is enough.
     pub(super) async fn run(&self, mut until: Moment) -> Result<Tried> {
         let (members, majority) = (&self.quorum.members, self.quorum.majority());
         let clock = &*members[0].client.clock;
         let started = clock.now();
-        let mut tries: FuturesUnordered<_> = members
-            .iter()
-            .zip(self.locks)
-            .map(|(member, lock)| self.acquire(member, lock))
+        let mut tries: FuturesUnordered<_> = (0..members.len())
+            .map(async |place| (place, self.acquire(place, &self.options).await))
             .collect();
         let (mut held, mut refused, mut failed) = (Vec::new(), 0, None);
         while held.len() + tries.len() >= majority {
             match select(tries.next(), clock.sleep_until(until)).await {
-                Either::Left((Some(Ok(Some(hold))), _)) => {
-                    held.push(hold);
+                Either::Left((Some((place, Ok(Some(hold)))), _)) => {
+                    held.push((place, hold));
                     if held.len() == majority {
                         // The others may take as long again as these did. After that a majority is
                         // enough, and the round releases late grants.
@@ -66,8 +66,8 @@ impl Round<'_> {
                         until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
                     }
                 }
-                Either::Left((Some(Ok(None)), _)) => refused += 1,
-                Either::Left((Some(Err(error)), _)) => failed = Some(worse(failed, error)),
+                Either::Left((Some((_, Ok(None))), _)) => refused += 1,
+                Either::Left((Some((_, Err(error))), _)) => failed = Some(worse(failed, error)),
                 Either::Left((None, _)) | Either::Right(_) => break,
             }
         }
@@ -76,21 +76,20 @@ impl Round<'_> {
             return self.failed(held.len() + refused >= majority, failed);
         }
         drop(tries);
-        let mut guard = QuorumGuard {
-            holds: held,
-            majority,
-            drift: self.drift,
-            member_timeout: self.member_timeout,
-            token: None,
-        };
-        if self.locks[0].kind == Kind::ReadWrite {
-            match self.agree_on_token(&mut guard).await {
-                Ok(token) => guard.token = Some(token),
+        let mut guard = QuorumGuard::new(Holds::new(self.clone(), held, started));
+        let token = match self.locks[0].kind {
+            Kind::ReadWrite => match self.agree_on_token(&guard).await {
+                Ok(token) => Some(token),
                 Err(Some(wrong)) => return Ok(Tried::Unreached(wrong)),
                 Err(None) => return self.failed(false, failed),
-            }
+            },
+            _ => None,
+        };
+        if !guard.is_held() {
+            return self.failed(false, failed);
         }
-        if guard.is_held() { Ok(Tried::Held(guard)) } else { self.failed(false, failed) }
+        guard.begin(token);
+        Ok(Tried::Held(guard))
     }
 
     /// Gives a majority the greatest token that its members gave.
@@ -98,19 +97,16 @@ impl Round<'_> {
     /// If more members report that the token is too far ahead than accept it, the clock of the
     /// member that gave it is wrong. Then that member is left out and the lock is released there.
     /// Fails if no majority has a token, with an error to report if the reason is a clock.
-    async fn agree_on_token(
-        &self,
-        guard: &mut QuorumGuard,
-    ) -> std::result::Result<u64, Option<Error>> {
+    async fn agree_on_token(&self, guard: &QuorumGuard) -> std::result::Result<u64, Option<Error>> {
         let mut wrong = None;
-        while guard.holds.len() >= guard.majority {
+        while guard.leases().len() >= guard.majority() {
             let written = match guard.foresee() {
                 Some(foreseen) => foreseen,
                 None => guard.write_token_back().await.ok_or(None)?,
             };
-            if written.count >= guard.majority {
+            if written.count >= guard.majority() {
                 for (place, by) in written.refused {
-                    self.tell_of_clock(&self.member(&guard.holds[place]), "behind", by);
+                    self.tell_of_clock(&self.member(place), "behind", by);
                 }
                 return Ok(written.token);
             }
@@ -119,9 +115,11 @@ impl Round<'_> {
             else {
                 break; // too few have answered
             };
-            let behind = self.member(&guard.holds[place]);
-            for hold in guard.holds.extract_if(.., |hold| hold.0.token() == written.token) {
-                let ahead = self.member(&hold);
+            let behind = self.member(place);
+            let leases = guard.holds.leases().into_iter();
+            for (place, _) in leases.filter(|(_, lease)| lease.token() == written.token) {
+                guard.holds.leave_out(place);
+                let ahead = self.member(place);
                 self.tell_of_clock(&ahead, "ahead", by);
                 wrong = Some(self.clock_is_wrong(&ahead, &behind, by));
             }
@@ -129,15 +127,10 @@ impl Round<'_> {
         Err(wrong)
     }
 
-    /// The member that has this lease.
-    fn member(&self, hold: &Hold) -> Member {
-        let Lease { client, acquisition } = &hold.0;
-        let mut members = self.quorum.members.iter();
-        let place = members.position(|member| Arc::ptr_eq(&member.client.0, client));
-        Member {
-            number: place.map_or(0, |place| place + 1),
-            node: client.router.master_of(acquisition.lock.slot),
-        }
+    /// The member at this position.
+    fn member(&self, place: usize) -> Member {
+        let router = &self.quorum.members[place].client.router;
+        Member { number: place + 1, node: router.master_of(self.locks[place].slot) }
     }
 
     fn tell_of_clock(&self, member: &Member, outcome: &'static str, by: Duration) {
@@ -154,12 +147,15 @@ impl Round<'_> {
         self.with_lock(Error::new(ErrorKind::Unavailable, message))
     }
 
-    async fn acquire(&self, member: &Locks, lock: &LockKey) -> Result<Option<Hold>> {
-        let client = &member.client;
-        let until = client.clock.now().after(self.member_timeout);
-        let taken =
-            acquire::take(client, lock, self.mode, self.options, WaitPolicy::strict_try(until))
-                .await?;
+    /// Tries once to acquire the lock at the member at this position.
+    pub(super) async fn acquire(
+        &self,
+        place: usize,
+        options: &LeaseOptions,
+    ) -> Result<Option<Hold>> {
+        let (client, lock) = (&self.quorum.members[place].client, &self.locks[place]);
+        let policy = WaitPolicy::strict_try(client.clock.now().after(self.member_timeout));
+        let taken = acquire::take(client, lock, self.mode, options, policy).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 

@@ -204,7 +204,7 @@ async fn quorum_release_has_ended_all_leases_before_the_next_grant() {
     let (first, next) = (Quorum::new(first).unwrap(), Quorum::new(next).unwrap());
     for _ in 0..QUORUM_ROUNDS {
         let held = first.write("quorum").await.unwrap();
-        let observers: Vec<Lease> = held.leases().cloned().collect();
+        let observers: Vec<Lease> = held.leases().collect();
         let waiting = tokio::spawn({
             let next = next.clone();
             let often = Retry::every(Duration::from_millis(2));

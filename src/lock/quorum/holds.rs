@@ -1,0 +1,264 @@
+//! The leases of a quorum's guard, and how members that are missing are taken anew.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select, select_all};
+use tokio::sync::Notify;
+
+use crate::backoff::jittered;
+use crate::client::acquisition::Holding;
+use crate::client::request::{LeaseOptions, Renewal};
+use crate::clock::{Clock, Moment};
+use crate::lock::guard::Hold;
+use crate::lock::lease::Lease;
+use crate::lock::quorum::round::Round;
+use crate::protocol::{RaiseToken, Raised};
+
+/// Missing members are tried again after a part of the lease, from half of this part to all of it.
+const RETAKES_PER_LEASE: u32 = 3;
+
+/// The leases of a guard. The guard shares them with the task that takes members anew.
+#[derive(Debug)]
+pub(super) struct Holds {
+    pub(super) round: Round,
+    /// The end of the longest hold, if there is a limit.
+    hold_ends: Option<Moment>,
+    places: Mutex<Places>,
+    /// Notified when a lease is added.
+    added: Notify,
+}
+
+#[derive(Debug)]
+struct Places {
+    /// One for each member, in their order.
+    members: Vec<Place>,
+    /// The lock is lost or released. No lease is added, and none counts.
+    is_over: bool,
+}
+
+/// What the guard has at a member.
+#[derive(Debug)]
+enum Place {
+    /// A lease, valid or lost.
+    Held(Hold),
+    /// The member did not grant the lock.
+    Missing,
+    /// The member's clock is wrong. It is not tried again.
+    LeftOut,
+}
+
+impl Place {
+    fn hold(&self) -> Option<&Hold> {
+        match self {
+            Place::Held(hold) => Some(hold),
+            Place::Missing | Place::LeftOut => None,
+        }
+    }
+
+    /// Whether the member may be taken anew. A revocation is to end the lock, so not after one.
+    fn is_missing(&self) -> bool {
+        match self {
+            Place::Held(Hold(lease)) => {
+                !lease.is_held() && lease.with(Holding::was_revoked) == Some(false)
+            }
+            Place::Missing => true,
+            Place::LeftOut => false,
+        }
+    }
+}
+
+impl Holds {
+    /// The leases that were granted to a round that began at `began`, with the members' positions.
+    pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: Moment) -> Self {
+        let mut members: Vec<Place> = round.locks.iter().map(|_| Place::Missing).collect();
+        for (place, hold) in granted {
+            if let Some(member) = members.get_mut(place) {
+                *member = Place::Held(hold);
+            }
+        }
+        Holds {
+            hold_ends: round.options.hold.map(|hold| began.after(hold)),
+            round,
+            places: Mutex::new(Places { members, is_over: false }),
+            added: Notify::new(),
+        }
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.round.quorum.members[0].client.clock
+    }
+
+    /// The leases, with the members' positions.
+    pub(super) fn leases(&self) -> Vec<(usize, Lease)> {
+        let places = self.places();
+        let members = places.members.iter().enumerate();
+        members.filter_map(|(place, member)| Some((place, member.hold()?.0.clone()))).collect()
+    }
+
+    /// The time for which a majority of the leases is valid, less the drift. Zero from the moment
+    /// on at which it has been zero.
+    pub(super) fn remaining(&self) -> Duration {
+        self.remaining_of(&mut self.places())
+    }
+
+    fn remaining_of(&self, places: &mut Places) -> Duration {
+        if places.is_over {
+            return Duration::ZERO;
+        }
+        let drift = self.round.drift;
+        let leases = places.members.iter().filter_map(Place::hold).map(|hold| &hold.0);
+        let mut left: Vec<Duration> = leases
+            .map(|lease| lease.remaining().saturating_sub(drift.saturating_sub(lease.margin())))
+            .collect();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        let left = left.get(self.round.quorum.majority() - 1).copied().unwrap_or_default();
+        places.is_over = left.is_zero();
+        left
+    }
+
+    /// Completes when less than a majority of the leases is valid, less the drift.
+    pub(super) async fn lost(&self) {
+        loop {
+            let mut added = std::pin::pin!(self.added.notified());
+            added.as_mut().enable();
+            let left = self.remaining();
+            if left.is_zero() {
+                return;
+            }
+            let clock = self.clock();
+            let ends = clock.sleep_until(clock.now().after(left));
+            let held: Vec<_> = self.leases().into_iter().map(|(_, lease)| lease).collect();
+            let held = held.iter().filter(|lease| lease.is_held());
+            let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
+            // All may have ended since.
+            if !each_lost.is_empty() {
+                drop(select(added, select(ends, select_all(each_lost))).await);
+            }
+        }
+    }
+
+    /// Leaves a member out for good, and releases the lock there.
+    pub(super) fn leave_out(&self, place: usize) {
+        let mut places = self.places();
+        let member = places.members.get_mut(place);
+        let before = member.map(|member| std::mem::replace(member, Place::LeftOut));
+        drop(places);
+        drop(before); // after the unlocking, because it emits events
+    }
+
+    /// Ends the lock, and returns its leases.
+    pub(super) fn end(&self) -> Vec<Hold> {
+        let mut places = self.places();
+        places.is_over = true;
+        let members = std::mem::take(&mut places.members).into_iter();
+        let held = members.filter_map(|place| match place {
+            Place::Held(hold) => Some(hold),
+            Place::Missing | Place::LeftOut => None,
+        });
+        held.collect()
+    }
+
+    /// Takes missing members anew from time to time, until the lock is lost or is not renewed any
+    /// more.
+    pub(super) async fn retake_while_held(self: Arc<Self>, token: Option<u64>) {
+        let period = self.round.options.first_lease() / RETAKES_PER_LEASE;
+        loop {
+            let clock = self.clock();
+            clock.sleep_until(clock.now().after(jittered(period))).await;
+            if self.remaining().is_zero() || self.renewals_left() == Some(0) {
+                return;
+            }
+            self.retake_missing(token).await;
+        }
+    }
+
+    /// Tries once to take each missing member anew, while the lock is held. Returns the number of
+    /// members that granted it.
+    ///
+    /// If the future is dropped, what it was granted is released.
+    pub(super) async fn retake_missing(&self, token: Option<u64>) -> usize {
+        let Some(options) = self.options_now() else {
+            return 0;
+        };
+        let missing: Vec<usize> = {
+            let mut places = self.places();
+            if self.remaining_of(&mut places).is_zero() {
+                return 0;
+            }
+            let members = places.members.iter().enumerate();
+            members.filter(|(_, member)| member.is_missing()).map(|(place, _)| place).collect()
+        };
+        let retakes = missing.into_iter().map(|place| self.retake(place, &options, token));
+        join_all(retakes).await.into_iter().filter(|is_retaken| *is_retaken).count()
+    }
+
+    async fn retake(&self, place: usize, options: &LeaseOptions, token: Option<u64>) -> bool {
+        let Ok(Some(hold)) = self.round.acquire(place, options).await else {
+            return false;
+        };
+        // The next holder's majority may have no other member in common with this one.
+        if let Some(token) = token.filter(|token| hold.0.token() < *token)
+            && !matches!(self.raise(&hold.0, token).await, Some(Raised::Done))
+        {
+            return false;
+        }
+        self.add(place, hold)
+    }
+
+    /// Counts a new lease at a member that is missing, if the lock is held without it.
+    fn add(&self, place: usize, hold: Hold) -> bool {
+        let mut places = self.places();
+        let is_held = !self.remaining_of(&mut places).is_zero();
+        let member = places.members.get_mut(place).filter(|member| member.is_missing());
+        let Some(member) = member.filter(|_| is_held) else {
+            return false;
+        };
+        let before = std::mem::replace(member, Place::Held(hold));
+        drop(places);
+        drop(before); // after the unlocking, because it emits events
+        self.added.notify_waiters();
+        true
+    }
+
+    /// The options of a lease that is taken now: its limits are those of the others.
+    fn options_now(&self) -> Option<LeaseOptions> {
+        let mut options = self.round.options.clone();
+        options.renewal = self.renewals_left().map_or(Renewal::Automatic, Renewal::AtMost);
+        if let Some(ends) = self.hold_ends {
+            // The limit counts from the grant, which may come as late as the timeout.
+            options.hold = Some(ends.since(self.clock().now().after(self.round.member_timeout)));
+        }
+        options.check().is_ok().then_some(options)
+    }
+
+    /// The least number of renewals that a valid lease has left, if there is a limit.
+    fn renewals_left(&self) -> Option<u32> {
+        let leases = self.leases().into_iter().map(|(_, lease)| lease);
+        let held = leases.filter(Lease::is_held);
+        held.filter_map(|lease| lease.with(Holding::renewals_left).flatten()).min()
+    }
+
+    /// The member's answer to that token, if it answers in time.
+    pub(super) async fn raise(&self, lease: &Lease, token: u64) -> Option<Raised> {
+        let Lease { client, acquisition } = lease;
+        let raise = RaiseToken { id: acquisition.id, token };
+        let call = raise.call(client.scripts, &acquisition.lock);
+        let reply = self.in_time(client.query(&acquisition.lock, &call)).await?;
+        raise.read(reply.ok()?).ok()
+    }
+
+    /// The outcome of `work` within the time that a member has, or `None`.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let clock = self.clock();
+        let until = clock.now().after(self.round.member_timeout);
+        match select(std::pin::pin!(work), clock.sleep_until(until)).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
