@@ -11,7 +11,7 @@ use crate::plan::SEMAPHORE;
 pub const GRACE_MS: u64 = 9_000;
 
 /// The most tokens that a call mints: for its grants, and for one forced release.
-const MOST_MINTED: u64 = 17;
+const MOST_MINTED: u64 = 33;
 
 /// The most tokens that a cached write gets at once.
 const BLOCK: u64 = 1_024;
