@@ -110,7 +110,7 @@ local function acquire(mode)
   end
   me, claimed, block = demand.id, demand.cached and 'k' or 'h', demand.tokens
   if claim(mode == 'w' and 'r' or 'w') then
-    return demand.waits and refuse('id holds in the other mode') or reply('refused', 0, holder_ends())
+    return demand.waits and not demand.soft and refuse('id holds in the other mode') or reply('refused', 0, holder_ends())
   end
   local entry = waiter(me)
   local known, refused, takes = entry or claim(mode), nil, false
