@@ -2,8 +2,8 @@
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
 -- token; then either the holders keep out all that wait (rest.lua), or readers hold, none of them
--- is dead or cached, no upgrader waits, and nobody is revoked or forced out. If they do not hold,
--- the slow path decides.
+-- is dead or cached, no upgrader waits, and nobody is revoked. If they do not hold, the slow path
+-- decides. (While readers are forced out, the bound of their deadlines is 0.)
 local sub, find = string.sub, string.find
 local simple = #KEYS == 1
   and #ARGV == 2
@@ -15,15 +15,15 @@ local simple = #KEYS == 1
   and #ARGV[2] <= 8
   and find(ARGV[2], '^[%w_-]+$')
 if simple then
-  local also = { 'readers', 'revoked', 'forced' }
+  local also = { 'readers', 'revoked' }
 -- @include fast/queue
 -- @include fast/rest
-  local readers, revoked, forced = unpack(queue, 11)
+  local readers, revoked = unpack(queue, 11)
   readers = tonumber(readers or 0)
   local ends, bound, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(soonest or ''), nil, {}, nil, nil
   if keeps_out(writers_head, readers_head, fair) then
     return 'pumped ' .. moment .. ' 0'
-  elseif is_legible and not (upgrader or writer or cached or revoked or forced) and readers and bound and bound > now and readers_head then
+  elseif is_legible and not (upgrader or writer or cached or revoked) and readers and bound and bound > now and readers_head then
 -- @include fast/readers
   end
   if set then

@@ -4,13 +4,14 @@
 --
 -- The conditions, in this order: the clock is past the last token; the queue is legible; no
 -- upgrader waits; the caller does not wait; it holds, and is not cached; nobody is revoked, if
--- readers are let in; nobody is forced out; of a reader also: those that hold keep out all that
--- wait (rest.lua). If one of them does not hold, `set` stays nil and the slow path decides.
+-- readers are let in; of a reader also: those that hold keep out all that wait (rest.lua). If one of
+-- them does not hold, `set` stays nil and the slow path decides. (While readers are forced out, the
+-- bound of their deadlines is 0: then they keep nobody out.)
 -- @include time
 local mine = 'r:' .. caller
-local also = { 'readers', 'ticket', 'revoked', 'forced', 'q:' .. caller, mine }
+local also = { 'readers', 'ticket', 'revoked', 'q:' .. caller, mine }
 -- @include fast/queue
-local readers, ticket, revoked, forced, entry, reader = unpack(queue, 11)
+local readers, ticket, revoked, entry, reader = unpack(queue, 11)
 readers = tonumber(readers or 0)
 local ends, goes = tonumber(sub(line, 3, 15)), false
 if #stamp ~= 16 or sub(line, 16) >= stamp or not is_legible or not readers or upgrader or entry then -- luacheck: ignore 542
@@ -25,7 +26,7 @@ elseif writer and readers == 0 and sub(writer, 31) == caller then
       set[#set + 1], set[#set + 2] = 'phase', phase
     end
   end
-elseif not writer and reader and find(reader, '^[ghb]%d+$') and not forced then
+elseif not writer and reader and find(reader, '^[ghb]%d+$') then
   local last, index = readers - 1, sub(reader, 31)
   local is_last = last == 0 and index == '0' and (tonumber(soonest) or 0) > now
   gone = { mine, 'i:' .. last }

@@ -3,4 +3,4 @@
 for _, id in ipairs(handed.unheard) do
   take_back({ entry = { id = id, mode = get('writer') and 'w' or 'r' } })
 end
-more, steps = handed.more, steps - handed.count
+steps = steps - handed.count

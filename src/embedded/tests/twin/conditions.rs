@@ -99,7 +99,6 @@ impl State<'_> {
             return None;
         }
         all.extend(self.at_rest(None));
-        all.push(("nobody is forced out", !self.has("forced")));
         let is_last = self.number("readers") == 1;
         Some((
             if is_last { "release: the last reader" } else { "release: of several readers" },

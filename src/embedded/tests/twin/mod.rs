@@ -91,7 +91,7 @@ fn the_usual_paths_do_as_the_machinery() {
         twins.compare(shown, ROUND).unwrap();
     }
     twins = twins.with_few_grants(Embedded::start);
-    twins.compare(seed.unwrap_or(1_000), STEPS / 2).unwrap();
+    twins.compare(seed.unwrap_or(1_000), STEPS).unwrap();
     if seed.is_none() {
         twins.census.must_be_rich();
         twins.compare(fastrand::u64(1_000_000..u64::MAX / 2), STEPS / 10).unwrap();
