@@ -22,8 +22,7 @@
 
 -- @include constants
 
--- Nobody is revoked or forced out, and nobody waits for a reader: the usual cases, without the
--- machinery below.
+-- Fast paths: no holder is revoked or forced out, and beside readers no waiter's turn has come.
 -- @include fast/renewal
 local how = ARGV[4]
 if simple and (how == 'r' or how == 'w') then

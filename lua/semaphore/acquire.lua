@@ -25,11 +25,10 @@
 
 -- @include constants
 
--- Permits are left, nobody waits, and there is no dead holder to look for: the usual case, without
--- the slow path below.
+-- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
 -- @include fast/well_formed
 local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = usual and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
+local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
 local _, digits = nil, nil
 if simple and line then
   _, digits = find(line, '^2P%d+')

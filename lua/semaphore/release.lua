@@ -14,8 +14,7 @@
 
 -- @include constants
 
--- Nobody waits, and others hold or the key's life is as it should be: the usual case, without the
--- machinery below.
+-- Fast path: the queue is empty, and either permits stay held or the key's life is right.
 local line = redis.pcall('HGET', KEYS[1], 's')
 local simple = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
 if simple then

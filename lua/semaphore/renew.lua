@@ -18,7 +18,7 @@
 
 -- @include constants
 
--- Nobody waits: the usual case, with the slow path left out.
+-- Fast path: nobody waits.
 -- @include fast/renewal
 local keeps = tonumber(ARGV[4])
 if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 then

@@ -75,6 +75,7 @@ pub(crate) struct Connection {
     pulse: Arc<Pulse>,
     runtime: Runtime,
     bound: Apart<Mutex<ClockBound>>,
+    opened: Moment,
     retired: AtomicBool,
     /// Set where sentinels name the master: ends when another server becomes the master.
     tenure: OnceLock<Arc<Tenure>>,
@@ -212,6 +213,7 @@ impl Connection {
             pulse,
             runtime,
             bound: Apart(Mutex::new(bound)),
+            opened: received,
             retired: AtomicBool::new(false),
             tenure: OnceLock::new(),
             renews,
@@ -301,6 +303,11 @@ impl Connection {
     /// Returns true if another server is the master by now.
     pub(crate) fn is_over(&self) -> bool {
         self.tenure.get().is_some_and(|tenure| tenure.is_over())
+    }
+
+    /// Returns true if a command that was sent at `sent` may have been sent on it.
+    pub(crate) fn was_open_at(&self, sent: Moment) -> bool {
+        self.opened <= sent
     }
 
     /// True once it has answered, unless the answer was a reason to retire it.

@@ -106,6 +106,12 @@ impl Connections {
         }
     }
 
+    /// Retires the connection to `address` on which a command was sent at `sent`. A connection that
+    /// was opened later stays.
+    pub(crate) fn retire_open_at(&self, address: &Address, sent: Moment) {
+        self.retire_where(|at, connection| at == address && connection.was_open_at(sent));
+    }
+
     /// Drops all connections and makes no more.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);

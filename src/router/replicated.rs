@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::node::{Address, Command, Connector, Reply, ReplyShape};
 use crate::router::answer::after_asking;
 use crate::router::call::Call;
@@ -123,6 +123,13 @@ impl ReplicatedCalls {
         for pool in lock(&self.pools).by_replicas.values() {
             pool.connections.retain(&keep);
             lock(&pool.lanes).retain(|address, lane| lane.driven || keep(address));
+        }
+    }
+
+    /// Retires the connections to `address` on which a command was sent at `sent`.
+    pub(crate) fn retire_open_at(&self, address: &Address, sent: Moment) {
+        for pool in lock(&self.pools).by_replicas.values() {
+            pool.connections.retire_open_at(address, sent);
         }
     }
 

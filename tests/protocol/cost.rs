@@ -1,5 +1,5 @@
 //! The cost of the usual calls: the commands of each, as the heads of the scripts list them. The
-//! machinery needs as many or more.
+//! slow path needs as many or more.
 
 use redis::cmd;
 

@@ -22,13 +22,13 @@ struct Done {
 
 /// Runs the call from the given state, with a full memory or not.
 fn done(lab: &mut Lab, us: u64, (from, call): (&str, &str), full: bool) -> Done {
-    let machinery = std::mem::take(&mut lab.machinery);
+    let slow_path = std::mem::take(&mut lab.slow_path);
     lab.delete();
     lab.set_clock(us);
     lab.checked = false; // the tests of shapes check it
     follow(lab, from);
     let (before, ends) = lab.look();
-    (lab.checked, lab.machinery) = (true, machinery);
+    (lab.checked, lab.slow_path) = (true, slow_path);
     lab.set_full(full);
     let answer = make(lab, call);
     lab.set_full(false);
@@ -59,8 +59,8 @@ fn what_takes_is_refused_and_the_rest_is_as_ever() {
     let mut lab = Lab::on(&server);
     let us = lab.now_us();
     let (mut refused, mut wrong) = (0, Vec::new());
-    for (machinery, at) in all() {
-        lab.machinery = machinery;
+    for (slow_path, at) in all() {
+        lab.slow_path = slow_path;
         let (free, full) = (done(&mut lab, us, at, false), done(&mut lab, us, at, true));
         let is_refused = status(&full.answer) == "OOM";
         refused += u32::from(is_refused);
@@ -71,7 +71,7 @@ fn what_takes_is_refused_and_the_rest_is_as_ever() {
             (&full.answer, &full.after, full.ends) == (&free.answer, &free.after, free.ends)
         };
         if !is_right || is_refused != takes(at, &free) {
-            wrong.push(format!("{at:?}, machinery {machinery}: {:?}", full.answer));
+            wrong.push(format!("{at:?}, slow path {slow_path}: {:?}", full.answer));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

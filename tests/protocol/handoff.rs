@@ -12,7 +12,7 @@ use super::request::Request;
 const ROUNDS: u32 = 300;
 
 #[test]
-fn the_short_cut_does_what_the_machinery_does() {
+fn the_short_cut_does_what_the_slow_path_does() {
     let seed = std::env::var("RWLEASE_SEED")
         .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("RWLEASE_SEED={seed}");
@@ -120,12 +120,12 @@ struct Effects {
 }
 
 /// Listens for `bob` and `cat`, but not for `gone`.
-fn released(lab: &mut Lab, machinery: bool) -> Release {
+fn released(lab: &mut Lab, slow_path: bool) -> Release {
     let listening = ["bob", "cat"].map(|client| lab.listen(&channel(client)));
     lab.command::<()>(cmd("CONFIG").arg("RESETSTAT"));
-    lab.machinery = machinery;
+    lab.slow_path = slow_path;
     let mut answer = lab.release("ann1");
-    lab.machinery = false;
+    lab.slow_path = false;
     if let Ok(reply) = &mut answer {
         reply.now = 0; // a usual release need not return it
     }

@@ -6,9 +6,9 @@ use super::request::Request;
 
 /// With the fast paths, and without.
 fn labs() -> [Lab; 2] {
-    let mut machinery = Lab::new();
-    machinery.machinery = true;
-    [Lab::new(), machinery]
+    let mut slow_path = Lab::new();
+    slow_path.slow_path = true;
+    [Lab::new(), slow_path]
 }
 
 #[test]

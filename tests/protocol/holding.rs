@@ -377,12 +377,12 @@ fn an_idle_key_is_gone_after_a_while() {
         ),
     ];
     for (number, (way, lives)) in ways.into_iter().enumerate() {
-        for machinery in [false, true] {
+        for slow_path in [false, true] {
             let mut lab = Lab::new();
-            lab.machinery = machinery;
+            lab.slow_path = slow_path;
             way(&mut lab);
-            assert_eq!(lab.ends(), Some(lab.now() + lives), "way {number}, {machinery}");
-            assert_eq!(lab.shape(), ("F".into(), vec![]), "way {number}, {machinery}");
+            assert_eq!(lab.ends(), Some(lab.now() + lives), "way {number}, {slow_path}");
+            assert_eq!(lab.shape(), ("F".into(), vec![]), "way {number}, {slow_path}");
             lab.pass(lives - 1);
             assert!(lab.ends().is_some());
             lab.pass(1);
@@ -394,17 +394,17 @@ fn an_idle_key_is_gone_after_a_while() {
 /// A life that one release could not lower is lowered by the next release.
 #[test]
 fn an_idle_key_with_a_long_life_does_not_keep_it() {
-    for machinery in [false, true] {
+    for slow_path in [false, true] {
         for request in [Request::write("bob1"), Request::read("bob1")] {
             let mut lab = Lab::new();
             lab.request(&Request::write("ann1").lease(600_000)).granted();
             lab.checked = false;
             lab.set_line(|line| format!("2F{}", &line[2..31]));
-            lab.machinery = machinery;
+            lab.slow_path = slow_path;
             lab.request(&request).granted();
             lab.checked = true;
             lab.release("bob1").unwrap();
-            assert_eq!(lab.ends(), Some(lab.now() + GRACE), "{request:?}, {machinery}");
+            assert_eq!(lab.ends(), Some(lab.now() + GRACE), "{request:?}, {slow_path}");
         }
     }
 }

@@ -47,7 +47,7 @@ return { fields.err and {} or fields, left < 0 and left or before + left }
 ";
 
 /// Follows the name of a script without its fast paths.
-const MACHINERY: &str = ", machinery";
+const SLOW_PATH: &str = ", slow path";
 const USUAL_PATHS: &str = "local simple = ";
 const NO_USUAL_PATHS: &str = "local simple = false and ";
 
@@ -85,7 +85,7 @@ pub struct Lab {
     /// False while a test makes the hash malformed.
     pub checked: bool,
     /// Whether scripts run without their fast paths.
-    pub machinery: bool,
+    pub slow_path: bool,
     /// Whether to check if a call has written, which needs a server of the test's own; and whether
     /// the last call has.
     pub watched: bool,
@@ -153,7 +153,7 @@ impl Lab {
             given,
             full: false,
             checked: true,
-            machinery: false,
+            slow_path: false,
             watched: false,
             moved: false,
         };
@@ -217,7 +217,7 @@ impl Lab {
     pub fn send_keys(&mut self, script: &str, keys: &[String], args: &[&str]) -> Answer {
         self.tick();
         let written = self.watched.then(|| self.changes());
-        let shut = self.machinery.then(|| self.digests.get(&format!("{script}{MACHINERY}")));
+        let shut = self.slow_path.then(|| self.digests.get(&format!("{script}{SLOW_PATH}")));
         let digest = shut.flatten().unwrap_or_else(|| &self.digests[script]);
         let answer = cmd("EVALSHA")
             .arg(digest)
@@ -594,12 +594,12 @@ fn loaded(url: &str, given: bool, connection: &mut Connection) -> Digests {
         let kind = script.name().split_once('/').map(|(kind, _)| kind);
         if text.contains(USUAL_PATHS) && matches!(kind, None | Some("semaphore")) {
             let shut = text.replacen(USUAL_PATHS, NO_USUAL_PATHS, 1);
-            digests.insert(format!("{}{MACHINERY}", script.name()), load(shut, connection));
+            digests.insert(format!("{}{SLOW_PATH}", script.name()), load(shut, connection));
         }
         digests.insert(script.name().into(), load(text, connection));
     }
-    let shut = digests.keys().filter(|name| name.ends_with(MACHINERY)).count();
-    assert_eq!(shut, 8, "the scripts with usual paths");
+    let shut = digests.keys().filter(|name| name.ends_with(SLOW_PATH)).count();
+    assert_eq!(shut, 8, "the scripts with fast paths");
     all.insert(at, digests.clone());
     digests
 }

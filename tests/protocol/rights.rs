@@ -20,12 +20,12 @@ fn called(
     (from, call): (&str, &str),
     right: Option<&str>,
 ) -> (Lock, Answer, Lock) {
-    let machinery = std::mem::take(&mut lab.machinery);
+    let slow_path = std::mem::take(&mut lab.slow_path);
     lab.delete();
     lab.set_clock(us);
     lab.checked = false; // the tests of shapes check it
     follow(lab, from);
-    lab.machinery = machinery;
+    lab.slow_path = slow_path;
     let before = lab.look();
     if let Some(right) = right {
         lab.command::<()>(cmd("AUTH").arg(right).arg("secret"));
@@ -61,8 +61,8 @@ fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
         lab.command::<()>(cmd("ACL").arg("SETUSER").arg(right).arg(&all));
     }
     let (mut refused, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (machinery, at) in all() {
-        lab.machinery = machinery;
+    for (slow_path, at) in all() {
+        lab.slow_path = slow_path;
         let (_, usual, expected) = called(&mut lab, us, at, None);
         for &right in rights {
             let (before, answer, after) = called(&mut lab, us, at, Some(right));
@@ -83,7 +83,7 @@ fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
             };
             if !lives || !is_right {
                 wrong.push(format!(
-                    "{at:?}, {right}, machinery {machinery}: {answer:?}\n  {before:?}\n  {after:?}"
+                    "{at:?}, {right}, slow path {slow_path}: {answer:?}\n  {before:?}\n  {after:?}"
                 ));
             }
         }

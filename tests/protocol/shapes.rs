@@ -1,5 +1,5 @@
 //! The shapes of a lock, and how each call leads from one to another, on the fast paths and by the
-//! machinery alone.
+//! slow path alone.
 
 use super::lab::{Answer, BLOCK, HERE, Lab, id, start};
 use super::request::Request;
@@ -123,8 +123,8 @@ const USUAL: [&str; 6] = ["write", "read", "release", "leave", "renew", "extend"
 /// Each call from each shape, also without the fast paths if the script has them.
 pub fn all() -> impl Iterator<Item = (bool, (&'static str, &'static str))> {
     let calls = STARTS.iter().flat_map(|from| CALLS.map(|call| (*from, call)));
-    let both = calls.flat_map(|at| [false, true].map(|machinery| (machinery, at)));
-    both.filter(|(machinery, (_, call))| !machinery || USUAL.iter().any(|word| call.contains(word)))
+    let both = calls.flat_map(|at| [false, true].map(|slow_path| (slow_path, at)));
+    both.filter(|(slow_path, (_, call))| !slow_path || USUAL.iter().any(|word| call.contains(word)))
 }
 
 /// A shape, a call, its answer, the new shape (with its flags), and the fields beside the line.
@@ -497,10 +497,10 @@ fn each_call_leads_to_its_shape() {
     for &(from, call, said, to, beside) in
         [FREE, WRITER, READER, READERS, QUEUE, CACHED].concat().iter()
     {
-        for machinery in [false, true] {
+        for slow_path in [false, true] {
             let mut lab = Lab::on(&server);
             follow(&mut lab, from);
-            (lab.machinery, lab.watched) = (machinery, true);
+            (lab.slow_path, lab.watched) = (slow_path, true);
             let answer = make(&mut lab, call);
             let (shape, fields) = lab.shape();
             let fields: Vec<String> = fields.iter().map(|field| short(field)).collect();
@@ -508,7 +508,7 @@ fn each_call_leads_to_its_shape() {
             let is_expected = found == (said, to, beside.into());
             if !is_expected || must_move(from, call, said).is_some_and(|must| must != lab.moved) {
                 wrong.push(format!(
-                    "from {from:?} by {call}, machinery {machinery}: {found:?} instead of \
+                    "from {from:?} by {call}, slow path {slow_path}: {found:?} instead of \
                      {said}, {to}, {beside}; written: {}",
                     lab.moved
                 ));

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use rwlease::{Locks, RwLock};
 use support::{Server, Single, WaitLimit, connect, scripts_run};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const MS: Duration = Duration::from_millis(1);
@@ -49,6 +50,12 @@ async fn one() -> (Single, Locks) {
 
 async fn client(server: &Server) -> Locks {
     connect(&[server.url()]).await.unwrap()
+}
+
+/// A waiter that drops what it is granted.
+fn wait_to_write(lock: &RwLock) -> JoinHandle<rwlease::Result<()>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.write().await.map(drop) })
 }
 
 /// Waits until nobody holds the lock.

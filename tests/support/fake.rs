@@ -15,7 +15,7 @@ use super::{Result, Server};
 
 /// What a client did.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ClientAct {
     /// The number of its connection, from zero.
     pub connection: usize,
     /// The words of its command. None when it has connected.
@@ -24,7 +24,7 @@ pub struct Heard {
 
 /// What the server does then.
 #[derive(Clone, Debug)]
-pub enum Say {
+pub enum ServerAct {
     /// It sends these bytes.
     Bytes(Vec<u8>),
     /// It sends what the server behind it answers.
@@ -43,7 +43,7 @@ pub struct Fake {
     task: JoinHandle<()>,
 }
 
-impl Heard {
+impl ClientAct {
     pub fn is_opened(&self) -> bool {
         self.words.is_empty()
     }
@@ -55,27 +55,29 @@ impl Heard {
     }
 }
 
-impl Say {
-    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Vec<Say> {
-        vec![Say::Bytes(bytes.into())]
+impl ServerAct {
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Vec<ServerAct> {
+        vec![ServerAct::Bytes(bytes.into())]
     }
 
     /// The rest of a habit that answers only some commands of the server behind it.
-    pub fn forward(heard: &Heard) -> Vec<Say> {
-        if heard.is_opened() { Vec::new() } else { vec![Say::Forward] }
+    pub fn forward(heard: &ClientAct) -> Vec<ServerAct> {
+        if heard.is_opened() { Vec::new() } else { vec![ServerAct::Forward] }
     }
 }
 
 impl Fake {
     /// A server that has only its habit: what it does for what a client did.
-    pub async fn start(habit: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static) -> Result<Fake> {
+    pub async fn start(
+        habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
+    ) -> Result<Fake> {
         Self::start_at("127.0.0.1", None, habit).await
     }
 
     /// One in front of a real server.
     pub async fn before(
         server: &Server,
-        habit: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static,
+        habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
     ) -> Result<Fake> {
         Self::start_at("127.0.0.1", Some(server), habit).await
     }
@@ -84,7 +86,7 @@ impl Fake {
     pub async fn start_at(
         host: &str,
         server: Option<&Server>,
-        habit: impl Fn(&Heard) -> Vec<Say> + Send + Sync + 'static,
+        habit: impl Fn(&ClientAct) -> Vec<ServerAct> + Send + Sync + 'static,
     ) -> Result<Fake> {
         let listener = TcpListener::bind((host, 0)).await?;
         let address = listener.local_addr()?;
@@ -102,14 +104,14 @@ impl Fake {
 
     /// Says this to everybody who connects, and closes.
     pub async fn greeting(text: &'static str) -> Result<Fake> {
-        Self::start(move |_| vec![Say::Bytes(text.into()), Say::Close]).await
+        Self::start(move |_| vec![ServerAct::Bytes(text.into()), ServerAct::Close]).await
     }
 
     /// Says this to the first command, and closes.
     pub async fn answering(text: &'static str) -> Result<Fake> {
         Self::start(move |heard| match heard.is_opened() {
             true => Vec::new(),
-            false => vec![Say::Bytes(text.into()), Say::Close],
+            false => vec![ServerAct::Bytes(text.into()), ServerAct::Close],
         })
         .await
     }
@@ -118,7 +120,7 @@ impl Fake {
     pub async fn repeating(text: &'static str) -> Result<Fake> {
         Self::start(move |heard| match heard.is_opened() {
             true => Vec::new(),
-            false => Say::bytes(text),
+            false => ServerAct::bytes(text),
         })
         .await
     }
@@ -147,7 +149,7 @@ async fn serve(
     client: TcpStream,
     number: usize,
     behind: Option<SocketAddr>,
-    habit: &(impl Fn(&Heard) -> Vec<Say> + Sync),
+    habit: &(impl Fn(&ClientAct) -> Vec<ServerAct> + Sync),
 ) -> Result {
     client.set_nodelay(true)?;
     let server = match behind {
@@ -155,7 +157,7 @@ async fn serve(
         None => None,
     };
     let mut talk = Talk { client, server, is_in_pieces: false, due: 0 };
-    let opened = Heard { connection: number, words: Vec::new() };
+    let opened = ClientAct { connection: number, words: Vec::new() };
     if !talk.act(habit(&opened), &[]).await? {
         return Ok(());
     }
@@ -166,7 +168,7 @@ async fn serve(
             && let Some(length) = frame(&heard)
         {
             let raw: Vec<u8> = heard.drain(..length).collect();
-            let heard = Heard { connection: number, words: words(&raw) };
+            let heard = ClientAct { connection: number, words: words(&raw) };
             if !talk.act(habit(&heard), &raw).await? {
                 return Ok(());
             }
@@ -204,11 +206,11 @@ struct Talk {
 
 impl Talk {
     /// Returns whether the connection goes on.
-    async fn act(&mut self, says: Vec<Say>, raw: &[u8]) -> Result<bool> {
+    async fn act(&mut self, says: Vec<ServerAct>, raw: &[u8]) -> Result<bool> {
         for say in says {
             match say {
-                Say::Bytes(bytes) => self.say(&bytes).await?,
-                Say::Forward => {
+                ServerAct::Bytes(bytes) => self.say(&bytes).await?,
+                ServerAct::Forward => {
                     if let Some(server) = &mut self.server {
                         server.write_all(raw).await?;
                         // These are answered by pushes.
@@ -216,9 +218,9 @@ impl Talk {
                         self.due += usize::from(!is_pushed);
                     }
                 }
-                Say::InPieces => self.is_in_pieces = true,
-                Say::Pause(pause) => sleep(pause).await,
-                Say::Close => return Ok(false),
+                ServerAct::InPieces => self.is_in_pieces = true,
+                ServerAct::Pause(pause) => sleep(pause).await,
+                ServerAct::Close => return Ok(false),
             }
         }
         Ok(true)

@@ -49,7 +49,7 @@ pub use cluster::{Cluster, Shape};
 pub use container::{Compose, Container, Network, engine_answers};
 pub use error::{Error, Result};
 pub use failover::Failover;
-pub use fake::{Fake, Heard, Say};
+pub use fake::{ClientAct, Fake, ServerAct};
 pub use fields::{Fields, as_fields, fields};
 pub use info::{CommandStat, scripts_run};
 pub use inside::Inside;

@@ -1,4 +1,4 @@
--- What a usual acquire writes of its lease: its deadline, and a life of the key that covers it. The
+-- What a fast acquire writes of its lease: its deadline, and a life of the key that covers it. The
 -- line, if there is one, begins with its digits.
 local deadline, life = now + lease, line and sub(line, 3, 15)
 local ends, lives = deadline .. '', life and life + 0 or 0

@@ -1,9 +1,9 @@
 -- The fast path of a pump: nobody's turn has come, or readers go on to be let in (readers.lua).
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
--- token; then either the holders keep out all that wait (rest.lua), or readers hold, none of them
--- is dead or cached, no upgrader waits, and nobody is revoked. If they do not hold, the slow path
--- decides. (While readers are forced out, the bound of their deadlines is 0.)
+-- token; the holders keep out all waiters (rest.lua), or readers hold, no reader is dead or cached,
+-- no upgrader waits, and no holder is revoked. Otherwise the slow path decides. While readers are
+-- forced out, the bound of their deadlines is 0.
 local sub, find = string.sub, string.find
 local simple = #KEYS == 1
   and #ARGV == 2

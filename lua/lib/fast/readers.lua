@@ -6,7 +6,7 @@
 -- no upgrader waits, nobody is revoked, forced out or cached, and the clock is past the last token.
 --
 -- The conditions, in this order: the first writer lives; each reader that is let in, or keeps out
--- those behind it, lives; the number of waiters is that of the lists.
+-- those behind it, lives; `waiters` counts both lists.
 local at, text, count, index, last, longest = readers_head, nil, 0, readers, nil, 0
 local granted, dropped, told = {}, {}, {}
 local deadline, until_then, its_window = nil, nil, nil -- as number and text, for readers with this window

@@ -1,12 +1,12 @@
--- The fast path of a release beside a queue. A write ends: nobody waits, or the next writer
--- (writer.lua) or readers (readers.lua) are let in. A reader goes: nobody waits, or others hold on,
--- or it was the last one and the next writer is let in.
+-- The fast path of a release beside a queue. After a write the queue is empty, or the next writer
+-- (writer.lua) or the next readers (readers.lua) are let in. After a read the queue is empty, other
+-- readers hold on, or the next writer is let in.
 --
 -- The conditions, in this order: the clock is past the last token; the queue is legible; no
--- upgrader waits; the caller does not wait; it holds, and is not cached; nobody is revoked, if
--- readers are let in; of a reader also: those that hold keep out all that wait (rest.lua). If one of
--- them does not hold, `set` stays nil and the slow path decides. (While readers are forced out, the
--- bound of their deadlines is 0: then they keep nobody out.)
+-- upgrader waits; the caller does not wait, it holds, and it is not cached; no holder is revoked,
+-- where readers are let in; beside readers, the holders keep out all waiters (rest.lua). Otherwise
+-- `set` stays nil and the slow path decides. While readers are forced out, the bound of their
+-- deadlines is 0: then they keep out no waiter.
 -- @include time
 local mine = 'r:' .. caller
 local also = { 'readers', 'ticket', 'revoked', 'q:' .. caller, mine }

@@ -1,4 +1,4 @@
--- The end of a usual renewal: makes the deadline of the holder later, never sooner. Its record is
+-- The end of a fast renewal: makes the deadline of the holder later, never sooner. Its record is
 -- `text`, in `field`; of a sole holder the end of the line, in `s`.
 local was, life = text and tonumber(sub(text, 2, 14)), tonumber(sub(line, 3, 15))
 local token = text and (field == 's' and sub(line, 16, 31) or sub(text, 15, 30))

@@ -20,8 +20,8 @@ local function first(id)
   end
 end
 
--- Returns true if nobody's turn has come: the slow path would grant nothing, remove nobody and ask
--- nobody for the lock. `next_writer` and `next_reader` are the first waiters, and `fair_writers` is
+-- Returns true if no waiter's turn has come: the slow path would make no grant, remove no waiter
+-- and send no recall. `next_writer` and `next_reader` are the first waiters, and `fair_writers` is
 -- the number of phase-fair writers, all as this call leaves them. Beside readers it also returns
 -- the tickets of the first waiters.
 --

@@ -1,4 +1,4 @@
--- The end of a usual acquire: writes the line and the other fields (`more`) of what it takes, and
+-- The end of a fast acquire: writes the line and the other fields (`more`) of what it takes, and
 -- if the key's life is refused, takes it back.
 local done
 if more then

@@ -1,5 +1,5 @@
--- The slow path goes on after grants of a fast path of which nobody heard: it takes them back, and
--- the steps that they took are of this call's budget.
+-- The slow path takes back the grants of a fast path whose message no client received. Their steps
+-- count against the budget of the call.
 for _, id in ipairs(handed.unheard) do
   take_back({ entry = { id = id, mode = get('writer') and 'w' or 'r' } })
 end

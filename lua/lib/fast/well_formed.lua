@@ -1,10 +1,10 @@
--- The head of the acquires of a queue. `usual`: the call is well formed as far as all of them are
--- alike, in time, and comes without a ticket. Numbers are looked at as text, which costs less.
+-- The head of the acquires of a queue. `well_formed`: the arguments that all of them have are well
+-- formed, and the call is in time. Numbers are looked at as text, which costs less.
 local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock
 local args, sub, find = ARGV, string.sub, string.find
 local given, caller, lease, not_after = #args, args[3], args[4], args[2]
-local usual = #KEYS == 1
+local well_formed = #KEYS == 1
   and given >= 7
   and given <= 9
   and #stamp == 16

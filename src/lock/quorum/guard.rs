@@ -10,7 +10,7 @@ use crate::client::request::Renewal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
-use crate::lock::quorum::holds::Holds;
+use crate::lock::quorum::member_leases::MemberLeases;
 use crate::protocol::{AHEAD, Raised};
 
 /// The guard of a lock that a majority of a [`Quorum`](crate::Quorum)'s members granted.
@@ -20,24 +20,24 @@ use crate::protocol::{AHEAD, Raised};
 #[clippy::has_significant_drop]
 #[derive(Debug)]
 pub struct QuorumGuard {
-    pub(super) holds: Arc<Holds>,
+    pub(super) members: Arc<MemberLeases>,
     token: Option<u64>,
     /// The task that takes missing members anew.
     retakes: Option<AbortHandle>,
 }
 
 impl QuorumGuard {
-    pub(super) fn new(holds: Holds) -> Self {
-        QuorumGuard { holds: Arc::new(holds), token: None, retakes: None }
+    pub(super) fn new(members: MemberLeases) -> Self {
+        QuorumGuard { members: Arc::new(members), token: None, retakes: None }
     }
 
     /// Sets the token that a majority has, and takes missing members anew from now on.
     pub(super) fn begin(&mut self, token: Option<u64>) {
         self.token = token;
-        let round = &self.holds.round;
+        let round = &self.members.round;
         if round.options.renewal != Renewal::Manual {
             let client = &round.quorum.members[0].client;
-            let retakes = self.holds.clone().retake_while_held(token);
+            let retakes = self.members.clone().retake_while_held(token);
             self.retakes = Some(client.spawn("retakes of a quorum", retakes));
         }
     }
@@ -54,16 +54,16 @@ impl QuorumGuard {
         self.token
     }
 
-    /// The leases at the members that granted the lock, as they are now: when a member is taken
-    /// anew, its new lease is in the place of the one that was lost.
+    /// The current leases at the members that granted the lock. A member that is taken anew has its
+    /// new lease here instead of the lost lease.
     pub fn leases(&self) -> impl ExactSizeIterator<Item = Lease> + use<> {
-        self.holds.leases().into_iter().map(|(_, lease)| lease)
+        self.members.leases().into_iter().map(|(_, lease)| lease)
     }
 
     /// The time for which a majority of the leases is valid, less the drift, computed now. Zero if
     /// the lock is lost, which is final.
     pub fn remaining(&self) -> Duration {
-        self.holds.remaining()
+        self.members.remaining()
     }
 
     /// Whether the lock is held, computed now.
@@ -91,7 +91,7 @@ impl QuorumGuard {
     ///
     /// Cancel safe: it can be dropped and called again.
     pub async fn lost(&self) {
-        self.holds.lost().await;
+        self.members.lost().await;
     }
 
     /// Extends the leases to their requested length, on a majority of the members. Needed only for
@@ -112,13 +112,13 @@ impl QuorumGuard {
     /// As [`Lease::renew`].
     pub async fn renew(&self) -> Result<()> {
         let leases: Vec<Lease> = self.leases().collect();
-        let renewals = leases.iter().map(|lease| self.holds.in_time(lease.renew()));
+        let renewals = leases.iter().map(|lease| self.members.in_time(lease.renew()));
         let renewals: Vec<_> = join_all(renewals).await.into_iter().flatten().collect();
-        let retaken = self.holds.retake_missing(self.token).await;
+        let retaken = self.members.retake_missing(self.token).await;
         let renewed = renewals.iter().filter(|renewal| renewal.is_ok()).count() + retaken;
         let failures = renewals.iter().filter_map(|renewal| renewal.as_ref().err());
         let revoked = failures.filter(|error| error.kind() == ErrorKind::Revoked).count();
-        let error = |kind, message| Err(self.holds.round.with_lock(Error::new(kind, message)));
+        let error = |kind, message| Err(self.members.round.with_lock(Error::new(kind, message)));
         if !self.is_held() {
             error(ErrorKind::Lost, "the lock is lost")
         } else if leases.len() + retaken - revoked < self.majority() {
@@ -150,7 +150,7 @@ impl QuorumGuard {
         let holds: Vec<_> = self.end().into_iter().map(Hold::begin_release).collect();
         let (held, majority) = (holds.len(), self.majority());
         let releases = holds.into_iter().map(async |hold| {
-            self.holds.in_time(hold.send()).await.unwrap_or(Ok(Released::Unknown))
+            self.members.in_time(hold.send()).await.unwrap_or(Ok(Released::Unknown))
         });
         let (mut released, mut lost, mut refused) = (0, 0, None);
         for outcome in join_all(releases).await {
@@ -173,7 +173,7 @@ impl QuorumGuard {
     /// majority can accept it. Then the token is not sent: each member that accepts it gives tokens
     /// from then on that the members that refused it refuse as well.
     pub(super) fn foresee(&self) -> Option<Written> {
-        let leases = self.holds.leases();
+        let leases = self.members.leases();
         let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         // A member's token is not behind its clock.
         let by = |lease: &Lease| Duration::from_micros(token - lease.token());
@@ -185,11 +185,11 @@ impl QuorumGuard {
 
     /// Writes the greatest of the members' tokens back to the members.
     pub(super) async fn write_token_back(&self) -> Option<Written> {
-        let leases = self.holds.leases();
+        let leases = self.members.leases();
         let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         let raised = leases.iter().map(async |(place, lease)| match lease.token() == token {
             true => (*place, Some(Raised::Done)),
-            false => (*place, self.holds.raise(lease, token).await),
+            false => (*place, self.members.raise(lease, token).await),
         });
         let mut written = Written { token, count: 0, refused: Vec::new() };
         for (place, raised) in join_all(raised).await {
@@ -203,7 +203,7 @@ impl QuorumGuard {
     }
 
     pub(super) fn majority(&self) -> usize {
-        self.holds.round.quorum.majority()
+        self.members.round.quorum.majority()
     }
 
     /// Ends the lock here, and returns its leases.
@@ -211,7 +211,7 @@ impl QuorumGuard {
         if let Some(retakes) = &self.retakes {
             retakes.abort();
         }
-        self.holds.end()
+        self.members.end()
     }
 }
 

@@ -2,7 +2,7 @@
 //! it.
 
 pub(crate) mod guard;
-mod holds;
+mod member_leases;
 pub(crate) mod request;
 mod round;
 mod telemetry;
@@ -47,9 +47,9 @@ use crate::protocol::{Kind, Mode};
 /// a majority holds the lock, the guard takes a member anew that did not grant the lock or has lost
 /// it, such as one that was restarted. It tries several times in a lease, if the client renews the
 /// leases, and in each [`renew`](crate::QuorumGuard::renew). So members may be restarted one after
-/// the other without the loss of a held lock. A member whose lease was revoked is not taken anew,
-/// and neither is one that was left out because of its clock. A loss is final: once the majority is
-/// lost, no member is taken anew.
+/// the other without the loss of a held lock. The guard never retakes a
+/// member whose lease was revoked, or whose clock is wrong. A loss is final: after the loss of the
+/// majority, the guard retakes no member.
 ///
 /// It is as safe as the members' clocks: each must run at about the speed of this process's clock,
 /// and none may jump ahead. A member that restarts without its data must stay away for the longest

@@ -17,7 +17,7 @@ use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
-use crate::lock::quorum::holds::Holds;
+use crate::lock::quorum::member_leases::MemberLeases;
 use crate::node::Address;
 use crate::protocol::{Kind, LockKey, Mode};
 
@@ -76,7 +76,7 @@ impl Round {
             return self.failed(held.len() + refused >= majority, failed);
         }
         drop(tries);
-        let mut guard = QuorumGuard::new(Holds::new(self.clone(), held, started));
+        let mut guard = QuorumGuard::new(MemberLeases::new(self.clone(), held, started));
         let token = match self.locks[0].kind {
             Kind::ReadWrite => match self.agree_on_token(&guard).await {
                 Ok(token) => Some(token),
@@ -116,9 +116,9 @@ impl Round {
                 break; // too few have answered
             };
             let behind = self.member(place);
-            let leases = guard.holds.leases().into_iter();
+            let leases = guard.members.leases().into_iter();
             for (place, _) in leases.filter(|(_, lease)| lease.token() == written.token) {
-                guard.holds.leave_out(place);
+                guard.members.leave_out(place);
                 let ahead = self.member(place);
                 self.tell_of_clock(&ahead, "ahead", by);
                 wrong = Some(self.clock_is_wrong(&ahead, &behind, by));
@@ -128,16 +128,16 @@ impl Round {
     }
 
     /// The member at this position.
-    fn member(&self, place: usize) -> Member {
+    fn member(&self, place: usize) -> MemberName {
         let router = &self.quorum.members[place].client.router;
-        Member { number: place + 1, node: router.master_of(self.locks[place].slot) }
+        MemberName { number: place + 1, node: router.master_of(self.locks[place].slot) }
     }
 
-    fn tell_of_clock(&self, member: &Member, outcome: &'static str, by: Duration) {
+    fn tell_of_clock(&self, member: &MemberName, outcome: &'static str, by: Duration) {
         telemetry::clocks_differ(&self.locks[0], member.number, member.node.as_ref(), outcome, by);
     }
 
-    fn clock_is_wrong(&self, ahead: &Member, behind: &Member, by: Duration) -> Error {
+    fn clock_is_wrong(&self, ahead: &MemberName, behind: &MemberName, by: Duration) -> Error {
         let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
         let message = format!(
             "{ahead} of {members} gave a token that is {:.0} s ahead of the clock of {behind}: its clock is wrong, or theirs, and less than \
@@ -179,14 +179,14 @@ impl Round {
 }
 
 /// A member, for events and errors.
-struct Member {
+struct MemberName {
     /// Counted from 1.
     number: usize,
     /// The server of the lock there, if known.
     node: Option<Address>,
 }
 
-impl fmt::Display for Member {
+impl fmt::Display for MemberName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "member {}", self.number)?;
         match &self.node {

@@ -106,7 +106,8 @@ impl InFlightCall<'_> {
                 if to == *address {
                     // By now the address leads to another server than this connection does, as
                     // where a name stays and the server behind it changes.
-                    self.router.connections.retire_where(|at, _| at == address);
+                    self.router.connections.retire_open_at(address, sent);
+                    self.router.replicated.retire_open_at(address, sent);
                 }
                 if self.is_in_circle() {
                     // Each of them teaches the opposite.

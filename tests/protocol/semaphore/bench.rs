@@ -33,9 +33,9 @@ impl Bench {
     }
 
     /// A bench without the fast paths.
-    pub fn machinery() -> Bench {
+    pub fn slow_path() -> Bench {
         let mut bench = Bench::new();
-        bench.lab.machinery = true;
+        bench.lab.slow_path = true;
         bench
     }
 

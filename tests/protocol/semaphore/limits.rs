@@ -5,7 +5,7 @@ use super::bench::{Bench, told_limit};
 
 #[test]
 fn an_acquire_by_another_limit_is_told_the_one_that_stands() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         bench.take("ann1", 1).granted();
         let before = bench.state();
         for limit in [9, 11] {

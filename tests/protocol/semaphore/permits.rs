@@ -5,7 +5,7 @@ use super::bench::Bench;
 
 #[test]
 fn the_first_acquire_makes_the_semaphore_and_permits_are_shared_up_to_its_limit() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         let first = bench.take("ann1", 4).granted();
         assert_eq!(first.deadline, bench.lab.now() + 10_000);
         let second = bench.take("bob1", 6).granted();
@@ -49,7 +49,7 @@ fn a_part_goes_back_and_a_late_call_gives_nothing_back_twice() {
 /// A failover has lost the partial release.
 #[test]
 fn renew_with_fewer_permits_gives_the_others_back() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         let held = bench.take("ann1", 10).granted();
         bench.wait("bob1", 7).queued();
         let renewed = bench.renew_as("ann1", 20_000, 3, held.token).unwrap();
@@ -69,7 +69,7 @@ fn renew_with_fewer_permits_gives_the_others_back() {
 /// A renewal that was sent before a partial release and comes after it.
 #[test]
 fn renew_with_more_permits_adds_none() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         let held = bench.take("ann1", 10).granted();
         bench.shrink("ann1", 3).unwrap();
         assert_eq!(bench.renew_as("ann1", 20_000, 10, held.token).status(), "renewed");
@@ -82,7 +82,7 @@ fn renew_with_more_permits_adds_none() {
 
 #[test]
 fn renew_of_permits_by_another_token_changes_nothing() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         let held = bench.take("ann1", 10).granted();
         for token in [held.token - 1, held.token + 1] {
             let before = bench.lab.snapshot();
@@ -106,7 +106,7 @@ fn what_goes_back_lets_the_head_in() {
 
 #[test]
 fn a_lease_ends_at_its_deadline_and_a_renewal_moves_it() {
-    for mut bench in [Bench::new(), Bench::machinery()] {
+    for mut bench in [Bench::new(), Bench::slow_path()] {
         bench.take("ann1", 10).granted();
         bench.lab.pass(9_999);
         assert_eq!(bench.take("bob1", 1).status(), "refused");

@@ -9,11 +9,11 @@ const NAMES: [&str; 12] = [
 ];
 
 #[test]
-fn the_usual_paths_do_what_the_machinery_does() {
+fn the_fast_paths_do_what_the_slow_path_does() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..20 {
-        let (mut usual, mut whole) = (Bench::new(), Bench::machinery());
+        let (mut usual, mut whole) = (Bench::new(), Bench::slow_path());
         whole.lab.set_clock(usual.lab.now_us());
         for step in 0..60 {
             let (script, args) = call(&mut random, &mut usual);

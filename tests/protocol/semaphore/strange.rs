@@ -25,8 +25,8 @@ fn calls() -> Vec<(&'static str, Vec<String>)> {
 #[track_caller]
 fn all_refused(lab: &mut Lab, code: &str) {
     lab.checked = false;
-    for machinery in [false, true] {
-        lab.machinery = machinery;
+    for slow_path in [false, true] {
+        lab.slow_path = slow_path;
         for (script, args) in calls() {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let answer = lab.unchanged(|lab| lab.send(&format!("semaphore/{script}"), &args));
@@ -64,8 +64,8 @@ fn a_semaphore_is_no_lock() {
             bench.wait("bob1", 1).queued();
         }
         let lab = &mut bench.lab;
-        for machinery in [false, true] {
-            lab.machinery = machinery;
+        for slow_path in [false, true] {
+            lab.slow_path = slow_path;
             for call in [
                 Lab::read as fn(&mut Lab, &str) -> _,
                 Lab::write,
@@ -143,8 +143,8 @@ fn a_malformed_record_is_not_renewed() {
     bench.lab.checked = false;
     for bad in [head.clone(), format!("{head}x 1"), format!("{head}0 x")] {
         bench.lab.set_field(&field, &bad);
-        for machinery in [false, true] {
-            bench.lab.machinery = machinery;
+        for slow_path in [false, true] {
+            bench.lab.slow_path = slow_path;
             let renew = [HERE, &id("ann1"), "10000", "1", "1"];
             let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
             answer.refused_with("LOCKFOREIGN");

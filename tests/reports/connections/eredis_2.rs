@@ -4,15 +4,15 @@
 
 use rwlease::ErrorKind;
 
-use crate::support::{Fake, Say, Single, connect, until_waiting};
+use crate::support::{Fake, ServerAct, Single, connect, until_waiting};
 use crate::{LONG, client, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_byte_by_byte_mean_the_same() {
     let server = Single::start().await.unwrap();
-    let fake = Fake::before(&server, |heard| match heard.is_opened() {
-        true => vec![Say::InPieces],
-        false => vec![Say::Forward],
+    let fake = Fake::before(&server, |act| match act.is_opened() {
+        true => vec![ServerAct::InPieces],
+        false => vec![ServerAct::Forward],
     });
     let fake = fake.await.unwrap();
     let (locks, near) = (connect(&[fake.url()]).await.unwrap(), client(&server).await);

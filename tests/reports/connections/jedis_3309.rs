@@ -5,7 +5,7 @@
 
 use rwlease::Locks;
 
-use crate::support::{Fake, Proxy, Say};
+use crate::support::{Fake, Proxy, ServerAct};
 use crate::{SOON, soon};
 
 use super::lone_node;
@@ -13,7 +13,7 @@ use super::lone_node;
 #[tokio::test(flavor = "multi_thread")]
 async fn seeds_are_asked_again_when_all_known_addresses_are_gone() {
     let node = lone_node("127.0.0.1", "").await;
-    let seed = Fake::before(&node, Say::forward).await.unwrap();
+    let seed = Fake::before(&node, ServerAct::forward).await.unwrap();
     let (first, second) = (Proxy::start(&node).await.unwrap(), Proxy::start(&node).await.unwrap());
     for (number, place) in [&first, &second].into_iter().enumerate() {
         let announce = format!("CONFIG SET cluster-announce-port {}", place.port());

@@ -5,7 +5,7 @@
 
 use rwlease::Locks;
 
-use crate::support::{Fake, Say, Single};
+use crate::support::{Fake, ServerAct, Single};
 use crate::{SECOND, soon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,9 @@ async fn connections_that_are_closed_at_once_are_made_again_with_pauses() {
     let closes = Arc::new(AtomicBool::new(false));
     let fake = Fake::before(&server, {
         let closes = closes.clone();
-        move |heard| match closes.load(Ordering::SeqCst) && !heard.is_opened() {
-            true => vec![Say::Close],
-            false => Say::forward(heard),
+        move |act| match closes.load(Ordering::SeqCst) && !act.is_opened() {
+            true => vec![ServerAct::Close],
+            false => ServerAct::forward(act),
         }
     });
     let fake = fake.await.unwrap();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rwlease::{Locks, Sentinel};
 
-use crate::support::{Fake, Say, Sentinels, Watch};
+use crate::support::{Fake, Sentinels, ServerAct, Watch};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,15 +21,15 @@ async fn old_message_of_a_failover_misleads_nobody() {
     let lies = Arc::new(AtomicBool::new(false));
     let fake = Fake::before(watched.sentinel(0), {
         let lies = lies.clone();
-        move |heard| {
-            let mut says = Say::forward(heard);
+        move |act| {
+            let mut says = ServerAct::forward(act);
             // It comes on each connection, with whatever is answered.
-            if lies.load(Ordering::SeqCst) && !heard.is_opened() {
+            if lies.load(Ordering::SeqCst) && !act.is_opened() {
                 let push = format!(
                     ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{text}\r\n",
                     text.len()
                 );
-                says.push(Say::Bytes(push.into_bytes()));
+                says.push(ServerAct::Bytes(push.into_bytes()));
             }
             says
         }

@@ -3,7 +3,7 @@
 //!
 //! The rest of a broken error answers nobody.
 
-use crate::support::{Fake, Say, Single};
+use crate::support::{Fake, ServerAct, Single};
 use crate::{LONG, client, soon};
 use rwlease::Locks;
 use tokio::task::JoinSet;
@@ -15,11 +15,11 @@ async fn error_with_a_line_break_answers_one_call_at_most() {
     let _held = near.rwlock("held").unwrap().write().lease(LONG).await.unwrap();
     let granted = "granted 1700000000000 0 client-id-00000001 1700000000000000 9999999999999";
     for rest in ["+OK".to_owned(), ":1".into(), format!("${}\r\n{granted}", granted.len())] {
-        let fake = Fake::before(&server, move |heard| {
-            let is_broken = heard.words.iter().any(|word| word.ends_with("broken"));
-            match is_broken && heard.connection < 4 {
-                true => Say::bytes(format!("-ERR no such thing: a\r\n{rest}\r\n")),
-                false => Say::forward(heard),
+        let fake = Fake::before(&server, move |act| {
+            let is_broken = act.words.iter().any(|word| word.ends_with("broken"));
+            match is_broken && act.connection < 4 {
+                true => ServerAct::bytes(format!("-ERR no such thing: a\r\n{rest}\r\n")),
+                false => ServerAct::forward(act),
             }
         });
         let fake = fake.await.unwrap();

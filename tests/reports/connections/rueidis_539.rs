@@ -6,7 +6,7 @@
 use rwlease::Locks;
 
 use crate::soon;
-use crate::support::{Fake, Say};
+use crate::support::{Fake, ServerAct};
 
 use super::lone_node;
 
@@ -14,16 +14,16 @@ use super::lone_node;
 async fn redirect_to_an_address_of_version_6_is_followed() {
     let node = lone_node("127.0.0.1", "").await;
     // The node is reached by this address of version 6 alone.
-    let six = Fake::start_at("::1", Some(&node), Say::forward).await.unwrap();
+    let six = Fake::start_at("::1", Some(&node), ServerAct::forward).await.unwrap();
     let port = six.port();
-    let four = Fake::before(&node, move |heard| {
-        let is_call = heard.is("EVALSHA") || heard.is("EVAL");
+    let four = Fake::before(&node, move |act| {
+        let is_call = act.is("EVALSHA") || act.is("EVAL");
         match is_call {
             true => {
-                let slot = rwlease::Slot::of(heard.words.get(3).map_or("", |key| key)).get();
-                Say::bytes(format!("-MOVED {slot} ::1:{port}\r\n"))
+                let slot = rwlease::Slot::of(act.words.get(3).map_or("", |key| key)).get();
+                ServerAct::bytes(format!("-MOVED {slot} ::1:{port}\r\n"))
             }
-            false => Say::forward(heard),
+            false => ServerAct::forward(act),
         }
     });
     let four = four.await.unwrap();

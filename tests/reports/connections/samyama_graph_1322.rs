@@ -6,16 +6,16 @@
 use rwlease::{ErrorKind, Locks};
 
 use crate::soon;
-use crate::support::{Fake, Say, Single};
+use crate::support::{Fake, ServerAct, Single};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_bare_line_feeds_is_one_reply() {
     let server = Single::start().await.unwrap();
-    let fake = Fake::before(&server, |heard| {
-        let is_broken = heard.words.iter().any(|word| word.ends_with("broken"));
+    let fake = Fake::before(&server, |act| {
+        let is_broken = act.words.iter().any(|word| word.ends_with("broken"));
         match is_broken {
-            true => Say::bytes("-ERR no\n  | such\n  = thing\n\r\n"),
-            false => Say::forward(heard),
+            true => ServerAct::bytes("-ERR no\n  | such\n  = thing\n\r\n"),
+            false => ServerAct::forward(act),
         }
     });
     let fake = fake.await.unwrap();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rwlease::Locks;
 
-use crate::support::{Fake, Say, Single, renewed, until_waiting};
-use crate::{SECOND, client, soon};
+use crate::support::{Fake, ServerAct, Single, renewed, until_waiting};
+use crate::{SECOND, client, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_replaced() {
@@ -17,9 +17,9 @@ async fn silent_connections_are_replaced() {
     let silent = Arc::new(AtomicUsize::new(0));
     let fake = Fake::before(&server, {
         let silent = silent.clone();
-        move |heard| match heard.connection < silent.load(Ordering::SeqCst) {
+        move |act| match act.connection < silent.load(Ordering::SeqCst) {
             true => Vec::new(),
-            false => Say::forward(heard),
+            false => ServerAct::forward(act),
         }
     });
     let fake = fake.await.unwrap();
@@ -29,10 +29,7 @@ async fn silent_connections_are_replaced() {
     let held = locks.rwlock("held").unwrap().write().await.unwrap();
     let others = near.rwlock("wanted").unwrap().write().await.unwrap();
     let lock = locks.rwlock("wanted").unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await.map(drop) }
-    });
+    let waiting = wait_to_write(&lock);
     until_waiting(&lock, 1).await.unwrap();
     silent.store(fake.connections(), Ordering::SeqCst);
     renewed(&held, 4).await.unwrap();

@@ -5,7 +5,7 @@
 
 use tokio::time::sleep;
 
-use crate::{LONG, SECOND, one, soon};
+use crate::{LONG, SECOND, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_outlast_a_busy_script() {
@@ -22,7 +22,7 @@ async fn locks_outlast_a_busy_script() {
     });
     sleep(SECOND).await;
     let lock = locks.rwlock("other").unwrap();
-    let waiting = tokio::spawn(async move { lock.write().await.map(drop) });
+    let waiting = wait_to_write(&lock);
     drop(released);
     sleep(2 * SECOND).await;
     server.say::<()>("SCRIPT KILL").await.unwrap();

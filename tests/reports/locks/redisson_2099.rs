@@ -6,7 +6,7 @@
 use std::future::IntoFuture;
 
 use crate::support::{Proxy, connect, until_waiting};
-use crate::{LONG, MS, one, soon};
+use crate::{LONG, MS, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
@@ -23,10 +23,7 @@ async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
     let dead = tokio::spawn(async move { doomed.write().lease(60 * LONG).await.map(drop) });
     until_waiting(&lock, 1).await.unwrap();
     proxy.go_silent();
-    let next = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await.map(drop) }
-    });
+    let next = wait_to_write(&lock);
     until_waiting(&lock, 2).await.unwrap();
     let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();

@@ -4,7 +4,7 @@
 //! However many waiters have died with their client, the next ones wait for seconds.
 
 use crate::support::{Proxy, connect, until_waiting};
-use crate::{LONG, one, soon};
+use crate::{LONG, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_behind_many_dead_ones_is_granted_soon() {
@@ -13,19 +13,12 @@ async fn waiter_behind_many_dead_ones_is_granted_soon() {
     let held = lock.write().lease(LONG).await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let doomed = connect(&[proxy.url()]).await.unwrap();
-    let dead: Vec<_> = (0..50)
-        .map(|_| {
-            let lock = doomed.rwlock("doc").unwrap();
-            tokio::spawn(async move { lock.write().await.map(drop) })
-        })
-        .collect();
+    let doomed = doomed.rwlock("doc").unwrap();
+    let dead: Vec<_> = (0..50).map(|_| wait_to_write(&doomed)).collect();
     until_waiting(&lock, 50).await.unwrap();
     // Nothing arrives any more, and the server is not told that the client is gone.
     proxy.go_silent();
-    let next = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.write().await.map(drop) }
-    });
+    let next = wait_to_write(&lock);
     until_waiting(&lock, 51).await.unwrap();
     let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();

@@ -6,7 +6,7 @@
 use rwlease::Locks;
 
 use crate::support::{ConnectTo, Proxy, until_waiting};
-use crate::{SECOND, one, soon};
+use crate::{SECOND, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_of_a_vanished_holder_is_granted_after_the_lease() {
@@ -16,10 +16,7 @@ async fn waiter_of_a_vanished_holder_is_granted_after_the_lease() {
         let doomed = Locks::builder().lease(2 * SECOND).connect_to(&[proxy.url()]).await.unwrap();
         let held = doomed.rwlock("doc").unwrap().write().await.unwrap();
         let lock = locks.rwlock("doc").unwrap();
-        let waiting = tokio::spawn({
-            let lock = lock.clone();
-            async move { lock.write().await.map(drop) }
-        });
+        let waiting = wait_to_write(&lock);
         until_waiting(&lock, 1).await.unwrap();
         proxy.close();
         soon(waiting).await.unwrap().unwrap();

@@ -132,8 +132,8 @@ impl Census {
         if let Some(said) = gist(&step.quick.reply) {
             let is_answer = is_answer(&step.slow.reply);
             assert!(
-                !is_answer || step.slow.machinery.is_some(),
-                "{} has a usual path on the slow side too",
+                !is_answer || step.slow.slow_path.is_some(),
+                "{} has a fast path on the slow side too",
                 step.call.script
             );
             *self.said.entry((step.call.script, said)).or_default() += 1;
@@ -146,7 +146,7 @@ impl Census {
             let failed: Vec<_> = conditions.iter().filter(|(_, holds)| !holds).collect();
             counts.calls += 1;
             counts.could += u64::from(failed.is_empty());
-            let is_fast = step.quick.machinery.is_none();
+            let is_fast = step.quick.slow_path.is_none();
             counts.did +=
                 u64::from(is_fast && gist(&step.quick.reply).is_none_or(|said| said != "granted"));
             if let [(condition, _)] = failed[..] {
@@ -172,7 +172,7 @@ impl Census {
 
 impl fmt::Display for Census {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} steps\n\nusual paths", self.steps)?;
+        writeln!(f, "{} steps\n\nfast paths", self.steps)?;
         for (what, count) in &self.usual {
             writeln!(f, "{count:>9}  {what}")?;
         }
@@ -213,7 +213,7 @@ impl Step<'_> {
         if !is_answer || !WITH_USUAL_PATHS.contains(&script) {
             return Vec::new();
         }
-        match self.quick.machinery.as_deref() {
+        match self.quick.slow_path.as_deref() {
             None if script == "pump" && self.grants() => vec!["pump: lets readers in"],
             None if script == "pump" => vec!["pump: nothing to do"],
             None if script == "release" => self.usual_releases(),

@@ -83,7 +83,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn the_usual_paths_do_as_the_machinery() {
+fn the_fast_paths_do_as_the_slow_path() {
     let mut twins = Twins::of_the_scripts(Embedded::start);
     let seed = setting("RWLEASE_SEED");
     twins.compare(seed.unwrap_or(1), STEPS).unwrap();
@@ -99,7 +99,7 @@ fn the_usual_paths_do_as_the_machinery() {
 }
 
 #[test]
-fn the_usual_paths_do_as_the_machinery_on_a_server() {
+fn the_fast_paths_do_as_the_slow_path_on_a_server() {
     let mut twins = Twins::of_the_scripts(Real::start);
     twins.compare(1, STEPS / 10).unwrap();
 }

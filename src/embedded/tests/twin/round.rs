@@ -87,7 +87,7 @@ impl Round<'_> {
             long_leases: 1_000,
             raised_by: one_of([100, 10_000, 300_000]),
             far_raises: 30,
-            take_ups: 0, // they have no usual path, and reach no new states
+            take_ups: 0, // they have no fast path, and reach no new states
             cached: one_of([0, 0, 3]) as u32,
         };
         let (mut pace, mut by_holders) = (one_of([2, 20, 60]), one_of([200, 500, 4_000]) as u32);
@@ -201,9 +201,7 @@ impl Round<'_> {
     fn compare(&self, call: &Call, quick: &Outcome, slow: &Outcome) -> Result<(), String> {
         let before: Vec<_> = call.keys.iter().map(|key| (key, self.locks.get(key))).collect();
         let differ = |what: &str, quick: String, slow: String| {
-            Err(format!(
-                "{what} differs, from {before:#?}\n usual path {quick}\n machinery  {slow}"
-            ))
+            Err(format!("{what} differs, from {before:#?}\n fast path {quick}\n slow path {slow}"))
         };
         if essence(&quick.reply) != essence(&slow.reply) && !is_timeless(&quick.reply, &slow.reply)
         {

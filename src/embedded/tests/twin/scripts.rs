@@ -11,7 +11,7 @@ use super::super::scripts_equal_server::GIVEN_CLOCK;
 use crate::protocol::Scripts;
 
 /// The channel on which the slow path reports that a call has reached it.
-pub(super) const MACHINERY: &str = "machinery";
+pub(super) const SLOW_PATH: &str = "slow path";
 
 /// The line after which the slow path begins.
 const BEGINS: &str = "-- @include prelude\n";
@@ -68,7 +68,7 @@ impl Folder {
                 // Some enter the slow path with the grants that they have made.
                 let grants = ["release.lua", "pump.lua"].contains(&name);
                 let with = if grants { "handed and 'unheard' or ''" } else { "''" };
-                let says = format!("redis.pcall('SPUBLISH', '{MACHINERY}', {with})\n{BEGINS}");
+                let says = format!("redis.pcall('SPUBLISH', '{SLOW_PATH}', {with})\n{BEGINS}");
                 self.change(name, BEGINS, &says);
             }
             let text = fs::read_to_string(&path).unwrap();

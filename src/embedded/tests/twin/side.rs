@@ -10,7 +10,7 @@ use super::super::random_calls::{Call, heard_channels};
 use super::super::real::{RealConnection, RealServer};
 use super::super::scripts_equal_server::message;
 use super::super::{at_once, words};
-use super::scripts::{Folder, MACHINERY};
+use super::scripts::{Folder, SLOW_PATH};
 use crate::embedded::Engine;
 use crate::node::{Notice, Reply, Subscription};
 use crate::protocol::line::opened;
@@ -38,7 +38,7 @@ pub(super) struct Outcome {
     /// The messages that were published and received, by channel.
     pub(super) pushes: Vec<(Bytes, Bytes)>,
     /// The message of the slow path, if the call reached it.
-    pub(super) machinery: Option<Bytes>,
+    pub(super) slow_path: Option<Bytes>,
 }
 
 pub(super) struct Side {
@@ -88,8 +88,8 @@ impl Side {
             locks.push(Lock::read(fields, &ends));
         }
         let mut pushes = self.server.heard();
-        let said = pushes.iter().position(|(channel, _)| channel.as_ref() == MACHINERY.as_bytes());
-        Outcome { reply, locks, machinery: said.map(|at| pushes.remove(at).1), pushes }
+        let said = pushes.iter().position(|(channel, _)| channel.as_ref() == SLOW_PATH.as_bytes());
+        Outcome { reply, locks, slow_path: said.map(|at| pushes.remove(at).1), pushes }
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) trait Server {
 
 /// The channels with a subscriber.
 fn channels() -> impl Iterator<Item = String> {
-    heard_channels().chain([MACHINERY.into()])
+    heard_channels().chain([SLOW_PATH.into()])
 }
 
 pub(super) struct Embedded {

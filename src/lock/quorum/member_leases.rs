@@ -20,67 +20,67 @@ const RETAKES_PER_LEASE: u32 = 3;
 
 /// The leases of a guard. The guard shares them with the task that takes members anew.
 #[derive(Debug)]
-pub(super) struct Holds {
+pub(super) struct MemberLeases {
     pub(super) round: Round,
     /// The end of the longest hold, if there is a limit.
     hold_ends: Option<Moment>,
-    places: Mutex<Places>,
+    members: Mutex<Members>,
     /// Notified when a lease is added.
     added: Notify,
 }
 
 #[derive(Debug)]
-struct Places {
+struct Members {
     /// One for each member, in their order.
-    members: Vec<Place>,
+    all: Vec<Member>,
     /// The lock is lost or released. No lease is added, and none counts.
     is_over: bool,
 }
 
 /// What the guard has at a member.
 #[derive(Debug)]
-enum Place {
+enum Member {
     /// A lease, valid or lost.
-    Held(Hold),
+    Granted(Hold),
     /// The member did not grant the lock.
     Missing,
     /// The member's clock is wrong. It is not tried again.
     LeftOut,
 }
 
-impl Place {
+impl Member {
     fn hold(&self) -> Option<&Hold> {
         match self {
-            Place::Held(hold) => Some(hold),
-            Place::Missing | Place::LeftOut => None,
+            Member::Granted(hold) => Some(hold),
+            Member::Missing | Member::LeftOut => None,
         }
     }
 
     /// Whether the member may be taken anew. A revocation is to end the lock, so not after one.
     fn is_missing(&self) -> bool {
         match self {
-            Place::Held(Hold(lease)) => {
+            Member::Granted(Hold(lease)) => {
                 !lease.is_held() && lease.with(Holding::was_revoked) == Some(false)
             }
-            Place::Missing => true,
-            Place::LeftOut => false,
+            Member::Missing => true,
+            Member::LeftOut => false,
         }
     }
 }
 
-impl Holds {
+impl MemberLeases {
     /// The leases that were granted to a round that began at `began`, with the members' positions.
     pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: Moment) -> Self {
-        let mut members: Vec<Place> = round.locks.iter().map(|_| Place::Missing).collect();
+        let mut all: Vec<Member> = round.locks.iter().map(|_| Member::Missing).collect();
         for (place, hold) in granted {
-            if let Some(member) = members.get_mut(place) {
-                *member = Place::Held(hold);
+            if let Some(member) = all.get_mut(place) {
+                *member = Member::Granted(hold);
             }
         }
-        Holds {
+        MemberLeases {
             hold_ends: round.options.hold.map(|hold| began.after(hold)),
             round,
-            places: Mutex::new(Places { members, is_over: false }),
+            members: Mutex::new(Members { all, is_over: false }),
             added: Notify::new(),
         }
     }
@@ -91,29 +91,29 @@ impl Holds {
 
     /// The leases, with the members' positions.
     pub(super) fn leases(&self) -> Vec<(usize, Lease)> {
-        let places = self.places();
-        let members = places.members.iter().enumerate();
+        let members = self.members();
+        let members = members.all.iter().enumerate();
         members.filter_map(|(place, member)| Some((place, member.hold()?.0.clone()))).collect()
     }
 
     /// The time for which a majority of the leases is valid, less the drift. Zero from the moment
     /// on at which it has been zero.
     pub(super) fn remaining(&self) -> Duration {
-        self.remaining_of(&mut self.places())
+        self.remaining_of(&mut self.members())
     }
 
-    fn remaining_of(&self, places: &mut Places) -> Duration {
-        if places.is_over {
+    fn remaining_of(&self, members: &mut Members) -> Duration {
+        if members.is_over {
             return Duration::ZERO;
         }
         let drift = self.round.drift;
-        let leases = places.members.iter().filter_map(Place::hold).map(|hold| &hold.0);
+        let leases = members.all.iter().filter_map(Member::hold).map(|hold| &hold.0);
         let mut left: Vec<Duration> = leases
             .map(|lease| lease.remaining().saturating_sub(drift.saturating_sub(lease.margin())))
             .collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
         let left = left.get(self.round.quorum.majority() - 1).copied().unwrap_or_default();
-        places.is_over = left.is_zero();
+        members.is_over = left.is_zero();
         left
     }
 
@@ -140,21 +140,21 @@ impl Holds {
 
     /// Leaves a member out for good, and releases the lock there.
     pub(super) fn leave_out(&self, place: usize) {
-        let mut places = self.places();
-        let member = places.members.get_mut(place);
-        let before = member.map(|member| std::mem::replace(member, Place::LeftOut));
-        drop(places);
+        let mut members = self.members();
+        let member = members.all.get_mut(place);
+        let before = member.map(|member| std::mem::replace(member, Member::LeftOut));
+        drop(members);
         drop(before); // after the unlocking, because it emits events
     }
 
     /// Ends the lock, and returns its leases.
     pub(super) fn end(&self) -> Vec<Hold> {
-        let mut places = self.places();
-        places.is_over = true;
-        let members = std::mem::take(&mut places.members).into_iter();
+        let mut members = self.members();
+        members.is_over = true;
+        let members = std::mem::take(&mut members.all).into_iter();
         let held = members.filter_map(|place| match place {
-            Place::Held(hold) => Some(hold),
-            Place::Missing | Place::LeftOut => None,
+            Member::Granted(hold) => Some(hold),
+            Member::Missing | Member::LeftOut => None,
         });
         held.collect()
     }
@@ -182,11 +182,11 @@ impl Holds {
             return 0;
         };
         let missing: Vec<usize> = {
-            let mut places = self.places();
-            if self.remaining_of(&mut places).is_zero() {
+            let mut members = self.members();
+            if self.remaining_of(&mut members).is_zero() {
                 return 0;
             }
-            let members = places.members.iter().enumerate();
+            let members = members.all.iter().enumerate();
             members.filter(|(_, member)| member.is_missing()).map(|(place, _)| place).collect()
         };
         let retakes = missing.into_iter().map(|place| self.retake(place, &options, token));
@@ -208,20 +208,20 @@ impl Holds {
 
     /// Counts a new lease at a member that is missing, if the lock is held without it.
     fn add(&self, place: usize, hold: Hold) -> bool {
-        let mut places = self.places();
-        let is_held = !self.remaining_of(&mut places).is_zero();
-        let member = places.members.get_mut(place).filter(|member| member.is_missing());
+        let mut members = self.members();
+        let is_held = !self.remaining_of(&mut members).is_zero();
+        let member = members.all.get_mut(place).filter(|member| member.is_missing());
         let Some(member) = member.filter(|_| is_held) else {
             return false;
         };
-        let before = std::mem::replace(member, Place::Held(hold));
-        drop(places);
+        let before = std::mem::replace(member, Member::Granted(hold));
+        drop(members);
         drop(before); // after the unlocking, because it emits events
         self.added.notify_waiters();
         true
     }
 
-    /// The options of a lease that is taken now: its limits are those of the others.
+    /// The options of a lease that is taken now, with the limits of the leases that stand.
     fn options_now(&self) -> Option<LeaseOptions> {
         let mut options = self.round.options.clone();
         options.renewal = self.renewals_left().map_or(Renewal::Automatic, Renewal::AtMost);
@@ -258,7 +258,7 @@ impl Holds {
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
