@@ -25,6 +25,10 @@ use crate::exit::{Failure, REFUSED, UNAVAILABLE};
 /// The longest wait for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A cluster without TLS reports port 0 for a node that serves TLS only, and the other way round.
+const NO_PORT: &str = "the cluster reports no port of this node for connections of this kind; \
+                       check whether all nodes serve TLS, and use redis:// or rediss:// as they do";
+
 /// Round trips to read a clock.
 const LOOKS_AT_A_CLOCK: usize = 5;
 
@@ -249,6 +253,9 @@ impl Entrance {
 
     pub async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
         let Address { host, port } = address.clone();
+        if port == 0 {
+            return Err((ErrorKind::InvalidClientConfig, NO_PORT).into());
+        }
         let info = |address: ConnectionAddr| -> Result<ConnectionInfo, RedisError> {
             Ok(address.into_connection_info()?.set_redis_settings(self.session.clone()))
         };
