@@ -19,7 +19,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use common::{Bare, Kind, SameScripts, Table, verdict};
+use common::{BaselineClient, ScriptPair, ScriptsOnly, Table, exit_code};
 use lock::Lock;
 use rwlease::{
     CachedReadGuard, CachedRwLock, CachedWriteGuard, Locks, ReadGuard, RwLock, WriteGuard,
@@ -33,36 +33,36 @@ const WARM_UP: usize = 200;
 const PAIRS: usize = 2_000;
 /// The most that a contact with the server, or a lock's first requests, may add to each of
 /// thousands of local pairs.
-const LEAST: f64 = 0.05;
+const MAX_PER_LOCAL_PAIR: f64 = 0.05;
 /// The most that a lock may allocate beyond the bare client.
-const MOST: f64 = 4.0;
+const MAX_OVER_BASELINE: f64 = 4.0;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let locks = Locks::connect(cluster.urls()).await?;
-    let bare = Bare::connect(Backend::Native, &cluster).await;
+    let bare = BaselineClient::connect(Backend::Native, &cluster).await;
     let mut good = true;
     println!("{}, three local masters.\n", cluster.version());
     let mut table =
         Table::new(&["allocations of a pair", "rwlease", "the same scripts alone", "more"]);
-    for (name, kind) in [("write", Kind::Write), ("read", Kind::Read)] {
+    for (name, kind) in [("write", ScriptPair::Write), ("read", ScriptPair::Read)] {
         let lock = locks.rwlock("counted")?;
         let ours = match kind {
-            Kind::Read => count(&Read(lock)).await,
+            ScriptPair::Read => count(&Read(lock)).await,
             _ => count(&Write(lock)).await,
         };
-        let bare = count(&SameScripts(bare.clone(), kind, "counted".into())).await;
+        let bare = count(&ScriptsOnly(bare.clone(), kind, "counted".into())).await;
         let counts = [ours, bare, ours - bare].map(|count| format!("{count:.1}"));
         table.add([name.into()].into_iter().chain(counts));
-        good &= ours - bare <= MOST;
+        good &= ours - bare <= MAX_OVER_BASELINE;
     }
-    println!("{table}\nAt most {MOST} more are wanted: {}.\n", said(good));
+    println!("{table}\nAt most {MAX_OVER_BASELINE} more are wanted: {}.\n", pass_or_fail(good));
     let cached = cached(&locks).await?;
-    Ok(verdict(good && cached))
+    Ok(exit_code(good && cached))
 }
 
-fn said(good: bool) -> &'static str {
+fn pass_or_fail(good: bool) -> &'static str {
     if good { "met" } else { "missed" }
 }
 
@@ -75,8 +75,8 @@ async fn cached(locks: &Locks) -> Result<bool> {
     table.add(["write".into(), format!("{write:.3}")]);
     table.add(["read".into(), format!("{read:.3}")]);
     // The remaining allocations are those of the contact with the server, once a second.
-    let good = write < LEAST && read < LEAST;
-    println!("{table}\nNone is wanted: {}.", said(good));
+    let good = write < MAX_PER_LOCAL_PAIR && read < MAX_PER_LOCAL_PAIR;
+    println!("{table}\nNone is wanted: {}.", pass_or_fail(good));
     Ok(good)
 }
 
@@ -91,7 +91,7 @@ async fn count<L: Lock>(lock: &L) -> f64 {
     dhat::HeapStats::get().total_blocks as f64 / PAIRS as f64
 }
 
-macro_rules! ours {
+macro_rules! impl_bench_lock {
     ($name:ident, $lock:ident, $take:ident, $guard:ident) => {
         #[derive(Clone)]
         struct $name($lock);
@@ -110,7 +110,7 @@ macro_rules! ours {
     };
 }
 
-ours!(Read, RwLock, read, ReadGuard);
-ours!(Write, RwLock, write, WriteGuard);
-ours!(CachedRead, CachedRwLock, read, CachedReadGuard);
-ours!(CachedWrite, CachedRwLock, write, CachedWriteGuard);
+impl_bench_lock!(Read, RwLock, read, ReadGuard);
+impl_bench_lock!(Write, RwLock, write, WriteGuard);
+impl_bench_lock!(CachedRead, CachedRwLock, read, CachedReadGuard);
+impl_bench_lock!(CachedWrite, CachedRwLock, write, CachedWriteGuard);

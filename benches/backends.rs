@@ -92,7 +92,7 @@ async fn run(turns: usize, each: Duration) -> bool {
             sides.iter().map(|(locks, bare)| Contenders::new(locks, bare, tasks)).collect();
         let mut seen = Vec::new();
         for turn in 0..=turns {
-            let made = take_turn(&contenders, turn, each).await;
+            let made = run_round(&contenders, turn, each).await;
             if turn > 0 {
                 seen.push(made);
             }
@@ -110,16 +110,16 @@ async fn run(turns: usize, each: Duration) -> bool {
 
 /// The contenders of one backend.
 struct Contenders {
-    ours: Arc<[Ours]>,
+    rwlease: Arc<[RwleaseLock]>,
     scripts: Arc<[SameScripts]>,
-    set: Arc<[SetNx]>,
+    set_nx: Arc<[SetNx]>,
 }
 
 /// The results of each of a backend's contenders.
-type Made = [Pairs; 3];
+type ContenderRates = [PairRate; 3];
 
 #[derive(Clone, Copy, Default)]
-struct Pairs {
+struct PairRate {
     per_second: f64,
     /// The client's processor time for a pair, in µs.
     cost: f64,
@@ -133,23 +133,23 @@ impl Contenders {
             SameScripts(bare.clone(), Kind::Write, format!("bare:{{rwlease:{name}}}").into())
         };
         Contenders {
-            ours: names().map(|name| Ours(locks.rwlock(name).unwrap())).collect(),
+            rwlease: names().map(|name| RwleaseLock(locks.rwlock(name).unwrap())).collect(),
             scripts: names().map(scripts).collect(),
-            set: names()
+            set_nx: names()
                 .map(|name| SetNx(bare.clone(), format!("set:{{rwlease:{name}}}").into()))
                 .collect(),
         }
     }
 
-    async fn run(&self, kind: usize, each: Duration) -> Pairs {
-        let (tasks, before) = (self.ours.len(), processor_time());
+    async fn run(&self, kind: usize, each: Duration) -> PairRate {
+        let (tasks, before) = (self.rwlease.len(), processor_time());
         let run = match kind {
-            0 => closed(&self.ours, tasks, each).await,
+            0 => closed(&self.rwlease, tasks, each).await,
             1 => closed(&self.scripts, tasks, each).await,
-            _ => closed(&self.set, tasks, each).await,
+            _ => closed(&self.set_nx, tasks, each).await,
         };
         let (per_second, spent) = (run.per_second(), processor_time() - before);
-        Pairs { per_second, cost: spent * 1e6 / (per_second * each.as_secs_f64()) }
+        PairRate { per_second, cost: spent * 1e6 / (per_second * each.as_secs_f64()) }
     }
 }
 
@@ -160,8 +160,8 @@ fn processor_time() -> f64 {
 }
 
 /// All contenders take one turn each.
-async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [Made; 3] {
-    let mut made = [[Pairs::default(); 3]; 3];
+async fn run_round(contenders: &[Contenders], turn: usize, each: Duration) -> [ContenderRates; 3] {
+    let mut made = [[PairRate::default(); 3]; 3];
     for step in turn..turn + 9 {
         let (kind, side) = (step % 9 / 3, step % 3);
         made[side][kind] = contenders[side].run(kind, each).await;
@@ -170,11 +170,11 @@ async fn take_turn(contenders: &[Contenders], turn: usize, each: Duration) -> [M
 }
 
 /// The columns of one backend, and whether it reaches its goal.
-fn row(seen: &[[Made; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
-    let column = |of: fn(Made) -> f64| median(seen.iter().map(|made| of(made[side])));
+fn row(seen: &[[ContenderRates; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
+    let column = |of: fn(ContenderRates) -> f64| median(seen.iter().map(|made| of(made[side])));
     let of_scripts = column(|[locks, scripts, _]| locks.per_second / scripts.per_second);
     let of_set = column(|[locks, _, set]| locks.per_second / set.per_second);
-    let of_redis = |value: fn(Pairs) -> f64| {
+    let of_redis = |value: fn(PairRate) -> f64| {
         median(seen.iter().map(|made| value(made[side][0]) / value(made[REDIS][0])))
     };
     let met = goal.is_none_or(|(scripts, set)| of_scripts >= *scripts && of_set >= *set);
@@ -192,9 +192,9 @@ fn row(seen: &[[Made; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<Strin
 }
 
 #[derive(Clone)]
-struct Ours(RwLock);
+struct RwleaseLock(RwLock);
 
-impl Lock for Ours {
+impl Lock for RwleaseLock {
     type Held = WriteGuard;
 
     async fn take(&self) -> WriteGuard {

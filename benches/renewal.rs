@@ -40,7 +40,7 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 const TAKERS: usize = 256;
 
 /// The most memory that a guard may cost, in bytes.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES_PER_GUARD: usize = 1024;
 
 /// The number of guards whose memory is counted.
 const COUNTED: usize = 5_000;
@@ -101,7 +101,7 @@ async fn bytes_per_guard(cluster: &Cluster) -> f64 {
     drop(profiler);
     drop(guards);
     assert!(locks.shutdown(Duration::from_secs(30)).await.is_empty());
-    assert!(bytes / COUNTED < MOST_BYTES, "{bytes} bytes for {COUNTED} guards");
+    assert!(bytes / COUNTED < MAX_BYTES_PER_GUARD, "{bytes} bytes for {COUNTED} guards");
     bytes as f64 / COUNTED as f64
 }
 
@@ -124,9 +124,9 @@ async fn measure(cluster: &Cluster, scale: &Scale) -> (Vec<String>, bool) {
     let more = Handle::current().metrics().num_alive_tasks().saturating_sub(tasks);
     eprintln!("{count} guards are taken, by {more} tasks more than before");
     let mut line = vec![count.to_string(), seconds(lease), seconds(taken)];
-    let (cells, all_kept) = all_well(cluster, &guards, lease).await;
+    let (cells, all_kept) = healthy_phase(cluster, &guards, lease).await;
     line.extend(cells);
-    let (cells, others_kept) = one_stopped(cluster, &guards, lease).await;
+    let (cells, others_kept) = stopped_master_phase(cluster, &guards, lease).await;
     line.extend(cells);
     let start = Instant::now();
     drop(guards);
@@ -135,14 +135,14 @@ async fn measure(cluster: &Cluster, scale: &Scale) -> (Vec<String>, bool) {
     (line, all_kept && others_kept)
 }
 
-async fn all_well(
+async fn healthy_phase(
     cluster: &Cluster,
     guards: &[WriteGuard],
     lease: Duration,
 ) -> ([String; 4], bool) {
-    let before = Work::of(cluster).await;
+    let before = ServerWork::of(cluster).await;
     let watched = watch(guards.iter().collect(), lease * 2 / 3).await;
-    let work = Work::of(cluster).await - before;
+    let work = ServerWork::of(cluster).await - before;
     eprintln!(
         "  for each guard and round {:.2} scripts, {:.4} reads of a server; {} were uncertain",
         work.scripts as f64 / guards.len() as f64 / ROUNDS,
@@ -155,7 +155,7 @@ async fn all_well(
     (cells, watched.lost == 0)
 }
 
-async fn one_stopped(
+async fn stopped_master_phase(
     cluster: &Cluster,
     guards: &[WriteGuard],
     lease: Duration,
@@ -190,16 +190,16 @@ fn seconds(time: Duration) -> String {
 const ROUNDS: f64 = 2.0;
 
 /// The counts of the servers' work.
-struct Work {
+struct ServerWork {
     scripts: u64,
     micros: u64,
     /// Reads of sockets: one for each pipeline, or a few.
     reads: u64,
 }
 
-impl Work {
-    async fn of(cluster: &Cluster) -> Work {
-        let mut work = Work { scripts: 0, micros: 0, reads: 0 };
+impl ServerWork {
+    async fn of(cluster: &Cluster) -> ServerWork {
+        let mut work = ServerWork { scripts: 0, micros: 0, reads: 0 };
         for node in cluster.nodes() {
             let stats = node.command_stats().await.unwrap();
             for script in ["evalsha", "eval"].iter().filter_map(|name| stats.get(*name)) {
@@ -213,11 +213,11 @@ impl Work {
     }
 }
 
-impl Sub for Work {
-    type Output = Work;
+impl Sub for ServerWork {
+    type Output = ServerWork;
 
-    fn sub(self, before: Work) -> Work {
-        Work {
+    fn sub(self, before: ServerWork) -> ServerWork {
+        ServerWork {
             scripts: self.scripts - before.scripts,
             micros: self.micros - before.micros,
             reads: self.reads - before.reads,
@@ -226,7 +226,7 @@ impl Sub for Work {
 }
 
 /// The observations of guards that the bench polls.
-struct Watched {
+struct GuardSamples {
     /// The time within which each of them was renewed at least once.
     round: Option<Duration>,
     /// The shortest remaining lease.
@@ -235,16 +235,16 @@ struct Watched {
     lost: usize,
 }
 
-async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
+async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> GuardSamples {
     let start = Instant::now();
     let lease = guards.iter().map(|guard| guard.remaining()).max().unwrap_or_default();
-    let mut watched = Watched { round: None, least: lease, uncertain: 0, lost: 0 };
+    let mut watched = GuardSamples { round: None, least: lease, uncertain: 0, lost: 0 };
     let ends: Vec<Instant> =
         guards.iter().map(|guard| Instant::now() + guard.remaining()).collect();
     let mut waiting: Vec<usize> = (0..guards.len()).collect();
     while start.elapsed() < during {
-        sleep(LOOK + PER_GUARD * guards.len() as u32).await;
-        waiting.retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + SURE);
+        sleep(SAMPLE_INTERVAL + PER_GUARD * guards.len() as u32).await;
+        waiting.retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + RENEWAL_THRESHOLD);
         if waiting.is_empty() && watched.round.is_none() {
             watched.round = Some(start.elapsed());
         }
@@ -259,13 +259,13 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> Watched {
 }
 
 /// The pause between two looks. It is long enough not to take the client's processor time.
-const LOOK: Duration = Duration::from_millis(20);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 const PER_GUARD: Duration = Duration::from_micros(3);
 
 /// A lease whose end has moved by this much was renewed.
-const SURE: Duration = Duration::from_millis(100);
+const RENEWAL_THRESHOLD: Duration = Duration::from_millis(100);
 
-impl Watched {
+impl GuardSamples {
     fn round(&self) -> String {
         self.round.map_or("not all".into(), seconds)
     }

@@ -27,11 +27,11 @@ use table::Table;
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
 /// The numbers of readers beside which a plain one comes and goes.
-const BESIDE: [usize; 3] = [1, 100, 10_000];
+const READER_COUNTS: [usize; 3] = [1, 100, 10_000];
 /// The numbers of holders beside which permits are acquired and released.
 const HELD: [usize; 5] = [1, 100, 1_000, 5_000, 10_000];
 /// The highest ratio to the time of a read.
-const MOST_OF_A_READ: f64 = 1.3;
+const MAX_RATIO_TO_READ: f64 = 1.3;
 const QUEUES: [usize; 4] = [1, 100, 1_000, 10_000];
 const QUEUE_OPERATIONS: [&str; 3] = ["release, hand over", "join the queue", "poll"];
 const ROUNDS: usize = 100;
@@ -41,13 +41,13 @@ const FEW_ROUNDS: usize = 5;
 const CALLS: usize = 100;
 /// From this size on, all calls of a round use one lock. Below it each call has its own lock,
 /// because the round itself would change the size.
-const ONE_LOCK_FROM: usize = 1_000;
+const SHARED_LOCK_SIZE: usize = 1_000;
 
-const MOST_RATIO: f64 = 2.0;
+const MAX_SIZE_RATIO: f64 = 2.0;
 /// The highest ratio of an uncontended pair to that of the published lock: on Redis 7.0, and on
 /// later servers.
-const MOST_OF_PUBLISHED: (f64, f64) = (1.75, 1.65);
-const MOST_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
+const MAX_RATIO_TO_PUBLISHED: (f64, f64) = (1.75, 1.65);
+const MAX_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
 /// Scripts in addition to those of the library.
@@ -60,7 +60,7 @@ const SCRIPTS: [(&str, &str); 2] = [
 const PAIRS: [&str; 5] =
     ["write, one try", "write, would wait", "read, one try", "read, would wait", "published write"];
 /// The first ones of the pairs, which have a goal.
-const OURS: usize = 4;
+const JUDGED_PAIRS: usize = 4;
 
 /// Contended calls: the calls that lead to each, and the call. `W` and `R` are tries to write and
 /// to read, `w` and `r` take a place in the queue. The number is that of an acquisition.
@@ -104,9 +104,9 @@ fn main() -> ExitCode {
     );
 
     let is_later = version.name != "Redis" || (version.major, version.minor) > (7, 0);
-    let most = if is_later { MOST_OF_PUBLISHED.1 } else { MOST_OF_PUBLISHED.0 };
+    let most = if is_later { MAX_RATIO_TO_PUBLISHED.1 } else { MAX_RATIO_TO_PUBLISHED.0 };
     let before = std::env::args().skip_while(|argument| argument != "--before").nth(1);
-    let mut bench = Bench::new(&server, rounds, before.as_deref());
+    let mut bench = ScriptBench::new(&server, rounds, before.as_deref());
     let mut goals = Goals::new("server time and memory");
     bench.readers(&mut goals);
     bench.waiters(&mut goals);
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
     goals.verdict()
 }
 
-struct Bench {
+struct ScriptBench {
     connection: Connection,
     digests: BTreeMap<&'static str, String>,
     /// Those of the scripts before.
@@ -139,14 +139,14 @@ enum Contended {
 }
 
 /// Locks with the same number of holders or waiters.
-struct Locks {
+struct LockKeys {
     keys: Vec<String>,
     /// In the order of their arrival.
     ids: Vec<VecDeque<String>>,
 }
 
-impl Bench {
-    fn new(server: &Server, rounds: usize, before: Option<&str>) -> Bench {
+impl ScriptBench {
+    fn new(server: &Server, rounds: usize, before: Option<&str>) -> ScriptBench {
         let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
         let mut load = |text: &str| cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection);
         let own = rwlease::scripts().map(|script| (script.name(), script.text()));
@@ -156,12 +156,12 @@ impl Bench {
             let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}.lua"));
             names.map(|name| (name, load(&text(name).unwrap()).unwrap())).collect()
         });
-        Bench { connection, digests, before, ids: 0, leases: 0, rounds }
+        ScriptBench { connection, digests, before, ids: 0, leases: 0, rounds }
     }
 
     /// Time by the number of readers. It should be constant.
     fn readers(&mut self, goals: &mut Goals) {
-        let mut locks: Vec<Locks> = SIZES.iter().map(|&size| self.fill(size)).collect();
+        let mut locks: Vec<LockKeys> = SIZES.iter().map(|&size| self.fill(size)).collect();
         let mut best = [[f64::INFINITY; SIZES.len()]; OPERATIONS.len()];
         for _ in 0..self.rounds {
             for (size, locks) in locks.iter_mut().enumerate() {
@@ -176,7 +176,7 @@ impl Bench {
 
     /// Time by the number of waiting writers. It should be constant.
     fn waiters(&mut self, goals: &mut Goals) {
-        let mut queues: Vec<Locks> = QUEUES.iter().map(|&size| self.fill_queue(size)).collect();
+        let mut queues: Vec<LockKeys> = QUEUES.iter().map(|&size| self.fill_queue(size)).collect();
         let mut best = [[f64::INFINITY; QUEUES.len()]; QUEUE_OPERATIONS.len()];
         for _ in 0..self.rounds {
             for (size, locks) in queues.iter_mut().enumerate() {
@@ -199,8 +199,8 @@ impl Bench {
         report("waiting writers", &QUEUES, &QUEUE_OPERATIONS, &best, goals);
     }
 
-    fn fill_queue(&mut self, size: usize) -> Locks {
-        let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
+    fn fill_queue(&mut self, size: usize) -> LockKeys {
+        let count = if size < SHARED_LOCK_SIZE { CALLS } else { 1 };
         let keys: Vec<String> = (0..count).map(|number| format!("queue:{size}:{number}")).collect();
         let mut ids = vec![VecDeque::new(); count];
         for (key, ids) in keys.iter().zip(&mut ids) {
@@ -208,7 +208,7 @@ impl Bench {
             let calls: Vec<Call> = (0..=size).map(|_| self.join(key, ids)).collect();
             self.run(&calls);
         }
-        Locks { keys, ids }
+        LockKeys { keys, ids }
     }
 
     fn join(&mut self, key: &str, ids: &mut VecDeque<String>) -> Call {
@@ -218,19 +218,19 @@ impl Bench {
         call
     }
 
-    fn fill(&mut self, size: usize) -> Locks {
-        let count = if size < ONE_LOCK_FROM { CALLS } else { 1 };
+    fn fill(&mut self, size: usize) -> LockKeys {
+        let count = if size < SHARED_LOCK_SIZE { CALLS } else { 1 };
         let keys: Vec<String> = (0..count).map(|number| format!("lock:{size}:{number}")).collect();
         let mut ids = vec![VecDeque::new(); count];
         for (key, readers) in keys.iter().zip(&mut ids) {
             let calls: Vec<Call> = (0..size).map(|_| self.acquire_read(key, readers)).collect();
             self.run(&calls);
         }
-        Locks { keys, ids }
+        LockKeys { keys, ids }
     }
 
     /// The calls of a round, each for its lock.
-    fn round(&mut self, operation: &str, locks: &mut Locks) -> Vec<Call> {
+    fn round(&mut self, operation: &str, locks: &mut LockKeys) -> Vec<Call> {
         self.leases += 1;
         let lease = (LEASE + self.leases).to_string();
         (0..CALLS)
@@ -297,7 +297,7 @@ impl Bench {
             let ratio = both / (acquire + release);
             let times = [acquire_here, release_here, both].map(|time| format!("{time:.1}"));
             table.add([name.into()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
-            if at < OURS {
+            if at < JUDGED_PAIRS {
                 goals.at_most(format!("{name}: of the published lock"), most, ratio);
             }
         }
@@ -419,9 +419,9 @@ impl Bench {
 
     /// A plain reader comes and goes beside cached readers, and beside as many plain ones.
     fn beside_cached_readers(&mut self) {
-        let mut best = [[[f64::INFINITY; 2]; 2]; BESIDE.len()];
+        let mut best = [[[f64::INFINITY; 2]; 2]; READER_COUNTS.len()];
         let mut keys = Vec::new();
-        for size in BESIDE {
+        for size in READER_COUNTS {
             keys.push(["f", "fk"].map(|flags| {
                 let key = format!("beside:{size}:{flags}");
                 let calls: Vec<Call> = (0..size)
@@ -456,7 +456,7 @@ impl Bench {
             "release",
         ]);
         for (size, [[acquire, release], [cached_acquire, cached_release]]) in
-            BESIDE.into_iter().zip(best)
+            READER_COUNTS.into_iter().zip(best)
         {
             let times = [cached_acquire, cached_release, acquire, release];
             let times = times.map(|time| format!("{time:.1}"));
@@ -489,7 +489,7 @@ impl Bench {
                     let lease = (LEASE + self.leases).to_string();
                     let gives: Vec<Call> =
                         ids.iter().map(|id| Call::new(give, key, &["-", id])).collect();
-                    let mut time = |bench: &mut Bench, operation: usize, calls: &[Call]| {
+                    let mut time = |bench: &mut ScriptBench, operation: usize, calls: &[Call]| {
                         let best: &mut f64 = &mut best[kind][operation][at];
                         *best = best.min(bench.time(calls));
                     };
@@ -508,7 +508,7 @@ impl Bench {
             let ratios = permits[at].iter().zip(reads[at]).map(|(permits, read)| permits / read);
             let worst = ratios.fold(0.0, f64::max);
             let goal = format!("{what} of permits, of a read beside as many");
-            goals.at_most(goal, MOST_OF_A_READ, worst);
+            goals.at_most(goal, MAX_RATIO_TO_READ, worst);
         }
     }
 
@@ -564,7 +564,7 @@ impl Bench {
     fn memory(&mut self, goals: &mut Goals) {
         let mut table = Table::new(&["memory of 10,000", "bytes of each"]);
         self.locks(&mut table);
-        for (kind, most) in MOST_BYTES {
+        for (kind, most) in MAX_BYTES {
             let key = format!("memory:{kind}");
             let writer = self.id();
             let mut calls = Vec::new();
@@ -674,7 +674,7 @@ fn report<const N: usize>(
         table.add([operation.to_string()].into_iter().chain(times).chain([format!("{ratio:.2}")]));
     }
     print!("\n{table}");
-    goals.at_most(format!("by {what}: worst ratio to the first"), MOST_RATIO, worst);
+    goals.at_most(format!("by {what}: worst ratio to the first"), MAX_SIZE_RATIO, worst);
 }
 
 /// The arguments of a waiting writer that polls, with a long time to live.

@@ -12,7 +12,7 @@ mod teller;
 
 use std::time::Duration;
 
-use rwlease::{Locks, Renewal, RwLock};
+use rwlease::{Locks, RenewalPolicy, RwLock};
 use stage::Stage;
 use store::Store;
 use teller::Teller;
@@ -118,7 +118,7 @@ async fn crashed(teller: &Teller, locks: &Locks, doomed: &Locks) -> Outcome {
         .rwlock("report")?
         .write()
         .lease(Duration::from_secs(2))
-        .renewal(Renewal::Manual)
+        .renewal(RenewalPolicy::Manual)
         .await?;
     teller.say("mallory", "writes with a lease of 2 s, and crashes");
     std::mem::forget(lost);
@@ -135,7 +135,7 @@ async fn fenced(teller: &Teller, locks: &Locks) -> Outcome {
     teller.title("A writer that sleeps through its lease is stopped by its token");
     let lock = locks.rwlock("balance")?;
     let mut store = Store::default();
-    let slow = lock.write().lease(Duration::from_secs(1)).renewal(Renewal::Manual).await?;
+    let slow = lock.write().lease(Duration::from_secs(1)).renewal(RenewalPolicy::Manual).await?;
     let stale = slow.token();
     teller.say("olivia", &format!("writes, token {stale}, and falls asleep"));
     let lease = (*slow).clone();

@@ -3,38 +3,38 @@
 use std::time::Duration;
 
 /// The part of a pause that is random by default.
-pub(crate) const JITTER: f64 = 0.5;
+pub(crate) const DEFAULT_JITTER: f64 = 0.5;
 
 /// How pauses grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) most: Duration,
+    pub(crate) initial: Duration,
+    pub(crate) max: Duration,
 }
 
 impl Backoff {
     pub(crate) const fn new(first: Duration, most: Duration) -> Self {
-        Backoff { first, most }
+        Backoff { initial: first, max: most }
     }
 
     /// The pause after a failure that follows `before` failures in a row.
-    pub(crate) fn pause(self, before: u32) -> Duration {
-        jittered(self.whole(before))
+    pub(crate) fn delay(self, before: u32) -> Duration {
+        with_jitter(self.without_jitter(before))
     }
 
     /// The pause without jitter.
-    pub(crate) fn whole(self, before: u32) -> Duration {
-        self.first.saturating_mul(2u32.saturating_pow(before)).min(self.most)
+    pub(crate) fn without_jitter(self, before: u32) -> Duration {
+        self.initial.saturating_mul(2u32.saturating_pow(before)).min(self.max)
     }
 }
 
 /// A random duration from half of `whole` to all of it, so that clients do not retry in step.
-pub(crate) fn jittered(whole: Duration) -> Duration {
-    part_of(whole, 1.0 - JITTER + JITTER * fastrand::f64())
+pub(crate) fn with_jitter(delay: Duration) -> Duration {
+    scale(delay, 1.0 - DEFAULT_JITTER + DEFAULT_JITTER * fastrand::f64())
 }
 
 /// A fraction of the duration, from 0 to 1.
-pub(crate) fn part_of(whole: Duration, part: f64) -> Duration {
+pub(crate) fn scale(whole: Duration, part: f64) -> Duration {
     // The longest durations, rounded to an `f64`, can exceed the range of a `Duration`.
     Duration::try_from_secs_f64(whole.as_secs_f64() * part).unwrap_or(whole)
 }
@@ -50,25 +50,25 @@ mod tests {
     #[test]
     fn a_pause_doubles_up_to_the_longest() {
         let backoff = Backoff::new(ms(20), ms(1_000));
-        let whole: Vec<_> = (0..8).map(|before| backoff.whole(before)).collect();
+        let whole: Vec<_> = (0..8).map(|before| backoff.without_jitter(before)).collect();
         assert_eq!(whole, [20, 40, 80, 160, 320, 640, 1_000, 1_000].map(ms));
-        assert_eq!(backoff.whole(u32::MAX), ms(1_000));
-        assert_eq!(Backoff::new(ms(70), ms(7)).whole(0), ms(7));
+        assert_eq!(backoff.without_jitter(u32::MAX), ms(1_000));
+        assert_eq!(Backoff::new(ms(70), ms(7)).without_jitter(0), ms(7));
     }
 
     #[test]
     fn no_pause_is_too_long_to_compute() {
         let longest = Backoff::new(Duration::MAX, Duration::MAX);
-        assert_eq!([0, 1, u32::MAX].map(|before| longest.whole(before)), [Duration::MAX; 3]);
-        assert_eq!(part_of(Duration::MAX, 1.0), Duration::MAX);
-        assert!(longest.pause(u32::MAX) >= part_of(Duration::MAX, JITTER));
-        assert_eq!(Backoff::new(Duration::ZERO, ms(9)).pause(u32::MAX), Duration::ZERO);
+        assert_eq!([0, 1, u32::MAX].map(|before| longest.without_jitter(before)), [Duration::MAX; 3]);
+        assert_eq!(scale(Duration::MAX, 1.0), Duration::MAX);
+        assert!(longest.delay(u32::MAX) >= scale(Duration::MAX, DEFAULT_JITTER));
+        assert_eq!(Backoff::new(Duration::ZERO, ms(9)).delay(u32::MAX), Duration::ZERO);
     }
 
     #[test]
     fn a_part_of_each_pause_is_random() {
-        assert_eq!([0.0, 0.25, 1.0].map(|part| part_of(ms(80), part)), [0, 20, 80].map(ms));
-        let pauses: Vec<_> = (0..100).map(|_| jittered(ms(80))).collect();
+        assert_eq!([0.0, 0.25, 1.0].map(|part| scale(ms(80), part)), [0, 20, 80].map(ms));
+        let pauses: Vec<_> = (0..100).map(|_| with_jitter(ms(80))).collect();
         assert!(pauses.iter().all(|pause| (ms(40)..=ms(80)).contains(pause)), "{pauses:?}");
         assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
     }

@@ -8,10 +8,10 @@ pub(crate) struct Decimal {
 
 impl Decimal {
     /// The number of digits of the largest `u64`.
-    pub(crate) const LONGEST: usize = 20;
+    pub(crate) const MAX_DIGITS: usize = 20;
 
-    pub(crate) fn of(number: u64) -> Decimal {
-        let mut decimal = Decimal { digits: [b'0'; Decimal::LONGEST], first: Decimal::LONGEST };
+    pub(crate) fn from_u64(number: u64) -> Decimal {
+        let mut decimal = Decimal { digits: [b'0'; Decimal::LONGEST], first: Decimal::MAX_DIGITS };
         let mut rest = number;
         // Two digits at a time: half as many divisions.
         while rest >= 100 {
@@ -37,11 +37,11 @@ impl Decimal {
 }
 
 /// Parses digits as a number.
-pub(crate) fn number_of(digits: &[u8]) -> Option<u64> {
+pub(crate) fn parse_u64(digits: &[u8]) -> Option<u64> {
     match digits.len() {
         0 => None,
         // So few digits cannot overflow.
-        1..Decimal::LONGEST => digits.iter().try_fold(0, |number: u64, digit| {
+        1..Decimal::MAX_DIGITS => digits.iter().try_fold(0, |number: u64, digit| {
             digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
         }),
         _ => str::from_utf8(digits).ok()?.parse().ok().filter(|_| digits[0] != b'+'),
@@ -50,16 +50,16 @@ pub(crate) fn number_of(digits: &[u8]) -> Option<u64> {
 
 /// Parses the number at the start of a text, up to a space or the end. Also returns its number of
 /// digits.
-pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
+pub(crate) fn parse_leading_u64(text: &[u8]) -> Option<(u64, usize)> {
     let mut number: u64 = 0;
     for (at, byte) in text.iter().enumerate() {
         let digit = byte.wrapping_sub(b'0');
         match digit {
             // So few digits cannot overflow.
-            0..=9 if at < Decimal::LONGEST - 1 => number = number * 10 + u64::from(digit),
+            0..=9 if at < Decimal::MAX_DIGITS - 1 => number = number * 10 + u64::from(digit),
             0..=9 => {
                 let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
-                return number_of(&text[..end]).map(|number| (number, end));
+                return parse_u64(&text[..end]).map(|number| (number, end));
             }
             _ => return (*byte == b' ' && at > 0).then_some((number, at)),
         }
@@ -69,29 +69,29 @@ pub(crate) fn leading_number(text: &[u8]) -> Option<(u64, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decimal, leading_number, number_of};
+    use super::{Decimal, parse_leading_u64, parse_u64};
 
     #[test]
     fn numbers_are_digits_alone() {
         for number in [0, 9, 10, 1_735_689_632_527, u64::MAX] {
-            assert_eq!(number_of(Decimal::of(number).as_bytes()), Some(number));
+            assert_eq!(parse_u64(Decimal::from_u64(number).as_bytes()), Some(number));
         }
         for other in ["", "-1", "+1", " 1", "1 ", "0x1", "18446744073709551616", "1.5"] {
-            assert_eq!(number_of(other.as_bytes()), None, "{other:?}");
+            assert_eq!(parse_u64(other.as_bytes()), None, "{other:?}");
         }
     }
 
     #[test]
     fn a_number_ends_at_a_space_or_with_the_text() {
         for number in [0, 9, 10, 1_735_689_632_527, 9_999_999_999_999_999_999, u64::MAX] {
-            let digits = Decimal::of(number).as_bytes().len();
+            let digits = Decimal::from_u64(number).as_bytes().len();
             for rest in ["", " ", " 5", " x"] {
                 let text = format!("{number}{rest}");
-                assert_eq!(leading_number(text.as_bytes()), Some((number, digits)), "{text:?}");
+                assert_eq!(parse_leading_u64(text.as_bytes()), Some((number, digits)), "{text:?}");
             }
         }
         for other in ["", " ", " 1", "-1", "+1", "1x", "1.5 2", "18446744073709551616 1", "1\r"] {
-            assert_eq!(leading_number(other.as_bytes()), None, "{other:?}");
+            assert_eq!(parse_leading_u64(other.as_bytes()), None, "{other:?}");
         }
     }
 }

@@ -13,14 +13,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// It has a [kind](ErrorKind) that tells the caller what to do, the lock it concerns, and as its
 /// [source](std::error::Error::source) what the server or the connection reported.
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     kind: ErrorKind,
     message: String,
     lock: Option<(Arc<str>, Slot)>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    limit: Option<u32>,
+    semaphore_limit: Option<u32>,
 }
 
 /// What kind of failure an [`Error`] is, and so what the caller can do.
@@ -83,23 +83,23 @@ impl Error {
     }
 
     /// The semaphore's actual limit, for a [`LimitMismatch`](ErrorKind::LimitMismatch).
-    pub fn limit(&self) -> Option<u32> {
-        self.0.limit
+    pub fn semaphore_limit(&self) -> Option<u32> {
+        self.0.semaphore_limit
     }
 
     pub(crate) fn limit_mismatch(message: impl Into<String>, limit: u32) -> Self {
         let mut error = Self::new(ErrorKind::LimitMismatch, message);
-        error.0.limit = Some(limit);
+        error.0.semaphore_limit = Some(limit);
         error
     }
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner {
+        Error(Box::new(ErrorInner {
             kind,
             message: message.into(),
             lock: None,
             source: None,
-            limit: None,
+            semaphore_limit: None,
         }))
     }
 
@@ -120,7 +120,7 @@ impl Error {
         self
     }
 
-    pub(crate) fn about(mut self, name: &Arc<str>, slot: Slot) -> Self {
+    pub(crate) fn with_lock(mut self, name: &Arc<str>, slot: Slot) -> Self {
         self.0.lock = Some((name.clone(), slot));
         self
     }

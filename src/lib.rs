@@ -93,9 +93,9 @@ mod router;
 mod slot;
 mod telemetry;
 
-pub use client::cache::PlainBecause;
-pub use client::lost::Loss;
-pub use client::request::Renewal;
+pub use client::cache::UncachedReason;
+pub use client::lost::LeaseLoss;
+pub use client::request::RenewalPolicy;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::builder::Builder;
 #[cfg(any(feature = "native", feature = "redis"))]
@@ -136,7 +136,7 @@ pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
 pub use lock::upgrade::{Upgrade, UpgradeError};
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
-pub use protocol::{Fairness, Mode, scripts};
+pub use protocol::{Fairness, LockMode, scripts};
 pub use router::Script;
 pub use slot::{CrossSlot, Slot, assert_same_slot};
 

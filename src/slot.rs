@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use crc16::{State, XMODEM};
 
 /// The number of hash slots of a cluster.
-const SLOTS: u16 = 16_384;
+const SLOT_COUNT: u16 = 16_384;
 
 /// The length of the longest tag that [`Slot::tag`] returns.
-const TAG_LENGTH: usize = 4;
+const MAX_TAG_LEN: usize = 4;
 
 /// A hash slot of a Redis Cluster, 0 to 16383.
 ///
@@ -37,7 +37,7 @@ impl Slot {
     /// assert_ne!(Slot::of("a{}{b}"), Slot::of("b")); // an empty tag is none: the whole key counts
     /// ```
     pub fn of(key: impl AsRef<[u8]>) -> Slot {
-        Slot(State::<XMODEM>::calculate(hash_tag(key.as_ref())) % SLOTS)
+        Slot(State::<XMODEM>::calculate(hashed_part(key.as_ref())) % SLOT_COUNT)
     }
 
     /// The slot with this number, or `None` if the number is above 16383.
@@ -49,7 +49,7 @@ impl Slot {
     /// assert!(Slot::new(16_384).is_none());
     /// ```
     pub const fn new(number: u16) -> Option<Slot> {
-        if number < SLOTS { Some(Slot(number)) } else { None }
+        if number < SLOT_COUNT { Some(Slot(number)) } else { None }
     }
 
     /// The slot's number.
@@ -69,9 +69,9 @@ impl Slot {
     /// let channel = format!("{{{}}}news", slot.tag());
     /// assert_eq!(Slot::of(channel), slot);
     /// ```
-    pub fn tag(self) -> &'static str {
-        let start = self.index() * TAG_LENGTH;
-        TAGS[start..start + TAG_LENGTH].trim_end()
+    pub fn hashed_part(self) -> &'static str {
+        let start = self.index() * MAX_TAG_LEN;
+        TAGS[start..start + MAX_TAG_LEN].trim_end()
     }
 
     /// The slot's number as an index.
@@ -81,7 +81,7 @@ impl Slot {
 
     /// All slots, in order.
     pub(crate) fn all() -> impl ExactSizeIterator<Item = Slot> {
-        (0..SLOTS).map(Slot)
+        (0..SLOT_COUNT).map(Slot)
     }
 }
 
@@ -144,7 +144,7 @@ impl CrossSlot {
 }
 
 /// The part of a key that is hashed.
-fn hash_tag(key: &[u8]) -> &[u8] {
+fn hashed_part(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else {
         return key;
     };
@@ -157,10 +157,10 @@ fn hash_tag(key: &[u8]) -> &[u8] {
 
 /// The tags of all slots one after another, each padded with spaces to [`TAG_LENGTH`].
 static TAGS: LazyLock<String> = LazyLock::new(|| {
-    let mut tags = vec![[b' '; TAG_LENGTH]; usize::from(SLOTS)];
+    let mut tags = vec![[b' '; MAX_TAG_LEN]; usize::from(SLOT_COUNT)];
     let mut missing = tags.len();
-    for length in 1..=TAG_LENGTH {
-        let mut tag = [b' '; TAG_LENGTH];
+    for length in 1..=MAX_TAG_LEN {
+        let mut tag = [b' '; MAX_TAG_LEN];
         tag[..length].fill(b'0');
         while missing > 0 {
             let place = &mut tags[Slot::of(&tag[..length]).index()];
@@ -168,7 +168,7 @@ static TAGS: LazyLock<String> = LazyLock::new(|| {
                 *place = tag;
                 missing -= 1;
             }
-            if !advance(&mut tag[..length]) {
+            if !next_tag(&mut tag[..length]) {
                 break;
             }
         }
@@ -178,7 +178,7 @@ static TAGS: LazyLock<String> = LazyLock::new(|| {
 
 /// Advances to the next string over `0-9A-Za-z` of the same length. Returns false after the last
 /// one.
-fn advance(tag: &mut [u8]) -> bool {
+fn next_tag(tag: &mut [u8]) -> bool {
     for byte in tag.iter_mut().rev() {
         *byte = match *byte {
             b'9' => b'A',
@@ -221,7 +221,7 @@ mod tests {
             ("{}", "{}"),
             ("{user1000}.following", "user1000"),
         ] {
-            assert_eq!(hash_tag(key.as_bytes()), hashed.as_bytes(), "{key}");
+            assert_eq!(hashed_part(key.as_bytes()), hashed.as_bytes(), "{key}");
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn every_slot_has_a_tag_of_its_own() {
         for slot in Slot::all() {
-            let tag = slot.tag();
+            let tag = slot.hashed_part();
             assert!((1..=4).contains(&tag.len()), "{slot}: {tag:?}");
             assert!(tag.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{slot}: {tag:?}");
             assert_eq!(Slot::of(tag), slot);
@@ -257,7 +257,7 @@ mod tests {
             for tag in &all {
                 let slot = Slot::of(tag);
                 if !std::mem::replace(&mut seen[slot.index()], true) {
-                    assert_eq!(slot.tag(), tag);
+                    assert_eq!(slot.hashed_part(), tag);
                 }
             }
         }

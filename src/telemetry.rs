@@ -27,7 +27,7 @@ pub(crate) fn emit_in_drop(emit: impl FnOnce()) {
 }
 
 /// Adds one to a counter.
-macro_rules! count {
+macro_rules! count_event {
     ($name:literal $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]
         ::metrics::counter!($name $(, $label => $value)*).increment(1);
@@ -36,7 +36,7 @@ macro_rules! count {
 
 /// Adds one to a counter with one label, whose known values have keys made at compile time. Use it
 /// for what every call does.
-macro_rules! count_each {
+macro_rules! count_labeled {
     ($name:literal, $label:literal => $value:expr, [$($known:literal),+ $(,)?]) => {{
         #[cfg(feature = "metrics")]
         match $value {
@@ -49,7 +49,7 @@ macro_rules! count_each {
 }
 
 /// A gauge of one server.
-macro_rules! level {
+macro_rules! server_gauge {
     ($name:literal, $node:expr) => {{
         #[cfg(feature = "metrics")]
         let gauge = ::metrics::gauge!($name, "node" => $node.to_string());
@@ -63,7 +63,7 @@ macro_rules! level {
 }
 
 /// Records a duration in a histogram.
-macro_rules! measure {
+macro_rules! record_duration {
     ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]
         ::metrics::histogram!($name $(, $label => $value)*).record($time.as_secs_f64());
@@ -74,7 +74,7 @@ macro_rules! measure {
 
 /// Records a duration in a histogram with two labels. The usual values have keys made at compile
 /// time. Use it for what every hold does.
-macro_rules! measure_each {
+macro_rules! record_duration_labeled {
     ($name:literal, $time:expr, $first:literal => $one:expr, $second:literal => $other:expr,
      [$(($a:literal, $b:literal)),+ $(,)?]) => {{
         #[cfg(feature = "metrics")]
@@ -88,7 +88,7 @@ macro_rules! measure_each {
     }};
 }
 
-pub(crate) use {count, count_each, level, measure, measure_each};
+pub(crate) use {count_event, count_labeled, server_gauge, record_duration, record_duration_labeled};
 
 /// Stands in for the `Gauge` of `metrics`.
 #[cfg(not(feature = "metrics"))]

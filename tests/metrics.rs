@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use rwlease::Locks;
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 
 #[tokio::test]
 async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_there_is() {
@@ -84,7 +84,7 @@ async fn prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_ther
 
 /// Runs each step once.
 async fn use_locks(prometheus: &PrometheusHandle) {
-    let engine = Engine::builder().masters(2).build();
+    let engine = EmbeddedCluster::builder().masters(2).build();
     let settings = Locks::builder().lease(Duration::from_millis(600));
     let locks = settings.connect_embedded(&engine).await.unwrap();
     check_start(&prometheus.render());
@@ -139,7 +139,7 @@ fn check_start(text: &str) {
 
 /// A lock that is cached, used once more, and recalled.
 async fn cache_locks(prometheus: &PrometheusHandle) {
-    let engine = Engine::builder().masters(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).build();
     let settings = Locks::builder().lease(Duration::from_secs(2));
     let locks = settings.connect_embedded(&engine).await.unwrap();
     let lock = locks.rwlock("d").unwrap().cached().unwrap();

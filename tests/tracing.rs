@@ -12,7 +12,7 @@ use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Locks, Slot};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -100,7 +100,7 @@ async fn each_step_of_a_lock_is_told() {
     let tape = Tape::default();
     let subscriber = tracing_subscriber::registry().with(tape.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
-    let engine = Engine::builder().masters(2).build();
+    let engine = EmbeddedCluster::builder().masters(2).build();
     let locks =
         Locks::builder().lease(Duration::from_millis(600)).connect_embedded(&engine).await.unwrap();
     tape.has("rwlease.refresh", "changed", &["node"]).await;
@@ -165,7 +165,7 @@ async fn each_step_of_a_lock_is_told() {
     tape.has("rwlease.renew", "lost", &["node"]).await;
     drop(third);
 
-    let expiring = lock.write().renewal(rwlease::Renewal::Manual).await.unwrap();
+    let expiring = lock.write().renewal(rwlease::RenewalPolicy::Manual).await.unwrap();
     expiring.lost().await;
     tape.has("rwlease.lost", "expired", &["seconds"]).await;
 }
@@ -175,7 +175,7 @@ async fn redirects_are_told() {
     let tape = Tape::default();
     let subscriber = tracing_subscriber::registry().with(tape.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
-    let engine = Engine::builder().masters(2).build();
+    let engine = EmbeddedCluster::builder().masters(2).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let lock = locks.rwlock("a").unwrap();
     let guard = lock.read().await.unwrap();
@@ -197,7 +197,7 @@ async fn a_wrong_clock_is_told() {
     for (wrong_ms, outcome) in [(3_600_000, "ahead"), (-3_600_000, "behind")] {
         let mut members = Vec::new();
         for place in 0..3 {
-            let engine = Engine::builder().standalone().build();
+            let engine = EmbeddedCluster::builder().standalone().build();
             engine.faults().set_clock(0, if place == 1 { wrong_ms } else { 0 });
             members.push(Locks::builder().connect_embedded(&engine).await.unwrap());
         }

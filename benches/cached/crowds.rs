@@ -8,41 +8,41 @@ use rwlease::{CachedRwLock, RwLock};
 use tokio::time::sleep;
 
 #[derive(Clone)]
-pub enum Any {
+pub enum AnyLock {
     Cached(CachedRwLock),
     Plain(RwLock),
     Memory(Arc<tokio::sync::RwLock<()>>),
 }
 
-impl Any {
+impl AnyLock {
     async fn pair(&self, reads: bool) {
         match (self, reads) {
-            (Any::Cached(lock), true) => drop(lock.read().await.expect("a guard")),
-            (Any::Cached(lock), false) => drop(lock.write().await.expect("a guard")),
-            (Any::Plain(lock), true) => {
+            (AnyLock::Cached(lock), true) => drop(lock.read().await.expect("a guard")),
+            (AnyLock::Cached(lock), false) => drop(lock.write().await.expect("a guard")),
+            (AnyLock::Plain(lock), true) => {
                 let _ = lock.read().await.expect("a guard").release().await.expect("an answer");
             }
-            (Any::Plain(lock), false) => {
+            (AnyLock::Plain(lock), false) => {
                 let _ = lock.write().await.expect("a guard").release().await.expect("an answer");
             }
-            (Any::Memory(lock), true) => drop(lock.clone().read_owned().await),
-            (Any::Memory(lock), false) => drop(lock.clone().write_owned().await),
+            (AnyLock::Memory(lock), true) => drop(lock.clone().read_owned().await),
+            (AnyLock::Memory(lock), false) => drop(lock.clone().write_owned().await),
         }
     }
 }
 
 /// Pairs shorter than this are only counted.
-const SHORT: Duration = Duration::from_micros(50);
+const MIN_TIMED_PAIR: Duration = Duration::from_micros(50);
 
 /// The results of a crowd.
-pub struct Crowd {
+pub struct ContentionRun {
     pairs: u64,
     elapsed: Duration,
     /// The durations of the pairs that were not short, sorted.
-    waits: Vec<Duration>,
+    timed_pairs: Vec<Duration>,
 }
 
-impl Crowd {
+impl ContentionRun {
     pub fn per_second(&self) -> f64 {
         self.pairs as f64 / self.elapsed.as_secs_f64()
     }
@@ -50,14 +50,14 @@ impl Crowd {
     /// The time, in ms, that this part of the pairs did not exceed; 0 if it is a short one.
     pub fn wait(&self, part: f64) -> f64 {
         let beyond = (self.pairs as f64 * (1.0 - part)) as usize;
-        let at = self.waits.len().checked_sub(beyond + 1);
-        at.map_or(0.0, |at| self.waits[at].as_secs_f64() * 1e3)
+        let at = self.timed_pairs.len().checked_sub(beyond + 1);
+        at.map_or(0.0, |at| self.timed_pairs[at].as_secs_f64() * 1e3)
     }
 }
 
 /// Starts `tasks` tasks for each of these handles of one lock. They acquire and release it again
 /// and again.
-pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> Crowd {
+pub async fn crowd(locks: &[AnyLock], tasks: usize, reads: u32, time: Duration) -> ContentionRun {
     let begun = Instant::now();
     let until = begun + time;
     let mut running = Vec::new();
@@ -72,7 +72,7 @@ pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> C
                     lock.pair(random.u32(..100) < reads).await;
                     let had = Instant::now();
                     pairs += 1;
-                    if had - asked > SHORT {
+                    if had - asked > MIN_TIMED_PAIR {
                         waits.push(had - asked);
                     }
                     asked = had;
@@ -81,20 +81,20 @@ pub async fn crowd(locks: &[Any], tasks: usize, reads: u32, time: Duration) -> C
             }));
         }
     }
-    let mut all = Crowd { pairs: 0, elapsed: Duration::ZERO, waits: Vec::new() };
+    let mut all = ContentionRun { pairs: 0, elapsed: Duration::ZERO, timed_pairs: Vec::new() };
     for task in running {
         let (pairs, waits) = task.await.expect("a task failed");
         all.pairs += pairs;
-        all.waits.extend(waits);
+        all.timed_pairs.extend(waits);
     }
     all.elapsed = begun.elapsed();
-    all.waits.sort_unstable();
+    all.timed_pairs.sort_unstable();
     all
 }
 
 /// For each handle, acquires the lock `each` times a second in each mode, at random times. Returns
 /// the mean wait of a pair, in ms.
-pub async fn at_rate(locks: &[Any], each: u32, time: Duration) -> f64 {
+pub async fn at_rate(locks: &[AnyLock], each: u32, time: Duration) -> f64 {
     let until = Instant::now() + time;
     let running: Vec<_> = locks
         .iter()
@@ -130,7 +130,7 @@ pub async fn at_rate(locks: &[Any], each: u32, time: Duration) -> f64 {
 
 /// Each handle in turn acquires and releases the lock, with a pause between. Returns the time
 /// without the pauses.
-pub async fn in_turn(locks: Vec<Any>, turns: usize, pause: Duration) -> Duration {
+pub async fn round_robin(locks: Vec<AnyLock>, turns: usize, pause: Duration) -> Duration {
     let mut took = Duration::ZERO;
     for turn in 0..turns {
         let begun = Instant::now();

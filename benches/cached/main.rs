@@ -40,8 +40,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Goals, Table, Target};
-use crowds::{Any, Crowd, at_rate, crowd, in_turn};
-use peers::Peers;
+use crowds::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
+use peers::OtherLibraries;
 use rwlease::{CachedRwLock, Locks};
 use support::Result;
 use tokio::time::sleep;
@@ -55,7 +55,7 @@ const READS: u32 = 95;
 const PAIRS: u32 = 200_000;
 const RECALLS: usize = 60;
 const TURNS: usize = 100;
-const HOLDS: usize = 1_024;
+const MAX_CACHED_LEASES: usize = 1_024;
 const READERS: usize = 1_000;
 /// The design's estimates for this many readers, from the times of single calls: ms, and ms a
 /// second.
@@ -71,7 +71,7 @@ async fn main() -> Result<ExitCode> {
     println!("{}, {}, {rounds} rounds.\n", target.version(), target.kind());
     let mut peers = match words.iter().any(|word| word == "--alone") {
         true => None,
-        false => Some(Peers::start(&target.node(0).url(), PEERS_KEY).await?),
+        false => Some(OtherLibraries::start(&target.node(0).url(), PEERS_KEY).await?),
     };
     let mut clients = Vec::new();
     for _ in 0..10 {
@@ -83,15 +83,15 @@ async fn main() -> Result<ExitCode> {
     tasks(&clients, 4, 16, READS, &mut peers, rounds, &mut goals).await?;
     tasks(&clients, 2, 32, 0, &mut None, rounds, &mut goals).await?;
     for among in [2, 3, 10] {
-        turns(&clients[..among], rounds, &mut goals).await?;
+        round_robin_writes(&clients[..among], rounds, &mut goals).await?;
     }
-    seldom(&clients, rounds, &mut goals).await?;
-    recalls(&clients, &mut goals).await?;
-    silent_recalls(&target, &mut goals).await?;
-    contacts(&clients[0], &target, &mut goals).await?;
+    low_rate(&clients, rounds, &mut goals).await?;
+    recall_latency(&clients, &mut goals).await?;
+    recall_latency_without_push(&target, &mut goals).await?;
+    keepalive_cost(&clients[0], &target, &mut goals).await?;
     memory(&clients[0], &target).await?;
     drop(clients);
-    many_readers(&target, rounds).await?;
+    reader_fleet(&target, rounds).await?;
     print!("{goals}");
     Ok(goals.verdict())
 }
@@ -101,7 +101,7 @@ fn cached(locks: &Locks, name: &str) -> CachedRwLock {
 }
 
 /// Makes the client cache the lock.
-async fn warm(lock: &CachedRwLock, writes: bool) {
+async fn fill_cache(lock: &CachedRwLock, writes: bool) {
     for _ in 0..100 {
         match writes {
             true => drop(lock.write().await.unwrap()),
@@ -132,7 +132,7 @@ async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result 
     let mut nanos: [Vec<f64>; 4] = Default::default();
     for _ in 0..rounds {
         for (at, nanos) in nanos.iter_mut().enumerate() {
-            warm(&lock, true).await;
+            fill_cache(&lock, true).await;
             let begun = Instant::now();
             for _ in 0..PAIRS {
                 match at {
@@ -165,20 +165,20 @@ async fn tasks(
     among: usize,
     tasks: usize,
     reads: u32,
-    peers: &mut Option<Peers>,
+    peers: &mut Option<OtherLibraries>,
     rounds: usize,
     goals: &mut Goals,
 ) -> Result {
     let name = format!("{NAME}:{among}:{tasks}");
-    let all = |cache: bool| -> Vec<Any> {
+    let all = |cache: bool| -> Vec<AnyLock> {
         let of = |locks: &Locks| match cache {
-            true => Any::Cached(cached(locks, &name)),
-            false => Any::Plain(locks.rwlock(&name).unwrap()),
+            true => AnyLock::Cached(cached(locks, &name)),
+            false => AnyLock::Plain(locks.rwlock(&name).unwrap()),
         };
         clients[..among].iter().map(of).collect()
     };
-    let memory = vec![Any::Memory(Arc::default()); among];
-    let mut runs: [Vec<Crowd>; 3] = Default::default();
+    let memory = vec![AnyLock::Memory(Arc::default()); among];
+    let mut runs: [Vec<ContentionRun>; 3] = Default::default();
     let mut theirs = Vec::new();
     for _ in 0..rounds {
         runs[0].push(crowd(&all(true), tasks, reads, TIME).await);
@@ -192,9 +192,9 @@ async fn tasks(
         }
         sleep(Duration::from_millis(200)).await;
     }
-    let rate = |crowds: &[Crowd]| median(crowds.iter().map(Crowd::per_second).collect());
+    let rate = |crowds: &[ContentionRun]| median(crowds.iter().map(ContentionRun::per_second).collect());
     let waits =
-        |crowds: &[Crowd], part| median(crowds.iter().map(|crowd| crowd.wait(part)).collect());
+        |crowds: &[ContentionRun], part| median(crowds.iter().map(|crowd| crowd.wait(part)).collect());
     let head = format!("{among} clients of {tasks} tasks, {reads} % reads");
     let mut table = Table::new(&[&head, "pairs/s", "p99.9 ms", "worst ms"]);
     let [ours, plain, memory] = &runs;
@@ -233,15 +233,15 @@ async fn tasks(
 }
 
 /// Clients that write one after another, a millisecond apart.
-async fn turns(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+async fn round_robin_writes(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
     let name = format!("{NAME}:turns:{}", clients.len());
     let mut rates: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
-        let cached = clients.iter().map(|locks| Any::Cached(cached(locks, &name))).collect();
-        let plain = clients.iter().map(|locks| Any::Plain(locks.rwlock(&name).unwrap())).collect();
+        let cached = clients.iter().map(|locks| AnyLock::Cached(cached(locks, &name))).collect();
+        let plain = clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
         let pause = Duration::from_millis(1);
-        rates[0].push(TURNS as f64 / in_turn(cached, TURNS, pause).await.as_secs_f64());
-        rates[1].push(TURNS as f64 / in_turn(plain, TURNS, pause).await.as_secs_f64());
+        rates[0].push(TURNS as f64 / round_robin(cached, TURNS, pause).await.as_secs_f64());
+        rates[1].push(TURNS as f64 / round_robin(plain, TURNS, pause).await.as_secs_f64());
     }
     let [cached, plain] = rates.map(median);
     let what = format!("{} clients in turn, of plain", clients.len());
@@ -250,14 +250,14 @@ async fn turns(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
 }
 
 /// Ten clients that each write and read ten times a second.
-async fn seldom(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+async fn low_rate(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
     let name = format!("{NAME}:seldom");
     let mut waits: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
         let cached: Vec<_> =
-            clients.iter().map(|locks| Any::Cached(cached(locks, &name))).collect();
+            clients.iter().map(|locks| AnyLock::Cached(cached(locks, &name))).collect();
         let plain: Vec<_> =
-            clients.iter().map(|locks| Any::Plain(locks.rwlock(&name).unwrap())).collect();
+            clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
         waits[0].push(at_rate(&cached, 10, 2 * TIME).await);
         waits[1].push(at_rate(&plain, 10, 2 * TIME).await);
     }
@@ -271,12 +271,12 @@ async fn seldom(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
 
 /// Measures from a client's call, which finds the lock cached and unused elsewhere, until it has a
 /// guard. Measures the same for a hand-off: from the release of a lock to the waiter's guard.
-async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
+async fn recall_latency(clients: &[Locks], goals: &mut Goals) -> Result {
     let (mut recalled, mut handed) = (Vec::new(), Vec::new());
     for number in 0..RECALLS {
         let name = format!("{NAME}:recalls:{number}");
         let lock = cached(&clients[0], &name);
-        warm(&lock, true).await;
+        fill_cache(&lock, true).await;
         let other = clients[1].rwlock(&name)?;
         let asked = Instant::now();
         let guard = other.write().await?;
@@ -306,7 +306,7 @@ async fn recalls(clients: &[Locks], goals: &mut Goals) -> Result {
 }
 
 /// The same without recalls: the clients' user has no right to send them.
-async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
+async fn recall_latency_without_push(target: &Target, goals: &mut Goals) -> Result {
     for node in target.nodes() {
         node.say::<()>("ACL SETUSER mute on >mute ~* &* +@all -spublish").await?;
     }
@@ -316,7 +316,7 @@ async fn silent_recalls(target: &Target, goals: &mut Goals) -> Result {
     let waits = (0..RECALLS).map(async |number| {
         let name = format!("{NAME}:silent:{number}");
         let lock = cached(&here, &name);
-        warm(&lock, true).await;
+        fill_cache(&lock, true).await;
         // The contacts are at a random phase.
         sleep(Duration::from_millis(number as u64 * 1_000 / RECALLS as u64)).await;
         drop(lock.write().await?);
@@ -355,7 +355,7 @@ async fn memory(locks: &Locks, target: &Target) -> Result {
             let plain = locks.rwlock(&name)?;
             let (mut writing, mut reading) = (None, None);
             match (cache, writes) {
-                (true, _) => warm(&lock, writes).await,
+                (true, _) => fill_cache(&lock, writes).await,
                 (false, true) => writing = Some(plain.write().await?),
                 (false, false) => reading = Some(plain.read().await?),
             }
@@ -371,7 +371,7 @@ async fn memory(locks: &Locks, target: &Target) -> Result {
 }
 
 /// A thousand clients read twenty times a second, and one client writes once a second.
-async fn many_readers(target: &Target, rounds: usize) -> Result {
+async fn reader_fleet(target: &Target, rounds: usize) -> Result {
     let urls = target.urls();
     let mut clients = Vec::new();
     while clients.len() < READERS {
@@ -428,12 +428,12 @@ async fn server_time(target: &Target, node: usize) -> Result<f64> {
 }
 
 /// The cost of contacts, for the greatest allowed number of cached locks.
-async fn contacts(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
+async fn keepalive_cost(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
     let all: Vec<_> =
-        (0..HOLDS).map(|number| cached(locks, &format!("cached:contacts:{number}"))).collect();
+        (0..MAX_CACHED_LEASES).map(|number| cached(locks, &format!("cached:contacts:{number}"))).collect();
     // Each lock is in use as soon as it is cached, because an idle one is released after 2 s.
     let guards = all.iter().map(async |lock| {
-        warm(lock, false).await;
+        fill_cache(lock, false).await;
         lock.read().await
     });
     let guards = futures::future::try_join_all(guards).await?;
@@ -444,7 +444,7 @@ async fn contacts(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
     let in_use = all.iter().map(CachedRwLock::local);
     let in_use = in_use.filter(|local| local.hold.is_some() && local.readers == 1).count();
     println!("{in_use} leases in use: {:.1} % of a core\n", used * 100.0);
-    goals.at_least("cached leases in use at that time", HOLDS as f64, in_use as f64);
+    goals.at_least("cached leases in use at that time", MAX_CACHED_LEASES as f64, in_use as f64);
     goals.at_most("contacts of 1,024 leases, % of a core", 2.0, used * 100.0);
     drop(guards);
     sleep(Duration::from_millis(2_100)).await;

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::Slot;
 use smallvec::SmallVec;
 
-use crate::common::bare_connection::BareConnection;
+use crate::common::bare_connection::BaselineConnection;
 use crate::lock::Lock;
 use crate::support::{Backend, Cluster};
 
@@ -22,16 +22,16 @@ static OWNERS: AtomicU64 = AtomicU64::new(0);
 
 /// The digests of the loaded scripts, and the connection to each slot's master.
 #[derive(Debug)]
-pub struct Bare {
+pub struct BaselineClient {
     connections: Vec<Connection>,
     /// The index of each slot's connection.
-    ways: Vec<u8>,
+    connection_of_slot: Vec<u8>,
     digests: [String; 6],
 }
 
 enum Connection {
     Redis(MultiplexedConnection),
-    Native(Arc<BareConnection>),
+    Native(Arc<BaselineConnection>),
     #[cfg(feature = "fred")]
     Fred(fred::clients::Client),
 }
@@ -42,8 +42,8 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-impl Bare {
-    pub async fn connect(backend: Backend, cluster: &Cluster) -> Arc<Bare> {
+impl BaselineClient {
+    pub async fn connect(backend: Backend, cluster: &Cluster) -> Arc<BaselineClient> {
         let view = cluster.view().await.expect("no view of the cluster");
         let (mut connections, mut ways, mut digests) =
             (Vec::new(), vec![0; 1 << 14], Default::default());
@@ -75,16 +75,16 @@ impl Bare {
             connections.push(match backend {
                 #[cfg(feature = "fred")]
                 Backend::Fred => Connection::Fred(fred_client(node.port()).await),
-                Backend::Native => Connection::Native(BareConnection::open(node.port()).await),
+                Backend::Native => Connection::Native(BaselineConnection::open(node.port()).await),
                 _ => Connection::Redis(redis_client(&node.url()).await),
             });
         }
-        Arc::new(Bare { connections, ways, digests })
+        Arc::new(BaselineClient { connections, connection_of_slot: ways, digests })
     }
 
     /// Sends a command, without more allocations than the client crate needs.
     async fn call(&self, key: &str, words: &[&[u8]]) {
-        match &self.connections[usize::from(self.ways[usize::from(Slot::of(key).get())])] {
+        match &self.connections[usize::from(self.connection_of_slot[usize::from(Slot::of(key).get())])] {
             Connection::Redis(connection) => {
                 let mut command = redis::Cmd::with_capacity(
                     words.len(),
@@ -133,7 +133,7 @@ fn id() -> Id {
 
 /// The purpose of the scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ScriptPair {
     Write,
     Read,
     /// A write by the published single-hash protocol.
@@ -142,29 +142,29 @@ pub enum Kind {
 
 /// The scripts alone, on an uncontended lock.
 #[derive(Clone, Debug)]
-pub struct SameScripts(pub Arc<Bare>, pub Kind, pub Arc<str>);
+pub struct ScriptsOnly(pub Arc<BaselineClient>, pub ScriptPair, pub Arc<str>);
 
-impl Lock for SameScripts {
-    type Held = (SameScripts, Id);
+impl Lock for ScriptsOnly {
+    type Held = (ScriptsOnly, Id);
 
     async fn take(&self) -> Self::Held {
-        let SameScripts(bare, kind, key) = self;
+        let ScriptsOnly(bare, kind, key) = self;
         let id = id();
         match kind {
-            Kind::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
+            ScriptPair::Published => bare.script(4, key, [LEASE, LEASE, LEASE, &id]).await,
             // With the arguments for a place in the queue, as a waiting request sends it.
             kind => {
                 let args: [&[u8]; 8] =
                     [b"-", b"0", &id, LEASE, b"f", b"1", b"0", b"1000 6000 10000 -"];
-                bare.script(usize::from(*kind == Kind::Read), key, args).await
+                bare.script(usize::from(*kind == ScriptPair::Read), key, args).await
             }
         }
         (self.clone(), id)
     }
 
-    async fn release((SameScripts(bare, kind, key), id): Self::Held) {
+    async fn release((ScriptsOnly(bare, kind, key), id): Self::Held) {
         match kind {
-            Kind::Published => bare.script(5, &key, [&id]).await,
+            ScriptPair::Published => bare.script(5, &key, [&id]).await,
             _ => bare.script(2, &key, [b"-", &id]).await,
         }
     }
@@ -172,7 +172,7 @@ impl Lock for SameScripts {
 
 /// `SET NX PX` and compare-and-delete: the lowest cost of any lock.
 #[derive(Clone, Debug)]
-pub struct SetNx(pub Arc<Bare>, pub Arc<str>);
+pub struct SetNx(pub Arc<BaselineClient>, pub Arc<str>);
 
 impl Lock for SetNx {
     type Held = (SetNx, Id);

@@ -18,17 +18,17 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-pub struct BareConnection {
+pub struct BaselineConnection {
     state: Mutex<State>,
     wake: Notify,
 }
 
-impl BareConnection {
-    pub async fn open(port: u16) -> Arc<BareConnection> {
+impl BaselineConnection {
+    pub async fn open(port: u16) -> Arc<BaselineConnection> {
         let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("not connected");
         stream.set_nodelay(true).expect("a TCP connection");
         let (read_half, write_half) = stream.into_split();
-        let connection = Arc::<BareConnection>::default();
+        let connection = Arc::<BaselineConnection>::default();
         tokio::spawn(write(connection.clone(), write_half));
         tokio::spawn(read(connection.clone(), read_half));
         connection
@@ -56,7 +56,7 @@ impl BareConnection {
     }
 }
 
-async fn write(connection: Arc<BareConnection>, mut half: OwnedWriteHalf) {
+async fn write(connection: Arc<BaselineConnection>, mut half: OwnedWriteHalf) {
     let mut batch = Vec::with_capacity(1 << 16);
     loop {
         connection.wake.notified().await;
@@ -76,7 +76,7 @@ async fn write(connection: Arc<BareConnection>, mut half: OwnedWriteHalf) {
     }
 }
 
-async fn read(connection: Arc<BareConnection>, mut half: OwnedReadHalf) {
+async fn read(connection: Arc<BaselineConnection>, mut half: OwnedReadHalf) {
     let mut buffer = Vec::with_capacity(1 << 16);
     while half.read_buf(&mut buffer).await.is_ok_and(|size| size > 0) {
         let (mut begin, mut replies) = (0, Vec::new());

@@ -9,21 +9,21 @@ use std::process::ExitCode;
 use super::table::Table;
 
 /// The exit status of a bench that ran well and missed a goal. No panic or error uses it.
-const MISSED: u8 = 3;
+const GOAL_MISSED: u8 = 3;
 
-pub fn verdict(met: bool) -> ExitCode {
-    if met { ExitCode::SUCCESS } else { ExitCode::from(MISSED) }
+pub fn exit_code(met: bool) -> ExitCode {
+    if met { ExitCode::SUCCESS } else { ExitCode::from(GOAL_MISSED) }
 }
 
 /// The goals and the results, and whether all goals are met.
 pub struct Goals {
     table: Table,
-    met: bool,
+    all_met: bool,
 }
 
 impl Goals {
     pub fn new(title: &str) -> Goals {
-        Goals { table: Table::new(&[title, "wanted", "measured", ""]), met: true }
+        Goals { table: Table::new(&[title, "wanted", "measured", ""]), all_met: true }
     }
 
     pub fn at_least(&mut self, what: impl Into<String>, wanted: f64, measured: f64) {
@@ -52,9 +52,9 @@ impl Goals {
         good: fn(f64, f64) -> bool,
     ) {
         let met = pairs.iter().all(|&(wanted, measured)| good(wanted, measured));
-        let mut wanted: Vec<String> = pairs.iter().map(|(wanted, _)| shown(*wanted, 2)).collect();
+        let mut wanted: Vec<String> = pairs.iter().map(|(wanted, _)| format_value(*wanted, 2)).collect();
         wanted.dedup();
-        let measured: Vec<String> = pairs.iter().map(|(_, measured)| shown(*measured, 3)).collect();
+        let measured: Vec<String> = pairs.iter().map(|(_, measured)| format_value(*measured, 3)).collect();
         let said = if met { "met" } else { "missed" };
         self.table.add([
             what.into(),
@@ -62,16 +62,16 @@ impl Goals {
             measured.join(", "),
             said.into(),
         ]);
-        self.met &= met;
+        self.all_met &= met;
     }
 
-    pub fn verdict(&self) -> ExitCode {
-        verdict(self.met)
+    pub fn exit_code(&self) -> ExitCode {
+        exit_code(self.all_met)
     }
 }
 
 /// Formats a number with this many decimals, or with none if it is large.
-fn shown(value: f64, digits: usize) -> String {
+fn format_value(value: f64, digits: usize) -> String {
     let digits = if value < 10.0 { digits } else { 0 };
     format!("{value:.digits$}")
 }

@@ -9,7 +9,7 @@ mod goal;
 mod table;
 mod target;
 
-pub use bare::{Bare, Kind, SameScripts, SetNx};
-pub use goal::{Goals, verdict};
+pub use bare::{BaselineClient, ScriptPair, ScriptsOnly, SetNx};
+pub use goal::{Goals, exit_code};
 pub use table::Table;
-pub use target::Target;
+pub use target::BenchCluster;

@@ -13,9 +13,9 @@ use crate::lock::Lock;
 use crate::support::Result;
 
 #[derive(Clone)]
-pub struct Ours(pub RwLock);
+pub struct RwleaseLock(pub RwLock);
 
-impl Lock for Ours {
+impl Lock for RwleaseLock {
     type Held = WriteGuard;
 
     async fn take(&self) -> WriteGuard {
@@ -31,17 +31,17 @@ impl Lock for Ours {
 /// client crate that this library uses. To "take" is to receive the message, and to "release" is to
 /// publish it.
 #[derive(Clone)]
-pub struct BarePush {
+pub struct PushOnly {
     commands: MultiplexedConnection,
     /// Keeps the subscription's connection open.
     _subscribed: MultiplexedConnection,
-    heard: Arc<Mutex<mpsc::UnboundedReceiver<()>>>,
+    messages: Arc<Mutex<mpsc::UnboundedReceiver<()>>>,
     channel: &'static str,
 }
 
-impl BarePush {
+impl PushOnly {
     /// Connects to the server that serves the channel's slot.
-    pub async fn connect(url: &str, channel: &'static str) -> Result<BarePush> {
+    pub async fn connect(url: &str, channel: &'static str) -> Result<PushOnly> {
         let (tell, heard) = mpsc::unbounded_channel();
         let on_push = move |push: PushInfo| -> std::result::Result<(), ()> {
             if push.kind == PushKind::SMessage {
@@ -52,13 +52,13 @@ impl BarePush {
         let mut subscribed =
             connect(url, AsyncConnectionConfig::new().set_push_sender(on_push)).await?;
         cmd("SSUBSCRIBE").arg(channel).query_async::<redis::Value>(&mut subscribed).await?;
-        let push = BarePush {
+        let push = PushOnly {
             commands: connect(url, AsyncConnectionConfig::new()).await?,
             _subscribed: subscribed,
-            heard: Arc::new(Mutex::new(heard)),
+            messages: Arc::new(Mutex::new(heard)),
             channel,
         };
-        push.tell().await; // so that the first take does not wait
+        push.publish().await; // so that the first take does not wait
         Ok(push)
     }
 
@@ -67,7 +67,7 @@ impl BarePush {
         let _: String = cmd("PING").query_async(&mut self.commands).await.expect("no answer");
     }
 
-    async fn tell(&self) {
+    async fn publish(&self) {
         let mut commands = self.commands.clone();
         let publish = cmd("SPUBLISH").arg(self.channel).arg("x").to_owned();
         let heard_by: u64 = publish.query_async(&mut commands).await.expect("not published");
@@ -75,16 +75,16 @@ impl BarePush {
     }
 }
 
-impl Lock for BarePush {
-    type Held = BarePush;
+impl Lock for PushOnly {
+    type Held = PushOnly;
 
-    async fn take(&self) -> BarePush {
-        self.heard.lock().await.recv().await.expect("the connection is gone");
+    async fn take(&self) -> PushOnly {
+        self.messages.lock().await.recv().await.expect("the connection is gone");
         self.clone()
     }
 
-    async fn release(held: BarePush) {
-        held.tell().await;
+    async fn release(held: PushOnly) {
+        held.publish().await;
     }
 }
 

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use common::Target;
-use contenders::{BarePush, Ours};
+use contenders::{PushOnly, RwleaseLock};
 use peers::Peers;
 use report::{Report, Row};
 use rwlease::Locks;
@@ -67,8 +67,8 @@ async fn main() -> Result<ExitCode> {
     let master = cluster.node(cluster.master_of(slot).await?).url();
 
     let both = [Locks::connect([&master]).await?, Locks::connect([&master]).await?];
-    let ours = [Ours(both[0].rwlock(LOCK)?), Ours(both[1].rwlock(LOCK)?)];
-    let mut push = BarePush::connect(&master, CHANNEL).await?;
+    let ours = [RwleaseLock(both[0].rwlock(LOCK)?), RwleaseLock(both[1].rwlock(LOCK)?)];
+    let mut push = PushOnly::connect(&master, CHANNEL).await?;
     let mut peers = match options.alone {
         true => None,
         false => Some(Peers::start(&master, PEERS_KEY).await?),

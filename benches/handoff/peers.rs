@@ -12,16 +12,16 @@ use crate::generator::Run;
 use crate::scenario::Crowd;
 use crate::support::{Error, Result};
 
-pub struct Peers {
+pub struct OtherLibraries {
     _child: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-impl Peers {
+impl OtherLibraries {
     /// Builds the package if need be and starts it. `server` is any node of the cluster; the names
     /// of their locks begin with `key`.
-    pub async fn start(server: &str, key: &str) -> Result<Peers> {
+    pub async fn start(server: &str, key: &str) -> Result<OtherLibraries> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--release", "--locked", "--manifest-path"])
@@ -36,7 +36,7 @@ impl Peers {
         let gone = || Error::new("the peers have no pipes");
         let orders = child.stdin.take().ok_or_else(gone)?;
         let answers = BufReader::new(child.stdout.take().ok_or_else(gone)?).lines();
-        let mut peers = Peers { _child: child, orders, answers };
+        let mut peers = OtherLibraries { _child: child, orders, answers };
         peers.answer().await?; // says that it is ready
         Ok(peers)
     }

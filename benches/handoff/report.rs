@@ -9,12 +9,12 @@ use crate::common::{Goals, Table};
 use crate::scenario::Crowd;
 
 /// The highest ratio of the median to that of the bare push.
-const OF_PUSH: f64 = 1.5;
+const MAX_RATIO_TO_PUSH: f64 = 1.5;
 /// The lowest ratio of another lock's median to ours.
-const OF_OTHERS: f64 = 50.0;
-const OF_LIMIT: f64 = 0.85;
+const MIN_RATIO_TO_OTHERS: f64 = 50.0;
+const MIN_RATIO_TO_LIMIT: f64 = 0.85;
 /// The highest ratio of the p99.9 of the waits in a crowd to their mean.
-const OF_MEAN: f64 = 2.0;
+const MAX_TAIL_TO_MEAN: f64 = 2.0;
 
 #[derive(Default)]
 pub struct Report {
@@ -95,13 +95,13 @@ impl Report {
             return goals;
         };
         let push = Times::of(&self.floor).median.as_secs_f64();
-        goals.at_most("of the push", OF_PUSH, ours.median() / push);
+        goals.at_most("of the push", MAX_RATIO_TO_PUSH, ours.median() / push);
         for other in others {
             let what = format!("times as fast as {}", other.name);
-            goals.at_least(what, OF_OTHERS, other.median() / ours.median());
+            goals.at_least(what, MIN_RATIO_TO_OTHERS, other.median() / ours.median());
         }
-        goals.at_least("of the serial limit", OF_LIMIT, ours.of_limit(self.round_trip()));
-        goals.at_most("p99.9 of the mean wait", OF_MEAN, ours.spread());
+        goals.at_least("of the serial limit", MIN_RATIO_TO_LIMIT, ours.of_limit(self.round_trip()));
+        goals.at_most("p99.9 of the mean wait", MAX_TAIL_TO_MEAN, ours.spread());
         goals
     }
 

@@ -27,34 +27,34 @@ pub const RDS_LOCK: &str = "rds_lock";
 const PEERS_KEY: &str = "theirs";
 /// The factor for the turns of peers with shared locks. A peer that polls has hardly begun when a
 /// turn of the others is over.
-pub const SLOWER: u32 = 4;
+pub const PEER_TIME_FACTOR: u32 = 4;
 
 /// The work, and the number of locks.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct LoadSpec {
     pub tasks: usize,
     pub locks: usize,
     pub rate: Option<f64>,
     pub time: Duration,
 }
 
-impl Work {
+impl LoadSpec {
     /// Whether tasks may wait for one another. (In an open loop they do not: each pair has its own
     /// lock.)
-    pub fn shares(&self) -> bool {
+    pub fn is_contended(&self) -> bool {
         self.rate.is_none() && shared(self.locks, self.tasks)
     }
 }
 
 pub struct Contender {
     pub name: String,
-    pub run: Box<dyn Fn(Work) -> BoxFuture<'static, Run> + Send + Sync>,
+    pub run: Box<dyn Fn(LoadSpec) -> BoxFuture<'static, Run> + Send + Sync>,
 }
 
 impl Contender {
     pub fn new<F>(
         name: impl Into<String>,
-        run: impl Fn(Work) -> F + Send + Sync + 'static,
+        run: impl Fn(LoadSpec) -> F + Send + Sync + 'static,
     ) -> Contender
     where
         F: Future<Output = Run> + Send + 'static,
@@ -64,15 +64,15 @@ impl Contender {
 }
 
 /// The clients of all contenders.
-pub struct Field {
+pub struct Contenders {
     clients: Vec<(Backend, Locks)>,
     /// The client crates alone, and a minimal connection.
     bare: Vec<(Backend, Arc<Bare>)>,
     peers: Option<Arc<AsyncMutex<Peers>>>,
 }
 
-impl Field {
-    pub async fn enter(target: &Target, alone: bool) -> Result<Field> {
+impl Contenders {
+    pub async fn connect(target: &Target, alone: bool) -> Result<Contenders> {
         let (mut clients, mut bare) = (Vec::new(), Vec::new());
         for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
             clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
@@ -87,15 +87,15 @@ impl Field {
                 Some(Arc::new(AsyncMutex::new(peers)))
             }
         };
-        Ok(Field { clients, bare, peers })
+        Ok(Contenders { clients, bare, peers })
     }
 
     /// The locks of this library, over each backend.
-    pub fn ours(&self, mix: Mix) -> Vec<Contender> {
+    pub fn rwlease_contenders(&self, mix: ReadPercent) -> Vec<Contender> {
         let each = self.clients.iter().map(|(backend, locks)| {
             let locks = locks.clone();
             contender(format!("rwlease {}", name_of(*backend)), move |number| {
-                Ours(locks.rwlock(format!("{NAME}:{number}")).expect("a name"), mix)
+                RwleaseLock(locks.rwlock(format!("{NAME}:{number}")).expect("a name"), mix)
             })
         });
         each.collect()
@@ -107,10 +107,10 @@ impl Field {
         for (backend, bare) in &self.bare {
             let (scripts, set, name) = (bare.clone(), bare.clone(), name_of(*backend));
             all.push(contender(format!("{SCRIPTS}, {name}"), move |number| {
-                SameScripts(scripts.clone(), kind, beside("scripts", number).into())
+                SameScripts(scripts.clone(), kind, key_in_slot_of("scripts", number).into())
             }));
             all.push(contender(format!("{SET}, {name}"), move |number| {
-                SetNx(set.clone(), beside("set", number).into())
+                SetNx(set.clone(), key_in_slot_of("set", number).into())
             }));
         }
         all
@@ -119,24 +119,24 @@ impl Field {
     pub fn published(&self) -> Contender {
         let bare = self.bare[0].1.clone();
         contender("published hash, redis".into(), move |number| {
-            SameScripts(bare.clone(), Kind::Published, beside("published", number).into())
+            SameScripts(bare.clone(), Kind::Published, key_in_slot_of("published", number).into())
         })
     }
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
         contender("rwlease Mutex, native".into(), move |number| {
-            Plain(locks.mutex(beside("mutex", number)).expect("a name"))
+            SetNxLock(locks.mutex(key_in_slot_of("mutex", number)).expect("a name"))
         })
     }
 
     /// The locks of other libraries, on all masters like ours.
-    pub fn peers(&self, mix: Mix) -> Vec<Contender> {
+    pub fn peers(&self, mix: ReadPercent) -> Vec<Contender> {
         let Some(peers) = &self.peers else {
             return Vec::new();
         };
         let able = match mix {
-            Mix(100) => vec![RDS_LOCK],
+            ReadPercent(100) => vec![RDS_LOCK],
             _ => vec![RSLOCK, RDS_LOCK],
         };
         let each = able.into_iter().map(|peer| {
@@ -154,8 +154,8 @@ impl Field {
 }
 
 /// The order to the package of the other locks.
-fn order(work: Work, Mix(reads): Mix) -> String {
-    let time = if work.shares() { work.time * SLOWER } else { work.time };
+fn order(work: LoadSpec, ReadPercent(reads): ReadPercent) -> String {
+    let time = if work.is_contended() { work.time * PEER_TIME_FACTOR } else { work.time };
     let (locks, ms) = (work.locks, time.as_millis());
     match work.rate {
         Some(rate) => format!("due {locks} {rate} {reads} {ms}"),
@@ -164,7 +164,7 @@ fn order(work: Work, Mix(reads): Mix) -> String {
 }
 
 /// A key in the slot of our lock with this number.
-fn beside(prefix: &str, number: usize) -> String {
+fn key_in_slot_of(prefix: &str, number: usize) -> String {
     format!("{prefix}:{{rwlease:{NAME}:{number}}}")
 }
 
@@ -197,17 +197,17 @@ fn name_of(backend: Backend) -> String {
 
 /// The percentage of pairs that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mix(pub u8);
+pub struct ReadPercent(pub u8);
 
 #[derive(Clone)]
-struct Ours(RwLock, Mix);
+struct RwleaseLock(RwLock, ReadPercent);
 
 enum Held {
     Read(ReadGuard),
     Write(WriteGuard),
 }
 
-impl Lock for Ours {
+impl Lock for RwleaseLock {
     type Held = Held;
 
     async fn take(&self) -> Held {
@@ -228,9 +228,9 @@ impl Lock for Ours {
 }
 
 #[derive(Clone)]
-struct Plain(Mutex);
+struct SetNxLock(Mutex);
 
-impl Lock for Plain {
+impl Lock for SetNxLock {
     type Held = MutexGuard;
 
     async fn take(&self) -> MutexGuard {

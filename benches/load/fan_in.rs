@@ -29,7 +29,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
                 .iter()
                 .map(|locks| locks.rwlock("fan-in"))
                 .collect::<rwlease::Result<_>>()?;
-            let run = let_in(target, &locks, write).await?;
+            let run = measure_drain(target, &locks, write).await?;
             if round > 0 {
                 scenario.rows[row].add(&run, false);
             }
@@ -40,7 +40,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     Ok(())
 }
 
-async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
+async fn measure_drain(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
     let held = locks[0].write().await?;
     let mut tasks = JoinSet::new();
     for number in 0..WAITERS {
@@ -56,7 +56,7 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
             Ok::<_, rwlease::Error>(released.0)
         });
     }
-    all_wait(target, &locks[0]).await?;
+    wait_until_queued(target, &locks[0]).await?;
     // By now the subscriptions exist, and the last polls before them are over.
     sleep(Duration::from_millis(1_500)).await;
     let begun = Instant::now();
@@ -69,7 +69,7 @@ async fn let_in(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
     Ok(Run { elapsed, pairs, ..Run::default() })
 }
 
-async fn all_wait(target: &Target, lock: &RwLock) -> Result {
+async fn wait_until_queued(target: &Target, lock: &RwLock) -> Result {
     let node = target.node(target.master_of(lock.slot().get()).await?);
     let count =
         redis::cmd("HGET").arg(format!("rwlease:{}", lock.name())).arg("waiters").to_owned();

@@ -21,27 +21,27 @@ const TRIAL: usize = 200_000;
 const SHORTEST: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy)]
-pub struct Limit {
+pub struct ServerLimit {
     port: u16,
     connections: usize,
     per_second: f64,
 }
 
-impl Limit {
+impl ServerLimit {
     /// Fails if the tool is missing.
-    pub async fn find(target: &Target) -> Result<Limit> {
+    pub async fn find(target: &Target) -> Result<ServerLimit> {
         let port = target.node(0).port();
-        let mut best = Limit { port, connections: 0, per_second: 0.0 };
+        let mut best = ServerLimit { port, connections: 0, per_second: 0.0 };
         for connections in CONNECTIONS {
             let per_second = sets(port, connections, TRIAL).await?;
             if per_second > best.per_second {
-                best = Limit { port, connections, per_second };
+                best = ServerLimit { port, connections, per_second };
             }
         }
         Ok(best)
     }
 
-    pub fn said(&self) -> String {
+    pub fn describe(&self) -> String {
         let tried = CONNECTIONS.map(|count| count.to_string()).join(", ");
         format!(
             "`{LIMIT} --cluster -t set -P {PIPELINE} -c {}`, the best of {tried} connections",

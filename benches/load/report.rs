@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::Options;
 use crate::common::{Goals, Table, Target};
-use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET, SLOWER};
+use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET, PEER_TIME_FACTOR};
 use crate::generator::Run;
 use crate::goals;
 use crate::limit::LIMIT;
@@ -18,7 +18,7 @@ use crate::support::Result;
 use crate::svg::{Chart, Series};
 
 /// Enough tasks to keep the client busy, but not so many that all wait for the processor.
-const MANY: usize = 64;
+const BUSY_TASKS: usize = 64;
 
 const GOALS: &str = "goals";
 
@@ -206,16 +206,16 @@ impl Scenario {
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
-            return self.few_columns();
+            return self.short_table();
         }
         let mut table = Table::new(&["pairs/s by tasks"]);
         table.head.extend(tasks.iter().map(usize::to_string));
-        table.head.push(format!("median at {MANY}, ms"));
+        table.head.push(format!("median at {BUSY_TASKS}, ms"));
         table.head.push("p99".into());
-        table.head.push(format!("client's CPU, µs, 1 and {MANY}"));
+        table.head.push(format!("client's CPU, µs, 1 and {BUSY_TASKS}"));
         for name in self.contenders() {
             let at = |tasks| self.row(name, tasks).expect("all have been at all");
-            let many = at(MANY);
+            let many = at(BUSY_TASKS);
             let (few, crowd) = (at(tasks[0]).cpu_text(), many.cpu_text());
             let mut line = vec![name.clone()];
             line.extend(tasks.iter().map(|&tasks| at(tasks).rate_text()));
@@ -249,7 +249,7 @@ impl Scenario {
     }
 
     /// The summary for one number of tasks.
-    fn few_columns(&self) -> Table {
+    fn short_table(&self) -> Table {
         let mut table = Table::new(&[&self.name, "pairs/s", "median, ms", "p99, ms"]);
         let bases = self.bases();
         table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
@@ -303,7 +303,7 @@ impl Scenario {
                 series: series.collect(),
             });
         }
-        let shown = if tasks.contains(&MANY) { MANY } else { tasks[0] };
+        let shown = if tasks.contains(&BUSY_TASKS) { BUSY_TASKS } else { tasks[0] };
         let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999];
         let rows = self.rows.iter().filter(|row| row.tasks == shown && !row.times.is_empty());
         charts.push(Chart {
@@ -334,7 +334,7 @@ impl Report {
                 "the locks of others",
                 match options.alone {
                     true => "left out".into(),
-                    false => format!("turns {SLOWER} times as long where tasks share locks"),
+                    false => format!("turns {PEER_TIME_FACTOR} times as long where tasks share locks"),
                 },
             ),
         ];

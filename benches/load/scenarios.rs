@@ -2,8 +2,8 @@
 
 use crate::Options;
 use crate::common::{Kind, Target};
-use crate::contenders::{Contender, Field, Mix, SCRIPTS, Work};
-use crate::limit::Limit;
+use crate::contenders::{Contender, Contenders, ReadPercent, SCRIPTS, LoadSpec};
+use crate::limit::ServerLimit;
 use crate::report::{Report, Row, Scenario};
 use crate::support::Result;
 
@@ -13,15 +13,15 @@ const WRITERS: usize = 16;
 const MANY: usize = 10_000;
 
 pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
-    let limit = Limit::find(target).await?;
-    report.limit = limit.said();
-    let field = Field::enter(target, options.alone).await?;
-    let alone = |tasks| Work { tasks, locks: tasks, rate: None, time: options.turn };
+    let limit = ServerLimit::find(target).await?;
+    report.limit = limit.describe();
+    let field = Contenders::connect(target, options.alone).await?;
+    let alone = |tasks| LoadSpec { tasks, locks: tasks, rate: None, time: options.turn };
 
     let mut writers = field.floors(Kind::Write);
-    writers.extend(field.ours(Mix(0)));
+    writers.extend(field.rwlease_contenders(ReadPercent(0)));
     writers.extend([field.published(), field.mutex()]);
-    writers.extend(field.peers(Mix(0)));
+    writers.extend(field.peers(ReadPercent(0)));
     writers.push(limit.contender());
     let mut scenario = Scenario::new("uncontended write", "Each task has a lock of its own");
     for tasks in CONCURRENCY {
@@ -31,8 +31,8 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     report.scenarios.push(scenario);
 
     let mut readers = field.floors(Kind::Read);
-    readers.extend(field.ours(Mix(100)));
-    readers.extend(field.peers(Mix(100)));
+    readers.extend(field.rwlease_contenders(ReadPercent(100)));
+    readers.extend(field.peers(ReadPercent(100)));
     readers.push(limit.contender());
     let mut scenario = Scenario::new("uncontended read", "Each task has a lock of its own");
     for tasks in CONCURRENCY {
@@ -45,28 +45,28 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     );
     let mut scenario = Scenario::new("open loop, write", &note);
     let mut few = field.floors(Kind::Write);
-    few.extend(field.ours(Mix(0)));
-    few.extend(field.peers(Mix(0)));
-    let work = Work { rate: Some(rate), locks: MANY, ..alone(CROWD) };
+    few.extend(field.rwlease_contenders(ReadPercent(0)));
+    few.extend(field.peers(ReadPercent(0)));
+    let work = LoadSpec { rate: Some(rate), locks: MANY, ..alone(CROWD) };
     measure(&mut scenario, &few, work, options).await;
     report.scenarios.push(scenario);
 
     let no_reads = "64 tasks; `rslock` has no reads: its readers exclude one another";
     for (name, mix, tasks, locks, note) in [
-        ("95 of 100 read, one lock", Mix(95), CROWD, 1, no_reads),
+        ("95 of 100 read, one lock", ReadPercent(95), CROWD, 1, no_reads),
         (
             "95 of 100 read, 10,000 locks",
-            Mix(95),
+            ReadPercent(95),
             CROWD,
             MANY,
             "64 tasks, each time a lock at random",
         ),
-        ("writers on one lock", Mix(0), WRITERS, 1, "16 tasks; nothing is done while it is held"),
+        ("writers on one lock", ReadPercent(0), WRITERS, 1, "16 tasks; nothing is done while it is held"),
     ] {
         let mut scenario = Scenario::new(name, note);
-        let mut all = field.ours(mix);
+        let mut all = field.rwlease_contenders(mix);
         all.extend(field.peers(mix));
-        let work = Work { locks, ..alone(tasks) };
+        let work = LoadSpec { locks, ..alone(tasks) };
         measure(&mut scenario, &all, work, options).await;
         report.scenarios.push(scenario);
     }
@@ -74,7 +74,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
 }
 
 /// Runs all rounds of one concurrency. Each round begins with another contender.
-async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: Work, options: &Options) {
+async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: LoadSpec, options: &Options) {
     let first = scenario.rows.len();
     let rows = contenders.iter().map(|contender| Row::new(&contender.name, work.tasks));
     scenario.rows.extend(rows);
@@ -83,7 +83,7 @@ async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: Work, 
             let at = (round + turn) % contenders.len();
             let run = (contenders[at].run)(work).await;
             if round > 0 {
-                scenario.rows[first + at].add(&run, work.rate.is_none() && !work.shares());
+                scenario.rows[first + at].add(&run, work.rate.is_none() && !work.is_contended());
             }
         }
     }

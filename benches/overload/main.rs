@@ -26,8 +26,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use goal::Goals;
-use open_loop::{Load, Stage};
-use paced::Paced;
+use open_loop::{OpenLoop, LoadStage};
+use paced::PacedProxy;
 use support::{Result, Single};
 use table::Table;
 
@@ -48,8 +48,8 @@ async fn main() -> Result<ExitCode> {
     let server = Single::start().await?;
     println!("{}, one server, one client.\n", server.version());
 
-    let paced = Paced::start(&server, Some(CAPACITY)).await?;
-    let mut load = Load::connect(&paced).await?;
+    let paced = PacedProxy::start(&server, Some(CAPACITY)).await?;
+    let mut load = OpenLoop::connect(&paced).await?;
     let capacity = f64::from(CAPACITY) / 2.0;
     let stages = run(&mut load, capacity, &LOADS, long).await;
     println!("{}", report("5,000 scripts a second", &LOADS, &stages));
@@ -57,15 +57,15 @@ async fn main() -> Result<ExitCode> {
     println!("{goals}");
     drop(load);
 
-    let unpaced = Paced::start(&server, None).await?;
-    let mut load = Load::connect(&unpaced).await?;
+    let unpaced = PacedProxy::start(&server, None).await?;
+    let mut load = OpenLoop::connect(&unpaced).await?;
     let capacity = load.capacity(long / 5).await;
     let stages = run(&mut load, capacity, &UNPACED_LOADS, long / 4).await;
     println!("{}", report("as much as the machine can", &UNPACED_LOADS, &stages));
     Ok(goals.verdict())
 }
 
-async fn run(load: &mut Load, capacity: f64, loads: &[f64], long: Duration) -> Vec<Stage> {
+async fn run(load: &mut OpenLoop, capacity: f64, loads: &[f64], long: Duration) -> Vec<LoadStage> {
     let mut stages = Vec::new();
     for times in loads {
         stages.push(load.stage(times * capacity, long).await);
@@ -74,7 +74,7 @@ async fn run(load: &mut Load, capacity: f64, loads: &[f64], long: Duration) -> V
     stages
 }
 
-fn report(title: &str, loads: &[f64], stages: &[Stage]) -> Table {
+fn report(title: &str, loads: &[f64], stages: &[LoadStage]) -> Table {
     let mut table = Table::new(&[
         title,
         "pairs asked for a second",
@@ -89,16 +89,16 @@ fn report(title: &str, loads: &[f64], stages: &[Stage]) -> Table {
     ]);
     let normal = stages.first().map_or(0.0, |stage| stage.latency(0.5));
     for (times, stage) in loads.iter().zip(stages) {
-        let recovery = stage.back_to(normal).map_or("never".into(), |after| format!("{after:.1}"));
+        let recovery = stage.recovery_seconds(normal).map_or("never".into(), |after| format!("{after:.1}"));
         table.add([
             format!("load {times}"),
-            format!("{:.0}", stage.asked_a_second()),
-            format!("{:.0}", stage.done_a_second()),
+            format!("{:.0}", stage.request_rate()),
+            format!("{:.0}", stage.completion_rate()),
             format!("{:.1}", stage.latency(0.5)),
             format!("{:.1}", stage.latency(0.99)),
             stage.failed().to_string(),
             stage.in_doubt.to_string(),
-            stage.copies.to_string(),
+            stage.duplicate_acquires.to_string(),
             stage.retired.to_string(),
             recovery,
         ]);
@@ -106,9 +106,9 @@ fn report(title: &str, loads: &[f64], stages: &[Stage]) -> Table {
     table
 }
 
-fn goals(stages: &[Stage]) -> Goals {
+fn goals(stages: &[LoadStage]) -> Goals {
     let mut goals = Goals::new("overload");
-    let best = stages.iter().map(Stage::done_a_second).fold(1.0, f64::max);
+    let best = stages.iter().map(LoadStage::completion_rate).fold(1.0, f64::max);
     let [first, _, twice, four_times, last] = stages else {
         return goals;
     };
@@ -116,15 +116,15 @@ fn goals(stages: &[Stage]) -> Goals {
         goals.at_least(
             format!("goodput at {what} the capacity, of the best"),
             0.9,
-            stage.done_a_second() / best,
+            stage.completion_rate() / best,
         );
     }
     let retired: u64 = stages.iter().map(|stage| stage.retired).sum();
     goals.at_most("connections retired", 0.0, retired as f64);
-    let asked: f64 = stages.iter().map(|stage| stage.asked as f64).sum();
+    let asked: f64 = stages.iter().map(|stage| stage.requested as f64).sum();
     let in_doubt: f64 = stages.iter().map(|stage| stage.in_doubt as f64).sum();
     goals.at_most("acquisitions in doubt, percent", 0.1, 100.0 * in_doubt / asked);
-    let back = last.back_to(first.latency(0.5)).unwrap_or(f64::INFINITY);
+    let back = last.recovery_seconds(first.latency(0.5)).unwrap_or(f64::INFINITY);
     goals.at_most("back to normal after, s", 1.0, back);
     goals
 }

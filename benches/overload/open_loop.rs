@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use rwlease::Locks;
 use tokio::time::{Instant, sleep};
 
-use crate::paced::{Account, Paced};
+use crate::paced::{ProxyCounters, PacedProxy};
 use crate::support::Result;
 
 /// How long a caller waits for its lock.
@@ -26,18 +26,18 @@ const NORMAL_BUCKETS: usize = 5;
 /// The tasks of the closed loop that measures the capacity.
 const TASKS: usize = 256;
 
-pub struct Load {
+pub struct OpenLoop {
     locks: Locks,
-    account: Account,
+    account: ProxyCounters,
     /// The number of pairs so far. Each has its own lock.
     count: u64,
 }
 
 /// The results of one stage.
-pub struct Stage {
-    pub asked: u64,
+pub struct LoadStage {
+    pub requested: u64,
     pub in_doubt: u64,
-    pub copies: u64,
+    pub duplicate_acquires: u64,
     pub retired: u64,
     seconds: f64,
     done: u64,
@@ -52,10 +52,10 @@ struct Outcomes {
     failed: Vec<(Duration, String)>,
 }
 
-impl Load {
-    pub async fn connect(paced: &Paced) -> Result<Load> {
+impl OpenLoop {
+    pub async fn connect(paced: &PacedProxy) -> Result<OpenLoop> {
         let locks = Locks::connect([paced.url()]).await?;
-        let load = Load { locks, account: paced.account(), count: 0 };
+        let load = OpenLoop { locks, account: paced.account(), count: 0 };
         // Loads the scripts into the server.
         for number in 0..10 {
             let lock = load.locks.rwlock(format!("warm:{number}"))?;
@@ -87,8 +87,8 @@ impl Load {
     }
 
     /// Starts `a_second` pairs per second.
-    pub async fn stage(&mut self, a_second: f64, long: Duration) -> Stage {
-        let (connections, copies) = (self.account.connections(), self.account.copies());
+    pub async fn stage(&mut self, a_second: f64, long: Duration) -> LoadStage {
+        let (connections, copies) = (self.account.connections(), self.account.duplicate_acquires());
         let outcomes = Arc::<Mutex<Outcomes>>::default();
         let done = Arc::new(AtomicU64::new(0));
         let begun = Instant::now();
@@ -104,10 +104,10 @@ impl Load {
             }
             sleep(Duration::from_millis(1)).await;
         }
-        Stage {
-            asked,
+        LoadStage {
+            requested: asked,
             in_doubt: 0,
-            copies: self.account.copies() - copies,
+            duplicate_acquires: self.account.duplicate_acquires() - copies,
             retired: self.account.connections() - connections,
             seconds: begun.elapsed().as_secs_f64(),
             done: done.load(Ordering::Relaxed),
@@ -116,14 +116,14 @@ impl Load {
     }
 
     /// Waits for the last pairs, and counts those failed ones that were sent.
-    pub async fn settle(&self, stages: &mut [Stage]) {
+    pub async fn settle(&self, stages: &mut [LoadStage]) {
         let connections = self.account.connections();
         sleep(4 * TIMEOUT).await;
         for stage in &mut *stages {
             let outcomes = stage.outcomes.clone();
             let outcomes = locked(&outcomes);
             let sent =
-                |(_, name): &&(Duration, String)| self.account.has_seen(&format!("rwlease:{name}"));
+                |(_, name): &&(Duration, String)| self.account.has_acquire_for(&format!("rwlease:{name}"));
             stage.in_doubt = outcomes.failed.iter().filter(sent).count() as u64;
         }
         if let Some(last) = stages.last_mut() {
@@ -153,13 +153,13 @@ async fn pair(
     }
 }
 
-impl Stage {
-    pub fn asked_a_second(&self) -> f64 {
-        self.asked as f64 / self.seconds
+impl LoadStage {
+    pub fn request_rate(&self) -> f64 {
+        self.requested as f64 / self.seconds
     }
 
     /// Pairs per second that completed within the stage.
-    pub fn done_a_second(&self) -> f64 {
+    pub fn completion_rate(&self) -> f64 {
         self.done as f64 / self.seconds
     }
 
@@ -178,7 +178,7 @@ impl Stage {
 
     /// The seconds until no pair failed any more and the median was at most twice `normal_ms` plus
     /// 2 ms.
-    pub fn back_to(&self, normal_ms: f64) -> Option<f64> {
+    pub fn recovery_seconds(&self, normal_ms: f64) -> Option<f64> {
         let outcomes = locked(&self.outcomes);
         let bucket = |due: Duration| (due.as_secs_f64() / BUCKET.as_secs_f64()) as usize;
         let buckets = (self.seconds / BUCKET.as_secs_f64()) as usize;

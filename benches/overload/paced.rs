@@ -17,7 +17,7 @@ use crate::support::{Result, Server};
 /// How long unused capacity can still be used.
 const CREDIT: Duration = Duration::from_millis(50);
 
-pub struct Paced {
+pub struct PacedProxy {
     port: u16,
     shared: Arc<Shared>,
     acceptor: JoinHandle<()>,
@@ -40,8 +40,8 @@ struct Acquires {
     copies: u64,
 }
 
-impl Paced {
-    pub async fn start(server: &Server, a_second: Option<u32>) -> Result<Paced> {
+impl PacedProxy {
+    pub async fn start(server: &Server, a_second: Option<u32>) -> Result<PacedProxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let acquire = rwlease::scripts().find(|script| script.name() == "acquire_write");
@@ -55,7 +55,7 @@ impl Paced {
             names: [acquire.digest().to_owned(), acquire.text().to_owned()],
         });
         let acceptor = tokio::spawn(accept(listener, shared.clone()));
-        Ok(Paced { port, shared, acceptor })
+        Ok(PacedProxy { port, shared, acceptor })
     }
 
     pub fn url(&self) -> String {
@@ -63,33 +63,33 @@ impl Paced {
     }
 
     /// The counts of this proxy. They remain readable after the proxy is dropped.
-    pub fn account(&self) -> Account {
-        Account(self.shared.clone())
+    pub fn account(&self) -> ProxyCounters {
+        ProxyCounters(self.shared.clone())
     }
 }
 
-impl Drop for Paced {
+impl Drop for PacedProxy {
     fn drop(&mut self) {
         self.acceptor.abort();
     }
 }
 
 #[derive(Clone)]
-pub struct Account(Arc<Shared>);
+pub struct ProxyCounters(Arc<Shared>);
 
-impl Account {
+impl ProxyCounters {
     /// The number of connections so far.
     pub fn connections(&self) -> u64 {
         self.0.connections.load(Ordering::Relaxed)
     }
 
     /// Acquires that arrived more than once.
-    pub fn copies(&self) -> u64 {
+    pub fn duplicate_acquires(&self) -> u64 {
         locked(&self.0.acquires).copies
     }
 
     /// Returns true if an acquire of this key has arrived.
-    pub fn has_seen(&self, key: &str) -> bool {
+    pub fn has_acquire_for(&self, key: &str) -> bool {
         locked(&self.0.acquires).keys.contains(key.as_bytes())
     }
 }
@@ -135,7 +135,7 @@ impl Shared {
             buffer.extend_from_slice(&piece[..length]);
             let (mut written, mut read) = (0, 0);
             while let Some((words, end)) = command(&buffer[read..]) {
-                if let Some(turn) = self.turn(&words) {
+                if let Some(turn) = self.forward_at(&words) {
                     to.write_all(&buffer[written..read]).await?;
                     written = read;
                     sleep_until(turn).await;
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// The time at which to forward this command, if it is later than now.
-    fn turn(&self, words: &[&[u8]]) -> Option<Instant> {
+    fn forward_at(&self, words: &[&[u8]]) -> Option<Instant> {
         let is_script = |word: &&[u8]| {
             word.eq_ignore_ascii_case(b"EVALSHA") || word.eq_ignore_ascii_case(b"EVAL")
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::costs::{OUTAGE, reference};
 use super::measure::resident;
 use super::model::{Model, SAMPLE};
-use super::simulation::{Counted, Outcome, Plan, Sent, Simulation, runtime};
+use super::simulation::{ServerCounts, Outcome, Plan, CountedMessage, Simulation, runtime};
 use super::table::Table;
 use super::{grouped, simulation};
 
@@ -25,7 +25,7 @@ pub struct Comparison {
 
 /// The counts of one phase.
 struct Phase {
-    counted: Counted,
+    counted: ServerCounts,
     outcome: Outcome,
     seconds: f64,
 }
@@ -98,9 +98,9 @@ async fn run(plan: &Plan) -> Comparison {
         && simulation.held() == held;
     let tables = vec![
         ("start", at_start(&model, &start)),
-        ("steady", at_rest(&model, &steady)),
-        ("failover", in_failover(&model, &steady, &failover, crowds_there)),
-        ("resharding", in_resharding(&model, &steady, &resharding, crowds_moved)),
+        ("steady", steady_table(&model, &steady)),
+        ("failover", failover_table(&model, &steady, &failover, crowds_there)),
+        ("resharding", resharding_table(&model, &steady, &resharding, crowds_moved)),
     ];
     Comparison { tables, outcome, facts, is_safe }
 }
@@ -114,22 +114,22 @@ fn phase(simulation: &Simulation, length: Duration) -> Phase {
 }
 
 impl Phase {
-    fn rate(&self, sent: Sent) -> f64 {
+    fn rate(&self, sent: CountedMessage) -> f64 {
         self.counted.all(sent) as f64 / self.seconds
     }
 
     /// The count beyond the usual one.
-    fn beyond(&self, usual: &Phase, sent: Sent) -> f64 {
+    fn excess(&self, usual: &Phase, sent: CountedMessage) -> f64 {
         self.counted.all(sent) as f64 - usual.rate(sent) * self.seconds
     }
 }
 
 /// A table of the model's figures and the counts.
-struct Held(Table);
+struct ComparisonTable(Table);
 
-impl Held {
-    fn new(head: &str) -> Held {
-        Held(Table::new(&[head, "model", "simulated", "ratio"]))
+impl ComparisonTable {
+    fn new(head: &str) -> ComparisonTable {
+        ComparisonTable(Table::new(&[head, "model", "simulated", "ratio"]))
     }
 
     fn add(&mut self, name: &str, model: f64, simulated: f64) {
@@ -137,88 +137,88 @@ impl Held {
             true => format!("{:.2}", simulated / model),
             false => String::new(),
         };
-        self.0.add([name.into(), shown(model), shown(simulated), ratio]);
+        self.0.add([name.into(), format_value(model), format_value(simulated), ratio]);
     }
 
     /// A count for which the model has no figure.
     fn note(&mut self, name: &str, simulated: f64) {
-        self.0.add([name.into(), String::new(), shown(simulated), String::new()]);
+        self.0.add([name.into(), String::new(), format_value(simulated), String::new()]);
     }
 }
 
-fn shown(value: f64) -> String {
+fn format_value(value: f64) -> String {
     if value.abs() < 10.0 { format!("{value:.1}") } else { grouped(value) }
 }
 
 fn at_start(model: &Model<'_>, start: &Phase) -> Table {
-    let mut held = Held::new("all clients start in 10 s, and 35 s after that");
+    let mut held = ComparisonTable::new("all clients start in 10 s, and 35 s after that");
     let count = |sent| start.counted.all(sent) as f64;
     let (commands, subscriptions) = model.connections();
     let refreshed = start.seconds - model.plan.renewal().as_secs_f64() / 2.0;
     let dials = model.clients() * commands + model.seeds() * refreshed;
-    held.add("connections for commands", dials, count(Sent::Time));
-    let links = count(Sent::Dial) - count(Sent::Time);
+    held.add("connections for commands", dials, count(CountedMessage::Time));
+    let links = count(CountedMessage::Dial) - count(CountedMessage::Time);
     held.add("connections for subscriptions", model.clients() * subscriptions, links);
     let maps = model.clients() * SAMPLE + model.maps() * refreshed;
-    held.add("slot maps", maps, count(Sent::Map));
-    held.note("dials of the server that is dialled most", start.counted.most(Sent::Dial) as f64);
-    held.note("dials of the mean master", count(Sent::Dial) / model.masters());
-    held.note("NOSCRIPT", count(Sent::NoScript));
+    held.add("slot maps", maps, count(CountedMessage::Map));
+    held.note("dials of the server that is dialled most", start.counted.most(CountedMessage::Dial) as f64);
+    held.note("dials of the mean master", count(CountedMessage::Dial) / model.masters());
+    held.note("NOSCRIPT", count(CountedMessage::NoScript));
     held.0
 }
 
-fn at_rest(model: &Model<'_>, steady: &Phase) -> Table {
-    let mut held = Held::new("a second, of all masters");
-    held.add("pairs", model.pairs(), steady.rate(Sent::Take));
-    held.add("releases of them", model.pairs(), steady.rate(Sent::GiveBack));
-    held.add("renewals", model.renewals(), steady.rate(Sent::Renew));
-    held.add("hand-overs", model.hand_overs(), steady.rate(Sent::HandOver));
-    held.add("claims", model.hand_overs(), steady.rate(Sent::Claim));
-    held.add("polls", model.polls(), steady.rate(Sent::Wait) - steady.rate(Sent::HandOver));
-    held.add("slot maps", model.maps(), steady.rate(Sent::Map));
-    held.add("probes of subscriptions", model.probes(), steady.rate(Sent::Subscribe));
+fn steady_table(model: &Model<'_>, steady: &Phase) -> Table {
+    let mut held = ComparisonTable::new("a second, of all masters");
+    held.add("pairs", model.pairs(), steady.rate(CountedMessage::Take));
+    held.add("releases of them", model.pairs(), steady.rate(CountedMessage::GiveBack));
+    held.add("renewals", model.renewals(), steady.rate(CountedMessage::Renew));
+    held.add("hand-overs", model.hand_overs(), steady.rate(CountedMessage::HandOver));
+    held.add("claims", model.hand_overs(), steady.rate(CountedMessage::Claim));
+    held.add("polls", model.polls(), steady.rate(CountedMessage::Wait) - steady.rate(CountedMessage::HandOver));
+    held.add("slot maps", model.maps(), steady.rate(CountedMessage::Map));
+    held.add("probes of subscriptions", model.probes(), steady.rate(CountedMessage::Subscribe));
     held.add(
         "MOVED, ASK, errors",
         0.0,
-        [Sent::Moved, Sent::Ask, Sent::Error].map(|sent| steady.rate(sent)).iter().sum(),
+        [CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error].map(|sent| steady.rate(sent)).iter().sum(),
     );
-    held.add("dials of seeds", model.seeds(), steady.rate(Sent::Dial));
+    held.add("dials of seeds", model.seeds(), steady.rate(CountedMessage::Dial));
     held.0
 }
 
-fn in_failover(model: &Model<'_>, usual: &Phase, failover: &Phase, crowds: usize) -> Table {
-    let mut held = Held::new("beyond the usual, of all clients");
+fn failover_table(model: &Model<'_>, usual: &Phase, failover: &Phase, crowds: usize) -> Table {
+    let mut held = ComparisonTable::new("beyond the usual, of all clients");
     let outage = OUTAGE.as_secs_f64();
-    let beyond = |sent| failover.beyond(usual, sent);
-    held.add("slot maps", model.maps_in_outage(outage), beyond(Sent::Map));
-    held.add("dials", model.dials_of_failover(outage), beyond(Sent::Dial));
+    let beyond = |sent| failover.excess(usual, sent);
+    held.add("slot maps", model.maps_in_outage(outage), beyond(CountedMessage::Map));
+    held.add("dials", model.dials_in_failover(outage), beyond(CountedMessage::Dial));
     let successor = usize::from(model.plan.masters);
     held.add(
         "clients that dial the new master",
         model.newcomers(),
-        failover.counted.at(successor, Sent::Time) as f64,
+        failover.counted.at(successor, CountedMessage::Time) as f64,
     );
     // Three for each channel: the query of its connection, the subscription, and a probe.
     let asked = 3.0 * (crowds * model.plan.crowd) as f64;
-    let subscribed = failover.counted.at(successor, Sent::Subscribe) as f64;
+    let subscribed = failover.counted.at(successor, CountedMessage::Subscribe) as f64;
     held.add("SSUBSCRIBEs and INFO there", asked, subscribed);
-    held.note("NOSCRIPT there", failover.counted.at(successor, Sent::NoScript) as f64);
-    held.note("MOVED", beyond(Sent::Moved));
+    held.note("NOSCRIPT there", failover.counted.at(successor, CountedMessage::NoScript) as f64);
+    held.note("MOVED", beyond(CountedMessage::Moved));
     held.0
 }
 
-fn in_resharding(model: &Model<'_>, usual: &Phase, resharding: &Phase, crowds: usize) -> Table {
-    let mut held = Held::new("beyond the usual, of all clients");
+fn resharding_table(model: &Model<'_>, usual: &Phase, resharding: &Phase, crowds: usize) -> Table {
+    let mut held = ComparisonTable::new("beyond the usual, of all clients");
     let slots = SLOTS as f64;
-    let beyond = |sent| resharding.beyond(usual, sent);
+    let beyond = |sent| resharding.excess(usual, sent);
     let found = model.moved(slots, resharding.seconds);
     let channels = (crowds * model.plan.crowd) as f64;
-    held.add("MOVED", found.calls, beyond(Sent::Moved));
-    held.add("slot maps", (found.fetches + channels) * SAMPLE, beyond(Sent::Map));
-    held.add("SSUBSCRIBEs and INFO", 2.0 * channels, beyond(Sent::Subscribe));
-    let dials = model.dials_of_moves(slots, found.fetches) + channels;
-    held.add("dials", dials, beyond(Sent::Dial));
-    held.note("ASK", beyond(Sent::Ask));
-    held.note("NOSCRIPT", beyond(Sent::NoScript));
+    held.add("MOVED", found.calls, beyond(CountedMessage::Moved));
+    held.add("slot maps", (found.fetches + channels) * SAMPLE, beyond(CountedMessage::Map));
+    held.add("SSUBSCRIBEs and INFO", 2.0 * channels, beyond(CountedMessage::Subscribe));
+    let dials = model.dials_in_resharding(slots, found.fetches) + channels;
+    held.add("dials", dials, beyond(CountedMessage::Dial));
+    held.note("ASK", beyond(CountedMessage::Ask));
+    held.note("NOSCRIPT", beyond(CountedMessage::NoScript));
     held.0
 }

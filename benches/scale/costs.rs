@@ -60,13 +60,13 @@ fn table(head: &str, inputs: &Inputs, lines: Vec<Line<'_>>) -> Table {
         .map(|(size, plan)| Costs { inputs, model: Model { plan }, size })
         .collect();
     for (name, cost) in lines {
-        let cells = costs.iter().map(|costs| shown(cost(costs)));
+        let cells = costs.iter().map(|costs| format_value(cost(costs)));
         table.add(std::iter::once(name.to_string()).chain(cells));
     }
     table
 }
 
-fn shown(value: f64) -> String {
+fn format_value(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { grouped(value) }
 }
 
@@ -86,7 +86,7 @@ impl Costs<'_> {
     }
 
     fn pairs(&self) -> f64 {
-        let micros = self.inputs.take.value + self.inputs.give_back.value;
+        let micros = self.inputs.take.value + self.inputs.release.value;
         Self::share(self.per_master(self.model.pairs()), micros + 2.0 * self.inputs.socket.value)
     }
 
@@ -101,7 +101,7 @@ impl Costs<'_> {
     }
 
     fn hand_overs(&self) -> f64 {
-        let Inputs { join, hand_over, renew, socket, .. } = self.inputs;
+        let Inputs { join, handoff: hand_over, renew, socket, .. } = self.inputs;
         let micros = join.value + hand_over.value + renew.value + 3.0 * socket.value;
         Self::share(self.per_master(self.model.hand_overs()), micros)
     }
@@ -157,8 +157,8 @@ pub fn capacity(inputs: &Inputs) -> Table {
     let of = |micros: f64| grouped(BUSY * 1e6 / micros);
     let socket = inputs.socket.value;
     let mut table = Table::new(&["of one master, a second", "at 60 % of a core"]);
-    let pair = inputs.take.value + inputs.give_back.value + 2.0 * socket;
-    let hand_over = inputs.join.value + inputs.hand_over.value + inputs.renew.value + 3.0 * socket;
+    let pair = inputs.take.value + inputs.release.value + 2.0 * socket;
+    let hand_over = inputs.join.value + inputs.handoff.value + inputs.renew.value + 3.0 * socket;
     table.add(["pairs of taking and giving back".into(), of(pair)]);
     table.add(["renewals, if they came one by one".into(), of(inputs.renew.value + socket)]);
     table.add(["polls".into(), of(inputs.poll.value + socket)]);
@@ -192,7 +192,7 @@ pub fn steady(inputs: &Inputs) -> Table {
     )
 }
 
-pub fn of_a_client(inputs: &Inputs) -> Table {
+pub fn client_table(inputs: &Inputs) -> Table {
     table(
         "of one client",
         inputs,
@@ -207,7 +207,7 @@ pub fn of_a_client(inputs: &Inputs) -> Table {
     )
 }
 
-pub fn most_clients(inputs: &Inputs) -> Table {
+pub fn client_limit_table(inputs: &Inputs) -> Table {
     // All rates and connections grow linearly with the clients.
     let clients = CLIENTS as f64;
     table(
@@ -242,9 +242,9 @@ pub fn storms(inputs: &Inputs) -> Table {
             line("its time for these dials, s", |it| {
                 it.model.newcomers() * it.inputs.dial.value / 1e6
             }),
-            line("SSUBSCRIBEs at the new master", |it| it.model.subscriptions_of_failover()),
+            line("SSUBSCRIBEs at the new master", |it| it.model.subscriptions_in_failover()),
             line("its time for them, s", |it| {
-                it.model.subscriptions_of_failover() * it.inputs.subscribe.value / 1e6
+                it.model.subscriptions_in_failover() * it.inputs.subscribe.value / 1e6
             }),
         ],
     )
@@ -265,7 +265,7 @@ pub fn resharding(inputs: &Inputs) -> Table {
                 let maps = it.model.moved(MOVED, RESHARDING).fetches * SAMPLE;
                 Costs::share(it.per_server(maps) / RESHARDING, it.map())
             }),
-            line("SSUBSCRIBEs of all", |it| it.model.subscriptions_of_moves(MOVED)),
+            line("SSUBSCRIBEs of all", |it| it.model.subscriptions_in_resharding(MOVED)),
         ],
     )
 }

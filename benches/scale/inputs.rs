@@ -1,6 +1,6 @@
 //! All input figures of the model.
 
-use super::printed::Printed;
+use super::printed::BenchOutput;
 use super::table::Table;
 
 /// A figure: its name, its value, and the bench that prints it.
@@ -15,11 +15,11 @@ pub struct Input {
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs {
     pub take: Input,
-    pub give_back: Input,
+    pub release: Input,
     pub renew: Input,
     pub join: Input,
     pub poll: Input,
-    pub hand_over: Input,
+    pub handoff: Input,
     pub idle_lock: Input,
     pub held_lock: Input,
     pub reader: Input,
@@ -41,8 +41,8 @@ pub const SIZES: [u16; 3] = [10, 100, 1_000];
 
 impl Inputs {
     /// The figures of other benches, as `make bench` has left them. This bench measures the others.
-    pub fn of_other_benches() -> Inputs {
-        let (scripts, renewal) = (Printed::by("scripts"), Printed::by("renewal"));
+    pub fn from_other_benches() -> Inputs {
+        let (scripts, renewal) = (BenchOutput::by("scripts"), BenchOutput::by("renewal"));
         let free = |call| scripts.cell("uncontended", "write, one try", call);
         // Queues of a fleet are short, and do not change these times.
         let waiting = |call| scripts.cell("µs by waiting writers", call, "100");
@@ -53,11 +53,11 @@ impl Inputs {
         let own = |name| Input { name, value: 0.0, source: "scale" };
         Inputs {
             take: of_scripts("take a free lock to write, script, µs", free("acquire")),
-            give_back: of_scripts("give it back, script, µs", free("release")),
+            release: of_scripts("give it back, script, µs", free("release")),
             renew: of_scripts("renew a lease, script, µs", renew),
             join: of_scripts("join the queue, script, µs", waiting("join the queue")),
             poll: of_scripts("poll, script, µs", waiting("poll")),
-            hand_over: of_scripts(
+            handoff: of_scripts(
                 "release and hand over, script, µs",
                 waiting("release, hand over"),
             ),
@@ -92,11 +92,11 @@ impl Inputs {
     fn all(&self) -> impl Iterator<Item = &Input> {
         let single = [
             &self.take,
-            &self.give_back,
+            &self.release,
             &self.renew,
             &self.join,
             &self.poll,
-            &self.hand_over,
+            &self.handoff,
             &self.socket,
             &self.dial,
             &self.subscribe,

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut sections = Vec::new();
     if !arguments.iter().any(|argument| argument == "--simulate") {
-        sections.extend(of_the_model());
+        sections.extend(model_sections());
     }
     let mut sizes = arguments.iter().filter_map(|argument| argument.parse::<usize>().ok());
     let masters = sizes.next().map_or(MASTERS, |masters| masters as u16);
@@ -57,8 +57,8 @@ fn main() -> ExitCode {
 /// Sections with their names.
 type Sections = Vec<(String, String)>;
 
-fn of_the_model() -> Sections {
-    let mut inputs = Inputs::of_other_benches();
+fn model_sections() -> Sections {
+    let mut inputs = Inputs::from_other_benches();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let version = runtime.block_on(measure::measure(&mut inputs));
     let section = |name: &str, table: table::Table| (name.to_string(), table.to_string());
@@ -66,8 +66,8 @@ fn of_the_model() -> Sections {
         ("inputs".into(), format!("{version}\n\n{}", inputs.table())),
         section("capacity", costs::capacity(&inputs)),
         section("steady", costs::steady(&inputs)),
-        section("a client", costs::of_a_client(&inputs)),
-        section("the most clients", costs::most_clients(&inputs)),
+        section("a client", costs::client_table(&inputs)),
+        section("the most clients", costs::client_limit_table(&inputs)),
         section("failover", costs::storms(&inputs)),
         section("resharding", costs::resharding(&inputs)),
     ]

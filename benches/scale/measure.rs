@@ -21,7 +21,7 @@ const MASTERS: usize = 8;
 
 pub async fn measure(inputs: &mut Inputs) -> String {
     let server = Server::start(&ServerSettings::default()).await.unwrap();
-    inputs.socket.value = beside_the_script(&server, inputs).await;
+    inputs.socket.value = command_overhead(&server, inputs).await;
     (inputs.dial.value, inputs.connection.value) = dials(&server).await;
     (inputs.subscribe.value, inputs.channel.value) = channels(&server).await;
     for (at, masters) in SIZES.into_iter().enumerate() {
@@ -33,7 +33,7 @@ pub async fn measure(inputs: &mut Inputs) -> String {
 }
 
 /// The server's processor time for a command of a pair, without the script.
-async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
+async fn command_overhead(server: &Server, inputs: &Inputs) -> f64 {
     let locks = Locks::connect([server.url()]).await.unwrap();
     let pairs = async |count: usize| {
         join_all((0..TASKS).map(|task| {
@@ -50,7 +50,7 @@ async fn beside_the_script(server: &Server, inputs: &Inputs) -> f64 {
     let before = processor_time(server).await;
     pairs(PAIRS).await;
     let pair = (processor_time(server).await - before) / PAIRS as f64;
-    ((pair - inputs.take.value - inputs.give_back.value) / 2.0).max(0.0)
+    ((pair - inputs.take.value - inputs.release.value) / 2.0).max(0.0)
 }
 
 /// The server's processor time for a dial with a client's first commands, and the memory of the
@@ -159,7 +159,7 @@ async fn clients() -> (f64, f64) {
     let (few, at_first) = (connections(&cluster).await - connected, resident());
     for locks in &clients {
         for slot in 0..MASTERS {
-            let tag = rwlease::Slot::new((16_384 / MASTERS * slot) as u16).unwrap().tag();
+            let tag = rwlease::Slot::new((16_384 / MASTERS * slot) as u16).unwrap().hashed_part();
             let lock = locks.rwlock(format!("{{{tag}}}")).unwrap();
             let _ = lock.write().await.unwrap().release().await.unwrap();
         }

@@ -20,7 +20,7 @@ const REFRESH: f64 = 22.5;
 pub const SAMPLE: f64 = 5.0;
 /// The silence after which a connection for subscriptions is probed, in s: 10 s, checked once a
 /// second.
-const SILENCE_AND_LOOK: f64 = 10.5;
+const PROBE_AFTER: f64 = 10.5;
 /// The average time between two queries for the slot map while a server does not answer (0.1 to
 /// 0.2), in s.
 const URGENT: f64 = 0.15;
@@ -30,7 +30,7 @@ const DIALS: (f64, f64, f64) = (0.02, 1.0, 0.75);
 /// In s.
 pub const ROUND_TRIP: f64 = 0.0005;
 /// How long the simulation holds an uncontended lock, in s.
-const SHORT: f64 = 0.005;
+const UNCONTENDED_HOLD: f64 = 0.005;
 
 /// A fleet, as numbers.
 pub struct Model<'a> {
@@ -62,7 +62,7 @@ impl Model<'_> {
     /// Pairs on uncontended locks. Each takes two round trips and the time between them.
     pub fn pairs(&self) -> f64 {
         match self.plan.pairs {
-            pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + SHORT + 2.0 * ROUND_TRIP),
+            pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + UNCONTENDED_HOLD + 2.0 * ROUND_TRIP),
             _ => 0.0,
         }
     }
@@ -98,22 +98,22 @@ impl Model<'_> {
     }
 
     /// The number of one client's locks.
-    fn locks_of_one(&self) -> f64 {
+    fn locks_per_client(&self) -> f64 {
         let names = if self.plan.pairs > 0.0 { self.plan.names } else { 0 };
         (self.plan.held + names) as f64 + self.tasks() / self.clients()
     }
 
     /// The number of masters that have some of `locks` random locks.
-    fn touched(&self, locks: f64) -> f64 {
+    fn masters_touched(&self, locks: f64) -> f64 {
         self.masters() * (1.0 - (1.0 - 1.0 / self.masters()).powf(locks))
     }
 
     /// The connections of one client for commands, and for subscriptions.
     pub fn connections(&self) -> (f64, f64) {
-        let commands = self.touched(self.locks_of_one());
+        let commands = self.masters_touched(self.locks_per_client());
         // Nodes that the client queries for the map, and that serve none of its locks.
         let others = SAMPLE.min(2.0 * self.masters()) * (1.0 - commands / self.masters());
-        (commands + others, self.touched(self.tasks() / self.clients()))
+        (commands + others, self.masters_touched(self.tasks() / self.clients()))
     }
 
     /// One channel for each client and each slot with a waiter.
@@ -127,7 +127,7 @@ impl Model<'_> {
         let links = self.connections().1;
         let grants = self.plan.crowd as f64 * self.plan.hold.as_secs_f64();
         let between = grants * links / (self.tasks() / self.clients()).max(links);
-        self.clients() * links * (between / SILENCE_AND_LOOK).floor() / between
+        self.clients() * links * (between / PROBE_AFTER).floor() / between
     }
 
     /// Each fetch of the map queries a seed, even one that the client never dialled. In the
@@ -152,11 +152,11 @@ impl Model<'_> {
 
     /// Clients that eventually connect to the new master.
     pub fn newcomers(&self) -> f64 {
-        self.clients() * self.touched(self.locks_of_one()) / self.masters()
+        self.clients() * self.masters_touched(self.locks_per_client()) / self.masters()
     }
 
     /// Dials to the dead master, and then to its successor.
-    pub fn dials_of_failover(&self, outage: f64) -> f64 {
+    pub fn dials_in_failover(&self, outage: f64) -> f64 {
         let attempts = |until: f64| {
             let (first, most, mean) = DIALS;
             let (mut at, mut pause, mut count) = (0.0, first, 0.0);
@@ -174,7 +174,7 @@ impl Model<'_> {
     }
 
     /// Subscriptions that clients renew after a failover.
-    pub fn subscriptions_of_failover(&self) -> f64 {
+    pub fn subscriptions_in_failover(&self) -> f64 {
         self.channels() / self.masters()
     }
 
@@ -207,15 +207,15 @@ impl Model<'_> {
 
     /// After a move, a client calls another master, to which it may have no connection yet. Each
     /// fetch of the map also dials a seed.
-    pub fn dials_of_moves(&self, slots: f64, fetches: f64) -> f64 {
+    pub fn dials_in_resharding(&self, slots: f64, fetches: f64) -> f64 {
         let connected = self.connections().0;
-        let locks = self.clients() * self.locks_of_one() * slots / 16_384.0;
+        let locks = self.clients() * self.locks_per_client() * slots / 16_384.0;
         locks * (1.0 - connected / self.masters()).max(0.0)
             + fetches * (1.0 - connected / self.masters() / 2.0)
     }
 
     /// Clients renew the subscription of each channel whose slot moves.
-    pub fn subscriptions_of_moves(&self, slots: f64) -> f64 {
+    pub fn subscriptions_in_resharding(&self, slots: f64) -> f64 {
         self.channels() * slots / 16_384.0
     }
 }

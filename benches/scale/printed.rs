@@ -5,17 +5,17 @@ use std::fs;
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results/bench");
 
 /// What a bench printed.
-pub struct Printed {
+pub struct BenchOutput {
     name: &'static str,
     text: String,
 }
 
-impl Printed {
-    pub fn by(name: &'static str) -> Printed {
+impl BenchOutput {
+    pub fn by(name: &'static str) -> BenchOutput {
         let file = format!("{RESULTS}/{name}.md");
         let text = fs::read_to_string(&file)
             .unwrap_or_else(|_| panic!("no {file}: `make bench BENCH={name}` makes it"));
-        Printed { name, text }
+        BenchOutput { name, text }
     }
 
     /// A cell of the table whose first heading begins with `corner`.

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// Distributed read/write locks on Redis Cluster, for the shell
 ///
@@ -21,9 +21,9 @@ use crate::exit::{self, Failure};
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Args {
     #[command(flatten)]
-    pub servers: Servers,
+    pub servers: ServerArgs,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ pub const PREFIX: &str = "RWLEASE_PREFIX";
 /// command.)
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
-pub struct Servers {
+pub struct ServerArgs {
     /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
     /// cluster is enough. Or the sentinels of a server:
     /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
@@ -84,7 +84,7 @@ pub struct Servers {
 }
 
 #[derive(Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a command under a lock
     ///
     /// Ends with the command's exit status. In the command's environment, RWLEASE_TOKEN is the
@@ -94,19 +94,19 @@ pub enum Command {
     /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
     /// grace. Both come before the servers can grant the lock to the next waiter. A command that
     /// runs as another user cannot be stopped; `run` says so.
-    Run(Run),
+    RunArgs(RunArgs),
     /// Show who holds a lock and who waits for it
-    Status(Status),
+    StatusArgs(StatusArgs),
     /// List the locks that the servers know
-    List(List),
+    ListArgs(ListArgs),
     /// Show the slots of locks, without a call to a server
-    Slot(Slot),
+    SlotArgs(SlotArgs),
     /// Prevent the holders of a lock from renewing it
     ///
     /// The lock is free when their leases end, and is never held by two that exclude each other. A
     /// command that `rwlease run` started is stopped before that.
     #[command(after_help = "Example:\n  rwlease revoke backup")]
-    Revoke(Named),
+    Revoke(LockArgs),
     /// Free a lock at once, although its holders are not stopped
     ///
     /// The old holders believe that they hold the lock until they learn otherwise, while others
@@ -114,7 +114,7 @@ pub enum Command {
     /// the others learn it at their next renewal. Until then, only a store that compares fencing
     /// tokens is safe. Prefer `rwlease revoke`, which waits for the leases to end.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
-    Release(Release),
+    ReleaseArgs(ReleaseArgs),
     /// Look for what would break a lock here
     ///
     /// Checks the state of the cluster, versions, the user's rights, the memory policy, clocks and
@@ -124,21 +124,21 @@ pub enum Command {
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease")]
-    Completions(Completions),
+    CompletionsArgs(CompletionsArgs),
     /// Print a manual page
     #[command(after_help = "Example:\n  rwlease man run | man -l -")]
-    Man(Man),
+    ManArgs(ManArgs),
 }
 
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
-pub struct Run {
+pub struct RunArgs {
     /// The lock; a name that begins with `-` goes between two `--`
     pub name: String,
 
     /// Hold the lock together with other readers
     #[arg(long, group = "mode")]
-    pub read: bool,
+    pub parse: bool,
 
     /// Hold the lock alone (the default)
     #[arg(long, group = "mode")]
@@ -147,15 +147,15 @@ pub struct Run {
     /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET. The command must take
     /// the lock up before the lease ends; this process neither renews nor releases it
     #[arg(long, conflicts_with = "permits")]
-    pub hand_on: bool,
+    pub transfer: bool,
 
     /// Take up the lock of the ticket in RWLEASE_TICKET, instead of waiting for the lock
     #[arg(long, conflicts_with = "mode")]
-    pub take_up: bool,
+    pub accept_transfer: bool,
 
     /// Hold N permits of a semaphore that has LIMIT permits, such as 2/10
     #[arg(long, group = "mode", value_name = "N/LIMIT", value_parser = permits)]
-    pub permits: Option<Permits>,
+    pub permits: Option<PermitSpec>,
 
     /// Longest time to wait for the lock, such as 30s; 0s does not wait for other holders [default:
     /// no limit]
@@ -173,7 +173,7 @@ pub struct Run {
 
     /// Number of replicas that must confirm the lock and each renewal
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub replicas: u32,
+    pub min_replicas: u32,
 
     /// Show nothing while waiting
     #[arg(long, short)]
@@ -196,7 +196,7 @@ Examples:
 #[command(
     after_help = "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiters"
 )]
-pub struct Status {
+pub struct StatusArgs {
     /// The lock
     pub name: String,
 
@@ -206,7 +206,7 @@ pub struct Status {
 
     /// Time between two queries
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
-    pub every: Duration,
+    pub interval: Duration,
 
     /// Print one JSON object for each query
     #[arg(long)]
@@ -215,28 +215,28 @@ pub struct Status {
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  rwlease list order:")]
-pub struct List {
+pub struct ListArgs {
     /// Beginning of the names
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    pub start: String,
+    pub prefix: String,
 }
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  rwlease slot 'order:{42}' 'invoice:{42}'")]
-pub struct Slot {
+pub struct SlotArgs {
     /// The locks
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 }
 
 #[derive(clap::Args)]
-pub struct Named {
+pub struct LockArgs {
     /// The lock
     pub name: String,
 }
 
 #[derive(clap::Args)]
-pub struct Release {
+pub struct ReleaseArgs {
     /// The lock
     pub name: String,
 
@@ -246,20 +246,20 @@ pub struct Release {
 }
 
 #[derive(clap::Args)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
 }
 
 #[derive(clap::Args)]
-pub struct Man {
+pub struct ManArgs {
     /// Command whose page to print
     pub command: Option<String>,
 }
 
 /// The command line, or the exit status if there is nothing to do (help, version) or the line is
 /// wrong.
-pub fn read() -> Result<Args, ExitCode> {
+pub fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let read = parse(&words).or_else(|error| match error.kind() {
         ErrorKind::MissingRequiredArgument => with_marked_name(words).unwrap_or(Err(error)),
@@ -269,14 +269,14 @@ pub fn read() -> Result<Args, ExitCode> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             match error.print().and_then(|()| stdout().flush()) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => Failure::from(error).tell(),
+                Err(error) => CliError::from(error).report(),
             }
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = write!(anstream::stderr(), "{}", command().render_help().ansi());
             exit::USAGE.into()
         }
-        _ => Failure::usage(in_one_line(&error)).tell(),
+        _ => CliError::usage(single_line(&error)).report(),
     })
 }
 
@@ -294,7 +294,7 @@ fn with_marked_name(mut words: Vec<OsString>) -> Option<clap::error::Result<Args
     let marked = words.remove(mark + 1).into_string().ok()?;
     words[mark] = "NAME".into();
     let mut args = parse(&words);
-    if let Ok(Args { command: Command::Run(Run { name, .. }), .. }) = &mut args {
+    if let Ok(Args { command: CliCommand::RunArgs(RunArgs { name, .. }), .. }) = &mut args {
         *name = marked;
     }
     Some(args)
@@ -307,7 +307,7 @@ pub fn command() -> clap::Command {
 
 /// Joins an error of the parser, which has several lines: the complaint, and its advice if it has
 /// one.
-fn in_one_line(error: &clap::Error) -> String {
+fn single_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let complaint = text.split("\n\n").next().unwrap_or_default();
     let complaint = complaint.strip_prefix("error: ").unwrap_or(complaint);
@@ -320,12 +320,12 @@ fn in_one_line(error: &clap::Error) -> String {
 
 /// Permits of a semaphore, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permits {
+pub struct PermitSpec {
     pub count: u32,
     pub limit: u32,
 }
 
-fn permits(text: &str) -> Result<Permits, String> {
+fn permits(text: &str) -> Result<PermitSpec, String> {
     let advice = "write it as 2/10: two permits of ten";
     let (count, limit) = text.split_once('/').ok_or(advice)?;
     let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{error}; {advice}"));
@@ -333,11 +333,11 @@ fn permits(text: &str) -> Result<Permits, String> {
     match count {
         0 => Err(format!("no permits; {advice}")),
         _ if count > limit => Err(format!("{count} are more than {limit}; {advice}")),
-        _ => Ok(Permits { count, limit }),
+        _ => Ok(PermitSpec { count, limit }),
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write it as 1500ms, 30s or 5m"))
 }

@@ -8,17 +8,17 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rwlease::{Builder, Credentials, Locks, Sentinel};
 
-use crate::args::{self, Servers};
-use crate::exit::{Failure, SYSTEM};
+use crate::args::{self, ServerArgs};
+use crate::exit::{CliError, SYSTEM};
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
 const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";
 
 /// Marks the URL of sentinels.
-const OF_SENTINELS: &str = "+sentinel://";
+const SENTINEL_SCHEME: &str = "+sentinel://";
 
 /// The name of the client and of its library in the servers' `CLIENT LIST`.
-pub const NAME: &str = "rwlease";
+pub const CLIENT_NAME: &str = "rwlease";
 
 /// Certificates in PEM.
 #[derive(Clone, Default)]
@@ -27,13 +27,13 @@ pub struct Certificates {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Servers {
-    pub async fn connect(&self) -> Result<Locks, Failure> {
+impl ServerArgs {
+    pub async fn connect(&self) -> Result<Locks, CliError> {
         Ok(self.builder()?.connect().await?)
     }
 
-    pub fn builder(&self) -> Result<Builder, Failure> {
-        let mut settings = Locks::builder().prefix(&self.prefix).client_name(NAME);
+    pub fn builder(&self) -> Result<Builder, CliError> {
+        let mut settings = Locks::builder().prefix(&self.prefix).client_name(CLIENT_NAME);
         settings = match self.sentinels()? {
             Some(url) => {
                 let mut sentinel: Sentinel = url.parse()?;
@@ -62,7 +62,7 @@ impl Servers {
 
     /// Fails as `connect` does for what is wrong with the options themselves, such as a malformed
     /// URL. The library finds that before it waits for any server.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), CliError> {
         match self.connect().now_or_never() {
             Some(Err(failure)) if failure.is_usage() => Err(failure),
             _ => Ok(()),
@@ -87,17 +87,17 @@ impl Servers {
     }
 
     /// The URLs; at least one.
-    pub fn urls(&self) -> Result<Vec<String>, Failure> {
+    pub fn urls(&self) -> Result<Vec<String>, CliError> {
         let named = self.urls.iter().flat_map(|urls| split(urls)).map(str::trim);
         let mut urls: Vec<String> = Vec::new();
         for url in named.filter(|url| !url.is_empty()) {
-            match urls.last_mut().filter(|last| goes_on(last)) {
+            match urls.last_mut().filter(|last| continues_sentinel_url(last)) {
                 Some(last) => *last = format!("{last},{url}"),
                 None => urls.push(with_scheme(url)),
             }
         }
         if urls.is_empty() {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 "no server is named; use --redis redis://HOST:PORT or set RWLEASE_URL",
             ));
         }
@@ -105,23 +105,23 @@ impl Servers {
     }
 
     /// The URL of the sentinels, if sentinels are named in place of servers.
-    pub fn sentinels(&self) -> Result<Option<String>, Failure> {
+    pub fn sentinels(&self) -> Result<Option<String>, CliError> {
         let mut urls = self.urls()?;
-        match (urls.iter().any(|url| is_of_sentinels(url)), urls.len()) {
+        match (urls.iter().any(|url| is_sentinel_url(url)), urls.len()) {
             (false, _) => Ok(None),
             (true, 1) => Ok(urls.pop()),
-            (true, _) => Err(Failure::usage(
+            (true, _) => Err(CliError::usage(
                 "both sentinels and other servers are named; use one URL, with all sentinels in it",
             )),
         }
     }
 
     /// The user and the password for sentinels, if they are set.
-    pub fn sentinel_credentials(&self) -> Result<Option<(Option<String>, String)>, Failure> {
+    pub fn sentinel_credentials(&self) -> Result<Option<(Option<String>, String)>, CliError> {
         match (std::env::var(SENTINEL_PASSWORD), &self.sentinel_user) {
             (Ok(password), user) => Ok(Some((user.clone(), password))),
             (Err(_), None) => Ok(None),
-            (Err(_), Some(user)) => Err(Failure::usage(format!(
+            (Err(_), Some(user)) => Err(CliError::usage(format!(
                 "--sentinel-user {user} needs a password; set {SENTINEL_PASSWORD}"
             ))),
         }
@@ -129,11 +129,11 @@ impl Servers {
 
     /// The user that is named beside the URLs, and its password. A password without a user is that
     /// of the user `default`, unless a URL has credentials.
-    pub fn credentials(&self) -> Result<Option<(String, String)>, Failure> {
+    pub fn credentials(&self) -> Result<Option<(String, String)>, CliError> {
         match (std::env::var(PASSWORD), &self.user) {
             (Ok(password), Some(user)) => Ok(Some((user.clone(), password))),
             (Err(_), Some(user)) => {
-                Err(Failure::usage(format!("--user {user} needs a password; set {PASSWORD}")))
+                Err(CliError::usage(format!("--user {user} needs a password; set {PASSWORD}")))
             }
             (Ok(password), None) if !self.urls()?.iter().any(|url| has_credentials(url)) => {
                 Ok(Some(("default".to_owned(), password)))
@@ -142,7 +142,7 @@ impl Servers {
         }
     }
 
-    pub fn certificates(&self) -> Result<Certificates, Failure> {
+    pub fn certificates(&self) -> Result<Certificates, CliError> {
         let roots = self.tls_roots.as_deref().map(read_roots).transpose()?;
         let client = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
@@ -188,31 +188,31 @@ fn has_credentials(url: &str) -> bool {
     rest.split('/').next().is_some_and(|authority| authority.contains('@'))
 }
 
-fn is_of_sentinels(url: &str) -> bool {
-    url.contains(OF_SENTINELS)
+fn is_sentinel_url(url: &str) -> bool {
+    url.contains(SENTINEL_SCHEME)
 }
 
 /// Commas separate URLs, and also the sentinels in one URL: that URL continues until it has the
 /// name of the master.
-fn goes_on(url: &str) -> bool {
-    url.split_once(OF_SENTINELS).is_some_and(|(_, rest)| !rest.contains('/'))
+fn continues_sentinel_url(url: &str) -> bool {
+    url.split_once(SENTINEL_SCHEME).is_some_and(|(_, rest)| !rest.contains('/'))
 }
 
 /// Without a certificate in the file, the client would trust no server.
-fn read_roots(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read_roots(file: &Path) -> Result<Vec<u8>, CliError> {
     let pem = read(file)?;
     match CertificateDer::pem_slice_iter(&pem).next() {
         Some(Ok(_)) => Ok(pem),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CliError::usage(format!(
             "no certificate in {}; use a file of root certificates in PEM",
             file.display()
         ))),
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| {
-        Failure::new(SYSTEM, format!("{}: {error}; use a file that can be read", file.display()))
+        CliError::new(SYSTEM, format!("{}: {error}; use a file that can be read", file.display()))
     })
 }
 

@@ -13,28 +13,28 @@ mod who;
 
 use std::io::Write;
 
-use crate::args::Servers;
-use crate::exit::{Exit, Failure, WRONG};
+use crate::args::ServerArgs;
+use crate::exit::{ExitStatus, CliError, CHECK_FAILED};
 use crate::show;
-use finding::Level;
+use finding::Severity;
 
-pub async fn doctor(servers: &Servers) -> Result<Exit, Failure> {
+pub async fn doctor(servers: &ServerArgs) -> Result<ExitStatus, CliError> {
     servers.check()?;
-    let deployment = probe::look(servers).await?;
+    let deployment = probe::probe_deployment(servers).await?;
     let mut findings = checks::all(&deployment);
     findings.extend(identity::all(&deployment));
     findings.extend(sentinels::all(&deployment));
     findings.extend(trial::all(servers, &deployment).await);
-    findings.sort_by_key(|finding| finding.level);
+    findings.sort_by_key(|finding| finding.severity);
     let mut out = anstream::stdout().lock();
-    let findings = finding::together(findings);
+    let findings = finding::merge_equal(findings);
     for finding in &findings {
         writeln!(out, "{finding}")?;
     }
-    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let (wrong, warnings) = (of(Level::Wrong), of(Level::Warning));
-    let warnings_counted = show::count(warnings as u64, "warning", "warnings");
+    let of = |level| findings.iter().filter(|finding| finding.severity == level).count();
+    let (wrong, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let warnings_counted = show::with_noun(warnings as u64, "warning", "warnings");
     writeln!(out, "{wrong} wrong, {warnings_counted}")?;
     out.flush()?;
-    Ok(if wrong > 0 { Exit(WRONG) } else { Exit::DONE })
+    Ok(if wrong > 0 { ExitStatus(CHECK_FAILED) } else { ExitStatus::DONE })
 }

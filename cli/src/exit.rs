@@ -25,9 +25,9 @@ Exit status:
   126  the command cannot be run, or is a set-uid program of another user
   127  there is no such command";
 
-pub const WRONG: u8 = 1;
+pub const CHECK_FAILED: u8 = 1;
 pub const USAGE: u8 = 64;
-pub const DATA: u8 = 65;
+pub const WRONG_TYPE: u8 = 65;
 pub const UNAVAILABLE: u8 = 69;
 pub const SYSTEM: u8 = 71;
 pub const TRY_LATER: u8 = 75;
@@ -41,42 +41,42 @@ const BY_SIGNAL: u8 = 128;
 
 /// An end without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit(pub u8);
+pub struct ExitStatus(pub u8);
 
-impl Exit {
-    pub const DONE: Exit = Exit(0);
+impl ExitStatus {
+    pub const DONE: ExitStatus = ExitStatus(0);
 
     /// The status that shells report for a command that a signal ended.
-    pub fn by_signal(signal: i32) -> Exit {
-        Exit(BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
+    pub fn by_signal(signal: i32) -> ExitStatus {
+        ExitStatus(BY_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)))
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> ExitCode {
         exit.0.into()
     }
 }
 
 /// An end with one line that says what to do.
 #[derive(Debug)]
-pub struct Failure {
+pub struct CliError {
     status: u8,
     message: String,
 }
 
-impl Failure {
+impl CliError {
     pub fn new(status: u8, message: impl Into<String>) -> Self {
         let message = message.into();
-        Failure { status, message }
+        CliError { status, message }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
-        Failure::new(USAGE, message)
+        CliError::new(USAGE, message)
     }
 
     /// Returns true if the servers caused it and it may pass soon.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.status == UNAVAILABLE
     }
 
@@ -86,35 +86,35 @@ impl Failure {
     }
 
     /// Prints the message, and returns the exit status.
-    pub fn tell(self) -> ExitCode {
+    pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            tell(&self.message);
+            print_error(&self.message);
         }
         self.status.into()
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
 /// Prints one line on standard error. A failure to write it is ignored.
-pub fn tell(message: &str) {
+pub fn print_error(message: &str) {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = show::plain(&line);
+    let line = show::escape_controls(&line);
     let style = anstyle::Style::new().bold();
     let _ = writeln!(anstream::stderr(), "{style}rwlease:{style:#} {line}");
 }
 
-impl From<Exit> for Failure {
-    fn from(exit: Exit) -> Self {
-        Failure::new(exit.0, "")
+impl From<ExitStatus> for CliError {
+    fn from(exit: ExitStatus) -> Self {
+        CliError::new(exit.0, "")
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let (status, advice) = match error.kind() {
             ErrorKind::TimedOut | ErrorKind::TriesUsedUp => {
@@ -124,7 +124,7 @@ impl From<Error> for Failure {
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
             ErrorKind::Revoked => (LOST, "ask who revoked it before you try again"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
-            ErrorKind::Foreign | ErrorKind::Incompatible => (DATA, "use another name or --prefix"),
+            ErrorKind::Foreign | ErrorKind::Incompatible => (WRONG_TYPE, "use another name or --prefix"),
             ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),
             ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
             ErrorKind::Unavailable => {
@@ -132,14 +132,14 @@ impl From<Error> for Failure {
             }
             _ => (UNAVAILABLE, "try again"),
         };
-        let message = with_reasons(&error);
-        let advice = advice_on(&reasons(&error)).unwrap_or(advice);
-        Failure::new(status, format!("{message}; {advice}"))
+        let message = error_chain(&error);
+        let advice = hint_for(&error_chain_without_lock(&error)).unwrap_or(advice);
+        CliError::new(status, format!("{message}; {advice}"))
     }
 }
 
 /// The advice for words of servers and of the library that say more than the kind of the error.
-pub fn advice_on(message: &str) -> Option<&'static str> {
+pub fn hint_for(message: &str) -> Option<&'static str> {
     const LACKS_RESP3: &str =
         "the server, or a proxy before it, lacks RESP3: use Redis 6.2 or later, or Valkey";
     const NO_DATABASE: &str = "leave the database out of the URL: a cluster has one";
@@ -167,8 +167,8 @@ pub fn advice_on(message: &str) -> Option<&'static str> {
 }
 
 /// The error with its sources, without the name of its lock.
-pub fn reasons(error: &Error) -> String {
-    let message = with_reasons(error);
+pub fn error_chain_without_lock(error: &Error) -> String {
+    let message = error_chain(error);
     let lock = error.lock().zip(error.slot());
     let lock = lock.map(|(name, slot)| format!("lock `{name}` (slot {slot}): "));
     lock.and_then(|lock| message.strip_prefix(&lock).map(str::to_owned)).unwrap_or(message)
@@ -176,7 +176,7 @@ pub fn reasons(error: &Error) -> String {
 
 /// The error with its sources. Each is said once: libraries quote and punctuate the same words of a
 /// server differently.
-pub fn with_reasons(error: &Error) -> String {
+pub fn error_chain(error: &Error) -> String {
     let words = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let mut message = error.to_string();
     let mut source = error.source();
@@ -190,12 +190,12 @@ pub fn with_reasons(error: &Error) -> String {
     message
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             // The reader of the output is gone: end as other commands do then.
-            io::ErrorKind::BrokenPipe => Exit::by_signal(Signal::SIGPIPE as i32).into(),
-            _ => Failure::new(SYSTEM, error.to_string()),
+            io::ErrorKind::BrokenPipe => ExitStatus::by_signal(Signal::SIGPIPE as i32).into(),
+            _ => CliError::new(SYSTEM, error.to_string()),
         }
     }
 }
@@ -206,12 +206,12 @@ mod tests {
 
     #[test]
     fn the_end_by_a_signal_is_told_as_by_shells() {
-        assert_eq!(Exit::by_signal(15), Exit(143));
+        assert_eq!(ExitStatus::by_signal(15), ExitStatus(143));
     }
 
     #[test]
     fn advice_fits_the_words_of_the_server() {
-        let advice = |message| advice_on(message).unwrap_or_default();
+        let advice = |message| hint_for(message).unwrap_or_default();
         assert!(advice("WRONGPASS invalid username-password pair").contains("password"));
         assert!(
             advice("1 of the 2 requested replicas confirmed it in time").contains("--replicas")
@@ -227,15 +227,15 @@ mod tests {
         assert!(advice("ERR SELECT is not allowed in cluster mode").contains("out of the URL"));
         assert!(advice("ERR unknown command 'HELLO'").contains("RESP3"));
         assert!(advice("this is a sentinel, not a server").contains("sentinel"));
-        assert_eq!(advice_on("no answer in time"), None);
+        assert_eq!(hint_for("no answer in time"), None);
     }
 
     #[test]
     fn the_table_has_every_status() {
         let all = [
-            WRONG,
+            CHECK_FAILED,
             USAGE,
-            DATA,
+            WRONG_TYPE,
             UNAVAILABLE,
             SYSTEM,
             TRY_LATER,

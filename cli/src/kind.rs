@@ -2,24 +2,24 @@
 
 use rwlease::{Error, ErrorKind, Locks};
 
-use crate::exit::{DATA, Failure};
+use crate::exit::{WRONG_TYPE, CliError};
 use crate::show;
 
 /// The failure of a call on a read/write lock. A semaphore is named as one, with advice.
-pub async fn not_a_lock(locks: &Locks, name: &str, error: Error, advice: &str) -> Failure {
+pub async fn wrong_kind_for_lock(locks: &Locks, name: &str, error: Error, advice: &str) -> CliError {
     let is_semaphore = error.kind() == ErrorKind::Foreign && is_semaphore(locks, name).await;
-    told(is_semaphore, name, "a semaphore", advice, error)
+    wrong_kind_error(is_semaphore, name, "a semaphore", advice, error)
 }
 
 /// The failure of a call on a semaphore. A read/write lock is named as one.
-pub async fn not_a_semaphore(locks: &Locks, name: &str, error: Error) -> Failure {
+pub async fn wrong_kind_for_semaphore(locks: &Locks, name: &str, error: Error) -> CliError {
     let is_lock = error.kind() == ErrorKind::Foreign && is_lock(locks, name).await;
-    told(is_lock, name, "a read/write lock", "leave out --permits", error)
+    wrong_kind_error(is_lock, name, "a read/write lock", "leave out --permits", error)
 }
 
-fn told(is_known: bool, name: &str, kind: &str, advice: &str, error: Error) -> Failure {
+fn wrong_kind_error(is_known: bool, name: &str, kind: &str, advice: &str, error: Error) -> CliError {
     match is_known {
-        true => Failure::new(DATA, format!("`{}` is {kind}; {advice}", show::plain(name))),
+        true => CliError::new(WRONG_TYPE, format!("`{}` is {kind}; {advice}", show::escape_controls(name))),
         false => error.into(),
     }
 }

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 
-use crate::args::Servers;
-use crate::exit::{Exit, Failure};
+use crate::args::ServerArgs;
+use crate::exit::{ExitStatus, CliError};
 use crate::show;
 
-pub async fn list(servers: &Servers, start: &str) -> Result<Exit, Failure> {
+pub async fn list(servers: &ServerArgs, start: &str) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
     let mut out = anstream::stdout().lock();
     let mut listing = locks.list(start);
     while let Some(names) = listing.next_page().await? {
         for name in names {
-            writeln!(out, "{}", show::plain(&name))?;
+            writeln!(out, "{}", show::escape_controls(&name))?;
         }
     }
     out.flush()?;
-    Ok(Exit::DONE)
+    Ok(ExitStatus::DONE)
 }

@@ -20,14 +20,14 @@ mod status;
 
 use std::process::ExitCode;
 
-use args::{Args, Command};
-use exit::{Exit, Failure};
+use args::{Args, CliCommand};
+use exit::{ExitStatus, CliError};
 
 fn main() -> ExitCode {
     if let Some(arguments) = run::launch::arguments() {
         return run::launch::become_command(arguments);
     }
-    let args = match args::read() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -46,21 +46,21 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.report(),
     }
 }
 
-async fn perform(args: Args) -> Result<Exit, Failure> {
+async fn perform(args: Args) -> Result<ExitStatus, CliError> {
     let servers = args.servers;
     match args.command {
-        Command::Run(args) => run::run(&servers, args).await,
-        Command::Status(args) => status::status(&servers, args).await,
-        Command::List(args) => list::list(&servers, &args.start).await,
-        Command::Slot(args) => slot::slot(&servers.prefix, &args.names),
-        Command::Revoke(args) => revoke::revoke(&servers, &args.name).await,
-        Command::Release(args) => revoke::release(&servers, &args.name).await,
-        Command::Doctor => doctor::doctor(&servers).await,
-        Command::Completions(args) => manual::completions(args.shell),
-        Command::Man(args) => manual::man(args.command.as_deref()),
+        CliCommand::RunArgs(args) => run::run(&servers, args).await,
+        CliCommand::StatusArgs(args) => status::status(&servers, args).await,
+        CliCommand::ListArgs(args) => list::list(&servers, &args.prefix).await,
+        CliCommand::SlotArgs(args) => slot::slot(&servers.prefix, &args.names),
+        CliCommand::Revoke(args) => revoke::revoke(&servers, &args.name).await,
+        CliCommand::ReleaseArgs(args) => revoke::release(&servers, &args.name).await,
+        CliCommand::Doctor => doctor::doctor(&servers).await,
+        CliCommand::CompletionsArgs(args) => manual::completions(args.shell),
+        CliCommand::ManArgs(args) => manual::man(args.command.as_deref()),
     }
 }

@@ -5,16 +5,16 @@ use std::io::{self, Write};
 use clap_complete::Shell;
 
 use crate::args;
-use crate::exit::{Exit, Failure};
+use crate::exit::{ExitStatus, CliError};
 
-pub fn completions(shell: Shell) -> Result<Exit, Failure> {
+pub fn completions(shell: Shell) -> Result<ExitStatus, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "rwlease", &mut script);
     print(&script)
 }
 
 /// The page of one command, or of `rwlease` itself.
-pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
+pub fn man(command: Option<&str>) -> Result<ExitStatus, CliError> {
     let mut all = args::command();
     all.build();
     let page = match command {
@@ -22,7 +22,7 @@ pub fn man(command: Option<&str>) -> Result<Exit, Failure> {
         Some(name) => {
             let named = all.find_subcommand(name);
             let named = named.ok_or_else(|| {
-                Failure::usage(format!("no command `{name}`; see `rwlease --help`"))
+                CliError::usage(format!("no command `{name}`; see `rwlease --help`"))
             })?;
             named.clone().name(format!("rwlease-{name}"))
         }
@@ -45,9 +45,9 @@ fn with_usage(page: &str, mut command: clap::Command) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-fn print(text: &[u8]) -> Result<Exit, Failure> {
+fn print(text: &[u8]) -> Result<ExitStatus, CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text)?;
     out.flush()?;
-    Ok(Exit::DONE)
+    Ok(ExitStatus::DONE)
 }

@@ -2,45 +2,45 @@
 
 use std::io::Write;
 
-use crate::args::Servers;
-use crate::exit::{Exit, Failure};
-use crate::kind::not_a_lock;
+use crate::args::ServerArgs;
+use crate::exit::{ExitStatus, CliError};
+use crate::kind::wrong_kind_for_lock;
 use crate::show;
 
 /// The way to free a semaphore.
 const STOP_HOLDERS: &str =
     "its permits cannot be revoked: stop its holders, which `rwlease status` shows";
 
-pub async fn revoke(servers: &Servers, name: &str) -> Result<Exit, Failure> {
+pub async fn revoke(servers: &ServerArgs, name: &str) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
     let revoked = match locks.rwlock(name)?.revoke().await {
         Ok(revoked) => revoked,
-        Err(error) => return Err(not_a_lock(&locks, name, error, STOP_HOLDERS).await),
+        Err(error) => return Err(wrong_kind_for_lock(&locks, name, error, STOP_HOLDERS).await),
     };
-    let name = show::plain(name);
+    let name = show::escape_controls(name);
     let mut out = anstream::stdout().lock();
     match revoked {
         None => writeln!(out, "nobody holds {name}")?,
         Some(revoked) => {
             let holders = show::holders(revoked.writer.is_some(), revoked.readers);
             let until = match revoked.writer {
-                Some(left) => format!("in {} at the latest", show::time(left)),
+                Some(left) => format!("in {} at the latest", show::duration(left)),
                 None => "when their leases end".to_owned(),
             };
             writeln!(out, "revoked {name} from {holders}: it is free {until}")?;
         }
     }
     out.flush()?;
-    Ok(Exit::DONE)
+    Ok(ExitStatus::DONE)
 }
 
-pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
+pub async fn release(servers: &ServerArgs, name: &str) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
     let released = match locks.rwlock(name)?.force_release().await {
         Ok(released) => released,
-        Err(error) => return Err(not_a_lock(&locks, name, error, STOP_HOLDERS).await),
+        Err(error) => return Err(wrong_kind_for_lock(&locks, name, error, STOP_HOLDERS).await),
     };
-    let name = show::plain(name);
+    let name = show::escape_controls(name);
     let mut out = anstream::stdout().lock();
     match released {
         None => writeln!(out, "nobody holds {name}")?,
@@ -54,5 +54,5 @@ pub async fn release(servers: &Servers, name: &str) -> Result<Exit, Failure> {
         }
     }
     out.flush()?;
-    Ok(Exit::DONE)
+    Ok(ExitStatus::DONE)
 }

@@ -21,20 +21,20 @@ use nix::sys::signal::{Signal, raise};
 use rwlease::{ErrorKind, Locks, Released};
 use tokio::time::sleep;
 
-use crate::args::{self, Servers};
-use crate::exit::{CANNOT_RUN, Exit, Failure, LOST, NOT_FOUND, tell, with_reasons};
+use crate::args::{self, ServerArgs};
+use crate::exit::{CANNOT_RUN, ExitStatus, CliError, LOST, NOT_FOUND, print_error, error_chain};
 use crate::signals::{self, Signals};
 use deadlines::Deadlines;
-use held::{Held, Wanted};
-use loss::Watch;
+use held::{HeldGuard, LockTarget};
+use loss::LeaseMonitor;
 use supervision::{Ended, run_under};
 use wait_limit::WaitLimit;
 
 /// How long a process that was told to end tries to leave the queue.
-const LEAVING: Duration = Duration::from_millis(800);
+const QUEUE_EXIT_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// How long it still waits for the answer to a release, or for the reason of a loss.
-const GIVING_BACK: Duration = Duration::from_millis(200);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Passes the fencing token to the command.
 const TOKEN: &str = "RWLEASE_TOKEN";
@@ -42,65 +42,65 @@ const TOKEN: &str = "RWLEASE_TOKEN";
 /// Passes the id by which `rwlease status` names this holder.
 const ID: &str = "RWLEASE_ID";
 
-pub async fn run(servers: &Servers, args: args::Run) -> Result<Exit, Failure> {
+pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus, CliError> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
-    let ticket = args.take_up.then(|| hand_on::ticket_of(&args.name)).transpose()?;
-    if !args.hand_on {
+    let ticket = args.accept_transfer.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
+    if !args.transfer {
         program::check(&args.command[0])?;
     }
     // Handled from here on, so that no signal can end this process while it holds the lock.
-    let mut signals = Signals::passed_on()?;
+    let mut signals = Signals::forwarded()?;
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
-        exit = told_to_end(&mut signals) => return Ok(exit),
+        exit = wait_termination_signal(&mut signals) => return Ok(exit),
         locks = wait_limit.within(servers.connect()) => locks?,
     };
-    let wanted = Wanted::of(&locks, &args)?;
+    let wanted = LockTarget::of(&locks, &args)?;
     let held = match ticket {
-        Some(ticket) => hand_on::take_up(&locks, &ticket, &args, &wait_limit, &mut signals).await?,
-        None => wait_for(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
+        Some(ticket) => hand_on::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?,
+        None => acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
     };
     let environment = servers.environment();
-    if args.hand_on {
+    if args.transfer {
         return hand_on::run(&locks, held, &args, &wait_limit, environment, &mut signals).await;
     }
-    let mut watch = Watch::new(held.lease());
+    let mut watch = LeaseMonitor::new(held.lease());
     let outcome = run_under(&mut watch, &args, environment, &deadlines, &mut signals).await;
-    watch.left();
+    watch.remaining();
     let clues = watch.clues().await;
-    let given_back = give_back(&args.name, held, &mut signals).await;
-    let is_gone = given_back == GivenBack::TooLate;
+    let given_back = release(&args.name, held, &mut signals).await;
+    let is_gone = given_back == ReleaseReport::LeaseLost;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
         Ended::ByItself(status) if !is_gone => {
-            if let GivenBack::Uncertain(why) = given_back {
-                tell(&why);
+            if let ReleaseReport::Unknown(why) = given_back {
+                print_error(&why);
             }
             Ok(exit_of(status))
         }
         ended => {
             // Without replicas that must confirm it, a renewal that was not answered in time says
             // that the servers did not answer.
-            let answers = async || args.replicas > 0 && waiting::is_answered(&wanted).await;
+            let answers = async || args.min_replicas > 0 && waiting::is_answered(&wanted).await;
             let why = clues.reason(is_gone, answers).await;
-            locks.shutdown(GIVING_BACK).await;
-            Err(lost(&args.name, &why, ended))
+            locks.shutdown(RELEASE_TIMEOUT).await;
+            Err(lease_lost_error(&args.name, &why, ended))
         }
     }
 }
 
 /// Waits for the lock. A failure or a signal leaves no place in the queue.
-async fn wait_for(
+async fn acquire(
     locks: &Locks,
-    wanted: &Wanted,
-    args: &args::Run,
+    wanted: &LockTarget,
+    args: &args::RunArgs,
     wait_limit: &WaitLimit,
     deadlines: &Deadlines,
     signals: &mut Signals,
-) -> Result<Held, Failure> {
+) -> Result<HeldGuard, CliError> {
     let ask = async || loop {
-        let held = Held::ask(locks, wanted, args, wait_limit.left()?).await?;
+        let held = HeldGuard::acquire(locks, wanted, args, wait_limit.left()?).await?;
         // A pushed grant is short until it is claimed. The command must start with a whole lease.
         if !deadlines.are_near(held.lease().remaining()) {
             return Ok(held);
@@ -112,28 +112,28 @@ async fn wait_for(
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Revoked) => {
                 drop(held.release().await);
             }
-            Err(error) => return Err(Failure::from(error)),
+            Err(error) => return Err(CliError::from(error)),
         }
     };
-    let shown = waiting::shown(locks.client_id(), wanted, args.quiet, ask());
+    let shown = waiting::with_wait_display(locks.client_id(), wanted, args.quiet, ask());
     let outcome = tokio::select! {
-        exit = told_to_end(signals) => Err(exit.into()),
+        exit = wait_termination_signal(signals) => Err(exit.into()),
         held = wait_limit.within(shown) => held,
     };
     let outcome = outcome.and_then(|held| wait_limit.left().map(|_| held));
     if outcome.is_err() {
-        locks.shutdown(LEAVING).await;
+        locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
     }
     outcome
 }
 
 /// Resolves at the first signal that asks this process to end.
-async fn told_to_end(signals: &mut Signals) -> Exit {
+async fn wait_termination_signal(signals: &mut Signals) -> ExitStatus {
     loop {
         match signals.next().await {
             // Stops like any process. The place in the queue is kept for some seconds.
-            Signal::SIGTSTP => drop(raise(signals::STOP)),
-            signal if signals::ends(signal) => return Exit::by_signal(signal as i32),
+            Signal::SIGTSTP => drop(raise(signals::STOP_SELF)),
+            signal if signals::is_terminating(signal) => return ExitStatus::by_signal(signal as i32),
             _ => {}
         }
     }
@@ -141,26 +141,26 @@ async fn told_to_end(signals: &mut Signals) -> Exit {
 
 /// How the release ended.
 #[derive(PartialEq, Eq)]
-enum GivenBack {
-    Surely,
+enum ReleaseReport {
+    Released,
     /// The lease had ended.
-    TooLate,
+    LeaseLost,
     /// Unknown; the lease will end. Holds the reason.
-    Uncertain(String),
+    Unknown(String),
 }
 
 /// Releases the lock after the command has ended. A signal ends the wait for the servers, because
 /// the lease frees the lock, and so does the end of the lease.
-async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
+async fn release(name: &str, held: HeldGuard, signals: &mut Signals) -> ReleaseReport {
     let left = held.lease().remaining();
     if left.is_zero() {
         drop(held); // the servers may have it still, and are told in the background
-        return GivenBack::TooLate;
+        return ReleaseReport::LeaseLost;
     }
-    let uncertain = |why| GivenBack::Uncertain(format!("lock `{name}`: {why}; its lease ends it"));
+    let uncertain = |why| ReleaseReport::Unknown(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {
-        told_to_end(signals).await;
-        sleep(GIVING_BACK).await;
+        wait_termination_signal(signals).await;
+        sleep(RELEASE_TIMEOUT).await;
     };
     let released = tokio::select! {
         released = held.release() => released,
@@ -168,31 +168,31 @@ async fn give_back(name: &str, held: Held, signals: &mut Signals) -> GivenBack {
         () = sleep(left) => Ok(Released::Unknown),
     };
     match released {
-        Ok(Released::AlreadyLost) => GivenBack::TooLate,
+        Ok(Released::AlreadyLost) => ReleaseReport::LeaseLost,
         Ok(Released::Unknown) => uncertain("the servers did not answer its release"),
-        Ok(_) => GivenBack::Surely,
-        Err(error) => GivenBack::Uncertain(with_reasons(&error)),
+        Ok(_) => ReleaseReport::Released,
+        Err(error) => ReleaseReport::Unknown(error_chain(&error)),
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+fn exit_of(status: ExitStatus) -> ExitStatus {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit(code as u8),
-        (None, signal) => Exit::by_signal(signal.unwrap_or_default()),
+        (Some(code), _) => ExitStatus(code as u8),
+        (None, signal) => ExitStatus::by_signal(signal.unwrap_or_default()),
     }
 }
 
-fn cannot_run(command: &str, error: &std::io::Error) -> Failure {
+fn spawn_error(command: &str, error: &std::io::Error) -> CliError {
     match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::new(
+        std::io::ErrorKind::NotFound => CliError::new(
             NOT_FOUND,
             format!("{command}: there is no such command; the lock is released"),
         ),
-        _ => Failure::new(CANNOT_RUN, format!("{command}: {error}; the lock is released")),
+        _ => CliError::new(CANNOT_RUN, format!("{command}: {error}; the lock is released")),
     }
 }
 
-fn lost(name: &str, why: &str, ended: Ended) -> Failure {
+fn lease_lost_error(name: &str, why: &str, ended: Ended) -> CliError {
     let command = match ended {
         Ended::ByItself(status) => {
             format!("the command ended by itself ({status}), maybe after others got the lock")
@@ -202,5 +202,5 @@ fn lost(name: &str, why: &str, ended: Ended) -> Failure {
         Ended::GoesOn(who) => format!("{who} could not be stopped and goes on without the lock"),
     };
     let advice = "check how much of its work is done before you run it again";
-    Failure::new(LOST, format!("lock `{name}`: the lease was lost: {why}; {command}; {advice}"))
+    CliError::new(LOST, format!("lock `{name}`: the lease was lost: {why}; {command}; {advice}"))
 }

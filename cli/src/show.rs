@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 /// A duration, to about three digits.
-pub fn time(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let rounded = match time {
         tiny if !tiny.is_zero() && tiny < Duration::from_millis(1) => {
             Duration::from_micros(tiny.as_micros() as u64)
@@ -21,7 +21,7 @@ pub fn time(time: Duration) -> String {
 
 /// Makes a foreign text safe for one line of a terminal: escapes characters that control the
 /// terminal or change the direction of text.
-pub fn plain(text: &str) -> String {
+pub fn escape_controls(text: &str) -> String {
     let has_power = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -36,15 +36,15 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-pub fn mode(mode: Mode) -> &'static str {
+pub fn mode(mode: LockMode) -> &'static str {
     match mode {
-        Mode::Read => "read",
-        Mode::Write => "write",
+        LockMode::Read => "read",
+        LockMode::Write => "write",
     }
 }
 
 /// A number with its noun.
-pub fn count(number: u64, one: &str, many: &str) -> String {
+pub fn with_noun(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
@@ -52,8 +52,8 @@ pub fn count(number: u64, one: &str, many: &str) -> String {
 pub fn holders(writer: bool, readers: u64) -> String {
     match (writer, readers) {
         (true, 0) => "a writer".to_owned(),
-        (true, readers) => format!("a writer and {}", count(readers, "reader", "readers")),
-        (false, readers) => count(readers, "reader", "readers"),
+        (true, readers) => format!("a writer and {}", with_noun(readers, "reader", "readers")),
+        (false, readers) => with_noun(readers, "reader", "readers"),
     }
 }
 
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn times_are_short() {
-        assert_eq!(time(Duration::from_micros(1_234_567)), "1s 200ms");
-        assert_eq!(time(Duration::from_micros(12_345)), "12ms");
-        assert_eq!(time(Duration::from_micros(123)), "123us");
-        assert_eq!(time(Duration::from_millis(90_900)), "1m 30s");
-        assert_eq!(time(Duration::ZERO), "0s");
+        assert_eq!(duration(Duration::from_micros(1_234_567)), "1s 200ms");
+        assert_eq!(duration(Duration::from_micros(12_345)), "12ms");
+        assert_eq!(duration(Duration::from_micros(123)), "123us");
+        assert_eq!(duration(Duration::from_millis(90_900)), "1m 30s");
+        assert_eq!(duration(Duration::ZERO), "0s");
     }
 
     #[test]
     fn what_has_power_over_a_terminal_is_escaped() {
-        assert_eq!(plain("a\nb\x1b[2J\u{9b}\u{202e}"), "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}");
-        assert_eq!(plain("größe \\ 'x' {1}"), "größe \\ 'x' {1}");
+        assert_eq!(escape_controls("a\nb\x1b[2J\u{9b}\u{202e}"), "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}");
+        assert_eq!(escape_controls("größe \\ 'x' {1}"), "größe \\ 'x' {1}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// Signals for the command: all that can be handled, apart from those that report a fault of this
 /// process itself, its children and its job. (Ctrl-Z sends SIGTSTP.)
-const PASSED_ON: &[Signal] = &[
+const FORWARDED: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -31,7 +31,7 @@ const PASSED_ON: &[Signal] = &[
 ];
 
 /// Signals that ask a process to end.
-const THAT_END: &[Signal] = &[
+const TERMINATING: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -46,22 +46,22 @@ const THAT_END: &[Signal] = &[
 /// Stops this process where its shell sees it and can resume it, as Ctrl-Z does to processes that
 /// do not handle SIGTSTP. Without such a shell (`ssh -t`, containers) this signal does nothing: the
 /// system checks that for SIGTTOU, but not for SIGSTOP, and this process handles SIGTSTP itself.
-pub const STOP: Signal = Signal::SIGTTOU;
+pub const STOP_SELF: Signal = Signal::SIGTTOU;
 
 pub struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    pub fn passed_on() -> io::Result<Signals> {
-        Signals::heard(PASSED_ON)
+    pub fn forwarded() -> io::Result<Signals> {
+        Signals::listen(FORWARDED)
     }
 
-    pub fn that_end() -> io::Result<Signals> {
-        Signals::heard(THAT_END)
+    pub fn terminating() -> io::Result<Signals> {
+        Signals::listen(TERMINATING)
     }
 
     /// Signals that were ignored when this process started (by `nohup`) stay ignored, here and in
     /// the command. Blocked ones likewise stay blocked.
-    fn heard(signals: &[Signal]) -> io::Result<Signals> {
+    fn listen(signals: &[Signal]) -> io::Result<Signals> {
         let ignored = ignored();
         let heard = signals.iter().filter(|&&signal| ignored & (1 << (signal as u32 - 1)) == 0);
         let streams =
@@ -90,8 +90,8 @@ pub fn unblock_children() {
 }
 
 /// Returns true if the signal asks a process to end.
-pub fn ends(signal: Signal) -> bool {
-    THAT_END.contains(&signal)
+pub fn is_terminating(signal: Signal) -> bool {
+    TERMINATING.contains(&signal)
 }
 
 /// The set of ignored signals, if the system reports it.

@@ -4,15 +4,15 @@ use std::io::Write;
 
 use rwlease::Slot;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{ExitStatus, CliError};
 use crate::show;
 
-pub fn slot(prefix: &str, names: &[String]) -> Result<Exit, Failure> {
+pub fn slot(prefix: &str, names: &[String]) -> Result<ExitStatus, CliError> {
     let mut out = anstream::stdout().lock();
     for name in names {
         let slot = Slot::of(format!("{prefix}{name}"));
-        writeln!(out, "{slot:>5}  {}", show::plain(name))?;
+        writeln!(out, "{slot:>5}  {}", show::escape_controls(name))?;
     }
     out.flush()?;
-    Ok(Exit::DONE)
+    Ok(ExitStatus::DONE)
 }

@@ -8,52 +8,52 @@ use std::time::Duration;
 use rwlease::{ErrorKind, Holder, Locks, RwLock, Slot, Status, Waiter};
 use serde_json::{Value, json};
 
-use crate::args::{self, Servers};
-use crate::exit::{Exit, Failure, tell};
+use crate::args::{self, ServerArgs};
+use crate::exit::{ExitStatus, CliError, print_error};
 use crate::show;
 use crate::signals::Signals;
 
 /// The least time between two queries.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Clears the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-pub async fn status(servers: &Servers, args: args::Status) -> Result<Exit, Failure> {
+pub async fn status(servers: &ServerArgs, args: args::StatusArgs) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
     let lock = locks.rwlock(&args.name)?;
     if !args.watch {
-        look(&locks, &lock, args.json).await?;
-        return Ok(Exit::DONE);
+        query_and_print(&locks, &lock, args.json).await?;
+        return Ok(ExitStatus::DONE);
     }
-    let mut signals = Signals::that_end()?;
+    let mut signals = Signals::terminating()?;
     loop {
         if io::stdout().is_terminal() && !args.json {
             write!(anstream::stdout(), "{CLEAR}")?;
         }
         let looking = async {
             // People watch during failovers, so such a failure is printed and the loop goes on.
-            match look(&locks, &lock, args.json).await {
-                Err(failure) if failure.may_pass() => tell(&failure.to_string()),
+            match query_and_print(&locks, &lock, args.json).await {
+                Err(failure) if failure.is_transient() => print_error(&failure.to_string()),
                 looked => looked?,
             }
-            tokio::time::sleep(args.every.max(LEAST)).await;
-            Ok::<_, Failure>(())
+            tokio::time::sleep(args.interval.max(MIN_INTERVAL)).await;
+            Ok::<_, CliError>(())
         };
         tokio::select! {
-            signal = signals.next() => return Ok(Exit::by_signal(signal as i32)),
+            signal = signals.next() => return Ok(ExitStatus::by_signal(signal as i32)),
             looked = looking => looked?,
         }
     }
 }
 
-async fn look(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), Failure> {
-    let status = match whole(lock).await {
+async fn query_and_print(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), CliError> {
+    let status = match query_all_pages(lock).await {
         Ok(status) => status,
         // If it is no lock, it may be a semaphore.
         Err(error) if error.kind() == ErrorKind::Foreign => {
-            return match semaphore::whole(locks, lock.name()).await {
-                Ok(status) => semaphore::show(lock, &status, json),
+            return match semaphore::query_all_pages(locks, lock.name()).await {
+                Ok(status) => semaphore::print(lock, &status, json),
                 Err(_) => Err(error.into()),
             };
         }
@@ -61,16 +61,16 @@ async fn look(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), Failure> {
     };
     let mut out = anstream::stdout().lock();
     if json {
-        writeln!(out, "{}", in_json(lock.name(), lock.slot(), &status))?;
+        writeln!(out, "{}", to_json(lock.name(), lock.slot(), &status))?;
     } else {
-        in_words(&mut out, lock.name(), lock.slot(), &status)?;
+        print_text(&mut out, lock.name(), lock.slot(), &status)?;
     }
     out.flush()?;
     Ok(())
 }
 
 /// Merges all pages.
-async fn whole(lock: &RwLock) -> rwlease::Result<Status> {
+async fn query_all_pages(lock: &RwLock) -> rwlease::Result<Status> {
     let mut whole = lock.status().await?;
     let mut last = whole.clone();
     while !last.is_last() {
@@ -81,22 +81,22 @@ async fn whole(lock: &RwLock) -> rwlease::Result<Status> {
     Ok(whole)
 }
 
-fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io::Result<()> {
+fn print_text(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io::Result<()> {
     let bold = anstyle::Style::new().bold();
     let held = match (&status.writer, status.reading.len() as u64) {
         (None, 0) => "free".to_owned(),
         (writer, readers) => format!("held by {}", show::holders(writer.is_some(), readers)),
     };
-    let waiting = show::count(status.waiters, "waits", "wait");
+    let waiting = show::with_noun(status.waiters, "waits", "wait");
     writeln!(
         out,
         "{bold}{}{bold:#}  slot {slot}  {held}, {waiting}  last token {}",
-        show::plain(name),
+        show::escape_controls(name),
         status.token
     )?;
-    let rows: Vec<[String; 6]> = (status.writer.iter().chain(&status.reading).map(holds))
-        .chain(status.upgrader.iter().map(|waiter| waits(waiter, "upgrades")))
-        .chain(status.waiting.iter().map(|waiter| waits(waiter, "waits")))
+    let rows: Vec<[String; 6]> = (status.writer.iter().chain(&status.reading).map(holder_row))
+        .chain(status.upgrader.iter().map(|waiter| waiter_row(waiter, "upgrades")))
+        .chain(status.waiting.iter().map(|waiter| waiter_row(waiter, "waits")))
         .collect();
     if rows.is_empty() {
         return Ok(());
@@ -110,7 +110,7 @@ fn in_words(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io
     Ok(())
 }
 
-fn holds(holder: &Holder) -> [String; 6] {
+fn holder_row(holder: &Holder) -> [String; 6] {
     let state = match (holder.revoked, holder.cached) {
         (true, _) => "revoked",
         (false, true) => "cached",
@@ -120,26 +120,26 @@ fn holds(holder: &Holder) -> [String; 6] {
         state.into(),
         show::mode(holder.mode).into(),
         holder.id.clone(),
-        show::time(holder.age),
-        show::time(holder.remaining),
+        show::duration(holder.age),
+        show::duration(holder.remaining),
         holder.token.to_string(),
     ]
 }
 
-fn waits(waiter: &Waiter, state: &str) -> [String; 6] {
+fn waiter_row(waiter: &Waiter, state: &str) -> [String; 6] {
     let state = if waiter.remaining.is_zero() { "gone" } else { state };
     [
         state.into(),
         show::mode(waiter.mode).into(),
         waiter.id.clone(),
-        show::time(waiter.age),
-        show::time(waiter.remaining),
+        show::duration(waiter.age),
+        show::duration(waiter.remaining),
         String::new(),
     ]
 }
 
 /// Times are in seconds.
-fn in_json(name: &str, slot: Slot, status: &Status) -> Value {
+fn to_json(name: &str, slot: Slot, status: &Status) -> Value {
     let holder = |holder: &Holder| {
         json!({
             "id": holder.id,

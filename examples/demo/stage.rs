@@ -1,13 +1,13 @@
 //! Where the demo plays.
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Locks, Slot};
 
 use crate::Outcome;
 use crate::support::{Cluster, Error};
 
 pub enum Stage {
-    Embedded(Engine),
+    Embedded(EmbeddedCluster),
     Cluster(Box<Cluster>),
 }
 
@@ -17,7 +17,7 @@ impl Stage {
             println!("starting six servers, three masters and a replica of each ...");
             Ok(Stage::Cluster(Box::new(Cluster::start().await?)))
         } else {
-            Ok(Stage::Embedded(Engine::new()))
+            Ok(Stage::Embedded(EmbeddedCluster::new()))
         }
     }
 

@@ -35,7 +35,7 @@ impl Lease {
     pub fn lost_within(&self, limit: Duration) -> Result<bool> {
         run(async {
             let clock = &self.0.client.clock;
-            let limit = clock.sleep_until(clock.now().after(limit));
+            let limit = clock.sleep_until(clock.now().saturating_add(limit));
             matches!(select(std::pin::pin!(self.0.lost()), limit).await, Either::Left(_))
         })
     }
@@ -77,7 +77,7 @@ impl Lease {
 }
 
 impl Deref for Lease {
-    type Target = lease::Lease;
+    type BenchCluster = lease::Lease;
 
     fn deref(&self) -> &lease::Lease {
         &self.0

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::blocking::guard::{MultiGuard, QuorumGuard};
 use crate::blocking::runner::run;
-use crate::client::request::Renewal;
+use crate::client::request::RenewalPolicy;
 use crate::error::Result;
 use crate::lock::cached::guard::CachedGuard;
 use crate::lock::cached::request::{CachedAcquire, TryCached};
@@ -96,7 +96,7 @@ impl<'a, G: Guard> Request<Acquire<'a, G>> {
         retry: Retry,
         cancel_on: impl Future<Output = ()> + Send + 'a,
         lease: Duration,
-        renewal: Renewal,
+        renewal: RenewalPolicy,
         max_hold: Duration,
         fairness: Fairness,
         replicas: u32,
@@ -107,7 +107,7 @@ impl<G: Guard> Request<TryAcquire<'_, G>> {
     options! { "TryAcquire":
         timeout: Duration,
         lease: Duration,
-        renewal: Renewal,
+        renewal: RenewalPolicy,
         max_hold: Duration,
         fairness: Fairness,
         replicas: u32,
@@ -134,7 +134,7 @@ impl Request<Multi> {
         retry: Retry,
         cancel_on: impl Future<Output = ()> + Send + 'static,
         lease: Duration,
-        renewal: Renewal,
+        renewal: RenewalPolicy,
         max_hold: Duration,
     }
 
@@ -157,7 +157,7 @@ impl Request<QuorumAcquire> {
         retry: Retry,
         cancel_on: impl Future<Output = ()> + Send + 'static,
         lease: Duration,
-        renewal: Renewal,
+        renewal: RenewalPolicy,
         max_hold: Duration,
     }
 

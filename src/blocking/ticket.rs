@@ -8,7 +8,7 @@ use crate::blocking::lease::Lease;
 use crate::blocking::locks::Locks;
 use crate::blocking::request::sealed::Wrap;
 use crate::blocking::request::{Request, options};
-use crate::client::request::Renewal;
+use crate::client::request::RenewalPolicy;
 use crate::error::Result;
 use crate::lock::guard::Released;
 use crate::lock::take_up::{self, TakeUp};
@@ -25,7 +25,7 @@ impl Request<TakeUp<'_>> {
     options! { "TakeUp":
         timeout: Duration,
         lease: Duration,
-        renewal: Renewal,
+        renewal: RenewalPolicy,
         max_hold: Duration,
         replicas: u32,
     }
@@ -73,7 +73,7 @@ impl TakenUp {
 }
 
 impl Deref for TakenUp {
-    type Target = Lease;
+    type BenchCluster = Lease;
 
     fn deref(&self) -> &Lease {
         match self {

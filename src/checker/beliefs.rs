@@ -1,16 +1,16 @@
 //! What must hold in every state: rules about the clients' beliefs and the server's record of them.
 
-use crate::checker::client::Client;
-use crate::checker::program::{Budget, LIMIT, Plan};
-use crate::checker::time::{NOW, server_ms};
-use crate::checker::view::{Record, View};
-use crate::checker::world::{Model, World};
-use crate::client::acquisition::State;
-use crate::protocol::Mode;
+use crate::checker::client::ModelClient;
+use crate::checker::program::{FaultBudget, LIMIT, ModelPlan};
+use crate::checker::time::{LOCAL_NOW, server_ms};
+use crate::checker::view::{HolderView, LockView};
+use crate::checker::world::{LockModel, ModelState};
+use crate::client::acquisition::AcquisitionState;
+use crate::protocol::LockMode;
 
 /// A client's belief that it holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Belief {
+pub(super) struct ClientHold {
     pub(super) writes: bool,
     pub(super) token: u64,
     /// The permits of a semaphore; 0 for a lock.
@@ -23,15 +23,15 @@ pub(super) struct Belief {
     is_cached: bool,
 }
 
-impl Belief {
-    pub(super) fn of(client: &Client) -> Option<Belief> {
-        let Some(State::Held(holding)) = &client.state else { return None };
-        let (ends, granted) = (server_ms(holding.ends), holding.token);
+impl ClientHold {
+    pub(super) fn of(client: &ModelClient) -> Option<ClientHold> {
+        let Some(AcquisitionState::Held(holding)) = &client.state else { return None };
+        let (ends, granted) = (server_ms(holding.deadline), holding.token);
         let permits = holding.permits().into();
-        if holding.contact.is_some() {
-            let hold = client.hold.as_ref().filter(|_| holding.is_held(NOW))?;
-            let writes = hold.guard? == Mode::Write;
-            return Some(Belief {
+        if holding.keepalive.is_some() {
+            let hold = client.hold.as_ref().filter(|_| holding.is_held(LOCAL_NOW))?;
+            let writes = hold.guard? == LockMode::Write;
+            return Some(ClientHold {
                 writes,
                 token: hold.token,
                 permits,
@@ -40,21 +40,21 @@ impl Belief {
                 is_cached: true,
             });
         }
-        let writes = holding.visible_mode() == Mode::Write;
-        let belief = Belief { writes, token: granted, permits, ends, granted, is_cached: false };
-        holding.is_held(NOW).then_some(belief)
+        let writes = holding.visible_mode() == LockMode::Write;
+        let belief = ClientHold { writes, token: granted, permits, ends, granted, is_cached: false };
+        holding.is_held(LOCAL_NOW).then_some(belief)
     }
 }
 
-type Rule = fn(&Model, &World, &View) -> Option<String>;
+type StateInvariant = fn(&LockModel, &ModelState, &LockView) -> Option<String>;
 
 /// What must be true of clients that believe that they hold.
-const RULES: [(&str, Rule); 5] = [
+const STATE_INVARIANTS: [(&str, StateInvariant); 5] = [
     ("a writer believes alone", exclusion),
     ("no more permits are believed in than there are", limit),
-    ("nobody overtakes a writer", newest_writes),
-    ("who believes has a lease", each_has_a_lease),
-    (RECALLS, recalls_are_obeyed),
+    ("nobody overtakes a writer", newest_token_writes),
+    ("who believes has a lease", every_holder_has_a_record),
+    (RECALLS, recalled_leases_are_released),
 ];
 
 pub(super) const RECALLS: &str = "what is not used is given to who waits";
@@ -62,34 +62,34 @@ pub(super) const RECALLS: &str = "what is not used is given to who waits";
 const NOTHING_LEFT: &str = "nothing is left behind";
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|(name, _)| *name).chain([NOTHING_LEFT])
+    STATE_INVARIANTS.iter().map(|(name, _)| *name).chain([NOTHING_LEFT])
 }
 
 /// The first rule that a state breaks, and how.
-pub(super) fn broken(model: &mut Model, world: &World) -> Option<String> {
+pub(super) fn first_violation(model: &mut LockModel, world: &ModelState) -> Option<String> {
     let view = model.view(world.lock);
     let view = match &*view {
         Ok(view) => view,
         Err(malformed) => return Some(malformed.clone()),
     };
     if model.is_done(world) {
-        let must = model.judges(NOTHING_LEFT) && must_leave_nothing(model, world);
-        let left = something_left(view).filter(|_| must);
+        let must = model.judges(NOTHING_LEFT) && must_clean_up(model, world);
+        let left = leftover(view).filter(|_| must);
         return left.map(|what| format!("{NOTHING_LEFT}: {what}"));
     }
     if world.lost_history {
         return None; // two histories: only tokens tell them apart
     }
-    let mut rules = RULES.iter().filter(|(name, _)| model.judges(name));
+    let mut rules = STATE_INVARIANTS.iter().filter(|(name, _)| model.judges(name));
     rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(model, world, view)?)))
 }
 
 /// All beliefs, without those that a forced release has made wrong.
-fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief)> {
+fn client_holds(model: &LockModel, world: &ModelState) -> impl Iterator<Item = (String, ClientHold)> {
     (0..world.clients.len()).filter_map(move |at| {
         let client = model.client(world, at);
-        let belief = Belief::of(client).filter(|belief| belief.granted > world.taken)?;
-        Some((model.id(at, client.at), belief))
+        let belief = ClientHold::of(client).filter(|belief| belief.granted > world.force_released_up_to)?;
+        Some((model.id(at, client.step), belief))
     })
 }
 
@@ -97,22 +97,22 @@ fn beliefs(model: &Model, world: &World) -> impl Iterator<Item = (String, Belief
 /// nothing, and a release can be lost with the history. A worker that is stopped for longer than
 /// the lease gives up what it has not sent, and a late renewal may have made the lease longer
 /// meanwhile.
-fn must_leave_nothing(model: &Model, world: &World) -> bool {
-    let Plan { budget, lease, .. } = &model.plan;
-    let no_crash = world.left.crashes == budget.crashes;
+fn must_clean_up(model: &LockModel, world: &ModelState) -> bool {
+    let ModelPlan { budget, lease, .. } = &model.plan;
+    let no_crash = world.fault_budget.crashes == budget.crashes;
     no_crash && !world.lost_history && u32::from(budget.slow) <= *lease
 }
 
-fn something_left(view: &View) -> Option<String> {
+fn leftover(view: &LockView) -> Option<String> {
     let holder = view.holders().map(|(id, _)| format!("{id} holds")).next();
     holder.or_else(|| view.living_waiters().map(|(id, _)| format!("{id} waits")).next())
 }
 
-fn each_has_a_lease(model: &Model, world: &World, view: &View) -> Option<String> {
-    beliefs(model, world).find_map(|(id, belief)| {
+fn every_holder_has_a_record(model: &LockModel, world: &ModelState, view: &LockView) -> Option<String> {
+    client_holds(model, world).find_map(|(id, belief)| {
         let found = view.holder(&id);
         let owned = if belief.is_cached { view.number("fence") } else { 0 };
-        let is_backed = |record: &Record| {
+        let is_backed = |record: &HolderView| {
             record.deadline >= belief.ends
                 && record.token.max(owned) >= belief.token
                 && (record.writes || !belief.writes)
@@ -122,22 +122,22 @@ fn each_has_a_lease(model: &Model, world: &World, view: &View) -> Option<String>
     })
 }
 
-fn exclusion(model: &Model, world: &World, _: &View) -> Option<String> {
-    let beliefs: Vec<_> = beliefs(model, world).collect();
+fn exclusion(model: &LockModel, world: &ModelState, _: &LockView) -> Option<String> {
+    let beliefs: Vec<_> = client_holds(model, world).collect();
     (beliefs.len() > 1 && beliefs.iter().any(|(_, belief)| belief.writes))
         .then(|| format!("{beliefs:?}"))
 }
 
-fn limit(model: &Model, world: &World, _: &View) -> Option<String> {
-    let beliefs: Vec<_> = beliefs(model, world).collect();
+fn limit(model: &LockModel, world: &ModelState, _: &LockView) -> Option<String> {
+    let beliefs: Vec<_> = client_holds(model, world).collect();
     let permits: u64 = beliefs.iter().map(|(_, belief)| belief.permits).sum();
     (permits > u64::from(LIMIT)).then(|| format!("{beliefs:?}"))
 }
 
 /// The writer's own late call may have been granted again, with a newer token, but no more than
 /// that.
-fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
-    beliefs(model, world).filter(|(_, belief)| belief.writes).find_map(|(id, belief)| {
+fn newest_token_writes(model: &LockModel, world: &ModelState, view: &LockView) -> Option<String> {
+    client_holds(model, world).filter(|(_, belief)| belief.writes).find_map(|(id, belief)| {
         let own = view.holder(&id).map_or(belief.token, |record| match belief.is_cached {
             true if record.writes => view.number("fence"),
             _ => record.token,
@@ -148,20 +148,20 @@ fn newest_writes(model: &Model, world: &World, view: &View) -> Option<String> {
 }
 
 /// Judged only where nothing is due and no message was lost.
-fn recalls_are_obeyed(model: &Model, world: &World, view: &View) -> Option<String> {
-    let can_be_lost = |budget: &Budget| budget.lost_messages + budget.moves + budget.failovers;
-    let was_lost = can_be_lost(&world.left) < can_be_lost(&model.plan.budget);
+fn recalled_leases_are_released(model: &LockModel, world: &ModelState, view: &LockView) -> Option<String> {
+    let can_be_lost = |budget: &FaultBudget| budget.lost_messages + budget.moves + budget.failovers;
+    let was_lost = can_be_lost(&world.fault_budget) < can_be_lost(&model.plan.budget);
     if was_lost || model.is_urgent(world) {
         return None;
     }
-    let is_blocked = |by: &Record| {
+    let is_blocked = |by: &HolderView| {
         let mut waiters = view.living_waiters();
         waiters.find(|(_, waiter)| by.writes || waiter.mode == 'w').map(|(id, _)| id.to_owned())
     };
     (0..world.clients.len()).find_map(|at| {
         let client = model.client(world, at);
-        let id = model.id(at, client.at);
-        let record = view.holder(&id).filter(|_| client.keeps_unused())?;
+        let id = model.id(at, client.step);
+        let record = view.holder(&id).filter(|_| client.is_idle_without_recall())?;
         is_blocked(record).map(|waiter| format!("{id} keeps it from {waiter}"))
     })
 }

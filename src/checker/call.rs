@@ -1,46 +1,46 @@
 //! Calls under way, their answers, and the messages of the server.
 
-use crate::checker::time::{NOW, Older, SERVER_NOW};
-use crate::client::acquisition::Sending;
-use crate::client::acquisition::shift::Visitor;
-use crate::clock::Moment;
-use crate::node::Reply;
+use crate::checker::time::{LOCAL_NOW, AgingVisitor, SERVER_NOW};
+use crate::client::acquisition::WorkerCall;
+use crate::client::acquisition::shift::TimeVisitor;
+use crate::clock::LocalInstant;
+use crate::node::RespValue;
 use crate::protocol::{
-    Acquire, Acquired, BadReply, Ended, Envelope, Forced, Goal, Grant, Holds, LockKey, Release,
-    Renewed, Revoked, Scripts, Shrink, force_release, pump, pumped, revoke,
+    AcquireRequest, AcquireReply, ReplyError, ReleaseReply, Envelope, ForceReleaseReply, AcquireKind, Grant, HoldsRequest, LockKey, ReleaseRequest,
+    RenewReply, RevokeReply, Scripts, ReleasePermitsRequest, force_release, pump_request, parse_pump_reply, revoke,
 };
-use crate::protocol::{AcquisitionId, Mode};
+use crate::protocol::{AcquisitionId, LockMode};
 use crate::router;
 
-const RELEASE: Release = Release { only_wait: false };
+const RELEASE: ReleaseRequest = ReleaseRequest { wait_only: false };
 
 /// A call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Call {
+pub(super) struct ModelCall {
     /// The index of the client's acquisition that the call is for.
     pub(super) acquisition: u8,
-    pub(super) sent: Moment,
+    pub(super) sent: LocalInstant,
     /// Its client waits for the answer until then.
-    pub(super) until: Moment,
+    pub(super) until: LocalInstant,
     /// The server may run it until then, in ms; 0: at any time.
     pub(super) not_after: u64,
-    pub(super) stage: Stage,
+    pub(super) stage: CallStage,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
-    Sent(Request),
+pub(super) enum CallStage {
+    Sent(CallRequest),
     /// The client no longer waits, but the call may still run.
-    Abandoned(Request),
-    Answered(Envelope, Answer),
+    Abandoned(CallRequest),
+    Answered(Envelope, CallAnswer),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Request {
-    Acquire(Acquire),
-    Work(Sending),
+pub(super) enum CallRequest {
+    Acquire(AcquireRequest),
+    Work(WorkerCall),
     /// The holder's own release.
-    GiveBack,
+    OwnerRelease,
     Pump,
     /// By somebody else, for leases with tokens up to this one.
     Revoke(u64),
@@ -48,16 +48,16 @@ pub(super) enum Request {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Answer {
-    Acquired(Acquired),
-    Renewed(Renewed),
+pub(super) enum CallAnswer {
+    Acquired(AcquireReply),
+    Renewed(RenewReply),
     Asked(Option<u64>),
-    Downgraded(Renewed),
+    Downgraded(RenewReply),
     Released {
         only_wait: bool,
-        ended: Ended,
+        ended: ReleaseReply,
     },
-    GivenBack(Ended),
+    GivenBack(ReleaseReply),
     Shrunk {
         keep: u32,
         lease: Option<Grant>,
@@ -69,7 +69,7 @@ pub(super) enum Answer {
 
 /// A message on its way to a client. A recall has no token, and only a grant has a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Message {
+pub(super) struct ModelMessage {
     pub(super) client: u8,
     pub(super) acquisition: u8,
     pub(super) token: u64,
@@ -77,11 +77,11 @@ pub(super) struct Message {
     /// The server's time when it was sent.
     pub(super) now: u64,
     pub(super) more: bool,
-    pub(super) about: About,
+    pub(super) about: ModelMessageKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum About {
+pub(super) enum ModelMessageKind {
     Grant,
     /// Another client wants the cached lock.
     RecallToRead,
@@ -90,7 +90,7 @@ pub(super) enum About {
     End,
 }
 
-impl Request {
+impl CallRequest {
     /// As it is given to the router.
     pub(super) fn call(
         &self,
@@ -99,145 +99,145 @@ impl Request {
         lock: &LockKey,
     ) -> router::Call {
         match self {
-            Request::Acquire(acquire) => acquire.call(scripts, id, lock, NOW),
-            Request::Work(Sending::Renew { renew, .. }) => renew.call(scripts, id, lock),
-            Request::Work(Sending::Ask { .. }) => Holds { id: id.as_str() }.call(scripts, lock),
-            Request::Work(Sending::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
-            Request::Work(Sending::Shrink(shrink)) => shrink.call(scripts, id, lock),
-            Request::Work(Sending::Release(release)) => release.call(scripts, id, lock),
-            Request::GiveBack => RELEASE.call(scripts, id, lock),
-            Request::Pump => pump(scripts, lock),
-            Request::Revoke(token) => revoke(scripts, lock, *token),
-            Request::Force(token) => force_release(scripts, lock, *token),
+            CallRequest::Acquire(acquire) => acquire.call(scripts, id, lock, LOCAL_NOW),
+            CallRequest::Work(WorkerCall::Renew { renew, .. }) => renew.call(scripts, id, lock),
+            CallRequest::Work(WorkerCall::Holds { .. }) => HoldsRequest { id: id.as_str() }.call(scripts, lock),
+            CallRequest::Work(WorkerCall::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
+            CallRequest::Work(WorkerCall::ReleasePermits(shrink)) => shrink.call(scripts, id, lock),
+            CallRequest::Work(WorkerCall::Release(release)) => release.call(scripts, id, lock),
+            CallRequest::OwnerRelease => RELEASE.call(scripts, id, lock),
+            CallRequest::Pump => pump_request(scripts, lock),
+            CallRequest::Revoke(token) => revoke(scripts, lock, *token),
+            CallRequest::Force(token) => force_release(scripts, lock, *token),
         }
     }
 
-    pub(super) fn read(&self, reply: Reply) -> Result<(Envelope, Answer), BadReply> {
+    pub(super) fn read(&self, reply: RespValue) -> Result<(Envelope, CallAnswer), ReplyError> {
         Ok(match self {
-            Request::Acquire(_) => {
-                let (envelope, acquired) = Acquire::read(reply)?;
-                (envelope, Answer::Acquired(acquired))
+            CallRequest::Acquire(_) => {
+                let (envelope, acquired) = AcquireRequest::read(reply)?;
+                (envelope, CallAnswer::Acquired(acquired))
             }
-            Request::Work(Sending::Renew { .. }) => {
-                let (envelope, renewed) = Renewed::read(reply)?;
-                (envelope, Answer::Renewed(renewed))
+            CallRequest::Work(WorkerCall::Renew { .. }) => {
+                let (envelope, renewed) = RenewReply::read(reply)?;
+                (envelope, CallAnswer::Renewed(renewed))
             }
-            Request::Work(Sending::Ask { .. }) => {
-                let (envelope, token) = Holds::read(reply)?;
-                (envelope, Answer::Asked(token))
+            CallRequest::Work(WorkerCall::Holds { .. }) => {
+                let (envelope, token) = HoldsRequest::read(reply)?;
+                (envelope, CallAnswer::Asked(token))
             }
-            Request::Work(Sending::Downgrade(_)) => {
-                let (envelope, renewed) = Renewed::read(reply)?;
-                (envelope, Answer::Downgraded(renewed))
+            CallRequest::Work(WorkerCall::Downgrade(_)) => {
+                let (envelope, renewed) = RenewReply::read(reply)?;
+                (envelope, CallAnswer::Downgraded(renewed))
             }
-            Request::Work(Sending::Shrink(Shrink { keep })) => {
-                let (envelope, lease) = Shrink::read(reply)?;
-                (envelope, Answer::Shrunk { keep: *keep, lease })
+            CallRequest::Work(WorkerCall::ReleasePermits(ReleasePermitsRequest { keep })) => {
+                let (envelope, lease) = ReleasePermitsRequest::read(reply)?;
+                (envelope, CallAnswer::Shrunk { keep: *keep, lease })
             }
-            Request::Work(Sending::Release(Release { only_wait })) => {
-                let (envelope, ended) = Release::read(reply)?;
-                (envelope, Answer::Released { only_wait: *only_wait, ended })
+            CallRequest::Work(WorkerCall::Release(ReleaseRequest { wait_only: only_wait })) => {
+                let (envelope, ended) = ReleaseRequest::read(reply)?;
+                (envelope, CallAnswer::Released { only_wait: *only_wait, ended })
             }
-            Request::GiveBack => {
-                let (envelope, ended) = Release::read(reply)?;
-                (envelope, Answer::GivenBack(ended))
+            CallRequest::OwnerRelease => {
+                let (envelope, ended) = ReleaseRequest::read(reply)?;
+                (envelope, CallAnswer::GivenBack(ended))
             }
-            Request::Pump => (pumped(reply)?, Answer::Pumped),
-            Request::Revoke(_) => (Revoked::read(reply)?.0, Answer::Outside),
-            Request::Force(_) => (Forced::read(reply)?.0, Answer::Outside),
+            CallRequest::Pump => (parse_pump_reply(reply)?, CallAnswer::Pumped),
+            CallRequest::Revoke(_) => (RevokeReply::read(reply)?.0, CallAnswer::Outside),
+            CallRequest::Force(_) => (ForceReleaseReply::read(reply)?.0, CallAnswer::Outside),
         })
     }
 
     /// The name in the trace.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Request::Acquire(Acquire { goal: Goal::Take(Mode::Read, _), .. }) => "acquire_read",
-            Request::Acquire(Acquire { goal: Goal::Take(Mode::Write, _), .. }) => "acquire_write",
-            Request::Acquire(Acquire { goal: Goal::Permits(_), .. }) => "acquire permits",
-            Request::Acquire(_) => "upgrade",
-            Request::Work(Sending::Renew { .. }) => "renew",
-            Request::Work(Sending::Ask { .. }) => "holds",
-            Request::Work(Sending::Downgrade(_)) => "downgrade",
-            Request::Work(Sending::Shrink(_)) => "shrink",
-            Request::Work(Sending::Release(Release { only_wait: true })) => "release wait",
-            Request::Work(Sending::Release(_)) => "release",
-            Request::GiveBack => "release by the holder",
-            Request::Pump => "pump",
-            Request::Revoke(_) => "revoke",
-            Request::Force(_) => "force_release",
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(LockMode::Read, _), .. }) => "acquire_read",
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(LockMode::Write, _), .. }) => "acquire_write",
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::PermitRequest(_), .. }) => "acquire permits",
+            CallRequest::Acquire(_) => "upgrade",
+            CallRequest::Work(WorkerCall::Renew { .. }) => "renew",
+            CallRequest::Work(WorkerCall::Holds { .. }) => "holds",
+            CallRequest::Work(WorkerCall::Downgrade(_)) => "downgrade",
+            CallRequest::Work(WorkerCall::ReleasePermits(_)) => "shrink",
+            CallRequest::Work(WorkerCall::Release(ReleaseRequest { wait_only: true })) => "release wait",
+            CallRequest::Work(WorkerCall::Release(_)) => "release",
+            CallRequest::OwnerRelease => "release by the holder",
+            CallRequest::Pump => "pump",
+            CallRequest::Revoke(_) => "revoke",
+            CallRequest::Force(_) => "force_release",
         }
     }
 
     fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
         match self {
-            Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => visit(token),
-            Request::Work(Sending::Downgrade(downgrade)) => visit(&mut downgrade.token),
-            Request::Work(Sending::Renew { renew, .. }) => visit(&mut renew.token),
-            Request::Revoke(token) | Request::Force(token) => visit(token),
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { token }, .. }) => visit(token),
+            CallRequest::Work(WorkerCall::Downgrade(downgrade)) => visit(&mut downgrade.token),
+            CallRequest::Work(WorkerCall::Renew { renew, .. }) => visit(&mut renew.token),
+            CallRequest::Revoke(token) | CallRequest::Force(token) => visit(token),
             _ => {}
         }
     }
 }
 
-impl Answer {
+impl CallAnswer {
     fn grant(&mut self) -> Option<&mut Grant> {
         match self {
-            Answer::Acquired(Acquired::Granted(grant))
-            | Answer::Renewed(
-                Renewed::Held(grant) | Renewed::Revoked(grant) | Renewed::Other(grant),
+            CallAnswer::Acquired(AcquireReply::Granted(grant))
+            | CallAnswer::Renewed(
+                RenewReply::Renewed(grant) | RenewReply::Revoked(grant) | RenewReply::Other(grant),
             )
-            | Answer::Downgraded(Renewed::Held(grant) | Renewed::Revoked(grant))
-            | Answer::Shrunk { lease: Some(grant), .. }
-            | Answer::Released { ended: Ended::Writing(grant), .. } => Some(grant),
+            | CallAnswer::Downgraded(RenewReply::Renewed(grant) | RenewReply::Revoked(grant))
+            | CallAnswer::Shrunk { lease: Some(grant), .. }
+            | CallAnswer::Released { ended: ReleaseReply::UpgradeGranted(grant), .. } => Some(grant),
             _ => None,
         }
     }
 }
 
-impl Call {
+impl ModelCall {
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self.stage, Stage::Abandoned(_))
+        matches!(self.stage, CallStage::Abandoned(_))
     }
 
     /// What the server has not run so far.
-    pub(super) fn request(&self) -> Option<&Request> {
+    pub(super) fn request(&self) -> Option<&CallRequest> {
         match &self.stage {
-            Stage::Sent(request) | Stage::Abandoned(request) => Some(request),
-            Stage::Answered(..) => None,
+            CallStage::Sent(request) | CallStage::Abandoned(request) => Some(request),
+            CallStage::Answered(..) => None,
         }
     }
 
     /// The client stops waiting. Nothing is left of a call that has run.
-    pub(super) fn let_go(self) -> Option<Call> {
+    pub(super) fn abandon(self) -> Option<ModelCall> {
         match self.stage {
-            Stage::Sent(request) | Stage::Abandoned(request) => {
-                let stage = Stage::Abandoned(request);
-                Some(Call { stage, sent: NOW, until: NOW, ..self })
+            CallStage::Sent(request) | CallStage::Abandoned(request) => {
+                let stage = CallStage::Abandoned(request);
+                Some(ModelCall { stage, sent: LOCAL_NOW, until: LOCAL_NOW, ..self })
             }
-            Stage::Answered(..) => None,
+            CallStage::Answered(..) => None,
         }
     }
 
-    pub(super) fn grow_older(&mut self, by: &mut Older) {
+    pub(super) fn age(&mut self, by: &mut AgingVisitor) {
         if self.is_abandoned() {
-            (self.sent, self.until) = (NOW, NOW);
+            (self.sent, self.until) = (LOCAL_NOW, LOCAL_NOW);
         } else {
-            by.learned(&mut self.sent);
-            by.due(&mut self.until);
+            by.visit_sent_time(&mut self.sent);
+            by.visit_deadline(&mut self.until);
         }
         if self.not_after > 0 {
             self.not_after = (self.not_after - by.by_ms).max(SERVER_NOW - 1);
         }
         match &mut self.stage {
-            Stage::Sent(Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends }))
-            | Stage::Abandoned(Request::Work(
-                Sending::Renew { ends, .. } | Sending::Ask { ends },
+            CallStage::Sent(CallRequest::Work(WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends }))
+            | CallStage::Abandoned(CallRequest::Work(
+                WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends },
             )) => {
-                by.told(ends);
+                by.visit_reported_time(ends);
             }
-            Stage::Answered(envelope, answer) => {
+            CallStage::Answered(envelope, answer) => {
                 // 0: the script did not read the clock.
-                envelope.now = envelope.now.saturating_sub(by.by_ms);
+                envelope.server_now = envelope.server_now.saturating_sub(by.by_ms);
                 if let Some(grant) = answer.grant() {
                     grant.deadline -= by.by_ms;
                 }
@@ -255,20 +255,20 @@ impl Call {
 
     pub(super) fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
         match &mut self.stage {
-            Stage::Sent(request) | Stage::Abandoned(request) => request.each_token(visit),
-            Stage::Answered(_, Answer::Asked(token)) => token.iter_mut().for_each(visit),
-            Stage::Answered(_, answer) => {
+            CallStage::Sent(request) | CallStage::Abandoned(request) => request.each_token(visit),
+            CallStage::Answered(_, CallAnswer::Asked(token)) => token.iter_mut().for_each(visit),
+            CallStage::Answered(_, answer) => {
                 if let Some(grant) = answer.grant() {
                     visit(&mut grant.token);
-                    visit(&mut grant.fence);
+                    visit(&mut grant.last_token);
                 }
             }
         }
     }
 }
 
-impl Message {
-    pub(super) fn grow_older(&mut self, by_ms: u64) {
+impl ModelMessage {
+    pub(super) fn age(&mut self, by_ms: u64) {
         self.deadline = (self.deadline - by_ms).max(SERVER_NOW);
         self.now = match self.deadline {
             SERVER_NOW => SERVER_NOW,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::checker::time::{SERVER_NOW, UNIT_MS};
-use crate::embedded::Lock;
+use crate::embedded::LockHash;
 
 /// A time that a sweep uses for "none".
 const NEVER: u64 = 9_999_999_999_999;
@@ -13,7 +13,7 @@ const NEVER: u64 = 9_999_999_999_999;
 const CLIENT: usize = 11;
 
 /// How a lock is rewritten.
-pub(super) struct Rewriting<'a> {
+pub(super) struct Canonicalizer<'a> {
     pub(super) by_ms: u64,
     pub(super) token: &'a dyn Fn(u64) -> u64,
     /// The new number of each client.
@@ -22,14 +22,14 @@ pub(super) struct Rewriting<'a> {
     pub(super) ttl_ms: u64,
 }
 
-impl Rewriting<'_> {
-    pub(super) fn lock(&self, lock: &Lock) -> Lock {
+impl Canonicalizer<'_> {
+    pub(super) fn lock(&self, lock: &LockHash) -> LockHash {
         let ends = lock.ends.map(|ends| ends - self.by_ms);
         if ends.is_some_and(|ends| SERVER_NOW > ends) {
-            return Lock::default();
+            return LockHash::default();
         }
         let fields = lock.fields.iter().map(|(field, value)| self.field(field, value));
-        Lock { fields: fields.collect(), ends }
+        LockHash { fields: fields.collect(), ends }
     }
 
     fn field(&self, field: &str, value: &str) -> (String, String) {
@@ -37,7 +37,7 @@ impl Rewriting<'_> {
         let value = match field {
             "s" => self.line(value),
             "revoked" | "forced" => (self.token)(number()).to_string(),
-            "read_min" => match self.past(number(), 0) {
+            "read_min" => match self.round_past(number(), 0) {
                 SERVER_NOW => "0".into(), // a sweep that is under way is due
                 later => later.to_string(),
             },
@@ -66,7 +66,7 @@ impl Rewriting<'_> {
     }
 
     /// Rounds a time that is so long ago that its exact value does not matter.
-    fn past(&self, ms: u64, matters_ms: u64) -> u64 {
+    fn round_past(&self, ms: u64, matters_ms: u64) -> u64 {
         ms.saturating_sub(self.by_ms).max(SERVER_NOW - matters_ms)
     }
 
@@ -82,18 +82,18 @@ impl Rewriting<'_> {
 
     fn line(&self, text: &str) -> String {
         let number = |from: usize, to: usize| text[from..to].parse().unwrap_or(0);
-        let (life, token) = (self.past(number(2, 15), 0), (self.token)(number(15, 31)));
+        let (life, token) = (self.round_past(number(2, 15), 0), (self.token)(number(15, 31)));
         let head = format!("{}{life:013}{token:016}", &text[..2]);
         match &text[1..2] {
             "F" | "Q" => head,
             // A record that is or was cached: its state, flags, token and id.
             _ if is_cached(text) => {
                 let (deadline, token) =
-                    (self.past(number(31, 44), 0), (self.token)(number(46, 62)));
+                    (self.round_past(number(31, 44), 0), (self.token)(number(46, 62)));
                 format!("{head}{deadline:013}{}{token:016}{}", &text[44..46], self.id(&text[62..]))
             }
             shape => {
-                let (deadline, rest) = (self.past(number(31, 44), 0), &text[45..]);
+                let (deadline, rest) = (self.round_past(number(31, 44), 0), &text[45..]);
                 let (deadline, rest) = match (shape, deadline) {
                     ("P", _) if rest.ends_with(" 0") => (0, rest.into()), // it has no meaning
                     ("S" | "P", SERVER_NOW) => (0, rest.into()), // a sweep is due (see `read_min`)
@@ -110,14 +110,14 @@ impl Rewriting<'_> {
         // The lapse of an unclaimed grant is compared with the times when others were seen.
         let matters = if text.starts_with('g') { self.ttl_ms + UNIT_MS } else { 0 };
         let token = (self.token)(text[14..30].parse().unwrap_or(0));
-        format!("{}{:013}{token:016}", &text[..1], self.past(deadline, matters))
+        format!("{}{:013}{token:016}", &text[..1], self.round_past(deadline, matters))
     }
 
     fn sweep(&self, text: &str) -> String {
         let (cursor, least) = text.split_once(' ').unwrap_or((text, "0"));
         match least.parse().unwrap_or(NEVER) {
             NEVER => text.into(),
-            least => format!("{cursor} {}", self.past(least, 0)),
+            least => format!("{cursor} {}", self.round_past(least, 0)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Rewriting<'_> {
         let words: Vec<&str> = text.split(' ').collect();
         let pairs = words.chunks(2).map(|pair| {
             let when = pair[1].parse().unwrap_or(0);
-            format!("{} {}", self.id(pair[0]), self.past(when, self.ttl_ms + UNIT_MS))
+            format!("{} {}", self.id(pair[0]), self.round_past(when, self.ttl_ms + UNIT_MS))
         });
         pairs.collect::<Vec<_>>().join(" ")
     }
@@ -134,7 +134,7 @@ impl Rewriting<'_> {
         let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
         words[1] = self.id(&words[1]);
         words[2] = self.id(&words[2]);
-        words[4] = self.past(words[4].parse().unwrap_or(0), self.ttl_ms).to_string();
+        words[4] = self.round_past(words[4].parse().unwrap_or(0), self.ttl_ms).to_string();
         words[11] = SERVER_NOW.to_string(); // only a query reports when it came
         words.join(" ")
     }
@@ -146,7 +146,7 @@ fn is_cached(line: &str) -> bool {
 }
 
 /// All tokens of a lock.
-pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
+pub(super) fn tokens_of(lock: &LockHash) -> Vec<u64> {
     let mut tokens: Vec<u64> = Vec::new();
     for (field, value) in &lock.fields {
         let token = match field.as_str() {
@@ -167,7 +167,7 @@ pub(super) fn tokens_of(lock: &Lock) -> Vec<u64> {
 
 /// The orders of clients to try, as the old number at each new place. Clients with the same program
 /// are sorted by their states, and equal ones are tried in every order.
-pub(super) fn orders(groups: &[u8], states: &[u32]) -> Vec<Vec<u8>> {
+pub(super) fn client_orders(groups: &[u8], states: &[u32]) -> Vec<Vec<u8>> {
     let mut by_rank: BTreeMap<(u8, u32), Vec<u8>> = BTreeMap::new();
     for (client, (group, state)) in groups.iter().zip(states).enumerate() {
         by_rank.entry((*group, *state)).or_default().push(client as u8);
@@ -199,6 +199,6 @@ fn permutations(items: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn equal_clients_are_tried_in_every_order_and_others_in_one() {
-    assert_eq!(orders(&[0, 0, 1], &[7, 5, 1]), [[1, 0, 2]]);
-    assert_eq!(orders(&[0, 0, 1], &[7, 7, 1]), [[0, 1, 2], [1, 0, 2]]);
+    assert_eq!(client_orders(&[0, 0, 1], &[7, 5, 1]), [[1, 0, 2]]);
+    assert_eq!(client_orders(&[0, 0, 1], &[7, 7, 1]), [[0, 1, 2], [1, 0, 2]]);
 }

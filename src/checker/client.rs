@@ -1,54 +1,54 @@
 //! One client: its program, and its real acquisition, driven as `client::acquire` and
 //! `client::worker` drive it.
 
-use crate::checker::call::{About, Answer, Call, Message, Request, Stage};
-use crate::checker::hold::Hold;
-use crate::checker::program::{Change, Wish};
-use crate::checker::time::{NOW, Older, SERVER_NOW, Tokens, UNIT, server_ms};
-use crate::client::acquisition::shift::Visitor;
-use crate::client::acquisition::{Context, Event, Next, Pushed, Sending, State};
-use crate::client::reply::{Failure, Outcome, Told};
-use crate::client::settings::Settings;
-use crate::clock::Moment;
+use crate::checker::call::{ModelMessageKind, CallAnswer, ModelCall, ModelMessage, CallRequest, CallStage};
+use crate::checker::hold::ModelCachedLease;
+use crate::checker::program::{LeaseChange, AcquireProgram};
+use crate::checker::time::{LOCAL_NOW, AgingVisitor, SERVER_NOW, TokenVisitor, UNIT, server_ms};
+use crate::client::acquisition::shift::TimeVisitor;
+use crate::client::acquisition::{Context, AcquisitionEvent, RequestStep, GrantPush, WorkerCall, AcquisitionState};
+use crate::client::reply::{ScriptCallError, ScriptResult, ScriptReply};
+use crate::client::settings::ClientConfig;
+use crate::clock::LocalInstant;
 use crate::node::Address;
-use crate::protocol::{Acquire, Ended, Envelope, Grant, Kind as LockKind, Mode, Release};
-use crate::router::{CallError, ClockBound, Reason};
+use crate::protocol::{AcquireRequest, ReleaseReply, Envelope, Grant, LockKind as LockKind, LockMode, ReleaseRequest};
+use crate::router::{CallError, ClockBounds, CallErrorKind};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Copy)]
-pub(super) enum Life {
+pub(super) enum ClientLiveness {
     Alive,
     Crashed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Client {
-    pub(super) life: Life,
+pub(super) struct ModelClient {
+    pub(super) life: ClientLiveness,
     /// It is subscribed at the server.
-    pub(super) hears: bool,
+    pub(super) is_subscribed: bool,
     /// The index of the acquisition in the program, and how many of its changes were made or given
     /// up.
-    pub(super) at: u8,
+    pub(super) step: u8,
     changes: u8,
-    pub(super) state: Option<State>,
-    request: Driver,
+    pub(super) state: Option<AcquisitionState>,
+    request: RequestPhase,
     /// The request is for an upgrade.
     upgrades: bool,
     /// When the worker must look at it.
-    look: Option<Moment>,
+    worker_wake: Option<LocalInstant>,
     /// Its cached lease, and what pushes have said about other clients that want it. A push can
     /// come before the grant.
-    pub(super) hold: Option<Hold>,
-    pub(super) recall: Option<Mode>,
+    pub(super) hold: Option<ModelCachedLease>,
+    pub(super) recall: Option<LockMode>,
 }
 
 /// The state of a request's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Driver {
+enum RequestPhase {
     Resting,
     /// A call is under way, which named this server as the one where the client is subscribed.
     Calling(Option<u8>),
     /// It sleeps until then, or until something changes.
-    Waiting(Moment, Option<u8>),
+    Waiting(LocalInstant, Option<u8>),
     /// An upgrade waits for a change that is under way.
     Beginning,
     /// The holder releases it by a call of its own.
@@ -59,13 +59,13 @@ enum Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientFault {
     /// It counts its lease from when the answer came.
-    CountsFromTheAnswer,
+    CountsLeaseFromReply,
     /// It waits for its message and never polls.
     NeverPolls,
     /// It forgets a lease that it gives up.
     NeverReleases,
     /// It keeps what other clients want.
-    IgnoresRecalls,
+    IgnoresRecall,
     /// A guard has the token of the one before it.
     ReusesTokens,
     /// It ignores a recall that comes before the grant.
@@ -74,193 +74,193 @@ pub(super) enum ClientFault {
 
 /// The surroundings of a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) program: &'a [Wish],
+pub(super) struct ClientEnvironment<'a> {
+    pub(super) settings: &'a ClientConfig,
+    pub(super) program: &'a [AcquireProgram],
     pub(super) server: u8,
     pub(super) fault: Option<ClientFault>,
 }
 
 /// The consequences of an event.
 #[derive(Debug, Default)]
-pub(super) struct Follows {
-    pub(super) calls: Vec<Call>,
+pub(super) struct ClientOutput {
+    pub(super) calls: Vec<ModelCall>,
     pub(super) pump: bool,
 }
 
 /// A client with its surroundings, for the time of one event.
-pub(super) struct Turn<'a> {
-    pub(super) client: Client,
-    pub(super) around: Around<'a>,
-    pub(super) follows: Follows,
+pub(super) struct ClientTurn<'a> {
+    pub(super) client: ModelClient,
+    pub(super) around: ClientEnvironment<'a>,
+    pub(super) follows: ClientOutput,
 }
 
-impl Client {
-    pub(super) fn new() -> Client {
-        Client {
-            life: Life::Alive,
-            hears: true,
-            at: 0,
+impl ModelClient {
+    pub(super) fn new() -> ModelClient {
+        ModelClient {
+            life: ClientLiveness::Alive,
+            is_subscribed: true,
+            step: 0,
             changes: 0,
             state: None,
-            request: Driver::Resting,
+            request: RequestPhase::Resting,
             upgrades: false,
-            look: None,
+            worker_wake: None,
             hold: None,
             recall: None,
         }
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.life == Life::Alive
+        self.life == ClientLiveness::Alive
     }
 
     /// It has nothing left to do.
-    pub(super) fn is_done(&self, program: &[Wish]) -> bool {
-        !self.is_alive() || (self.state.is_none() && usize::from(self.at) >= program.len())
+    pub(super) fn is_done(&self, program: &[AcquireProgram]) -> bool {
+        !self.is_alive() || (self.state.is_none() && usize::from(self.step) >= program.len())
     }
 
-    pub(super) fn may_start(&self, program: &[Wish]) -> bool {
-        self.is_alive() && self.state.is_none() && usize::from(self.at) < program.len()
+    pub(super) fn may_start(&self, program: &[AcquireProgram]) -> bool {
+        self.is_alive() && self.state.is_none() && usize::from(self.step) < program.len()
     }
 
-    pub(super) fn is_to_wake(&self) -> bool {
-        matches!(self.request, Driver::Waiting(until, _) if until <= NOW)
+    pub(super) fn must_wake(&self) -> bool {
+        matches!(self.request, RequestPhase::Waiting(until, _) if until <= LOCAL_NOW)
     }
 
-    pub(super) fn is_to_look(&self) -> bool {
-        self.look.is_some_and(|look| look <= NOW)
+    pub(super) fn has_due_worker_timer(&self) -> bool {
+        self.worker_wake.is_some_and(|look| look <= LOCAL_NOW)
     }
 
     /// A request is under way that its caller can drop.
     pub(super) fn may_cancel(&self) -> bool {
-        !matches!(self.request, Driver::Resting | Driver::GivingBack)
+        !matches!(self.request, RequestPhase::Resting | RequestPhase::GivingBack)
     }
 
     /// Its guard is gone and has requested the release.
-    pub(super) fn gives_back(&self) -> bool {
-        self.request == Driver::GivingBack
+    pub(super) fn is_releasing_by_call(&self) -> bool {
+        self.request == RequestPhase::GivingBack
     }
 
     /// It has a guard that its owner can drop.
     pub(super) fn may_drop(&self) -> bool {
-        self.rests() && self.hold.is_none() && matches!(self.state, Some(State::Held(_)))
+        self.is_idle() && self.hold.is_none() && matches!(self.state, Some(AcquisitionState::Held(_)))
     }
 
-    pub(super) fn rests(&self) -> bool {
-        self.request == Driver::Resting
+    pub(super) fn is_idle(&self) -> bool {
+        self.request == RequestPhase::Resting
     }
 
     /// Its owner can release it by a call.
-    pub(super) fn may_give_back(&self, program: &[Wish]) -> bool {
-        self.may_drop() && program.get(usize::from(self.at)).is_some_and(|wish| wish.gives_back)
+    pub(super) fn can_release_by_call(&self, program: &[AcquireProgram]) -> bool {
+        self.may_drop() && program.get(usize::from(self.step)).is_some_and(|wish| wish.releases_by_call)
     }
 
     /// The change that its owner can make next.
-    pub(super) fn next_change(&self, program: &[Wish]) -> Option<Change> {
-        let wish = program.get(usize::from(self.at))?;
+    pub(super) fn next_change(&self, program: &[AcquireProgram]) -> Option<LeaseChange> {
+        let wish = program.get(usize::from(self.step))?;
         let next = wish.changes.get(usize::from(self.changes)).copied()?;
-        let holds = matches!(&self.state, Some(State::Held(holding)) if holding.is_held(NOW));
-        (holds && self.request == Driver::Resting).then_some(next)
+        let holds = matches!(&self.state, Some(AcquisitionState::Held(holding)) if holding.is_held(LOCAL_NOW));
+        (holds && self.request == RequestPhase::Resting).then_some(next)
     }
 
     /// Only its release remains.
-    pub(super) fn has_given_up(&self) -> bool {
-        matches!(self.state, None | Some(State::Releasing(_) | State::Ended))
+    pub(super) fn is_releasing(&self) -> bool {
+        matches!(self.state, None | Some(AcquisitionState::Releasing(_) | AcquisitionState::Ended))
     }
 
     /// All tokens that it knows.
     pub(super) fn tokens(&self) -> Vec<u64> {
         let mut all = Vec::new();
-        self.clone().visit(&mut Tokens(|token: &mut u64| all.push(*token)));
+        self.clone().visit(&mut TokenVisitor(|token: &mut u64| all.push(*token)));
         all
     }
 
-    pub(super) fn visit(&mut self, visitor: &mut dyn Visitor) {
+    pub(super) fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
         self.state.iter_mut().for_each(|state| state.visit(visitor));
         self.hold.iter_mut().for_each(|hold| hold.visit(visitor));
     }
 
     pub(super) fn crash(&mut self) {
-        *self = Client { life: Life::Crashed, hears: false, at: self.at, ..Client::new() };
+        *self = ModelClient { life: ClientLiveness::Crashed, is_subscribed: false, step: self.step, ..ModelClient::new() };
     }
 
-    pub(super) fn grow_older(&mut self, by: &mut Older) {
-        if let Driver::Waiting(until, _) = &mut self.request {
-            by.due(until);
+    pub(super) fn grow_older(&mut self, by: &mut AgingVisitor) {
+        if let RequestPhase::Waiting(until, _) = &mut self.request {
+            by.visit_deadline(until);
         }
-        self.look.iter_mut().for_each(|look| by.due(look));
+        self.worker_wake.iter_mut().for_each(|look| by.visit_deadline(look));
         self.state.iter_mut().for_each(|state| state.visit(by));
     }
 }
 
-impl Turn<'_> {
-    pub(super) fn on(&mut self, event: Event) -> Option<Next> {
+impl ClientTurn<'_> {
+    pub(super) fn on(&mut self, event: AcquisitionEvent) -> Option<RequestStep> {
         let state = self.client.state.as_mut()?;
         let settings = self.around.settings;
         let kind = LockKind::ReadWrite;
-        let context = Context { now: NOW, random: 0.0, settings, kind };
-        let effects = state.on(event, &context);
+        let context = Context { now: LOCAL_NOW, jitter: 0.0, settings, lock_kind: kind };
+        let effects = state.apply(event, &context);
         self.follows.pump |= effects.pump;
-        let sends = effects.sends.into_iter().flatten();
-        sends.for_each(|sending| self.send(Request::Work(sending)));
-        if let Some(look) = effects.look.filter(|_| !effects.over) {
-            self.client.look = Some(self.client.look.map_or(look, |earlier| earlier.min(look)));
+        let sends = effects.worker_calls.into_iter().flatten();
+        sends.for_each(|sending| self.send(CallRequest::Work(sending)));
+        if let Some(look) = effects.wake_worker_at.filter(|_| !effects.deregister) {
+            self.client.worker_wake = Some(self.client.worker_wake.map_or(look, |earlier| earlier.min(look)));
         }
-        if effects.changed || effects.ended {
-            self.tell();
+        if effects.notify_waiters || effects.notify_end {
+            self.notify_task();
         }
-        if matches!(self.client.state, Some(State::Ended)) {
-            self.client.look = None;
+        if matches!(self.client.state, Some(AcquisitionState::Ended)) {
+            self.client.worker_wake = None;
             self.forget();
         }
-        effects.next
+        effects.next_step
     }
 
     /// Wakes the task if it sleeps.
-    fn tell(&mut self) {
+    fn notify_task(&mut self) {
         match self.client.request {
-            Driver::Waiting(..) => self.wake(),
-            Driver::Beginning => self.upgrade(),
-            Driver::Resting | Driver::Calling(_) | Driver::GivingBack => {}
+            RequestPhase::Waiting(..) => self.wake(),
+            RequestPhase::Beginning => self.upgrade(),
+            RequestPhase::Resting | RequestPhase::Calling(_) | RequestPhase::GivingBack => {}
         }
     }
 
     /// Everything is over, except for a request that has not been told.
     fn forget(&mut self) {
-        if self.client.request == Driver::Resting && self.client.state.is_some() {
-            let Client { hears, at, .. } = self.client;
-            self.client = Client { hears, at: at + 1, ..Client::new() };
+        if self.client.request == RequestPhase::Resting && self.client.state.is_some() {
+            let ModelClient { is_subscribed: hears, step: at, .. } = self.client;
+            self.client = ModelClient { is_subscribed: hears, step: at + 1, ..ModelClient::new() };
         }
     }
 
     // The task of a request.
 
     pub(super) fn start(&mut self) {
-        let wish = self.around.program[usize::from(self.client.at)];
+        let wish = self.around.program[usize::from(self.client.step)];
         self.client.state = Some(wish.request(self.around.settings));
-        self.go_on(Next::Again);
+        self.go_on(RequestStep::CallNow);
     }
 
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: LeaseChange) {
         match change {
-            Change::Upgrade => self.upgrade(),
-            Change::Downgrade => {
+            LeaseChange::Upgrade => self.upgrade(),
+            LeaseChange::Downgrade => {
                 self.client.changes += 1;
-                self.on(Event::Downgrade);
+                self.on(AcquisitionEvent::Downgrade);
             }
-            Change::Shrink(keep) => {
+            LeaseChange::Shrink(keep) => {
                 self.client.changes += 1;
-                self.on(Event::Shrink { keep });
+                self.on(AcquisitionEvent::ReleasePermits { keep });
             }
         }
     }
 
     fn upgrade(&mut self) {
         self.client.upgrades = true;
-        let policy = self.around.program[usize::from(self.client.at)].policy();
-        match self.on(Event::Upgrade(policy)) {
-            Some(Next::Wait(_)) => self.client.request = Driver::Beginning,
+        let policy = self.around.program[usize::from(self.client.step)].policy();
+        match self.on(AcquisitionEvent::Upgrade(policy)) {
+            Some(RequestStep::WaitUntil(_)) => self.client.request = RequestPhase::Beginning,
             Some(next) => self.go_on(next),
             None => self.finish(),
         }
@@ -268,10 +268,10 @@ impl Turn<'_> {
 
     pub(super) fn wake(&mut self) {
         // So that what it does now wakes nothing.
-        let Driver::Waiting(_, joined) = self.client.request else { return };
-        self.client.request = Driver::Calling(joined);
-        let next = self.on(Event::Wake);
-        self.go_on(next.unwrap_or(Next::Again));
+        let RequestPhase::Waiting(_, joined) = self.client.request else { return };
+        self.client.request = RequestPhase::Calling(joined);
+        let next = self.on(AcquisitionEvent::Wake);
+        self.go_on(next.unwrap_or(RequestStep::CallNow));
     }
 
     /// The caller drops its request.
@@ -281,96 +281,96 @@ impl Turn<'_> {
 
     pub(super) fn drop_guard(&mut self) {
         if self.around.fault == Some(ClientFault::NeverReleases) {
-            self.client.state = Some(State::Ended);
+            self.client.state = Some(AcquisitionState::Ended);
             return self.forget();
         }
-        self.on(Event::Drop);
+        self.on(AcquisitionEvent::Abandon);
     }
 
     /// The holder's own release, as a guard does it.
-    pub(super) fn give_back(&mut self) {
-        self.client.request = Driver::GivingBack;
-        self.on(Event::Release);
-        self.send(Request::GiveBack);
+    pub(super) fn release_by_call(&mut self) {
+        self.client.request = RequestPhase::GivingBack;
+        self.on(AcquisitionEvent::ReleaseStarted);
+        self.send(CallRequest::OwnerRelease);
     }
 
     /// The released guard is dropped.
-    fn given_back(&mut self, told: Option<Told<Ended>>) {
-        told.into_iter().for_each(|told| drop(self.on(Event::GivenBack(told))));
-        self.client.request = Driver::Resting;
-        self.on(Event::Drop);
-        if matches!(self.client.state, Some(State::Ended)) {
+    fn on_release_reply(&mut self, told: Option<ScriptReply<ReleaseReply>>) {
+        told.into_iter().for_each(|told| drop(self.on(AcquisitionEvent::ReleaseReply(told))));
+        self.client.request = RequestPhase::Resting;
+        self.on(AcquisitionEvent::Abandon);
+        if matches!(self.client.state, Some(AcquisitionState::Ended)) {
             self.forget();
         }
     }
 
     pub(super) fn join(&mut self) {
-        self.client.hears = true;
+        self.client.is_subscribed = true;
         self.look_for_recalls();
-        if matches!(self.client.request, Driver::Waiting(..)) {
-            self.on(Event::Missed);
+        if matches!(self.client.request, RequestPhase::Waiting(..)) {
+            self.on(AcquisitionEvent::PushMissed);
         }
     }
 
-    fn go_on(&mut self, mut next: Next) {
+    fn go_on(&mut self, mut next: RequestStep) {
         loop {
             next = match next {
-                Next::Again => self.call(),
-                Next::Send { acquire, until, .. } => return self.send_acquire(acquire, until),
-                Next::Wait(_) => match self.rest() {
-                    Next::Wait(_) => return,
+                RequestStep::CallNow => self.call(),
+                RequestStep::Send { acquire, deadline: until, .. } => return self.send_acquire(acquire, until),
+                RequestStep::WaitUntil(_) => match self.rest() {
+                    RequestStep::WaitUntil(_) => return,
                     next => next,
                 },
-                Next::Held { .. } | Next::Refused | Next::Failed(_) => return self.finish(),
+                RequestStep::Granted { .. } | RequestStep::Busy | RequestStep::Failed(_) => return self.finish(),
             };
         }
     }
 
     fn subscribed_at(&self) -> Option<u8> {
-        self.client.hears.then_some(self.around.server)
+        self.client.is_subscribed.then_some(self.around.server)
     }
 
-    fn call(&mut self) -> Next {
-        self.client.request = Driver::Calling(self.subscribed_at());
-        let hears = self.client.hears;
-        self.on(Event::Call { hears }).unwrap_or(Next::Again)
+    fn call(&mut self) -> RequestStep {
+        self.client.request = RequestPhase::Calling(self.subscribed_at());
+        let hears = self.client.is_subscribed;
+        self.on(AcquisitionEvent::Call { is_subscribed: hears }).unwrap_or(RequestStep::CallNow)
     }
 
-    fn send_acquire(&mut self, mut acquire: Acquire, until: Moment) {
+    fn send_acquire(&mut self, mut acquire: AcquireRequest, until: LocalInstant) {
         let joined = self.subscribed_at();
-        self.client.request = Driver::Calling(joined);
+        self.client.request = RequestPhase::Calling(joined);
         if let Some(wait) = &mut acquire.wait {
-            wait.joined_at = joined.map(server_name);
+            wait.subscribed_server = joined.map(server_name);
         }
-        self.follows.calls.push(Call {
-            acquisition: self.client.at,
-            sent: NOW,
+        self.follows.calls.push(ModelCall {
+            acquisition: self.client.step,
+            sent: LOCAL_NOW,
             until,
             not_after: server_ms(until),
-            stage: Stage::Sent(Request::Acquire(acquire)),
+            stage: CallStage::Sent(CallRequest::Acquire(acquire)),
         });
     }
 
-    fn rest(&mut self) -> Next {
-        let Driver::Calling(joined) = self.client.request else { return Next::Again };
+    fn rest(&mut self) -> RequestStep {
+        let RequestPhase::Calling(joined) = self.client.request else { return RequestStep::CallNow };
         if self.subscribed_at() != joined {
-            return Next::Again;
+            return RequestStep::CallNow;
         }
-        let next = self.on(Event::Wake).unwrap_or(Next::Again);
-        if let Next::Wait(until) = next {
-            self.client.request = Driver::Waiting(until, joined);
+        let next = self.on(AcquisitionEvent::Wake).unwrap_or(RequestStep::CallNow);
+        if let RequestStep::WaitUntil(until) = next {
+            self.client.request = RequestPhase::Waiting(until, joined);
         }
         next
     }
 
     /// The task of the request ends.
     fn finish(&mut self) {
-        self.client.request = Driver::Resting;
+        self.client.request = RequestPhase::Resting;
         if std::mem::take(&mut self.client.upgrades) {
             self.client.changes += 1;
         }
-        self.on(Event::Leave);
-        if matches!(self.client.state, Some(State::Ended)) {
+        self.on(AcquisitionEvent::RequestEnded);
+        if matches!(self.client.state, Some(AcquisitionState::Ended)) {
             self.forget();
         }
     }
@@ -378,122 +378,122 @@ impl Turn<'_> {
     // The worker.
 
     pub(super) fn look(&mut self) {
-        self.client.look = None;
-        self.on(Event::Look);
+        self.client.worker_wake = None;
+        self.on(AcquisitionEvent::TimerFired);
     }
 
-    pub(super) fn send(&mut self, request: Request) {
-        let latest = NOW.after(self.around.settings.call_timeout);
+    pub(super) fn send(&mut self, request: CallRequest) {
+        let latest = LOCAL_NOW.saturating_add(self.around.settings.call_timeout);
         let until = match request {
-            Request::Work(Sending::Renew { ends, .. } | Sending::Ask { ends }) => latest.min(ends),
+            CallRequest::Work(WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends }) => latest.min(ends),
             _ => latest,
         };
-        let stage = Stage::Sent(request);
-        let acquisition = self.client.at;
-        self.follows.calls.push(Call { acquisition, sent: NOW, until, not_after: 0, stage });
+        let stage = CallStage::Sent(request);
+        let acquisition = self.client.step;
+        self.follows.calls.push(ModelCall { acquisition, sent: LOCAL_NOW, until, not_after: 0, stage });
     }
 
     // What comes from the server.
 
     /// If the acquisition is over, a message matters only for what is left to release.
-    pub(super) fn hear(&mut self, message: &Message, is_over: bool) {
-        let Message { token, deadline, now, more, .. } = *message;
+    pub(super) fn on_message(&mut self, message: &ModelMessage, is_over: bool) {
+        let ModelMessage { token, deadline, now, more, .. } = *message;
         self.follows.pump |= more;
         if is_over {
             return;
         }
         match message.about {
-            About::Grant => {}
-            About::RecallToRead => return self.called_back(Mode::Read),
-            About::RecallToWrite => return self.called_back(Mode::Write),
-            About::End => return drop(self.on(Event::Ended { token })),
+            ModelMessageKind::Grant => {}
+            ModelMessageKind::RecallToRead => return self.recalled(LockMode::Read),
+            ModelMessageKind::RecallToWrite => return self.recalled(LockMode::Write),
+            ModelMessageKind::End => return drop(self.on(AcquisitionEvent::ForceReleased { token })),
         }
-        let mut bound = ClockBound::default();
-        bound.observe(NOW, NOW, SERVER_NOW);
-        let pushed = Pushed {
+        let mut bound = ClockBounds::default();
+        bound.observe(LOCAL_NOW, LOCAL_NOW, SERVER_NOW);
+        let pushed = GrantPush {
             grant: Grant::new(token, deadline),
-            now,
-            received: NOW,
-            from: node(self.around.server),
-            bound: Some(bound),
+            server_now: now,
+            received_at: LOCAL_NOW,
+            server: node(self.around.server),
+            clock_bounds: Some(bound),
         };
-        self.on(Event::Pushed(Box::new(pushed)));
+        self.on(AcquisitionEvent::GrantPushed(Box::new(pushed)));
     }
 
     /// A call has been answered.
-    pub(super) fn answered(&mut self, sent: Moment, envelope: Envelope, answer: Answer) {
+    pub(super) fn answered(&mut self, sent: LocalInstant, envelope: Envelope, answer: CallAnswer) {
         let around = self.around;
         match answer {
-            Answer::Acquired(what) => {
-                let told = told(around, sent, envelope, what);
+            CallAnswer::Acquired(what) => {
+                let told = script_reply(around, sent, envelope, what);
                 self.acquired(Ok(told));
             }
-            Answer::Renewed(what) => {
+            CallAnswer::Renewed(what) => {
                 self.contacted();
-                self.on(Event::Renewed(Ok(told(around, sent, envelope, what))));
+                self.on(AcquisitionEvent::RenewReply(Ok(script_reply(around, sent, envelope, what))));
             }
-            Answer::Asked(what) => {
-                self.on(Event::Asked(Ok(told(around, sent, envelope, what))));
+            CallAnswer::Asked(what) => {
+                self.on(AcquisitionEvent::HoldsReply(Ok(script_reply(around, sent, envelope, what))));
             }
-            Answer::Downgraded(what) => {
-                self.on(Event::Downgraded(Ok(told(around, sent, envelope, what))));
+            CallAnswer::Downgraded(what) => {
+                self.on(AcquisitionEvent::DowngradeReply(Ok(script_reply(around, sent, envelope, what))));
             }
-            Answer::Shrunk { keep, lease } => {
-                let outcome = Ok(told(around, sent, envelope, lease));
-                self.on(Event::Shrunk { keep, outcome });
+            CallAnswer::Shrunk { keep, lease } => {
+                let outcome = Ok(script_reply(around, sent, envelope, lease));
+                self.on(AcquisitionEvent::ReleasePermitsReply { keep, outcome });
             }
-            Answer::Released { only_wait, ended } => {
-                let outcome = Ok(told(around, sent, envelope, ended));
-                self.on(Event::Released { only_wait, outcome });
+            CallAnswer::Released { only_wait, ended } => {
+                let outcome = Ok(script_reply(around, sent, envelope, ended));
+                self.on(AcquisitionEvent::WorkerReleaseReply { only_wait, outcome });
             }
-            Answer::GivenBack(ended) => {
-                let told = told(around, sent, envelope, ended);
-                self.given_back(Some(told));
+            CallAnswer::GivenBack(ended) => {
+                let told = script_reply(around, sent, envelope, ended);
+                self.on_release_reply(Some(told));
             }
-            Answer::Pumped => self.follows.pump |= envelope.more,
-            Answer::Outside => {}
+            CallAnswer::Pumped => self.follows.pump |= envelope.has_pump_work,
+            CallAnswer::Outside => {}
         }
     }
 
     /// A call has failed.
-    pub(super) fn failed(&mut self, call: &Call) {
+    pub(super) fn failed(&mut self, call: &ModelCall) {
         let failure = |in_doubt| {
-            let reason = Reason::TimedOut(None);
-            Failure::Call(CallError { reason, in_doubt: Some(in_doubt), last: None })
+            let reason = CallErrorKind::TimedOut(None);
+            ScriptCallError::Call(CallError { kind: reason, in_doubt: Some(in_doubt), last_error: None })
         };
         let failure = failure(call.not_after);
-        match Kind::of(call) {
-            Kind::Acquire => self.acquired(Err(failure)),
-            Kind::Renew => {
+        match CallKind::of(call) {
+            CallKind::Acquire => self.acquired(Err(failure)),
+            CallKind::Renew => {
                 self.contacted();
-                self.on(Event::Renewed(Err(failure)));
+                self.on(AcquisitionEvent::RenewReply(Err(failure)));
             }
-            Kind::Ask => drop(self.on(Event::Asked(Err(failure)))),
-            Kind::Downgrade => drop(self.on(Event::Downgraded(Err(failure)))),
-            Kind::Shrink => {
+            CallKind::Ask => drop(self.on(AcquisitionEvent::HoldsReply(Err(failure)))),
+            CallKind::Downgrade => drop(self.on(AcquisitionEvent::DowngradeReply(Err(failure)))),
+            CallKind::Shrink => {
                 let keep = match call.request() {
-                    Some(Request::Work(Sending::Shrink(shrink))) => shrink.keep,
+                    Some(CallRequest::Work(WorkerCall::ReleasePermits(shrink))) => shrink.keep,
                     _ => 1,
                 };
-                drop(self.on(Event::Shrunk { keep, outcome: Err(failure) }));
+                drop(self.on(AcquisitionEvent::ReleasePermitsReply { keep, outcome: Err(failure) }));
             }
-            Kind::Release { only_wait } => {
-                drop(self.on(Event::Released { only_wait, outcome: Err(failure) }));
+            CallKind::Release { only_wait } => {
+                drop(self.on(AcquisitionEvent::WorkerReleaseReply { only_wait, outcome: Err(failure) }));
             }
-            Kind::GiveBack => self.given_back(None),
-            Kind::Pump | Kind::Outside => {}
+            CallKind::GiveBack => self.on_release_reply(None),
+            CallKind::Pump | CallKind::Outside => {}
         }
     }
 
-    fn acquired(&mut self, outcome: Outcome<crate::protocol::Acquired>) {
-        let next = self.on(Event::Acquired(outcome));
-        self.go_on(next.unwrap_or(Next::Again));
+    fn acquired(&mut self, outcome: ScriptResult<crate::protocol::AcquireReply>) {
+        let next = self.on(AcquisitionEvent::AcquireReply(outcome));
+        self.go_on(next.unwrap_or(RequestStep::CallNow));
     }
 }
 
 /// The purpose of a call, answered or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CallKind {
     Acquire,
     Renew,
     Ask,
@@ -505,44 +505,44 @@ pub(super) enum Kind {
     Outside,
 }
 
-impl Kind {
-    pub(super) fn of(call: &Call) -> Kind {
+impl CallKind {
+    pub(super) fn of(call: &ModelCall) -> CallKind {
         match &call.stage {
-            Stage::Sent(request) | Stage::Abandoned(request) => match request {
-                Request::Acquire(_) => Kind::Acquire,
-                Request::Work(Sending::Renew { .. }) => Kind::Renew,
-                Request::Work(Sending::Ask { .. }) => Kind::Ask,
-                Request::Work(Sending::Downgrade(_)) => Kind::Downgrade,
-                Request::Work(Sending::Shrink(_)) => Kind::Shrink,
-                Request::Work(Sending::Release(Release { only_wait })) => {
-                    Kind::Release { only_wait: *only_wait }
+            CallStage::Sent(request) | CallStage::Abandoned(request) => match request {
+                CallRequest::Acquire(_) => CallKind::Acquire,
+                CallRequest::Work(WorkerCall::Renew { .. }) => CallKind::Renew,
+                CallRequest::Work(WorkerCall::Holds { .. }) => CallKind::Ask,
+                CallRequest::Work(WorkerCall::Downgrade(_)) => CallKind::Downgrade,
+                CallRequest::Work(WorkerCall::ReleasePermits(_)) => CallKind::Shrink,
+                CallRequest::Work(WorkerCall::Release(ReleaseRequest { wait_only: only_wait })) => {
+                    CallKind::Release { only_wait: *only_wait }
                 }
-                Request::GiveBack => Kind::GiveBack,
-                Request::Pump => Kind::Pump,
-                Request::Revoke(_) | Request::Force(_) => Kind::Outside,
+                CallRequest::OwnerRelease => CallKind::GiveBack,
+                CallRequest::Pump => CallKind::Pump,
+                CallRequest::Revoke(_) | CallRequest::Force(_) => CallKind::Outside,
             },
-            Stage::Answered(_, answer) => match answer {
-                Answer::Acquired(_) => Kind::Acquire,
-                Answer::Renewed(_) => Kind::Renew,
-                Answer::Asked(_) => Kind::Ask,
-                Answer::Downgraded(_) => Kind::Downgrade,
-                Answer::Shrunk { .. } => Kind::Shrink,
-                Answer::Released { only_wait, .. } => Kind::Release { only_wait: *only_wait },
-                Answer::GivenBack(_) => Kind::GiveBack,
-                Answer::Pumped => Kind::Pump,
-                Answer::Outside => Kind::Outside,
+            CallStage::Answered(_, answer) => match answer {
+                CallAnswer::Acquired(_) => CallKind::Acquire,
+                CallAnswer::Renewed(_) => CallKind::Renew,
+                CallAnswer::Asked(_) => CallKind::Ask,
+                CallAnswer::Downgraded(_) => CallKind::Downgrade,
+                CallAnswer::Shrunk { .. } => CallKind::Shrink,
+                CallAnswer::Released { only_wait, .. } => CallKind::Release { only_wait: *only_wait },
+                CallAnswer::GivenBack(_) => CallKind::GiveBack,
+                CallAnswer::Pumped => CallKind::Pump,
+                CallAnswer::Outside => CallKind::Outside,
             },
         }
     }
 }
 
-fn told<T>(around: Around<'_>, sent: Moment, envelope: Envelope, what: T) -> Told<T> {
+fn script_reply<T>(around: ClientEnvironment<'_>, sent: LocalInstant, envelope: Envelope, what: T) -> ScriptReply<T> {
     let node = node(around.server);
     let sent = match around.fault {
-        Some(ClientFault::CountsFromTheAnswer) => NOW,
+        Some(ClientFault::CountsLeaseFromReply) => LOCAL_NOW,
         _ => sent,
     };
-    Told { what, envelope, sent, received: NOW, node, confirmed: 0, in_doubt: None }
+    ScriptReply { body: what, envelope, sent_at: sent, received_at: LOCAL_NOW, server: node, replicas_confirmed: 0, in_doubt: None }
 }
 
 fn node(server: u8) -> Address {
@@ -554,6 +554,6 @@ pub(super) fn server_name(server: u8) -> String {
 }
 
 /// Whether a live call may still be waited for in a unit: time does not pass beyond that.
-pub(super) fn may_wait_a_unit(call: &Call) -> bool {
-    call.is_abandoned() || call.until >= NOW.after(UNIT)
+pub(super) fn can_wait_a_tick(call: &ModelCall) -> bool {
+    call.is_abandoned() || call.until >= LOCAL_NOW.saturating_add(UNIT)
 }

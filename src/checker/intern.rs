@@ -6,14 +6,14 @@ use std::ops::Index;
 use std::rc::Rc;
 
 #[derive(Debug)]
-pub(super) struct Interned<T> {
+pub(super) struct Interner<T> {
     values: Vec<Rc<T>>,
     numbers: HashMap<Rc<T>, u32>,
 }
 
-impl<T: Hash + Eq> Interned<T> {
+impl<T: Hash + Eq> Interner<T> {
     pub(super) fn new() -> Self {
-        Interned { values: Vec::new(), numbers: HashMap::new() }
+        Interner { values: Vec::new(), numbers: HashMap::new() }
     }
 
     pub(super) fn number(&mut self, value: T) -> u32 {
@@ -31,7 +31,7 @@ impl<T: Hash + Eq> Interned<T> {
     }
 }
 
-impl<T> Index<u32> for Interned<T> {
+impl<T> Index<u32> for Interner<T> {
     type Output = T;
 
     fn index(&self, number: u32) -> &T {

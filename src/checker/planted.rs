@@ -4,40 +4,40 @@ use std::collections::BTreeSet;
 
 use crate::checker::beliefs::{self, RECALLS};
 use crate::checker::client::ClientFault;
-use crate::checker::faults::{Fault, root};
-use crate::checker::program::{Budget, Plan, Wish};
+use crate::checker::faults::{ScriptMutant, root};
+use crate::checker::program::{FaultBudget, ModelPlan, AcquireProgram};
 use crate::checker::rules;
-use crate::checker::search::{A_WAY_OUT, Violation, search};
-use crate::checker::step::Changed;
+use crate::checker::search::{CAN_FINISH, Violation, search};
+use crate::checker::step::ScriptVariant;
 use crate::checker::time::UNIT;
-use crate::checker::world::{GUARDS, Model};
-use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RU, TP, TW, W, WD, WDU};
+use crate::checker::world::{GUARDS, LockModel};
+use crate::checker::worlds::{CR, CW, NO_FAULTS, P1, P2, PS, R, RU, TP, TW, W, WD, WDU};
 
 /// A fault in the scripts, by the text that it changes.
-struct Planted {
+struct SeededFault {
     rule: &'static str,
-    programs: &'static [&'static [Wish]],
-    budget: Budget,
+    programs: &'static [&'static [AcquireProgram]],
+    budget: FaultBudget,
     file: &'static str,
     old: &'static str,
     new: &'static str,
 }
 
-const CRASH: Budget = Budget { crashes: 1, ..NONE };
-const CANCEL: Budget = Budget { cancelled: 1, ..NONE };
-const ABANDONED: Budget = Budget { abandoned: 1, ..NONE };
-const FAILOVER: Budget = Budget { failovers: 1, ..NONE };
-const SLOW: Budget = Budget { slow: 1, ..NONE };
-const FORCED: Budget = Budget { forced: 1, ..NONE };
-const REVOKED: Budget = Budget { revoked: 1, ..SLOW };
+const CRASH: FaultBudget = FaultBudget { crashes: 1, ..NO_FAULTS };
+const CANCEL: FaultBudget = FaultBudget { cancelled: 1, ..NO_FAULTS };
+const ABANDONED: FaultBudget = FaultBudget { abandoned: 1, ..NO_FAULTS };
+const FAILOVER: FaultBudget = FaultBudget { failovers: 1, ..NO_FAULTS };
+const SLOW: FaultBudget = FaultBudget { slow: 1, ..NO_FAULTS };
+const FORCED: FaultBudget = FaultBudget { forced: 1, ..NO_FAULTS };
+const REVOKED: FaultBudget = FaultBudget { revoked: 1, ..SLOW };
 
 const fn planted(
     rule: &'static str,
-    programs: &'static [&'static [Wish]],
-    budget: Budget,
+    programs: &'static [&'static [AcquireProgram]],
+    budget: FaultBudget,
     [file, old, new]: [&'static str; 3],
-) -> Planted {
-    Planted { rule, programs, budget, file, old, new }
+) -> SeededFault {
+    SeededFault { rule, programs, budget, file, old, new }
 }
 
 /// One permit more than the limit.
@@ -47,23 +47,23 @@ const MORE_PERMITS: [&str; 3] = [
     "  return number('used') + permits <= number('limit') + 1",
 ];
 
-const PLANTED: &[Planted] = &[
+const PLANTED: &[SeededFault] = &[
     planted(
         "the array of readers is dense",
         &[RU],
-        NONE,
+        NO_FAULTS,
         ["lib/readers.lua", "  put('i:' .. last, false)\n", ""],
     ),
     planted(
         "waiters are counted and linked",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/waiters.lua", "  forget(entry)\n  tally(entry, -1)", "  forget(entry)"],
     ),
     planted(
         "fields go with what they tell of",
         &[RU],
-        NONE,
+        NO_FAULTS,
         [
             "lib/readers.lua",
             "drop('readers', 'read_min', 'sweep', 'forced')",
@@ -73,7 +73,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "the line tells the life of the key",
         &[W],
-        NONE,
+        NO_FAULTS,
         [
             "lib/fast/renewed.lua",
             "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
@@ -99,7 +99,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "a key outlives what it says",
         &[W],
-        NONE,
+        NO_FAULTS,
         [
             "lib/fast/renewed.lua",
             "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
@@ -109,25 +109,25 @@ const PLANTED: &[Planted] = &[
     planted(
         "a writer is alone",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then"],
     ),
     planted(
         "tokens rise",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/turns.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
     ),
     planted(
         "a read's token is no write's",
         &[RU, R],
-        NONE,
+        NO_FAULTS,
         ["upgrade.lua", "  local token = mint()\n", "  local _, _, _, token = reading(me)\n"],
     ),
     planted(
         "the last token is kept",
         &[W],
-        NONE,
+        NO_FAULTS,
         [
             "release.lua",
             "local free = '2F' .. sub(line, 3, 31)",
@@ -155,19 +155,19 @@ const PLANTED: &[Planted] = &[
     planted(
         "a lease lasts as long as was asked",
         &[W],
-        NONE,
+        NO_FAULTS,
         ["lib/fast/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
-        NONE,
+        NO_FAULTS,
         ["lib/fast/renewed.lua", "math.max(was, now + lease)", "was"],
     ),
     planted(
         "the living keep their places",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if entry.seen <= now then"],
     ),
     planted(
@@ -191,7 +191,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "a reply says what is so",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/acquire.lua",
             "reply('granted', more, me, token, deadline)",
@@ -207,7 +207,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "a release ends all",
         &[W, R, R],
-        NONE,
+        NO_FAULTS,
         ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
     ),
     planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
@@ -256,7 +256,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "a message says what is so",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/tell.lua",
             "granted.token, granted.deadline)",
@@ -284,25 +284,25 @@ const PLANTED: &[Planted] = &[
     planted(
         "who is granted is told",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/tell.lua", "    if entry.node ~= '-' then", "    if false then"],
     ),
     planted(
         "a grant lasts for its window",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/pump.lua", "asks and entry.lease or entry.window", "entry.lease"],
     ),
     planted(
         "a phase is closed when a write ends",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["lib/fast/release.lua", "= 'phase', phase", "= 'phase', phase + 1"],
     ),
     planted(
         "the order of the queue is kept",
         &[W, R, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/acquire.lua",
             "(not next_writer or (demand.fairness == 'r' and number('fair') == 0))",
@@ -312,7 +312,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "whatever frees, frees the next",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/pump.lua",
             "local function step()\n  if writing() then",
@@ -322,7 +322,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "a writer believes alone",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/fast/acquire.lua",
             "find(line, '^2F%d+$') and #line == 31 and",
@@ -332,19 +332,19 @@ const PLANTED: &[Planted] = &[
     planted(
         "nobody overtakes a writer",
         &[W, R],
-        NONE,
+        NO_FAULTS,
         ["acquire_read.lua", "if stands and stands ~= 'W' then", "if stands then"],
     ),
     planted(
         "nothing is left behind",
         &[W],
-        NONE,
+        NO_FAULTS,
         ["release.lua", "local free = '2F' .. sub(line, 3, 31)", "local free = line"],
     ),
     planted(
         "marks fall",
         &[CW, R],
-        NONE,
+        NO_FAULTS,
         [
             "renew.lua",
             "  return is_cached(state) and not tokens and 'b' or state",
@@ -354,33 +354,33 @@ const PLANTED: &[Planted] = &[
     planted(
         "who is cached is marked and counted",
         &[CR, R],
-        NONE,
+        NO_FAULTS,
         ["lib/readers.lua", "    count_cached(-1)", "    do end"],
     ),
     planted(
         "the first in line asks who is in its way",
         &[CR, RU],
-        NONE,
+        NO_FAULTS,
         ["upgrade.lua", "      recall_readers(mine)", "      do end"],
     ),
     planted(
         "the first in line asks who is in its way",
         &[CW, W],
-        NONE,
+        NO_FAULTS,
         ["lib/recall.lua", "  elseif state == 'c' and again then", "  elseif false then"],
     ),
-    planted("no more permits are held than there are", &[P2, P1], NONE, MORE_PERMITS),
-    planted("no more permits are believed in than there are", &[P2, P1], NONE, MORE_PERMITS),
+    planted("no more permits are held than there are", &[P2, P1], NO_FAULTS, MORE_PERMITS),
+    planted("no more permits are believed in than there are", &[P2, P1], NO_FAULTS, MORE_PERMITS),
     planted(
         "permits in use are counted",
         &[PS],
-        NONE,
+        NO_FAULTS,
         ["lib/semaphore.lua", "  put('used', number('used') - permits + kept)\n", ""],
     ),
     planted(
         "permits are granted as they were requested",
         &[P2, P1],
-        NONE,
+        NO_FAULTS,
         [
             "lib/semaphore.lua",
             "add_reader(entry.id, asks and 'h' or 'g', deadline, token, permits)",
@@ -390,13 +390,13 @@ const PLANTED: &[Planted] = &[
     planted(
         "only its holder gives permits back",
         &[P1, P1],
-        NONE,
+        NO_FAULTS,
         ["semaphore/release.lua", ".. index .. its_permits", ".. index .. ' 2'"],
     ),
     planted(
         "what a shrink keeps is said",
         &[PS],
-        NONE,
+        NO_FAULTS,
         [
             "semaphore/shrink.lua",
             "reply('kept', more, token, deadline, keeps)",
@@ -406,7 +406,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "who believes has a lease",
         &[PS],
-        NONE,
+        NO_FAULTS,
         [
             "semaphore/shrink.lua",
             "keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
@@ -416,7 +416,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "permits go first in, first out",
         &[P1, P1, P2],
-        NONE,
+        NO_FAULTS,
         [
             "semaphore/acquire.lua",
             "elseif not first('p') and has_room(demand.permits) then",
@@ -426,7 +426,7 @@ const PLANTED: &[Planted] = &[
     planted(
         "permits that are left go to the head",
         &[PS, P1],
-        NONE,
+        NO_FAULTS,
         ["semaphore/shrink.lua", "  settle(true)\n", "  flush(true)\n"],
     ),
     planted(
@@ -440,9 +440,9 @@ const PLANTED: &[Planted] = &[
         ],
     ),
     planted(
-        A_WAY_OUT,
+        CAN_FINISH,
         &[W, R],
-        NONE,
+        NO_FAULTS,
         [
             "lib/pump.lua",
             "local function step()\n  if writing() then",
@@ -451,18 +451,18 @@ const PLANTED: &[Planted] = &[
     ),
 ];
 
-fn find(plan: Plan, changed: Changed<'_>) -> Option<Violation> {
-    search(&mut Model::new(plan, changed)).violation
+fn find(plan: ModelPlan, changed: ScriptVariant<'_>) -> Option<Violation> {
+    search(&mut LockModel::new(plan, changed)).violation
 }
 
-impl Planted {
+impl SeededFault {
     /// Checks that its rule alone finds it. The worlds show that the rule finds nothing in the
     /// scripts as they ship.
     fn is_found(&self) {
-        let Planted { rule, programs, budget, .. } = *self;
-        let fault = Fault::new(&format!("lua/{}", self.file), self.old, self.new);
-        let plan = Plan { budget, ..Plan::new("planted", programs) };
-        let changed = Changed { fault: Some(&fault), only: Some(rule), ..Changed::default() };
+        let SeededFault { rule, programs, budget, .. } = *self;
+        let fault = ScriptMutant::new(&format!("lua/{}", self.file), self.old, self.new);
+        let plan = ModelPlan { budget, ..ModelPlan::new("planted", programs) };
+        let changed = ScriptVariant { fault: Some(&fault), only: Some(rule), ..ScriptVariant::default() };
         let violation = find(plan, changed);
         let violation = violation.unwrap_or_else(|| panic!("{rule} misses {}", self.old));
         println!("{rule}: in {} steps", violation.steps);
@@ -472,13 +472,13 @@ impl Planted {
 
 #[test]
 #[ignore = "a part of `make check`"]
-fn each_rule_finds_a_fault_in_the_scripts() {
-    PLANTED.iter().for_each(Planted::is_found);
+fn invariant_detects_its_seeded_fault() {
+    PLANTED.iter().for_each(SeededFault::is_found);
 }
 
 #[test]
 fn each_fault_has_its_place() {
-    for Planted { rule, file, old, .. } in PLANTED {
+    for SeededFault { rule, file, old, .. } in PLANTED {
         let text = std::fs::read_to_string(root().join("lua").join(file)).unwrap();
         assert_eq!(text.matches(old).count(), 1, "{rule}: {file}: {old}");
     }
@@ -488,64 +488,64 @@ fn each_fault_has_its_place() {
 fn no_rule_is_without_a_fault() {
     let planted: BTreeSet<&str> = PLANTED.iter().map(|planted| planted.rule).collect();
     let clients = BTreeSet::from(["who believes has a lease", RECALLS, GUARDS]);
-    let known = rules::names().chain(beliefs::names()).chain([A_WAY_OUT, GUARDS]).collect();
+    let known = rules::names().chain(beliefs::names()).chain([CAN_FINISH, GUARDS]).collect();
     assert_eq!(&planted | &clients, known);
 }
 
 /// Plants a fault in the client. All rules are judged, and this one must find it.
-fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: Budget) {
+fn is_found_in_the_client(rule: &str, fault: ClientFault, budget: FaultBudget) {
     is_found_in_clients(&[W, R], rule, fault, budget);
 }
 
 fn is_found_in_clients(
-    programs: &'static [&'static [Wish]],
+    programs: &'static [&'static [AcquireProgram]],
     rule: &str,
     fault: ClientFault,
-    budget: Budget,
+    budget: FaultBudget,
 ) {
-    let plan = Plan { budget, call_slice: UNIT, ..Plan::new("planted", programs) };
-    let changed = Changed { client: Some(fault), ..Changed::default() };
+    let plan = ModelPlan { budget, call_slice: UNIT, ..ModelPlan::new("planted", programs) };
+    let changed = ScriptVariant { client: Some(fault), ..ScriptVariant::default() };
     let violation = find(plan, changed).unwrap();
     println!("{rule}: in {} steps\n{}", violation.steps, violation.history);
     assert!(violation.what.starts_with(rule), "{}", violation.what);
 }
 
 #[test]
-fn who_counts_from_the_answer_believes_for_too_long() {
-    is_found_in_the_client("who believes has a lease", ClientFault::CountsFromTheAnswer, SLOW);
+fn counts_lease_from_reply_breaks_exclusion() {
+    is_found_in_the_client("who believes has a lease", ClientFault::CountsLeaseFromReply, SLOW);
 }
 
 #[test]
-fn who_forgets_leaves_something_behind() {
-    is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NONE);
+fn never_releases_leaves_record() {
+    is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NO_FAULTS);
 }
 
 #[test]
-fn who_ignores_recalls_keeps_what_it_does_not_use() {
-    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecalls, NONE);
+fn ignored_recall_blocks_waiters() {
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecall, NO_FAULTS);
 }
 
 #[test]
-fn who_forgets_a_recall_that_overtook_its_grant_keeps_what_it_does_not_use() {
-    is_found_in_clients(&[CR, W], RECALLS, ClientFault::ForgetsEarlyRecalls, NONE);
+fn early_recall_ignored_blocks_waiters() {
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::ForgetsEarlyRecalls, NO_FAULTS);
 }
 
 #[test]
-fn who_uses_a_token_again_is_found() {
-    is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
+fn reused_token_is_detected() {
+    is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NO_FAULTS);
 }
 
 /// Its death is no way out.
 #[test]
-fn who_never_polls_has_no_way_out() {
-    is_found_in_the_client(A_WAY_OUT, ClientFault::NeverPolls, CRASH);
+fn client_without_polls_cannot_finish() {
+    is_found_in_the_client(CAN_FINISH, ClientFault::NeverPolls, CRASH);
 }
 
 /// A client keeps its letter although the search reorders equal clients.
 #[test]
-fn a_history_tells_of_the_same_client_by_the_same_letter() {
-    let plan = Plan { budget: SLOW, call_slice: UNIT, ..Plan::new("planted", &[W, W]) };
-    let changed = Changed { client: Some(ClientFault::CountsFromTheAnswer), ..Changed::default() };
+fn history_keeps_client_letters() {
+    let plan = ModelPlan { budget: SLOW, call_slice: UNIT, ..ModelPlan::new("planted", &[W, W]) };
+    let changed = ScriptVariant { client: Some(ClientFault::CountsLeaseFromReply), ..ScriptVariant::default() };
     let history = find(plan, changed).unwrap().history;
     let begun = history.lines().find(|line| line.contains("begins to acquire")).unwrap();
     let letter = begun.trim_start().split(' ').nth(1).unwrap();

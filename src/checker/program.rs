@@ -3,28 +3,28 @@
 use std::time::Duration;
 
 use crate::checker::time::UNIT;
-use crate::client::acquisition::State;
-use crate::client::polling::PollSettings;
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
-use crate::client::settings::Settings;
-use crate::protocol::{Fairness, Goal, Mode, Permits};
+use crate::client::acquisition::AcquisitionState;
+use crate::client::polling::PollConfig;
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::settings::ClientConfig;
+use crate::protocol::{Fairness, AcquireKind, LockMode, PermitRequest};
 
-use crate::checker::time::NOW;
-use crate::checker::world::FAULTS;
+use crate::checker::time::LOCAL_NOW;
+use crate::checker::world::FAULT_NAMES;
 
 /// One acquisition of a client, from its request to its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) mode: Mode,
+pub(super) struct AcquireProgram {
+    pub(super) mode: LockMode,
     pub(super) fairness: Fairness,
     /// It joins the queue; otherwise it only tries.
-    pub(super) waits: bool,
+    pub(super) is_queued: bool,
     /// The longest hold, in units: near its end, renewals request less than the lease.
     pub(super) hold: Option<u32>,
     /// What it may do with the lease, in this order.
-    pub(super) changes: &'static [Change],
+    pub(super) changes: &'static [LeaseChange],
     /// Its holder may also release it by a call of its own.
-    pub(super) gives_back: bool,
+    pub(super) releases_by_call: bool,
     /// It caches the lease for this many more guards, and releases it when it is recalled.
     pub(super) caches: bool,
     pub(super) uses: u8,
@@ -38,78 +38,78 @@ pub(super) struct Wish {
 pub(super) const LIMIT: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum LeaseChange {
     Upgrade,
     Downgrade,
     /// Keeps this many of its permits.
     Shrink(u32),
 }
 
-impl Wish {
-    pub(super) const WRITE: Wish = Wish {
-        mode: Mode::Write,
+impl AcquireProgram {
+    pub(super) const WRITE: AcquireProgram = AcquireProgram {
+        mode: LockMode::Write,
         fairness: Fairness::PhaseFair,
-        waits: true,
+        is_queued: true,
         hold: None,
         changes: &[],
-        gives_back: false,
+        releases_by_call: false,
         caches: false,
         uses: 0,
         waits_for_cached: false,
         permits: 0,
     };
-    pub(super) const WRITE_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::WRITE };
-    pub(super) const READ_AND_GIVE_BACK: Wish = Wish { gives_back: true, ..Wish::READ };
-    pub(super) const SHORT_WRITE: Wish = Wish { hold: Some(1), ..Wish::WRITE };
-    pub(super) const READ: Wish = Wish { mode: Mode::Read, ..Wish::WRITE };
-    pub(super) const READ_FIRST: Wish =
-        Wish { mode: Mode::Read, fairness: Fairness::ReadersFirst, ..Wish::WRITE };
-    pub(super) const WRITE_AFTER_READERS: Wish =
-        Wish { fairness: Fairness::ReadersFirst, ..Wish::WRITE };
-    pub(super) const TRY_WRITE: Wish = Wish { waits: false, ..Wish::WRITE };
-    pub(super) const TRY_READ: Wish = Wish { waits: false, ..Wish::READ };
-    pub(super) const TRY_WRITE_OF_CACHED: Wish = Wish { waits_for_cached: true, ..Wish::TRY_WRITE };
-    pub(super) const CACHED_WRITE: Wish = Wish { caches: true, uses: 2, ..Wish::WRITE };
-    pub(super) const SELDOM_CACHED_WRITE: Wish = Wish { uses: 1, ..Wish::CACHED_WRITE };
-    pub(super) const CACHED_READ: Wish = Wish { caches: true, uses: 1, ..Wish::READ };
-    pub(super) const UPGRADE: Wish = Wish { changes: &[Change::Upgrade], ..Wish::READ };
-    pub(super) const DOWNGRADE: Wish = Wish { changes: &[Change::Downgrade], ..Wish::WRITE };
-    pub(super) const THERE_AND_BACK: Wish =
-        Wish { changes: &[Change::Downgrade, Change::Upgrade], ..Wish::WRITE };
-    pub(super) const PERMIT: Wish = Wish { permits: 1, ..Wish::READ };
-    pub(super) const ALL_PERMITS: Wish = Wish { permits: LIMIT, ..Wish::READ };
-    pub(super) const SHRINK: Wish = Wish { changes: &[Change::Shrink(1)], ..Wish::ALL_PERMITS };
-    pub(super) const TRY_PERMIT: Wish = Wish { waits: false, ..Wish::PERMIT };
+    pub(super) const WRITE_AND_GIVE_BACK: AcquireProgram = AcquireProgram { releases_by_call: true, ..AcquireProgram::WRITE };
+    pub(super) const READ_AND_GIVE_BACK: AcquireProgram = AcquireProgram { releases_by_call: true, ..AcquireProgram::READ };
+    pub(super) const WRITE_WITH_MAX_HOLD: AcquireProgram = AcquireProgram { hold: Some(1), ..AcquireProgram::WRITE };
+    pub(super) const READ: AcquireProgram = AcquireProgram { mode: LockMode::Read, ..AcquireProgram::WRITE };
+    pub(super) const READ_FIRST: AcquireProgram =
+        AcquireProgram { mode: LockMode::Read, fairness: Fairness::ReadersFirst, ..AcquireProgram::WRITE };
+    pub(super) const WRITE_READERS_FIRST: AcquireProgram =
+        AcquireProgram { fairness: Fairness::ReadersFirst, ..AcquireProgram::WRITE };
+    pub(super) const TRY_WRITE: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::WRITE };
+    pub(super) const TRY_READ: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::READ };
+    pub(super) const TRY_WRITE_OF_CACHED: AcquireProgram = AcquireProgram { waits_for_cached: true, ..AcquireProgram::TRY_WRITE };
+    pub(super) const CACHED_WRITE: AcquireProgram = AcquireProgram { caches: true, uses: 2, ..AcquireProgram::WRITE };
+    pub(super) const CACHED_WRITE_ONCE: AcquireProgram = AcquireProgram { uses: 1, ..AcquireProgram::CACHED_WRITE };
+    pub(super) const CACHED_READ: AcquireProgram = AcquireProgram { caches: true, uses: 1, ..AcquireProgram::READ };
+    pub(super) const UPGRADE: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Upgrade], ..AcquireProgram::READ };
+    pub(super) const DOWNGRADE: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Downgrade], ..AcquireProgram::WRITE };
+    pub(super) const DOWNGRADE_THEN_UPGRADE: AcquireProgram =
+        AcquireProgram { changes: &[LeaseChange::Downgrade, LeaseChange::Upgrade], ..AcquireProgram::WRITE };
+    pub(super) const PERMIT: AcquireProgram = AcquireProgram { permits: 1, ..AcquireProgram::READ };
+    pub(super) const ALL_PERMITS: AcquireProgram = AcquireProgram { permits: LIMIT, ..AcquireProgram::READ };
+    pub(super) const SHRINK: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Shrink(1)], ..AcquireProgram::ALL_PERMITS };
+    pub(super) const TRY_PERMIT: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::PERMIT };
 
-    pub(super) fn request(&self, settings: &Settings) -> State {
+    pub(super) fn request(&self, settings: &ClientConfig) -> AcquisitionState {
         let hold = self.hold.map(|units| units * UNIT);
         let fairness = self.fairness;
-        let options = LeaseOptions { fairness, hold, ..LeaseOptions::of(settings) };
+        let options = LeaseOptions { fairness, max_hold: hold, ..LeaseOptions::from_config(settings) };
         let options = match self.caches {
-            true => LeaseOptions { renewal: Renewal::Manual, cached: true, ..options },
+            true => LeaseOptions { renewal: RenewalPolicy::Manual, is_cacheable: true, ..options },
             false => options,
         };
         let count = self.permits;
-        let permits = (count > 0).then_some(Permits { count, limit: LIMIT });
+        let permits = (count > 0).then_some(PermitRequest { count, limit: LIMIT });
         let options = LeaseOptions { permits, ..options };
-        let goal = permits.map_or(Goal::Take(self.mode, self.fairness), Goal::Permits);
-        State::new(goal, &options, self.policy(), NOW)
+        let goal = permits.map_or(AcquireKind::Lock(self.mode, self.fairness), AcquireKind::PermitRequest);
+        AcquisitionState::new(goal, &options, self.policy(), LOCAL_NOW)
     }
 
     pub(super) fn policy(&self) -> WaitPolicy {
-        match self.waits {
-            true => WaitPolicy::Queue { until: None },
+        match self.is_queued {
+            true => WaitPolicy::Queue { deadline: None },
             false if self.waits_for_cached => {
-                WaitPolicy::Try { until: NOW.after(UNIT), for_cached: UNIT }
+                WaitPolicy::Try { deadline: LOCAL_NOW.saturating_add(UNIT), cached_wait: UNIT }
             }
-            false => WaitPolicy::strict_try(NOW.after(UNIT)),
+            false => WaitPolicy::strict_try(LOCAL_NOW.saturating_add(UNIT)),
         }
     }
 }
 
 /// How often each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Budget {
+pub(super) struct FaultBudget {
     /// A client gives up a call. The call may still arrive; its answer does not.
     pub(super) abandoned: u8,
     /// A message is lost.
@@ -130,10 +130,10 @@ pub(super) struct Budget {
     pub(super) slow: u8,
 }
 
-impl Budget {
+impl FaultBudget {
     /// In the order of `FAULTS`.
-    pub(super) fn each(&self) -> [u8; FAULTS.len()] {
-        let Budget {
+    pub(super) fn each(&self) -> [u8; FAULT_NAMES.len()] {
+        let FaultBudget {
             abandoned,
             lost_messages,
             cancelled,
@@ -153,11 +153,11 @@ pub(super) const UNLIMITED: u8 = u8::MAX;
 
 /// A world to search.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ModelPlan {
     pub(super) name: &'static str,
     /// The program of each client.
-    pub(super) programs: &'static [&'static [Wish]],
-    pub(super) budget: Budget,
+    pub(super) programs: &'static [&'static [AcquireProgram]],
+    pub(super) budget: FaultBudget,
     /// The limits of the scripts are lowered, so that few clients reach them.
     pub(super) small_limits: bool,
     /// In units: the lease, a waiter's time to live, and the window of a grant.
@@ -168,12 +168,12 @@ pub(super) struct Plan {
     /// meanwhile.
     pub(super) call_slice: Duration,
     /// The search stops, without being complete, after this many states.
-    pub(super) most_states: usize,
+    pub(super) max_states: usize,
 }
 
-impl Plan {
-    pub(super) const fn new(name: &'static str, programs: &'static [&'static [Wish]]) -> Plan {
-        let budget = Budget {
+impl ModelPlan {
+    pub(super) const fn new(name: &'static str, programs: &'static [&'static [AcquireProgram]]) -> ModelPlan {
+        let budget = FaultBudget {
             abandoned: 0,
             lost_messages: 0,
             cancelled: 0,
@@ -184,7 +184,7 @@ impl Plan {
             forced: 0,
             slow: 0,
         };
-        Plan {
+        ModelPlan {
             name,
             programs,
             budget,
@@ -193,7 +193,7 @@ impl Plan {
             ttl: 2,
             window: 1,
             call_slice: Duration::from_secs(2),
-            most_states: 30_000_000,
+            max_states: 30_000_000,
         }
     }
 
@@ -202,19 +202,19 @@ impl Plan {
         self.programs.iter().copied().flatten().any(|wish| wish.permits > 0)
     }
 
-    pub(super) fn settings(&self) -> Settings {
-        let poll = PollSettings {
-            interval: UNIT,
+    pub(super) fn settings(&self) -> ClientConfig {
+        let poll = PollConfig {
+            poll_interval: UNIT,
             waiter_ttl: self.ttl * UNIT,
-            window: self.window * UNIT,
+            claim_timeout: self.window * UNIT,
         };
-        Settings {
+        ClientConfig {
             lease: self.lease * UNIT,
-            margin: Some(Duration::ZERO),
-            poll,
+            safety_margin: Some(Duration::ZERO),
+            polling: poll,
             call_timeout: UNIT,
-            call_slice: self.call_slice,
-            ..Settings::default()
+            acquire_call_timeout: self.call_slice,
+            ..ClientConfig::default()
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::checker::beliefs::Belief;
-use crate::checker::call::{About, Call};
-use crate::checker::search::Summary;
+use crate::checker::beliefs::ClientHold;
+use crate::checker::call::{ModelMessageKind, ModelCall};
+use crate::checker::search::SearchSummary;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::world::{Action, FAULTS, Model, World};
+use crate::checker::world::{ModelAction, FAULT_NAMES, LockModel, ModelState};
 
 /// The steps of a history, with the beliefs after each.
-pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
+pub(super) fn history(model: &mut LockModel, actions: &[u16]) -> String {
     // The search reorders equal clients in each state. Here each client keeps its letter.
     let (mut searched, mut world) = (model.first(), model.first());
     let mut text = String::new();
@@ -17,7 +17,7 @@ pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
         let action = model.actions(&searched)[usize::from(*number)];
         let wanted = model.apply(&searched, action).map(|next| model.canonical(next));
         let action = same_action(model, &world, &wanted).unwrap_or(action);
-        let _ = write!(text, "{:>4}. {}", at + 1, in_words(model, &world, action));
+        let _ = write!(text, "{:>4}. {}", at + 1, describe(model, &world, action));
         match model.apply(&world, action) {
             Ok(mut next) => {
                 model.simplify(&mut next);
@@ -37,7 +37,7 @@ pub(super) fn history(model: &mut Model, actions: &[u16]) -> String {
 }
 
 /// The action that leads to the same state, except for the order of clients.
-fn same_action(model: &mut Model, world: &World, wanted: &Result<World, String>) -> Option<Action> {
+fn same_action(model: &mut LockModel, world: &ModelState, wanted: &Result<ModelState, String>) -> Option<ModelAction> {
     let rule = |what: &str| what.split(':').next().map(str::to_owned);
     model.actions(world).into_iter().find(|action| match (model.apply(world, *action), wanted) {
         (Ok(next), Ok(wanted)) => model.canonical(next) == *wanted,
@@ -51,54 +51,54 @@ fn letter(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
 
-fn in_words(model: &mut Model, world: &World, action: Action) -> String {
+fn describe(model: &mut LockModel, world: &ModelState, action: ModelAction) -> String {
     let call = |at: usize| {
         let (client, call) = world.calls[at];
-        let call: &Call = &model.calls[call];
+        let call: &ModelCall = &model.calls[call];
         let name = call.request().map_or("call", |request| request.name());
         format!("{name} of {}", letter(usize::from(client)))
     };
     let message = |at: usize| letter(usize::from(world.messages[at].client));
     match action {
-        Action::Tick => "ten seconds pass".into(),
-        Action::Start(at) => format!("{} begins to acquire the lock", letter(at)),
-        Action::Run(at) => {
+        ModelAction::Tick => "ten seconds pass".into(),
+        ModelAction::Start(at) => format!("{} begins to acquire the lock", letter(at)),
+        ModelAction::Run(at) => {
             let name = call(at);
-            format!("the server carries out the {name}: {}", model.outcome(world, at).said)
+            format!("the server carries out the {name}: {}", model.outcome(world, at).reply_text)
         }
-        Action::Answer(at) => format!("the answer to the {} comes", call(at)),
-        Action::Abandon(at) => format!("the {} comes to no answer, and may still arrive", call(at)),
-        Action::Vanish(at) => format!("the {} never arrives", call(at)),
-        Action::Hear(at) => match world.messages[at].about {
-            About::Grant => format!("{} hears of its grant", message(at)),
-            About::End => format!("{} hears that its lease was ended by force", message(at)),
+        ModelAction::Answer(at) => format!("the answer to the {} comes", call(at)),
+        ModelAction::Abandon(at) => format!("the {} comes to no answer, and may still arrive", call(at)),
+        ModelAction::DropAbandoned(at) => format!("the {} never arrives", call(at)),
+        ModelAction::Hear(at) => match world.messages[at].about {
+            ModelMessageKind::Grant => format!("{} hears of its grant", message(at)),
+            ModelMessageKind::End => format!("{} hears that its lease was ended by force", message(at)),
             _ => format!("{} hears that somebody wants the lock", message(at)),
         },
-        Action::LoseMessage(at) => format!("the message to {} is lost", message(at)),
-        Action::Wake(at) => format!("{} polls", letter(at)),
-        Action::Look(at) => format!("the worker of {} looks at it", letter(at)),
-        Action::Cancel(at) => format!("{} drops its request", letter(at)),
-        Action::Drop(at) => format!("{} drops its guard", letter(at)),
-        Action::Change(at) => format!("{} begins to change its lease", letter(at)),
-        Action::Join(at) => format!("{} subscribes", letter(at)),
-        Action::GiveBack(at) => format!("{} releases its lease by a call", letter(at)),
-        Action::Use(at, mode) => {
+        ModelAction::LoseMessage(at) => format!("the message to {} is lost", message(at)),
+        ModelAction::Wake(at) => format!("{} polls", letter(at)),
+        ModelAction::Look(at) => format!("the worker of {} looks at it", letter(at)),
+        ModelAction::Cancel(at) => format!("{} drops its request", letter(at)),
+        ModelAction::Drop(at) => format!("{} drops its guard", letter(at)),
+        ModelAction::Change(at) => format!("{} begins to change its lease", letter(at)),
+        ModelAction::Join(at) => format!("{} subscribes", letter(at)),
+        ModelAction::GiveBack(at) => format!("{} releases its lease by a call", letter(at)),
+        ModelAction::Use(at, mode) => {
             format!("a guard to {mode:?} comes out of what {} has cached", letter(at))
         }
-        Action::Leave(at) => format!("the guard of {} is dropped", letter(at)),
-        Action::Contact(at) => format!("{} asks whether somebody wants the lock", letter(at)),
-        Action::Crash(at) => format!("{} dies", letter(at)),
-        Action::FailOver => "a replica takes over that lacks the last write".into(),
-        Action::Move => "another server has the lock, and lacks nothing".into(),
-        Action::Revoke => "somebody else sends revoke".into(),
-        Action::Force => "somebody else sends force_release".into(),
+        ModelAction::Leave(at) => format!("the guard of {} is dropped", letter(at)),
+        ModelAction::Contact(at) => format!("{} asks whether somebody wants the lock", letter(at)),
+        ModelAction::Crash(at) => format!("{} dies", letter(at)),
+        ModelAction::FailOver => "a replica takes over that lacks the last write".into(),
+        ModelAction::Move => "another server has the lock, and lacks nothing".into(),
+        ModelAction::Revoke => "somebody else sends revoke".into(),
+        ModelAction::Force => "somebody else sends force_release".into(),
     }
 }
 
-fn beliefs(model: &Model, world: &World) -> String {
+fn beliefs(model: &LockModel, world: &ModelState) -> String {
     let mut text = String::new();
     for (at, client) in world.clients.iter().enumerate() {
-        if let Some(belief) = Belief::of(&model.clients[*client]) {
+        if let Some(belief) = ClientHold::of(&model.clients[*client]) {
             let mode = match belief.permits {
                 0 if belief.writes => "writes".to_owned(),
                 0 => "reads".to_owned(),
@@ -118,14 +118,14 @@ pub(super) fn table<'a>(rows: impl Iterator<Item = &'a String>) -> String {
     rows.fold(HEADING.to_owned(), |table, row| table + row + "\n")
 }
 
-impl Summary {
+impl SearchSummary {
     pub(super) fn row(&self) -> String {
-        let Summary { name, states, transitions, depth, executed, asked, .. } = self;
+        let SearchSummary { name, states, transitions, depth, executed, requested_runs: asked, .. } = self;
         let took = self.took.as_secs_f64();
-        let faults = FAULTS.iter().zip(&self.faults).filter(|(_, times)| **times > 0);
+        let faults = FAULT_NAMES.iter().zip(&self.faults).filter(|(_, times)| **times > 0);
         let faults: Vec<String> = faults.map(|(fault, times)| format!("{times} {fault}")).collect();
         let faults = faults.join(", ");
-        let how = match (&self.violation, self.closed) {
+        let how = match (&self.violation, self.is_complete) {
             (Some(violation), _) => format!("BROKEN: {}", violation.what),
             (None, true) => "closed".into(),
             (None, false) => "not closed: the bound was reached".into(),

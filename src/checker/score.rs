@@ -5,69 +5,69 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::checker::faults::{self, Fault, is_held_back};
-use crate::checker::program::{Budget, Plan};
+use crate::checker::faults::{self, ScriptMutant, is_held_out};
+use crate::checker::program::{FaultBudget, ModelPlan};
 use crate::checker::search::search;
-use crate::checker::step::Changed;
-use crate::checker::world::Model;
-use crate::checker::worlds::{CR, CW, NONE, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF};
+use crate::checker::step::ScriptVariant;
+use crate::checker::world::LockModel;
+use crate::checker::worlds::{CR, CW, NO_FAULTS, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF};
 
 /// How many states of one world are searched for one fault.
-const MOST_STATES: usize = 120_000;
+const MAX_STATES: usize = 120_000;
 
 /// How many faults are tried at the same time.
-const AT_ONCE: usize = 2;
+const PARALLEL_MUTANTS: usize = 2;
 
 /// The worlds in which a fault is tried until one finds it, the quickest first.
-fn worlds() -> Vec<Plan> {
-    let slow = Budget { slow: 1, ..NONE };
-    let outside = Budget { revoked: 1, forced: 1, ..slow };
-    let plan = |name, programs, budget| Plan {
+fn worlds() -> Vec<ModelPlan> {
+    let slow = FaultBudget { slow: 1, ..NO_FAULTS };
+    let outside = FaultBudget { revoked: 1, forced: 1, ..slow };
+    let plan = |name, programs, budget| ModelPlan {
         budget,
-        most_states: MOST_STATES,
-        ..Plan::new(name, programs)
+        max_states: MAX_STATES,
+        ..ModelPlan::new(name, programs)
     };
-    let small = |plan| Plan { small_limits: true, ..plan };
+    let small = |plan| ModelPlan { small_limits: true, ..plan };
     vec![
-        plan("W,W,R; 1 crash", &[W, W, R], Budget { crashes: 1, ..NONE }),
-        plan("W,R; 1 abandoned, slow", &[W, R], Budget { abandoned: 1, ..slow }),
-        plan("WDU,R; 1 abandoned", &[WDU, R], Budget { abandoned: 1, ..NONE }),
-        plan("RU,RU,W", &[RU, RU, W], NONE),
+        plan("W,W,R; 1 crash", &[W, W, R], FaultBudget { crashes: 1, ..NO_FAULTS }),
+        plan("W,R; 1 abandoned, slow", &[W, R], FaultBudget { abandoned: 1, ..slow }),
+        plan("WDU,R; 1 abandoned", &[WDU, R], FaultBudget { abandoned: 1, ..NO_FAULTS }),
+        plan("RU,RU,W", &[RU, RU, W], NO_FAULTS),
         plan(
             "RU,R; 1 abandoned, 1 cancel",
             &[RU, R],
-            Budget { abandoned: 1, cancelled: 1, ..NONE },
+            FaultBudget { abandoned: 1, cancelled: 1, ..NO_FAULTS },
         ),
         plan("W,R; 1 revoke, 1 force_release, slow", &[W, R], outside),
-        plan("W,W; 1 failover, slow", &[W, W], Budget { failovers: 1, ..slow }),
+        plan("W,W; 1 failover, slow", &[W, W], FaultBudget { failovers: 1, ..slow }),
         plan("WF,RF,R; slow", &[WF, RF, R], slow),
-        plan("W,WF,RF,RF", &[W, WF, RF, RF], NONE),
+        plan("W,WF,RF,RF", &[W, WF, RF, RF], NO_FAULTS),
         plan("W,R,R; slow", &[W, R, R], slow),
-        plan("WD,R; 1 abandoned, slow", &[WD, R], Budget { abandoned: 1, ..slow }),
+        plan("WD,R; 1 abandoned, slow", &[WD, R], FaultBudget { abandoned: 1, ..slow }),
         plan("TW,W; slow", &[TW, W], slow),
-        Plan { window: 2, ..plan("W, a short W; window 2, slow", &[W, SHORT], slow) },
-        plan("CW,R", &[CW, R], NONE),
-        plan("CR,W", &[CR, W], NONE),
+        ModelPlan { window: 2, ..plan("W, a short W; window 2, slow", &[W, SHORT], slow) },
+        plan("CW,R", &[CW, R], NO_FAULTS),
+        plan("CR,W", &[CR, W], NO_FAULTS),
         plan("CW,W; slow", &[CW, W], slow),
-        plan("CR,RU", &[CR, RU], NONE),
-        plan("W,W,W,R", &[W, W, W, R], NONE),
+        plan("CR,RU", &[CR, RU], NO_FAULTS),
+        plan("W,W,W,R", &[W, W, W, R], NO_FAULTS),
         plan("P1,P1,P2; slow", &[P1, P1, P2], slow),
-        plan("PS,P1; 1 abandoned", &[PS, P1], Budget { abandoned: 1, ..NONE }),
-        plan("P1,P2,TP; 1 cancel", &[P1, P2, TP], Budget { cancelled: 1, ..NONE }),
-        small(plan("small limits: W,R,R; 1 crash", &[W, R, R], Budget { crashes: 1, ..NONE })),
-        small(plan("small limits: W,R,R,R", &[W, R, R, R], NONE)),
-        plan("WD,R; 1 failover", &[WD, R], Budget { failovers: 1, ..NONE }),
-        plan("PS,P1; 1 failover", &[PS, P1], Budget { failovers: 1, ..NONE }),
+        plan("PS,P1; 1 abandoned", &[PS, P1], FaultBudget { abandoned: 1, ..NO_FAULTS }),
+        plan("P1,P2,TP; 1 cancel", &[P1, P2, TP], FaultBudget { cancelled: 1, ..NO_FAULTS }),
+        small(plan("small limits: W,R,R; 1 crash", &[W, R, R], FaultBudget { crashes: 1, ..NO_FAULTS })),
+        small(plan("small limits: W,R,R,R", &[W, R, R, R], NO_FAULTS)),
+        plan("WD,R; 1 failover", &[WD, R], FaultBudget { failovers: 1, ..NO_FAULTS }),
+        plan("PS,P1; 1 failover", &[PS, P1], FaultBudget { failovers: 1, ..NO_FAULTS }),
         plan(
             "W,R; 1 failover, 1 abandoned",
             &[W, R],
-            Budget { failovers: 1, abandoned: 1, ..NONE },
+            FaultBudget { failovers: 1, abandoned: 1, ..NO_FAULTS },
         ),
     ]
 }
 
 /// Why no world can find it, by its file and by what it breaks.
-fn out_of_scope(fault: &Fault) -> Option<&'static str> {
+fn out_of_scope(fault: &ScriptMutant) -> Option<&'static str> {
     let file = fault.file.trim_start_matches("lua/");
     let of_file = match file {
         "raise_token.lua"
@@ -91,22 +91,22 @@ fn out_of_scope(fault: &Fault) -> Option<&'static str> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Score {
+struct MutantScore {
     killed: usize,
     of: usize,
 }
 
-impl Score {
+impl MutantScore {
     fn share(self) -> f64 {
         self.killed as f64 / self.of.max(1) as f64
     }
 }
 
 /// What found it, if anything did.
-fn try_one(fault: &Fault) -> Option<String> {
+fn try_one(fault: &ScriptMutant) -> Option<String> {
     worlds().into_iter().find_map(|plan| {
-        let changed = Changed { fault: Some(fault), ..Changed::default() };
-        let summary = search(&mut Model::new(plan, changed));
+        let changed = ScriptVariant { fault: Some(fault), ..ScriptVariant::default() };
+        let summary = search(&mut LockModel::new(plan, changed));
         let violation = summary.violation?;
         let what = violation.what.lines().next().unwrap_or_default().to_owned();
         Some(format!("{} in {} steps of {}", what, violation.steps, summary.name))
@@ -122,7 +122,7 @@ fn the_scripts_as_they_are() {
 
 fn scripts_without_a_fault_must_pass() {
     for plan in worlds() {
-        let summary = search(&mut Model::new(plan, Changed::default()));
+        let summary = search(&mut LockModel::new(plan, ScriptVariant::default()));
         println!("{}", summary.row());
         assert!(summary.violation.is_none(), "{:?}", summary.violation);
     }
@@ -140,14 +140,14 @@ fn mutants() {
     for fault in &outside {
         println!("outside   {}: {}", fault.name, out_of_scope(fault).unwrap_or_default());
     }
-    let scores = Mutex::new([Score::default(); 2]);
+    let scores = Mutex::new([MutantScore::default(); 2]);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..PARALLEL_MUTANTS {
             scope.spawn(|| {
                 while let Some(fault) = inside.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let found = try_one(fault);
-                    let held_back = is_held_back(&fault.name);
+                    let held_back = is_held_out(&fault.name);
                     let score = &mut scores.lock().unwrap()[usize::from(held_back)];
                     score.of += 1;
                     score.killed += usize::from(found.is_some());
@@ -158,7 +158,7 @@ fn mutants() {
         }
     });
     let [known, held_back] = scores.into_inner().unwrap();
-    let total = Score { killed: known.killed + held_back.killed, of: known.of + held_back.of };
+    let total = MutantScore { killed: known.killed + held_back.killed, of: known.of + held_back.of };
     for (name, score) in [("known", known), ("held back", held_back), ("in scope", total)] {
         println!("{name}: {} of {} killed, {:.0} %", score.killed, score.of, 100.0 * score.share());
     }

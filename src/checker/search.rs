@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::checker::beliefs;
 use crate::checker::report;
-use crate::checker::world::{FAULTS, Model, World};
+use crate::checker::world::{FAULT_NAMES, LockModel, ModelState};
 
 /// How a state was first found.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Discovery {
     from: u32,
     action: u16,
     depth: u16,
@@ -18,18 +18,18 @@ struct Found {
 
 /// The result of a search.
 #[derive(Clone, Debug)]
-pub(super) struct Summary {
+pub(super) struct SearchSummary {
     pub(super) name: &'static str,
     pub(super) states: usize,
     pub(super) transitions: u64,
     pub(super) depth: u16,
     /// It is complete.
-    pub(super) closed: bool,
+    pub(super) is_complete: bool,
     pub(super) took: Duration,
     /// How often each of `FAULTS` happened.
-    pub(super) faults: [u64; FAULTS.len()],
+    pub(super) faults: [u64; FAULT_NAMES.len()],
     /// Runs of scripts that the search needed, and how many of them were new.
-    pub(super) asked: u64,
+    pub(super) requested_runs: u64,
     pub(super) executed: usize,
     /// The rule that was broken, with the shortest history that breaks it.
     pub(super) violation: Option<Violation>,
@@ -42,72 +42,72 @@ pub(super) struct Violation {
     pub(super) steps: usize,
 }
 
-struct Search<'a> {
-    model: &'a mut Model,
+struct StateSearch<'a> {
+    model: &'a mut LockModel,
     known: HashMap<u128, u32>,
-    found: Vec<Found>,
+    found: Vec<Discovery>,
     /// From each state to one from which it was reached without a fault.
-    back: Vec<(u32, u32)>,
+    reverse_edges: Vec<(u32, u32)>,
     ends: Vec<u32>,
-    next: VecDeque<(u32, World)>,
+    next: VecDeque<(u32, ModelState)>,
     transitions: u64,
     /// How many transitions were each of `FAULTS`.
-    faults: [u64; FAULTS.len()],
+    faults: [u64; FAULT_NAMES.len()],
 }
 
 /// The programs can finish from every state if nothing more goes wrong.
-pub(super) const A_WAY_OUT: &str = "a way leads to the end";
+pub(super) const CAN_FINISH: &str = "a way leads to the end";
 
 /// Searches until all states are visited, a rule is broken, or the plan's bound is reached.
-pub(super) fn search(model: &mut Model) -> Summary {
+pub(super) fn search(model: &mut LockModel) -> SearchSummary {
     let started = Instant::now();
     let first = model.first();
-    let mut search = Search {
+    let mut search = StateSearch {
         model,
         known: HashMap::new(),
         found: Vec::new(),
-        back: Vec::new(),
+        reverse_edges: Vec::new(),
         ends: Vec::new(),
         next: VecDeque::new(),
         transitions: 0,
-        faults: [0; FAULTS.len()],
+        faults: [0; FAULT_NAMES.len()],
     };
-    search.note(first, Found { from: 0, action: 0, depth: 0 });
+    search.note(first, Discovery { from: 0, action: 0, depth: 0 });
     let (closed, violation) = search.run();
-    let Search { model, found, transitions, faults, .. } = search;
-    Summary {
+    let StateSearch { model, found, transitions, faults, .. } = search;
+    SearchSummary {
         name: model.plan.name,
         states: found.len(),
         transitions,
         depth: found.last().map_or(0, |last| last.depth),
-        closed,
+        is_complete: closed,
         took: started.elapsed(),
         faults,
-        asked: model.asked,
+        requested_runs: model.asked,
         executed: model.executed(),
         violation,
     }
 }
 
-impl Search<'_> {
+impl StateSearch<'_> {
     fn run(&mut self) -> (bool, Option<Violation>) {
         while let Some((number, world)) = self.next.pop_front() {
-            if self.found.len() > self.model.plan.most_states {
+            if self.found.len() > self.model.plan.max_states {
                 return (false, None);
             }
             if let Err((action, what)) = self.go_on(number, &world) {
                 return (false, Some(self.violation(number, Some(action), what)));
             }
         }
-        let judges = self.model.judges(A_WAY_OUT);
-        let stuck = if judges { self.without_end() } else { None };
+        let judges = self.model.judges(CAN_FINISH);
+        let stuck = if judges { self.dead_end() } else { None };
         let violation =
-            stuck.map(|number| self.violation(number, None, format!("{A_WAY_OUT}: there is none")));
+            stuck.map(|number| self.violation(number, None, format!("{CAN_FINISH}: there is none")));
         (violation.is_none(), violation)
     }
 
     /// Takes all steps from a state.
-    fn go_on(&mut self, number: u32, world: &World) -> Result<(), (u16, String)> {
+    fn go_on(&mut self, number: u32, world: &ModelState) -> Result<(), (u16, String)> {
         let depth = self.found[number as usize].depth + 1;
         for (at, action) in self.model.actions(world).into_iter().enumerate() {
             let action_number = at as u16;
@@ -116,16 +116,16 @@ impl Search<'_> {
             fault.into_iter().for_each(|fault| self.faults[fault] += 1);
             let next = self.model.apply(world, action).map_err(|what| (action_number, what))?;
             let next = self.model.canonical(next);
-            let (known, broken) = match self.known.get(&print_of(&next)) {
+            let (known, broken) = match self.known.get(&fingerprint(&next)) {
                 Some(known) => (*known, None),
                 None => {
-                    let broken = beliefs::broken(self.model, &next);
-                    let found = Found { from: number, action: action_number, depth };
+                    let broken = beliefs::first_violation(self.model, &next);
+                    let found = Discovery { from: number, action: action_number, depth };
                     (self.note(next, found), broken)
                 }
             };
             if fault.is_none() {
-                self.back.push((known, number));
+                self.reverse_edges.push((known, number));
             }
             if let Some(what) = broken {
                 return Err((action_number, what));
@@ -134,9 +134,9 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn note(&mut self, world: World, found: Found) -> u32 {
+    fn note(&mut self, world: ModelState, found: Discovery) -> u32 {
         let number = self.found.len() as u32;
-        self.known.insert(print_of(&world), number);
+        self.known.insert(fingerprint(&world), number);
         self.found.push(found);
         if self.model.is_done(&world) {
             self.ends.push(number);
@@ -146,14 +146,14 @@ impl Search<'_> {
     }
 
     /// A state from which the programs cannot all finish.
-    fn without_end(&mut self) -> Option<u32> {
-        self.back.sort_unstable();
+    fn dead_end(&mut self) -> Option<u32> {
+        self.reverse_edges.sort_unstable();
         let mut reaches = vec![false; self.found.len()];
         let mut next = std::mem::take(&mut self.ends);
         next.iter().for_each(|end| reaches[*end as usize] = true);
         while let Some(state) = next.pop() {
-            let from = self.back.partition_point(|(to, _)| *to < state);
-            for (_, from) in self.back[from..].iter().take_while(|(to, _)| *to == state) {
+            let from = self.reverse_edges.partition_point(|(to, _)| *to < state);
+            for (_, from) in self.reverse_edges[from..].iter().take_while(|(to, _)| *to == state) {
                 if !std::mem::replace(&mut reaches[*from as usize], true) {
                     next.push(*from);
                 }
@@ -166,7 +166,7 @@ impl Search<'_> {
         let mut actions: Vec<u16> = last.into_iter().collect();
         let mut at = number;
         while at != 0 {
-            let Found { from, action, .. } = self.found[at as usize];
+            let Discovery { from, action, .. } = self.found[at as usize];
             actions.push(action);
             at = from;
         }
@@ -177,7 +177,7 @@ impl Search<'_> {
 }
 
 /// States with the same 128 bits are taken to be the same.
-fn print_of(world: &World) -> u128 {
+fn fingerprint(world: &ModelState) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, world).hash(&mut hasher);

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::checker::client::ClientFault;
-use crate::checker::faults::Fault;
+use crate::checker::faults::ScriptMutant;
 use crate::protocol::Scripts;
 
 /// How the scripts, the clients or the rules differ from what ships.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changed<'a> {
-    pub(super) fault: Option<&'a Fault>,
+pub(super) struct ScriptVariant<'a> {
+    pub(super) fault: Option<&'a ScriptMutant>,
     /// The fault of the clients.
     pub(super) client: Option<ClientFault>,
     /// Only this rule is judged.
@@ -26,7 +26,7 @@ const SMALL_LIMITS: [(&str, &str, &str); 5] = [
     ("lib/constants.lua", "local FEW = 8 ", "local FEW = 1 "),
 ];
 
-impl Changed<'_> {
+impl ScriptVariant<'_> {
     /// From `lua/`, or from the folder that `RWLEASE_LUA` names. They are leaked, because a call
     /// borrows them forever.
     pub(super) fn scripts(&self) -> &'static Scripts {

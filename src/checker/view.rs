@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::time::SERVER_NOW;
-use crate::embedded::Lock;
+use crate::embedded::LockHash;
 use crate::protocol::line;
 
 /// A record of a holder, alive or dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct HolderView {
     pub(super) writes: bool,
     pub(super) claimed: bool,
     /// `k` and `c` if it is cached, and `b` if it was.
@@ -21,7 +21,7 @@ pub(super) struct Record {
     pub(super) permits: u64,
 }
 
-impl Record {
+impl HolderView {
     pub(super) fn is_alive(&self) -> bool {
         SERVER_NOW < self.deadline
     }
@@ -29,7 +29,7 @@ impl Record {
 
 /// A waiter's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiter {
+pub(super) struct WaiterView {
     pub(super) mode: char,
     pub(super) previous: String,
     pub(super) next: String,
@@ -44,15 +44,15 @@ pub(super) struct Waiter {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
+pub(super) struct LockView {
     /// The holders by id: a writer and readers. An id may be in both if one of them is dead.
-    pub(super) writer: Option<(String, Record)>,
-    pub(super) readers: BTreeMap<String, Record>,
+    pub(super) writer: Option<(String, HolderView)>,
+    pub(super) readers: BTreeMap<String, HolderView>,
     /// The ids in the array of readers, by index.
     pub(super) array: BTreeMap<u64, String>,
     /// The ids among them with the mark of a cached lease.
     pub(super) marks: BTreeSet<String>,
-    pub(super) waiters: BTreeMap<String, Waiter>,
+    pub(super) waiters: BTreeMap<String, WaiterView>,
     lapsed: Vec<(String, u64)>,
     numbers: BTreeMap<String, u64>,
     words: BTreeMap<String, String>,
@@ -61,10 +61,10 @@ pub(super) struct View {
     pub(super) misplaced: Option<String>,
 }
 
-impl View {
-    pub(super) fn of(lock: &Lock) -> Result<View, String> {
+impl LockView {
+    pub(super) fn of(lock: &LockHash) -> Result<LockView, String> {
         let misplaced = line::misplaced(&lock.fields);
-        let mut view = View { ends: lock.ends, misplaced, ..View::default() };
+        let mut view = LockView { ends: lock.ends, misplaced, ..LockView::default() };
         for (field, value) in &line::opened(&lock.fields).unwrap_or_default() {
             view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
         }
@@ -74,7 +74,7 @@ impl View {
     fn read(&mut self, field: &str, value: &str) -> Option<()> {
         match field.split_once(':') {
             Some(("r", id)) => {
-                self.readers.insert(id.into(), Record::read(value, false)?);
+                self.readers.insert(id.into(), HolderView::read(value, false)?);
             }
             Some(("i", index)) => {
                 let id = value.strip_prefix('+').unwrap_or(value);
@@ -84,7 +84,7 @@ impl View {
                 self.array.insert(index.parse().ok()?, id.into());
             }
             Some(("q", id)) => {
-                self.waiters.insert(id.into(), Waiter::read(value)?);
+                self.waiters.insert(id.into(), WaiterView::read(value)?);
             }
             _ => self.read_one(field, value)?,
         }
@@ -94,7 +94,7 @@ impl View {
     fn read_one(&mut self, field: &str, value: &str) -> Option<()> {
         match field {
             "writer" => {
-                self.writer = Some((value.get(30..)?.into(), Record::read(value, true)?));
+                self.writer = Some((value.get(30..)?.into(), HolderView::read(value, true)?));
             }
             "lapsed" => {
                 let words: Vec<&str> = value.split(' ').collect();
@@ -127,7 +127,7 @@ impl View {
     }
 
     /// The living holders.
-    pub(super) fn holders(&self) -> impl Iterator<Item = (&str, &Record)> {
+    pub(super) fn holders(&self) -> impl Iterator<Item = (&str, &HolderView)> {
         let forced = self.number("forced");
         let readers = self.readers.iter().filter(move |(_, record)| record.token > forced);
         let readers = readers.map(|(id, record)| (id.as_str(), record));
@@ -135,12 +135,12 @@ impl View {
         writer.into_iter().chain(readers).filter(|(_, record)| record.is_alive())
     }
 
-    pub(super) fn holder(&self, id: &str) -> Option<&Record> {
+    pub(super) fn holder(&self, id: &str) -> Option<&HolderView> {
         self.holders().find(|(holder, _)| *holder == id).map(|(_, record)| record)
     }
 
     /// Whether an acquisition has a record, living or dead, that no forced release has ended.
-    pub(super) fn stood(&self, id: &str) -> bool {
+    pub(super) fn had_record(&self, id: &str) -> bool {
         let reads = self.readers.get(id).is_some_and(|it| it.token > self.number("forced"));
         reads || self.writer.as_ref().is_some_and(|(writer, _)| writer == id)
     }
@@ -149,14 +149,14 @@ impl View {
         self.holders().any(|(_, record)| record.writes)
     }
 
-    pub(super) fn is_waiter_alive(&self, id: &str, waiter: &Waiter) -> bool {
+    pub(super) fn is_waiter_alive(&self, id: &str, waiter: &WaiterView) -> bool {
         let client = &id[..11];
         let lapsed = self.lapsed.iter().any(|(who, when)| who == client && *when > waiter.seen);
         SERVER_NOW < waiter.seen + waiter.ttl && !lapsed
     }
 
     /// The first living waiter of a list.
-    pub(super) fn first_in_line(&self, head: &str) -> Option<(&str, &Waiter)> {
+    pub(super) fn first_in_line(&self, head: &str) -> Option<(&str, &WaiterView)> {
         let mut at = self.word(head)?;
         while let Some((id, waiter)) = self.waiters.get_key_value(at) {
             if self.is_waiter_alive(id, waiter) {
@@ -167,17 +167,17 @@ impl View {
         None
     }
 
-    pub(super) fn living_waiters(&self) -> impl Iterator<Item = (&str, &Waiter)> {
+    pub(super) fn living_waiters(&self) -> impl Iterator<Item = (&str, &WaiterView)> {
         let waiters = self.waiters.iter().map(|(id, waiter)| (id.as_str(), waiter));
         waiters.filter(|(id, waiter)| self.is_waiter_alive(id, waiter))
     }
 }
 
-impl Record {
-    fn read(value: &str, writes: bool) -> Option<Record> {
+impl HolderView {
+    fn read(value: &str, writes: bool) -> Option<HolderView> {
         let place = if writes { "0" } else { value.get(30..)? };
         let (index, permits) = place.split_once(' ').unwrap_or((place, "0"));
-        Some(Record {
+        Some(HolderView {
             writes,
             state: value.chars().next()?,
             claimed: match value.get(..1)? {
@@ -193,20 +193,20 @@ impl Record {
     }
 }
 
-impl Waiter {
+impl WaiterView {
     /// When it dies without a poll.
     pub(super) fn ends(&self) -> u64 {
         self.seen + self.ttl
     }
 
-    fn read(value: &str) -> Option<Waiter> {
+    fn read(value: &str) -> Option<WaiterView> {
         let words: Vec<&str> = value.split(' ').collect();
         let [mode, previous, next, ticket, seen, ttl, _lease, window, fairness, node, _tag, _since] =
             words[..]
         else {
             return None;
         };
-        Some(Waiter {
+        Some(WaiterView {
             mode: mode.chars().next()?,
             previous: previous.into(),
             next: next.into(),

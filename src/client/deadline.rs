@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::protocol::Grant;
-use crate::router::ClockBound;
+use crate::router::ClockBounds;
 
 /// A lease is renewed after a third of it, so that two more tries fit in.
-const RENEWALS_PER_LEASE: u32 = 3;
+const RENEWAL_DIVISOR: u32 = 3;
 
 /// The part of the interval by which a renewal may go out early, so that the renewals of leases
 /// taken together spread out.
@@ -24,13 +24,13 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
 
 /// The local end of the lease in a reply. The server read its clock after the request was sent, so
 /// counting from the sending is never too late, whichever attempt was granted.
-pub(crate) fn ends(grant: Grant, server_now: u64, sent: Moment, margin: Duration) -> Moment {
-    sent.after(left(grant, server_now)).before(margin)
+pub(crate) fn lease_deadline(grant: Grant, server_now: u64, sent: LocalInstant, margin: Duration) -> LocalInstant {
+    sent.saturating_add(remaining_at(grant, server_now)).saturating_sub(margin)
 }
 
 /// The time left of a lease when the server's clock reads `now`. That is in whole milliseconds, so
 /// up to one less may be left.
-pub(crate) fn left(grant: Grant, now: u64) -> Duration {
+pub(crate) fn remaining_at(grant: Grant, now: u64) -> Duration {
     Duration::from_millis(grant.deadline.saturating_sub(now).saturating_sub(1))
 }
 
@@ -39,60 +39,60 @@ pub(crate) fn left(grant: Grant, now: u64) -> Duration {
 /// The client did not see the start of such a lease. There are two limits, of which the earlier one
 /// counts: `bound` says before which moment the server's clock cannot reach the deadline, and the
 /// server read `push_now` before the message arrived.
-pub(crate) fn pushed_ends(
+pub(crate) fn pushed_deadline(
     grant: Grant,
     push_now: u64,
-    received: Moment,
-    bound: Option<&ClockBound>,
+    received: LocalInstant,
+    bound: Option<&ClockBounds>,
     margin: Duration,
-) -> Option<Moment> {
+) -> Option<LocalInstant> {
     let bound = bound.filter(|bound| bound.is_consistent())?;
     let by_bound = bound.not_before(grant.deadline, received)?;
-    let by_message = received.after(left(grant, push_now));
-    Some(by_bound.min(by_message).before(margin))
+    let by_message = received.saturating_add(remaining_at(grant, push_now));
+    Some(by_bound.min(by_message).saturating_sub(margin))
 }
 
 /// When to renew a lease that was confirmed at `sent`; `random` is from 0 to 1. The moments of many
 /// leases coincide, so that their renewals are sent together.
-pub(crate) fn renew_at(sent: Moment, lease: Duration, random: f64) -> Moment {
-    let due = sent.after((lease / RENEWALS_PER_LEASE).mul_f64(1.0 - JITTER * random));
+pub(crate) fn renew_at(sent: LocalInstant, lease: Duration, random: f64) -> LocalInstant {
+    let due = sent.saturating_add((lease / RENEWAL_DIVISOR).mul_f64(1.0 - JITTER * random));
     due.rounded_down(TOGETHER.min(lease / PARTS))
 }
 
 /// When to repeat a renewal that failed.
-pub(crate) fn retry_at(now: Moment, lease: Duration, random: f64) -> Moment {
+pub(crate) fn retry_at(now: LocalInstant, lease: Duration, random: f64) -> LocalInstant {
     let pause = (lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
-    now.after(pause.mul_f64(1.0 - 0.5 * random))
+    now.saturating_add(pause.mul_f64(1.0 - 0.5 * random))
 }
 
 /// How long and how often a lease is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Renewals {
+pub(crate) struct RenewalBudget {
     /// How many more renewals, if there is a limit.
-    pub(crate) left: Option<u32>,
+    pub(crate) remaining_at: Option<u32>,
     /// The end of the longest hold, if there is a limit.
-    pub(crate) hold_ends: Option<Moment>,
+    pub(crate) hold_deadline: Option<LocalInstant>,
 }
 
-impl Renewals {
+impl RenewalBudget {
     /// Whether another renewal may be sent at `now`.
-    pub(crate) fn go_on(&self, now: Moment) -> bool {
-        self.left != Some(0) && self.hold_ends.is_none_or(|ends| now < ends)
+    pub(crate) fn can_renew(&self, now: LocalInstant) -> bool {
+        self.remaining_at != Some(0) && self.hold_deadline.is_none_or(|ends| now < ends)
     }
 
-    pub(crate) fn count_one(&mut self) {
-        self.left = self.left.map(|left| left.saturating_sub(1));
+    pub(crate) fn record_renewal(&mut self) {
+        self.remaining_at = self.remaining_at.map(|left| left.saturating_sub(1));
     }
 
     /// The lease to request at `now`, which does not exceed the longest hold.
-    pub(crate) fn lease(&self, now: Moment, lease: Duration) -> Duration {
-        self.hold_ends.map_or(lease, |ends| lease.min(ends.since(now)))
+    pub(crate) fn lease(&self, now: LocalInstant, lease: Duration) -> Duration {
+        self.hold_deadline.map_or(lease, |ends| lease.min(ends.saturating_duration_since(now)))
     }
 
     /// The local end of a renewed lease. At the server, a call that arrived late, or a claim
     /// window, can exceed the longest hold.
-    pub(crate) fn within_hold(&self, ends: Moment) -> Moment {
-        self.hold_ends.map_or(ends, |hold_ends| ends.min(hold_ends))
+    pub(crate) fn clamp_to_hold(&self, ends: LocalInstant) -> LocalInstant {
+        self.hold_deadline.map_or(ends, |hold_ends| ends.min(hold_ends))
     }
 }
 
@@ -100,8 +100,8 @@ impl Renewals {
 mod tests {
     use super::*;
 
-    const fn at(ms: u64) -> Moment {
-        Moment::from_origin(Duration::from_millis(ms))
+    const fn at(ms: u64) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_millis(ms))
     }
 
     const fn ms(ms: u64) -> Duration {
@@ -111,36 +111,36 @@ mod tests {
     #[test]
     fn a_lease_counts_from_the_sending_and_from_what_the_server_says_is_left() {
         let grant = Grant::new(1, 9_000);
-        assert_eq!(ends(grant, 8_000, at(500), ms(100)), at(1_399));
+        assert_eq!(lease_deadline(grant, 8_000, at(500), ms(100)), at(1_399));
         // An earlier attempt was granted, and this one reports it: less than a lease is left.
-        assert_eq!(ends(grant, 8_900, at(500), ms(10)), at(589));
-        assert_eq!(ends(grant, 9_500, at(500), ms(10)), at(490));
+        assert_eq!(lease_deadline(grant, 8_900, at(500), ms(10)), at(589));
+        assert_eq!(lease_deadline(grant, 9_500, at(500), ms(10)), at(490));
     }
 
     #[test]
     fn a_pushed_lease_counts_from_the_earlier_of_two_bounds() {
         let grant = Grant::new(1, 9_000);
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(100), at(140), 8_000);
         // By the bound the server reaches 9000 at 1094 or later, by the message at 1159 or earlier.
-        assert_eq!(pushed_ends(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_044)));
+        assert_eq!(pushed_deadline(grant, 8_050, at(210), Some(&bound), ms(50)), Some(at(1_044)));
         // The server's clock was set back in between, so the message is the earlier limit.
-        assert_eq!(pushed_ends(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_009)));
-        assert_eq!(pushed_ends(grant, 8_050, at(210), None, ms(0)), None);
+        assert_eq!(pushed_deadline(grant, 8_200, at(210), Some(&bound), ms(0)), Some(at(1_009)));
+        assert_eq!(pushed_deadline(grant, 8_050, at(210), None, ms(0)), None);
     }
 
     #[test]
     fn renewals_stop_at_their_limits() {
-        let mut twice = Renewals { left: Some(2), hold_ends: None };
-        assert!(twice.go_on(at(0)));
-        twice.count_one();
-        twice.count_one();
-        assert!(!twice.go_on(at(0)));
-        let held = Renewals { left: None, hold_ends: Some(at(1_000)) };
-        assert!(held.go_on(at(999)) && !held.go_on(at(1_000)));
+        let mut twice = RenewalBudget { remaining_at: Some(2), hold_deadline: None };
+        assert!(twice.can_renew(at(0)));
+        twice.record_renewal();
+        twice.record_renewal();
+        assert!(!twice.can_renew(at(0)));
+        let held = RenewalBudget { remaining_at: None, hold_deadline: Some(at(1_000)) };
+        assert!(held.can_renew(at(999)) && !held.can_renew(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
-        assert_eq!((held.within_hold(at(1_300)), held.within_hold(at(700))), (at(1_000), at(700)));
-        assert_eq!(twice.within_hold(at(1_300)), at(1_300));
+        assert_eq!((held.clamp_to_hold(at(1_300)), held.clamp_to_hold(at(700))), (at(1_000), at(700)));
+        assert_eq!(twice.clamp_to_hold(at(1_300)), at(1_300));
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(renew_at(at(19), ms(3_000), 0.0), at(1_000), "with others");
         // However short the lease is, there is a pause before its renewal.
         for (sent, lease) in [(10_007, 10), (10_007, 59), (10_007, 61), (10_007, 600)] {
-            let pause = renew_at(at(sent), ms(lease), 1.0).since(at(sent));
+            let pause = renew_at(at(sent), ms(lease), 1.0).saturating_duration_since(at(sent));
             assert!(pause >= ms(lease).mul_f64(0.28), "{pause:?} of {lease} ms");
         }
         assert_eq!(retry_at(at(0), ms(3_000), 0.0), at(300));

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::client::telemetry;
 use crate::health::catch;
-use crate::protocol::Mode;
-use crate::router::Runtime;
+use crate::protocol::LockMode;
+use crate::router::RuntimeHandle;
 use crate::slot::Slot;
 
 /// The most losses that wait for the listener. Further ones are not reported to it.
@@ -22,26 +22,26 @@ const TURN: usize = 32;
 /// A lease that was lost: it ended while a guard held it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Loss {
+pub struct LeaseLoss {
     /// The lock's name.
     pub lock: Arc<str>,
     /// The lock's slot.
     pub slot: Slot,
     /// The mode in which it was held.
-    pub mode: Mode,
+    pub mode: LockMode,
     /// The fencing token, which is stale from now on.
     pub token: u64,
     /// The time for which it was held.
-    pub held: Duration,
+    pub held_for: Duration,
     /// The number of guards that held it: one, or more for a cached lease.
-    pub guards: u64,
+    pub guard_count: u64,
 }
 
-type Listener = Arc<dyn Fn(&Loss) + Send + Sync>;
+type LossCallback = Arc<dyn Fn(&LeaseLoss) + Send + Sync>;
 
 /// The listener for losses.
 #[derive(Clone, Default)]
-pub(crate) struct OnLost(pub(crate) Option<Listener>);
+pub(crate) struct LossListener(pub(crate) Option<LossCallback>);
 
 /// Delivers the losses of a client to its listener, one after the other.
 ///
@@ -50,8 +50,8 @@ pub(crate) struct OnLost(pub(crate) Option<Listener>);
 /// while there is something to deliver.
 #[derive(Debug)]
 pub(crate) struct LossReports {
-    on_lost: OnLost,
-    runtime: Runtime,
+    on_lost: LossListener,
+    runtime: RuntimeHandle,
     queue: Mutex<Queue>,
     /// Notified when everything is delivered.
     delivered: Notify,
@@ -59,19 +59,19 @@ pub(crate) struct LossReports {
 
 #[derive(Debug, Default)]
 struct Queue {
-    losses: VecDeque<Loss>,
+    losses: VecDeque<LeaseLoss>,
     /// Whether the task runs.
     is_delivering: bool,
 }
 
 impl LossReports {
-    pub(crate) fn new(on_lost: OnLost, runtime: Runtime) -> Arc<LossReports> {
+    pub(crate) fn new(on_lost: LossListener, runtime: RuntimeHandle) -> Arc<LossReports> {
         let (queue, delivered) = Default::default();
         Arc::new(LossReports { on_lost, runtime, queue, delivered })
     }
 
     /// Reports a loss to the listener, if there is one. It works on any thread and does not wait.
-    pub(crate) fn push(self: &Arc<Self>, loss: Loss) {
+    pub(crate) fn push(self: &Arc<Self>, loss: LeaseLoss) {
         if self.on_lost.0.is_none() {
             return;
         }
@@ -102,7 +102,7 @@ impl LossReports {
     }
 
     /// The next loss. `None` ends the task.
-    fn next(&self) -> Option<Loss> {
+    fn next(&self) -> Option<LeaseLoss> {
         let mut queue = self.queue();
         let next = queue.losses.pop_front();
         queue.is_delivering = next.is_some();
@@ -110,12 +110,12 @@ impl LossReports {
     }
 
     /// A panic of the listener affects nothing else.
-    fn tell(&self, loss: &Loss) {
+    fn tell(&self, loss: &LeaseLoss) {
         if let Some(listener) = &self.on_lost.0
             && let Err(panic) = catch(|| listener(loss))
         {
             // The subscriber is the caller's code, too.
-            drop(catch(|| telemetry::listener_panicked(loss, &panic.message)));
+            drop(catch(|| telemetry::emit_listener_panicked(loss, &panic.message)));
         }
     }
 
@@ -158,7 +158,7 @@ impl Drop for Delivery {
     }
 }
 
-impl fmt::Debug for OnLost {
+impl fmt::Debug for LossListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OnLost").field(&self.0.is_some()).finish()
     }
@@ -171,20 +171,20 @@ mod tests {
     use super::*;
     use crate::health::ClientHealth;
 
-    fn loss(token: u64) -> Loss {
+    fn loss(token: u64) -> LeaseLoss {
         let (lock, slot) = ("a".into(), Slot::of("a"));
-        Loss { lock, slot, mode: Mode::Read, token, held: Duration::ZERO, guards: 1 }
+        LeaseLoss { lock, slot, mode: LockMode::Read, token, held_for: Duration::ZERO, guard_count: 1 }
     }
 
     #[tokio::test]
     async fn losses_are_delivered_in_order_by_a_task_although_the_listener_panics() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let tell = heard.clone();
-        let on_lost = OnLost(Some(Arc::new(move |loss: &Loss| {
+        let on_lost = LossListener(Some(Arc::new(move |loss: &LeaseLoss| {
             tell.lock().unwrap_or_else(PoisonError::into_inner).push(loss.token);
             assert!(!loss.token.is_multiple_of(3), "as the test wants");
         })));
-        let reports = LossReports::new(on_lost, Runtime::current(ClientHealth::default()));
+        let reports = LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()));
         for _ in 0..2 {
             (0..100).for_each(|token| reports.push(loss(token)));
             assert!(heard.lock().unwrap().is_empty(), "not by the caller");
@@ -200,10 +200,10 @@ mod tests {
     async fn a_listener_that_is_far_behind_costs_a_bounded_memory() {
         let heard = Arc::new(AtomicUsize::new(0));
         let count = heard.clone();
-        let on_lost = OnLost(Some(Arc::new(move |_: &Loss| {
+        let on_lost = LossListener(Some(Arc::new(move |_: &LeaseLoss| {
             count.fetch_add(1, Ordering::Relaxed);
         })));
-        let reports = LossReports::new(on_lost, Runtime::current(ClientHealth::default()));
+        let reports = LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()));
         (0..MAX_QUEUED as u64 + 10).for_each(|token| reports.push(loss(token)));
         assert_eq!(reports.queue().losses.len(), MAX_QUEUED);
         reports.delivered().await;
@@ -213,10 +213,10 @@ mod tests {
     #[test]
     fn deliveries_end_with_their_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let on_lost = OnLost(Some(Arc::new(|_: &Loss| {})));
+        let on_lost = LossListener(Some(Arc::new(|_: &LeaseLoss| {})));
         let reports = {
             let _inside = runtime.enter();
-            LossReports::new(on_lost, Runtime::current(ClientHealth::default()))
+            LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()))
         };
         reports.push(loss(1));
         drop(runtime);

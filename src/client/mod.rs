@@ -27,37 +27,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::client::acquisition::{Acquisition, Context, Effects, Event, State};
-use crate::client::cache::{Entries, Entry};
-use crate::client::lost::{Loss, LossReports};
-use crate::client::registry::{Registry, Work};
-use crate::client::settings::Settings;
-use crate::clock::{Clock, Moment};
+use crate::client::acquisition::{Acquisition, Context, Effects, AcquisitionEvent, AcquisitionState};
+use crate::client::cache::{CachedLockMap, CachedLock};
+use crate::client::lost::{LeaseLoss, LossReports};
+use crate::client::registry::{AcquisitionRegistry, DueWork};
+use crate::client::settings::ClientConfig;
+use crate::clock::{Clock, LocalInstant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
-use crate::node::Reply;
+use crate::node::RespValue;
 use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
-use crate::router::{Call, Runtime, Transport};
+use crate::router::{Call, RuntimeHandle, Transport};
 use crate::slot::Slot;
 use crate::telemetry::emit_in_drop;
 
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) router: Transport,
+pub(crate) struct ClientInner {
+    pub(crate) transport: Transport,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientConfig,
     pub(crate) scripts: &'static Scripts,
     id: ClientId,
-    next: AtomicU64,
-    registry: Mutex<Registry>,
-    cache: Mutex<Entries>,
-    runtime: Runtime,
+    next_acquisition: AtomicU64,
+    registry: Mutex<AcquisitionRegistry>,
+    cached_locks: Mutex<CachedLockMap>,
+    runtime: RuntimeHandle,
     pub(crate) losses: Arc<LossReports>,
     /// The number of cached holds, including those that are being acquired. It is limited.
-    cached: AtomicUsize,
-    pub(crate) stray: cache::stray::Pause,
+    cached_lease_count: AtomicUsize,
+    pub(crate) stale_recall_limit: cache::stray::RecallRateLimit,
     /// Wakes the worker.
-    pub(crate) wake: Notify,
+    pub(crate) worker_wake: Notify,
     /// Notified when the last acquisition has ended.
     pub(crate) drained: Notify,
 }
@@ -65,74 +65,74 @@ pub(crate) struct Client {
 /// What users hold of a client. When the last handle is gone, the worker ends as soon as it has
 /// nothing left to do.
 #[derive(Debug)]
-pub(crate) struct Handle(pub(crate) Arc<Client>);
+pub(crate) struct ClientHandle(pub(crate) Arc<ClientInner>);
 
-impl Client {
+impl ClientInner {
     pub(crate) fn new(
         router: Transport,
         clock: Arc<dyn Clock>,
-        settings: Settings,
+        settings: ClientConfig,
         scripts: &'static Scripts,
         id: ClientId,
     ) -> Self {
         let runtime = router.runtime().clone();
-        let losses = LossReports::new(settings.on_lost.clone(), runtime.clone());
-        Client {
-            router,
+        let losses = LossReports::new(settings.loss_listener.clone(), runtime.clone());
+        ClientInner {
+            transport: router,
             clock,
             settings,
             scripts,
             id,
-            next: AtomicU64::new(0),
+            next_acquisition: AtomicU64::new(0),
             registry: Mutex::default(),
-            cache: Mutex::default(),
+            cached_locks: Mutex::default(),
             runtime,
             losses,
-            cached: AtomicUsize::new(0),
-            stray: cache::stray::Pause::default(),
-            wake: Notify::new(),
+            cached_lease_count: AtomicUsize::new(0),
+            stale_recall_limit: cache::stray::RecallRateLimit::default(),
+            worker_wake: Notify::new(),
             drained: Notify::new(),
         }
     }
 
     /// Registers a new acquisition, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey, state: State) -> Result<Arc<Acquisition>> {
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn register(&self, lock: &LockKey, state: AcquisitionState) -> Result<Arc<Acquisition>> {
+        let count = self.next_acquisition.fetch_add(1, Ordering::Relaxed);
         let id = self.id.acquisition(count);
         let acquisition = Arc::new(Acquisition::new(id, count, lock.clone(), state));
         if self.registry().add(acquisition.clone()) {
             Ok(acquisition)
         } else {
             let error = Error::new(ErrorKind::Cancelled, "the client is shut down");
-            Err(lock.with_lock(self.failure_or(error)))
+            Err(lock.add_context(self.failure_or(error)))
         }
     }
 
     /// Applies an event to an acquisition: changes its state, carries out the consequences, and
     /// returns the effects that are left to the caller. It works on any thread and does not wait.
-    pub(crate) fn on(&self, acquisition: &Acquisition, event: Event) -> Effects {
+    pub(crate) fn apply(&self, acquisition: &Acquisition, event: AcquisitionEvent) -> Effects {
         let (random, kind) = (fastrand::f64(), acquisition.lock.kind);
         let mut effects = {
             let mut state = acquisition.state();
             // Read while the state is locked, so that no event acts on an earlier time than the one
             // at which somebody has seen that the lease was over.
             let now = self.clock.now();
-            state.on(event, &Context { now, random, settings: &self.settings, kind })
+            state.apply(event, &Context { now, jitter: random, settings: &self.settings, lock_kind: kind })
         };
-        if effects.lost.is_some() {
-            acquisition.note_loss();
+        if effects.loss.is_some() {
+            acquisition.mark_lost();
         }
-        if effects.ended {
-            acquisition.tell_end();
-        } else if effects.changed {
+        if effects.notify_end {
+            acquisition.notify_end();
+        } else if effects.notify_waiters {
             acquisition.changed.notify_waiters();
         }
         if effects.pump {
             self.pump(&acquisition.lock);
         }
-        if effects.over {
-            self.forget(acquisition);
-        } else if let Some(due) = effects.look {
+        if effects.deregister {
+            self.deregister(acquisition);
+        } else if let Some(due) = effects.wake_worker_at {
             self.look_by(acquisition, due, effects.is_release);
         }
         // Last, because a subscriber may panic. By then everything is done.
@@ -142,27 +142,27 @@ impl Client {
 
     /// Emits the events of a transition.
     fn report(&self, acquisition: &Acquisition, effects: &mut Effects) {
-        let lost = effects.lost.take().filter(|lost| lost.is_reported);
+        let lost = effects.loss.take().filter(|lost| lost.is_reported);
         if let Some(lost) = lost {
             let outcome = lost.outcome();
-            self.lose(lost.of(&acquisition.lock), outcome);
+            self.lose(lost.into_loss(&acquisition.lock), outcome);
         }
-        if let Some((mode, how, took)) = effects.held.take() {
-            telemetry::held(mode, how, took);
+        if let Some((mode, how, took)) = effects.hold_end.take() {
+            telemetry::record_hold(mode, how, took);
         }
-        if let Some(note) = effects.note.take() {
-            telemetry::tell(&acquisition.lock, note);
+        if let Some(note) = effects.telemetry.take() {
+            telemetry::emit(&acquisition.lock, note);
         }
     }
 
     /// Reports a loss. When the runtime has ended, which is usual at the end of a program, nothing
     /// is left that could.
-    pub(crate) fn lose(&self, loss: Loss, outcome: &'static str) {
+    pub(crate) fn lose(&self, loss: LeaseLoss, outcome: &'static str) {
         if self.failure() == Some(&ClientFailure::RuntimeEnded) {
             return;
         }
         self.losses.push(loss.clone());
-        telemetry::lost(&loss, outcome);
+        telemetry::record_loss(&loss, outcome);
     }
 
     /// Why the client can do nothing any more.
@@ -179,38 +179,38 @@ impl Client {
     /// fail. The caller's code runs in each step, and may panic.
     pub(crate) fn fail(&self) {
         self.registry().fail();
-        drop(catch(|| self.router.close()));
-        for acquisition in self.all() {
-            drop(catch(|| self.on(&acquisition, Event::ClientFailed)));
+        drop(catch(|| self.transport.close()));
+        for acquisition in self.acquisitions() {
+            drop(catch(|| self.apply(&acquisition, AcquisitionEvent::ClientFailed)));
         }
         self.drained.notify_waiters();
-        self.wake.notify_one();
+        self.worker_wake.notify_one();
         if let Some(failure) = self.failure() {
             drop(catch(|| telemetry::client_failed(&self.id, failure)));
         }
     }
 
     /// Removes an acquisition that has ended.
-    fn forget(&self, acquisition: &Acquisition) {
-        let was_the_last = self.registry().remove(acquisition.count);
+    fn deregister(&self, acquisition: &Acquisition) {
+        let was_the_last = self.registry().remove(acquisition.number);
         if was_the_last {
             self.drained.notify_waiters();
-            self.wake.notify_one();
+            self.worker_wake.notify_one();
         }
     }
 
     /// Makes the worker look at this acquisition at `due`, or earlier. Leases go before releases.
-    fn look_by(&self, acquisition: &Acquisition, due: Moment, is_release: bool) {
-        let sleeps_past = self.registry().note(acquisition.count, due, is_release);
+    fn look_by(&self, acquisition: &Acquisition, due: LocalInstant, is_release: bool) {
+        let sleeps_past = self.registry().schedule(acquisition.number, due, is_release);
         if sleeps_past {
-            self.wake.notify_one();
+            self.worker_wake.notify_one();
         }
     }
 
     /// Makes the worker continue what a call left over.
     pub(crate) fn pump(&self, lock: &LockKey) {
         self.registry().pump(lock);
-        self.wake.notify_one();
+        self.worker_wake.notify_one();
     }
 
     pub(crate) fn id(&self) -> ClientId {
@@ -218,13 +218,13 @@ impl Client {
     }
 
     /// The id, if it is one of this client's.
-    pub(crate) fn own_id(&self, id: &str) -> Option<AcquisitionId> {
-        AcquisitionId::count_of(id, &self.id).map(|count| self.id.acquisition(count))
+    pub(crate) fn parse_own_id(&self, id: &str) -> Option<AcquisitionId> {
+        AcquisitionId::counter_of(id, &self.id).map(|count| self.id.acquisition(count))
     }
 
     /// The acquisition with this id.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Acquisition>> {
-        let count = AcquisitionId::count_of(id, &self.id)?;
+        let count = AcquisitionId::counter_of(id, &self.id)?;
         self.registry().get(count)
     }
 
@@ -234,49 +234,49 @@ impl Client {
     }
 
     /// All acquisitions, in the order of their creation.
-    pub(crate) fn all(&self) -> Vec<Arc<Acquisition>> {
+    pub(crate) fn acquisitions(&self) -> Vec<Arc<Acquisition>> {
         self.registry().all()
     }
 
     /// Subscribes in the lock's slot for an acquisition that waits, until the result is dropped.
-    pub(crate) fn wait_in(self: &Arc<Self>, acquisition: &Acquisition) -> WaitingIn {
-        self.subscribe(acquisition.lock.slot, acquisition.count)
+    pub(crate) fn subscribe_for(self: &Arc<Self>, acquisition: &Acquisition) -> SlotSubscription {
+        self.subscribe(acquisition.lock.slot, acquisition.number)
     }
 
     /// Subscribes in a slot for the locks cached there, until the result is dropped.
-    pub(crate) fn wait_in_slot(self: &Arc<Self>, slot: Slot) -> WaitingIn {
-        self.subscribe(slot, self.next.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn subscribe_slot(self: &Arc<Self>, slot: Slot) -> SlotSubscription {
+        self.subscribe(slot, self.next_acquisition.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> WaitingIn {
+    fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> SlotSubscription {
         let mut registry = self.registry();
-        if registry.begin_wait(slot, count, self.clock.now()) {
+        if registry.add_waiter(slot, count, self.clock.now()) {
             // Before the registry is unlocked and the slot can be found idle, so that the two
             // commands reach the router in the right order.
-            self.router.want(slot, self.id.channel(slot));
+            self.transport.want(slot, self.id.channel(slot));
         }
         drop(registry);
-        WaitingIn { client: self.clone(), slot, count }
+        SlotSubscription { client: self.clone(), slot, waiter: count }
     }
 
     /// The cached lock with this key. All handles share it.
-    pub(crate) fn cache_entry(self: &Arc<Self>, lock: &LockKey) -> Arc<Entry> {
-        let new = || Arc::new(Entry::new(self.clone(), lock.clone()));
-        self.entries().find_or_add(lock, new)
+    pub(crate) fn cached_lock(self: &Arc<Self>, lock: &LockKey) -> Arc<CachedLock> {
+        let new = || Arc::new(CachedLock::new(self.clone(), lock.clone()));
+        self.lock_cached_locks().find_or_add(lock, new)
     }
 
     /// The cached locks of a slot.
-    pub(crate) fn cache_entries(&self, slot: Slot) -> Vec<Arc<Entry>> {
-        self.entries().of_slot(slot)
+    pub(crate) fn cached_locks_in(&self, slot: Slot) -> Vec<Arc<CachedLock>> {
+        self.lock_cached_locks().in_slot(slot)
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cached_locks(&self) -> MutexGuard<'_, CachedLockMap> {
+        self.cached_locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks for recalls that may have been lost in this slot.
-    pub(crate) fn look_for_recalls(&self, slot: Slot) {
-        self.cache_entries(slot).iter().for_each(|entry| entry.look_for_recalls());
+    pub(crate) fn resync_recalls(&self, slot: Slot) {
+        self.cached_locks_in(slot).iter().for_each(|entry| entry.resync_recalls());
     }
 
     /// Runs a task on the client's runtime. It works on any thread.
@@ -299,39 +299,39 @@ impl Client {
         self.runtime.spawn_vital("worker", worker::run(self.clone()));
     }
 
-    pub(crate) fn may_cache_more(&self) -> bool {
-        self.cached.load(Ordering::Relaxed) < self.settings.cache.max_cached
+    pub(crate) fn can_cache_more(&self) -> bool {
+        self.cached_lease_count.load(Ordering::Relaxed) < self.settings.cache.max_leases
     }
 
     /// Reserves room for one more cached hold, if there is any. Call it before the hold is
     /// acquired.
-    pub(crate) fn room_to_cache(self: &Arc<Self>) -> Option<Room> {
-        let most = self.settings.cache.max_cached;
+    pub(crate) fn try_reserve_cache(self: &Arc<Self>) -> Option<CachePermit> {
+        let most = self.settings.cache.max_leases;
         let take = |cached: usize| (cached < most).then_some(cached + 1);
-        let taken = self.cached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.is_ok().then(|| Room(self.clone()))
+        let taken = self.cached_lease_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.is_ok().then(|| CachePermit(self.clone()))
     }
 
     /// Gives up the subscriptions of slots in which nobody has waited for a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        self.registry().drop_idle(now, |slot| self.router.unwant(slot));
+        self.registry().remove_idle(now, |slot| self.transport.unwant(slot));
     }
 
     /// Takes work that is due, as much as fits into one turn of the worker.
-    pub(crate) fn take_work(&self, now: Moment) -> Work {
-        self.registry().take_work(now)
+    pub(crate) fn take_due_work(&self, now: LocalInstant) -> DueWork {
+        self.registry().take_due(now)
     }
 
     /// Sends a query about a lock, which changes nothing.
-    pub(crate) async fn query(&self, lock: &LockKey, question: &Call) -> Result<Reply> {
-        let until = self.clock.now().after(self.settings.call_timeout);
-        let answer = self.router.call(question, until).await;
-        answer.map(|answer| answer.reply).map_err(|error| lock.with_lock(error))
+    pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
+        let until = self.clock.now().saturating_add(self.settings.call_timeout);
+        let answer = self.transport.call(call, until).await;
+        answer.map(|answer| answer.value).map_err(|error| lock.add_context(error))
     }
 
     /// When the worker must wake by itself. From here on, earlier work wakes it.
-    pub(crate) fn sleep_until(&self, at_most: Moment) -> Moment {
+    pub(crate) fn sleep_until(&self, at_most: LocalInstant) -> LocalInstant {
         self.registry().sleep_until(at_most)
     }
 
@@ -341,9 +341,9 @@ impl Client {
     }
 
     /// Notes that the last handle of the client is gone.
-    pub(crate) fn disown(&self) {
-        self.registry().disown();
-        self.wake.notify_one();
+    pub(crate) fn mark_orphaned(&self) {
+        self.registry().mark_orphaned();
+        self.worker_wake.notify_one();
     }
 
     /// Whether nothing is left to wait for: nothing is held or acquired, or the client has failed.
@@ -351,46 +351,46 @@ impl Client {
         self.registry().is_drained()
     }
 
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    fn registry(&self) -> MutexGuard<'_, AcquisitionRegistry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Deref for Handle {
-    type Target = Arc<Client>;
+impl Deref for ClientHandle {
+    type BenchCluster = Arc<ClientInner>;
 
-    fn deref(&self) -> &Arc<Client> {
+    fn deref(&self) -> &Arc<ClientInner> {
         &self.0
     }
 }
 
-impl Drop for Handle {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
-        self.0.disown();
+        self.0.mark_orphaned();
     }
 }
 
 /// One place among the limited number of cached holds.
 #[derive(Debug)]
-pub(crate) struct Room(Arc<Client>);
+pub(crate) struct CachePermit(Arc<ClientInner>);
 
-impl Drop for Room {
+impl Drop for CachePermit {
     fn drop(&mut self) {
-        self.0.cached.fetch_sub(1, Ordering::Relaxed);
+        self.0.cached_lease_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A waiter's share of a subscription.
 #[derive(Debug)]
-pub(crate) struct WaitingIn {
-    client: Arc<Client>,
+pub(crate) struct SlotSubscription {
+    client: Arc<ClientInner>,
     slot: Slot,
-    count: u64,
+    waiter: u64,
 }
 
-impl Drop for WaitingIn {
+impl Drop for SlotSubscription {
     fn drop(&mut self) {
         let now = self.client.clock.now();
-        self.client.registry().end_wait(self.slot, self.count, now);
+        self.client.registry().remove_waiter(self.slot, self.waiter, now);
     }
 }

@@ -4,42 +4,42 @@ use std::time::Duration;
 
 /// When all waiters of a queue are to poll, each place waits for so much longer than the one
 /// before.
-const STEP: Duration = Duration::from_millis(1);
+const STAGGER: Duration = Duration::from_millis(1);
 
 /// The settings for waiting.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PollSettings {
+pub(crate) struct PollConfig {
     /// The time between two polls of the head of the queue. Each place behind it adds the same
     /// time.
-    pub(crate) interval: Duration,
+    pub(crate) poll_interval: Duration,
     /// How long a place in the queue is kept without a poll.
     pub(crate) waiter_ttl: Duration,
     /// How long a grant waits for the claim of a client that receives pushes.
-    pub(crate) window: Duration,
+    pub(crate) claim_timeout: Duration,
 }
 
-impl PollSettings {
+impl PollConfig {
     /// The time until the next poll; `random` is from 0 to 1.
-    pub(crate) fn next_poll(&self, ahead: u64, random: f64) -> Duration {
-        self.longest(ahead).mul_f64(1.0 - 0.2 * random)
+    pub(crate) fn poll_delay(&self, ahead: u64, random: f64) -> Duration {
+        self.max_delay(ahead).mul_f64(1.0 - 0.2 * random)
     }
 
     /// The time until the poll of a waiter that was told to poll, as its whole queue was. The head
     /// polls at once, and the others one after another. `random` is from 0 to 1.
-    pub(crate) fn told_poll(&self, ahead: u64, random: f64) -> Duration {
+    pub(crate) fn staggered_delay(&self, ahead: u64, random: f64) -> Duration {
         let places = u32::try_from(ahead).unwrap_or(u32::MAX);
-        let turn = STEP.saturating_mul(places).saturating_sub(STEP.mul_f64(random));
-        turn.min(self.longest(ahead))
+        let turn = STAGGER.saturating_mul(places).saturating_sub(STAGGER.mul_f64(random));
+        turn.min(self.max_delay(ahead))
     }
 
     /// The claim window for a waiter that receives pushes (`hears`), or that polls only.
-    pub(crate) fn window(&self, hears: bool, ahead: u64) -> Duration {
-        if hears { self.window } else { self.window.max(2 * self.longest(ahead)) }
+    pub(crate) fn claim_timeout(&self, hears: bool, ahead: u64) -> Duration {
+        if hears { self.claim_timeout } else { self.claim_timeout.max(2 * self.max_delay(ahead)) }
     }
 
-    fn longest(&self, ahead: u64) -> Duration {
+    fn max_delay(&self, ahead: u64) -> Duration {
         let places = u32::try_from(ahead.saturating_add(1)).unwrap_or(u32::MAX);
-        self.interval.saturating_mul(places).min(self.waiter_ttl / 3)
+        self.poll_interval.saturating_mul(places).min(self.waiter_ttl / 3)
     }
 }
 
@@ -49,22 +49,22 @@ mod tests {
 
     #[test]
     fn who_is_further_back_looks_less_often() {
-        let poll = PollSettings {
-            interval: Duration::from_millis(250),
+        let poll = PollConfig {
+            poll_interval: Duration::from_millis(250),
             waiter_ttl: Duration::from_secs(9),
-            window: Duration::from_secs(1),
+            claim_timeout: Duration::from_secs(1),
         };
-        assert_eq!(poll.next_poll(0, 0.0), Duration::from_millis(250));
-        assert_eq!(poll.next_poll(0, 1.0), Duration::from_millis(200));
-        assert_eq!(poll.next_poll(3, 0.0), Duration::from_secs(1));
-        assert_eq!(poll.next_poll(u64::MAX, 0.0), Duration::from_secs(3));
-        assert_eq!(poll.told_poll(0, 0.0), Duration::ZERO);
-        assert_eq!(poll.told_poll(0, 1.0), Duration::ZERO);
-        assert_eq!(poll.told_poll(7, 0.0), 7 * STEP);
-        assert_eq!(poll.told_poll(7, 1.0), 6 * STEP);
-        assert_eq!(poll.told_poll(u64::MAX, 0.0), Duration::from_secs(3));
-        assert_eq!(poll.window(true, 50), Duration::from_secs(1));
-        assert_eq!(poll.window(false, 0), Duration::from_secs(1));
-        assert_eq!(poll.window(false, 50), Duration::from_secs(6));
+        assert_eq!(poll.poll_delay(0, 0.0), Duration::from_millis(250));
+        assert_eq!(poll.poll_delay(0, 1.0), Duration::from_millis(200));
+        assert_eq!(poll.poll_delay(3, 0.0), Duration::from_secs(1));
+        assert_eq!(poll.poll_delay(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(poll.staggered_delay(0, 0.0), Duration::ZERO);
+        assert_eq!(poll.staggered_delay(0, 1.0), Duration::ZERO);
+        assert_eq!(poll.staggered_delay(7, 0.0), 7 * STAGGER);
+        assert_eq!(poll.staggered_delay(7, 1.0), 6 * STAGGER);
+        assert_eq!(poll.staggered_delay(u64::MAX, 0.0), Duration::from_secs(3));
+        assert_eq!(poll.claim_timeout(true, 50), Duration::from_secs(1));
+        assert_eq!(poll.claim_timeout(false, 0), Duration::from_secs(1));
+        assert_eq!(poll.claim_timeout(false, 50), Duration::from_secs(6));
     }
 }

@@ -2,94 +2,94 @@
 
 use std::fmt;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::error::Error;
-use crate::node::{Address, Reply};
-use crate::protocol::{BadReply, Envelope};
-use crate::router::{Answer, CallError, Reason};
+use crate::node::{Address, RespValue};
+use crate::protocol::{ReplyError, Envelope};
+use crate::router::{CallReply, CallError, CallErrorKind};
 
 /// The contents of an answer, and what is known about its call.
 #[derive(Debug)]
-pub(crate) struct Told<T> {
-    pub(crate) what: T,
+pub(crate) struct ScriptReply<T> {
+    pub(crate) body: T,
     pub(crate) envelope: Envelope,
-    pub(crate) sent: Moment,
-    pub(crate) received: Moment,
-    pub(crate) node: Address,
+    pub(crate) sent_at: LocalInstant,
+    pub(crate) received_at: LocalInstant,
+    pub(crate) server: Address,
     /// The number of replicas that confirmed.
-    pub(crate) confirmed: u32,
+    pub(crate) replicas_confirmed: u32,
     /// As in [`Answer::in_doubt`].
     pub(crate) in_doubt: Option<u64>,
 }
 
 /// A call without a usable answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ScriptCallError {
     Call(CallError),
     /// An answer that is an error or cannot be parsed.
     Reply {
-        bad: BadReply,
+        error: ReplyError,
         in_doubt: Option<u64>,
     },
 }
 
-pub(crate) type Outcome<T> = Result<Told<T>, Failure>;
+pub(crate) type ScriptResult<T> = Result<ScriptReply<T>, ScriptCallError>;
 
-impl Failure {
+impl ScriptCallError {
     /// As in [`Answer::in_doubt`].
     pub(crate) fn in_doubt(&self) -> Option<u64> {
         match self {
-            Failure::Call(error) => error.in_doubt,
-            Failure::Reply { in_doubt, .. } => *in_doubt,
+            ScriptCallError::Call(error) => error.in_doubt,
+            ScriptCallError::Reply { in_doubt, .. } => *in_doubt,
         }
     }
 
     /// Whether the same call may succeed later.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Failure::Call(error) => {
-                !matches!(error.reason, Reason::Refused(_) | Reason::Garbled(_))
+            ScriptCallError::Call(error) => {
+                !matches!(error.kind, CallErrorKind::Rejected(_) | CallErrorKind::MalformedReply(_))
             }
-            Failure::Reply { .. } => false,
+            ScriptCallError::Reply { .. } => false,
         }
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
+impl From<ScriptCallError> for Error {
+    fn from(failure: ScriptCallError) -> Error {
         match failure {
-            Failure::Call(error) => error.into(),
-            Failure::Reply { bad, .. } => bad.into(),
+            ScriptCallError::Call(error) => error.into(),
+            ScriptCallError::Reply { error: bad, .. } => bad.into(),
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ScriptCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            passing if passing.is_passing() => f.write_str("no answer"),
-            Failure::Call(error) => error.fmt(f),
-            Failure::Reply { bad: BadReply::Error(said), .. } => said.fmt(f),
-            Failure::Reply { bad: BadReply::Garbled(what), .. } => f.write_str(what),
+            passing if passing.is_transient() => f.write_str("no answer"),
+            ScriptCallError::Call(error) => error.fmt(f),
+            ScriptCallError::Reply { error: ReplyError::Server(said), .. } => said.fmt(f),
+            ScriptCallError::Reply { error: ReplyError::Malformed(what), .. } => f.write_str(what),
         }
     }
 }
 
-pub(crate) fn read<T>(
-    result: Result<Answer, CallError>,
-    reader: impl FnOnce(Reply) -> Result<(Envelope, T), BadReply>,
-) -> Outcome<T> {
-    let answer = result.map_err(Failure::Call)?;
+pub(crate) fn parse_reply<T>(
+    result: Result<CallReply, CallError>,
+    reader: impl FnOnce(RespValue) -> Result<(Envelope, T), ReplyError>,
+) -> ScriptResult<T> {
+    let answer = result.map_err(ScriptCallError::Call)?;
     let in_doubt = answer.in_doubt;
-    let read = reader(answer.reply);
-    let (envelope, what) = read.map_err(|bad| Failure::Reply { bad, in_doubt })?;
-    Ok(Told {
-        what,
+    let read = reader(answer.value);
+    let (envelope, what) = read.map_err(|bad| ScriptCallError::Reply { error: bad, in_doubt })?;
+    Ok(ScriptReply {
+        body: what,
         envelope,
-        sent: answer.sent,
-        received: answer.received,
-        node: answer.address,
-        confirmed: answer.confirmed,
+        sent_at: answer.sent_at,
+        received_at: answer.received_at,
+        server: answer.server,
+        replicas_confirmed: answer.replicas_confirmed,
         in_doubt,
     })
 }

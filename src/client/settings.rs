@@ -3,99 +3,99 @@
 use std::time::Duration;
 
 use crate::client::deadline::default_margin;
-use crate::client::lost::OnLost;
-use crate::client::polling::PollSettings;
+use crate::client::lost::LossListener;
+use crate::client::polling::PollConfig;
 use crate::error::{Error, Result};
 use crate::protocol::Fairness;
-use crate::router::RouterSettings;
+use crate::router::RouterConfig;
 
-pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(crate) const MIN_LEASE: Duration = Duration::from_millis(10);
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What a semaphore of tokio can hold on every platform.
-const MOST_IN_FLIGHT: usize = 1 << 20;
+const MAX_IN_FLIGHT: usize = 1 << 20;
 
 /// A timeout after a shorter silence is blamed on the caller's deadline, not on the server.
-pub(crate) const BRIEF: Duration = Duration::from_millis(500);
+pub(crate) const MIN_BLAMED_SILENCE: Duration = Duration::from_millis(500);
 
 /// The settings of a client's locks.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) prefix: String,
-    pub(crate) mutex_prefix: String,
+pub(crate) struct ClientConfig {
+    pub(crate) key_prefix: String,
+    pub(crate) set_nx_key_prefix: String,
     pub(crate) lease: Duration,
-    pub(crate) margin: Option<Duration>,
+    pub(crate) safety_margin: Option<Duration>,
     pub(crate) fairness: Fairness,
-    pub(crate) poll: PollSettings,
-    pub(crate) max_waiters: u64,
+    pub(crate) polling: PollConfig,
+    pub(crate) max_queue_len: u64,
     pub(crate) call_timeout: Duration,
     /// How long one call of a request may take, with the router's retries, before it is made anew.
     /// The server accepts an attempt for the same time.
-    pub(crate) call_slice: Duration,
-    pub(crate) on_lost: OnLost,
-    pub(crate) cache: CacheSettings,
+    pub(crate) acquire_call_timeout: Duration,
+    pub(crate) loss_listener: LossListener,
+    pub(crate) cache: CacheConfig,
     /// The seed of the client's id, if it is not random.
     pub(crate) id: Option<[u8; 11]>,
 }
 
 /// How locks are cached. See [`Cache`](crate::Cache).
 #[derive(Clone, Debug)]
-pub(crate) struct CacheSettings {
+pub(crate) struct CacheConfig {
     pub(crate) min_hold: Duration,
     pub(crate) try_wait: Duration,
-    pub(crate) max_cached: usize,
+    pub(crate) max_leases: usize,
     pub(crate) replicas: u32,
 }
 
-impl Default for CacheSettings {
+impl Default for CacheConfig {
     fn default() -> Self {
-        CacheSettings {
+        CacheConfig {
             min_hold: Duration::from_millis(5),
             try_wait: Duration::from_millis(50),
-            max_cached: 1_024,
+            max_leases: 1_024,
             replicas: 0,
         }
     }
 }
 
-impl Default for Settings {
+impl Default for ClientConfig {
     fn default() -> Self {
-        Settings {
-            prefix: "rwlease:".into(),
-            mutex_prefix: String::new(),
+        ClientConfig {
+            key_prefix: "rwlease:".into(),
+            set_nx_key_prefix: String::new(),
             lease: Duration::from_secs(30),
-            margin: None,
+            safety_margin: None,
             fairness: Fairness::PhaseFair,
-            poll: PollSettings {
-                interval: Duration::from_millis(250),
+            polling: PollConfig {
+                poll_interval: Duration::from_millis(250),
                 waiter_ttl: Duration::from_secs(10),
-                window: Duration::from_millis(1_500),
+                claim_timeout: Duration::from_millis(1_500),
             },
-            max_waiters: 10_000,
+            max_queue_len: 10_000,
             call_timeout: Duration::from_secs(10),
-            call_slice: Duration::from_secs(2),
-            on_lost: OnLost::default(),
-            cache: CacheSettings::default(),
+            acquire_call_timeout: Duration::from_secs(2),
+            loss_listener: LossListener::default(),
+            cache: CacheConfig::default(),
             id: None,
         }
     }
 }
 
-impl Settings {
+impl ClientConfig {
     pub(crate) fn check(&self) -> Result<()> {
-        check_prefix(&self.prefix)?;
-        check_prefix(&self.mutex_prefix)?;
+        check_prefix(&self.key_prefix)?;
+        check_prefix(&self.set_nx_key_prefix)?;
         check_lease(self.lease)?;
-        if let Some(margin) = self.margin {
+        if let Some(margin) = self.safety_margin {
             check_margin(margin, self.lease)?;
         }
-        in_range("the poll interval", self.poll.interval, 1, 60_000)?;
-        in_range("the waiters' time to live", self.poll.waiter_ttl, 100, 3_600_000)?;
-        in_range("the claim window", self.poll.window, 10, 600_000)?;
-        in_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
-        in_range("the minimum hold of cached locks", self.cache.min_hold, 0, 100)?;
-        in_range("the wait of a try for cached locks", self.cache.try_wait, 0, 10_000)?;
-        if self.poll.waiter_ttl < 3 * self.poll.interval {
+        check_range("the poll interval", self.polling.poll_interval, 1, 60_000)?;
+        check_range("the waiters' time to live", self.polling.waiter_ttl, 100, 3_600_000)?;
+        check_range("the claim window", self.polling.claim_timeout, 10, 600_000)?;
+        check_range("the call timeout", self.call_timeout, 1, 3_600_000)?;
+        check_range("the minimum hold of cached locks", self.cache.min_hold, 0, 100)?;
+        check_range("the wait of a try for cached locks", self.cache.try_wait, 0, 10_000)?;
+        if self.polling.waiter_ttl < 3 * self.polling.poll_interval {
             return Err(Error::invalid(
                 "the waiters' time to live must be at least three poll intervals",
             ));
@@ -103,21 +103,21 @@ impl Settings {
         Ok(())
     }
 
-    pub(crate) fn margin(&self, lease: Duration) -> Duration {
-        self.margin.unwrap_or_else(|| default_margin(lease)).min(lease / 2)
+    pub(crate) fn safety_margin(&self, lease: Duration) -> Duration {
+        self.safety_margin.unwrap_or_else(|| default_margin(lease)).min(lease / 2)
     }
 }
 
-impl RouterSettings {
+impl RouterConfig {
     pub(crate) fn check(&self) -> Result<()> {
-        in_range("the connect timeout", self.connect_timeout, 1, 3_600_000)?;
-        in_range("the response timeout", self.response_timeout, 1, 3_600_000)?;
-        if (1..=MOST_IN_FLIGHT).contains(&self.max_in_flight) {
+        check_range("the connect timeout", self.connect_timeout, 1, 3_600_000)?;
+        check_range("the response timeout", self.response_timeout, 1, 3_600_000)?;
+        if (1..=MAX_IN_FLIGHT).contains(&self.max_in_flight_per_server) {
             Ok(())
         } else {
             Err(Error::invalid(format!(
-                "the calls in flight must be from 1 to {MOST_IN_FLIGHT}, not {}",
-                self.max_in_flight
+                "the calls in flight must be from 1 to {MAX_IN_FLIGHT}, not {}",
+                self.max_in_flight_per_server
             )))
         }
     }
@@ -134,11 +134,11 @@ fn check_prefix(prefix: &str) -> Result<()> {
 }
 
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {
-    if (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())
     } else {
         Err(Error::invalid(format!(
-            "a lease must be from {SHORTEST_LEASE:?} to {LONGEST_LEASE:?}, not {lease:?}"
+            "a lease must be from {MIN_LEASE:?} to {MAX_LEASE:?}, not {lease:?}"
         )))
     }
 }
@@ -153,7 +153,7 @@ fn check_margin(margin: Duration, lease: Duration) -> Result<()> {
     }
 }
 
-fn in_range(what: &str, value: Duration, least_ms: u64, most_ms: u64) -> Result<()> {
+fn check_range(what: &str, value: Duration, least_ms: u64, most_ms: u64) -> Result<()> {
     if (Duration::from_millis(least_ms)..=Duration::from_millis(most_ms)).contains(&value) {
         Ok(())
     } else {
@@ -174,14 +174,14 @@ mod tests {
         Duration::from_millis(value)
     }
 
-    fn checked(change: impl FnOnce(&mut Settings)) -> Result<()> {
-        let mut settings = Settings::default();
+    fn checked(change: impl FnOnce(&mut ClientConfig)) -> Result<()> {
+        let mut settings = ClientConfig::default();
         change(&mut settings);
         settings.check()
     }
 
-    fn router_checked(change: impl FnOnce(&mut RouterSettings)) -> Result<()> {
-        let mut settings = RouterSettings::default();
+    fn router_checked(change: impl FnOnce(&mut RouterConfig)) -> Result<()> {
+        let mut settings = RouterConfig::default();
         change(&mut settings);
         settings.check()
     }
@@ -192,19 +192,19 @@ mod tests {
         let ranges: &[(&str, u64, u64, Check)] = &[
             ("lease", 10, 30 * day, |it| checked(|all| all.lease = ms(it))),
             ("margin", 0, 500, |it| {
-                checked(|all| (all.lease, all.margin) = (ms(1_000), Some(ms(it))))
+                checked(|all| (all.lease, all.safety_margin) = (ms(1_000), Some(ms(it))))
             }),
             // The time to live is that of 60,001 ms.
             ("interval", 1, 60_000, |it| {
-                checked(|all| (all.poll.interval, all.poll.waiter_ttl) = (ms(it), ms(180_003)))
+                checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(180_003)))
             }),
             ("interval of a short life", 1, 100, |it| {
-                checked(|all| (all.poll.interval, all.poll.waiter_ttl) = (ms(it), ms(300)))
+                checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(300)))
             }),
             ("waiters' time to live", 100, 3_600_000, |it| {
-                checked(|all| (all.poll.interval, all.poll.waiter_ttl) = (ms(1), ms(it)))
+                checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(1), ms(it)))
             }),
-            ("window", 10, 600_000, |it| checked(|all| all.poll.window = ms(it))),
+            ("window", 10, 600_000, |it| checked(|all| all.polling.claim_timeout = ms(it))),
             ("call timeout", 1, 3_600_000, |it| checked(|all| all.call_timeout = ms(it))),
             ("minimum hold", 0, 100, |it| checked(|all| all.cache.min_hold = ms(it))),
             ("wait of a try", 0, 10_000, |it| checked(|all| all.cache.try_wait = ms(it))),
@@ -215,11 +215,11 @@ mod tests {
                 router_checked(|all| all.response_timeout = ms(it))
             }),
             ("calls in flight", 1, 1 << 20, |it| {
-                router_checked(|all| all.max_in_flight = it as usize)
+                router_checked(|all| all.max_in_flight_per_server = it as usize)
             }),
-            ("prefix", 0, 128, |it| checked(|all| all.prefix = "p".repeat(it as usize))),
+            ("prefix", 0, 128, |it| checked(|all| all.key_prefix = "p".repeat(it as usize))),
             ("mutex prefix", 0, 128, |it| {
-                checked(|all| all.mutex_prefix = "p".repeat(it as usize))
+                checked(|all| all.set_nx_key_prefix = "p".repeat(it as usize))
             }),
         ];
         for (what, least, most, check) in ranges {

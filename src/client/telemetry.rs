@@ -6,14 +6,14 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, debug_span, error, trace, warn};
 
-use crate::client::acquisition::{By, Note};
-use crate::client::lost::Loss;
+use crate::client::acquisition::{GrantSource, TelemetryEvent};
+use crate::client::lost::LeaseLoss;
 use crate::error::ErrorKind;
 use crate::health::ClientFailure;
 use crate::node::Address;
-use crate::protocol::{ClientId, Ended, LockKey, Mode};
+use crate::protocol::{ClientId, ReleaseReply, LockKey, LockMode};
 use crate::slot::Slot;
-use crate::telemetry::{count, count_each, measure, measure_each};
+use crate::telemetry::{count_event, count_labeled, record_duration, record_duration_labeled};
 
 /// Describes the metrics, for exporters that show descriptions.
 pub(crate) fn describe() {
@@ -42,7 +42,7 @@ pub(crate) fn describe() {
         );
         describe_counter!("rwlease_lost_total", "Leases that were lost");
         // A rate counts only from a series' first sample.
-        for mode in [Mode::Read, Mode::Write].map(word) {
+        for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
             for outcome in ["taken", "expired", "client_failed"] {
                 metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
                     .increment(0);
@@ -60,36 +60,36 @@ pub(crate) fn describe() {
 }
 
 /// Emits the note of a transition.
-pub(crate) fn tell(lock: &LockKey, note: Note) {
+pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
     match note {
-        Note::Queued { mode, node, ahead } => queued(lock, mode, &node, ahead),
-        Note::GrantedLate { mode, node } => granted_late(lock, mode, &node),
-        Note::Renewed { mode, node, outcome, took } => renewed(lock, mode, &node, outcome, took),
-        Note::RenewalFailed { mode, why } => renewal_failed(lock, mode, &why),
-        Note::ChangeRefused(error) => change_refused(lock, &error),
-        Note::Released { node, ended, took } => released(lock, &node, &ended, took),
-        Note::ReleaseFailed(error) => release_failed(&lock.name, lock.slot, &error),
+        TelemetryEvent::Queued { mode, node, ahead } => emit_queued(lock, mode, &node, ahead),
+        TelemetryEvent::GrantExpired { mode, node } => emit_grant_expired(lock, mode, &node),
+        TelemetryEvent::Renewed { mode, node, outcome, took } => record_renewal(lock, mode, &node, outcome, took),
+        TelemetryEvent::RenewalFailed { mode, why } => emit_renewal_failed(lock, mode, &why),
+        TelemetryEvent::ChangeRefused(error) => emit_change_rejected(lock, &error),
+        TelemetryEvent::Released { node, ended, took } => record_release(lock, &node, &ended, took),
+        TelemetryEvent::ReleaseFailed(error) => emit_release_failed(&lock.name, lock.slot, &error),
     }
 }
 
 // Requests.
 
 /// The span of a whole request. Its outcome is recorded at the end.
-pub(crate) fn acquire(lock: &LockKey, mode: Mode) -> Span {
-    let mode = word(mode);
+pub(crate) fn acquire_span(lock: &LockKey, mode: LockMode) -> Span {
+    let mode = mode_label(mode);
     debug_span!("rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, node = Empty, outcome = Empty, seconds = Empty)
 }
 
 /// A server answered the request.
-pub(crate) fn answered(span: &Span, node: &Address) {
+pub(crate) fn record_server(span: &Span, node: &Address) {
     span.record("node", display(node));
 }
 
 /// The request has ended.
-pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Duration) {
+pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str, took: Duration) {
     span.record("outcome", outcome);
     span.record("seconds", took.as_secs_f64());
-    measure_each!("rwlease_acquire_seconds", took, "mode" => word(mode), "outcome" => outcome, [
+    record_duration_labeled!("rwlease_acquire_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
         ("read", "granted"),
         ("write", "granted"),
         ("read", "busy"),
@@ -98,83 +98,83 @@ pub(crate) fn acquired(span: &Span, mode: Mode, outcome: &'static str, took: Dur
 }
 
 /// A request got a place in the queue.
-fn queued(lock: &LockKey, mode: Mode, node: &Address, ahead: u64) {
-    let mode = word(mode);
+fn emit_queued(lock: &LockKey, mode: LockMode, node: &Address, ahead: u64) {
+    let mode = mode_label(mode);
     debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, %node, ahead, outcome = "queued");
 }
 
 /// The wait in the queue has ended.
-pub(crate) fn waited(lock: &LockKey, mode: Mode, outcome: &'static str, took: Duration) {
-    let (mode, seconds) = (word(mode), took.as_secs_f64());
+pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str, took: Duration) {
+    let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
     debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, outcome, seconds);
-    measure!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
+    record_duration!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
 
 /// The lock is held. `waited` says whether the request had to wait.
-pub(crate) fn granted(
+pub(crate) fn record_grant(
     lock: &LockKey,
-    mode: Mode,
+    mode: LockMode,
     node: &Address,
     token: u64,
-    by: By,
+    by: GrantSource,
     took: impl Fn() -> Duration,
     waited: bool,
 ) {
-    let mode = word(mode);
+    let mode = mode_label(mode);
     let outcome = match by {
-        By::Answer => "answer",
-        By::Push => "push",
+        GrantSource::Reply => "answer",
+        GrantSource::Push => "push",
     };
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds = took().as_secs_f64());
     if waited {
-        count!("rwlease_handoffs_total", "mode" => mode, "way" => outcome);
+        count_event!("rwlease_handoffs_total", "mode" => mode, "way" => outcome);
     }
 }
 
 /// The answer took longer than the lease that it grants.
-fn granted_late(lock: &LockKey, mode: Mode, node: &Address) {
-    let mode = word(mode);
+fn emit_grant_expired(lock: &LockKey, mode: LockMode, node: &Address) {
+    let mode = mode_label(mode);
     debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
 }
 
 /// A grant for an acquisition of this client was pushed.
-pub(crate) fn pushed(lock: &LockKey, node: &Address, token: u64) {
+pub(crate) fn record_push(lock: &LockKey, node: &Address, token: u64) {
     trace!(name: "rwlease.push", lock = %lock.name, slot = %lock.slot, %node, token);
-    count!("rwlease_pushes_total");
+    count_event!("rwlease_pushes_total");
 }
 
 // Leases.
 
 /// A renewal was answered.
-fn renewed(lock: &LockKey, mode: Mode, node: &Address, outcome: &'static str, took: Duration) {
-    let (mode, seconds) = (word(mode), took.as_secs_f64());
+fn record_renewal(lock: &LockKey, mode: LockMode, node: &Address, outcome: &'static str, took: Duration) {
+    let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
-    count!("rwlease_renewals_total", "outcome" => outcome);
-    measure!("rwlease_renewal_seconds", took, "outcome" => outcome);
+    count_event!("rwlease_renewals_total", "outcome" => outcome);
+    record_duration!("rwlease_renewal_seconds", took, "outcome" => outcome);
 }
 
 /// A renewal failed; the lease still ends when it did.
-fn renewal_failed(lock: &LockKey, mode: Mode, why: &str) {
-    let mode = word(mode);
+fn emit_renewal_failed(lock: &LockKey, mode: LockMode, why: &str) {
+    let mode = mode_label(mode);
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, outcome = "failed", why);
-    count!("rwlease_renewals_total", "outcome" => "failed");
+    count_event!("rwlease_renewals_total", "outcome" => "failed");
 }
 
 /// A lease was lost: it has ended, or the server says that it is gone.
-pub(crate) fn lost(loss: &Loss, outcome: &'static str) {
-    let (mode, seconds) = (word(loss.mode), loss.held.as_secs_f64());
+pub(crate) fn record_loss(loss: &LeaseLoss, outcome: &'static str) {
+    let (mode, seconds) = (mode_label(loss.mode), loss.held_for.as_secs_f64());
     warn!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode, token = loss.token, outcome, seconds);
-    count!("rwlease_lost_total", "mode" => mode, "outcome" => outcome);
-    held(loss.mode, "lost", loss.held);
+    count_event!("rwlease_lost_total", "mode" => mode, "outcome" => outcome);
+    record_hold(loss.mode, "lost", loss.held_for);
 }
 
 /// The listener for losses panicked.
-pub(crate) fn listener_panicked(loss: &Loss, why: &str) {
+pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, why: &str) {
     error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "panicked", why);
 }
 
 /// The listener for losses is too far behind to be told of this one.
-pub(crate) fn loss_unreported(loss: &Loss) {
+pub(crate) fn loss_unreported(loss: &LeaseLoss) {
     error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "behind");
 }
 
@@ -192,8 +192,8 @@ pub(crate) fn client_failed(client: &ClientId, failure: &ClientFailure) {
 }
 
 /// A hold has ended.
-pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
-    measure_each!("rwlease_hold_seconds", took, "mode" => word(mode), "outcome" => outcome, [
+pub(crate) fn record_hold(mode: LockMode, outcome: &'static str, took: Duration) {
+    record_duration_labeled!("rwlease_hold_seconds", took, "mode" => mode_label(mode), "outcome" => outcome, [
         ("read", "released"),
         ("write", "released"),
         ("read", "dropped"),
@@ -202,17 +202,17 @@ pub(crate) fn held(mode: Mode, outcome: &'static str, took: Duration) {
 }
 
 /// A release was answered.
-fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
+fn record_release(lock: &LockKey, node: &Address, ended: &ReleaseReply, took: Duration) {
     let outcome = match ended {
-        Ended::Released => "released",
-        Ended::Left => "left",
-        Ended::Expired => "expired",
-        Ended::Absent => "absent",
-        Ended::Writing(_) => "writing",
+        ReleaseReply::Released => "released",
+        ReleaseReply::LeftQueue => "left",
+        ReleaseReply::ForceReleased => "expired",
+        ReleaseReply::NotFound => "absent",
+        ReleaseReply::UpgradeGranted(_) => "writing",
     };
     let seconds = took.as_secs_f64();
     debug!(name: "rwlease.release", lock = %lock.name, slot = %lock.slot, %node, outcome, seconds);
-    count_each!("rwlease_releases_total", "outcome" => outcome, [
+    count_labeled!("rwlease_releases_total", "outcome" => outcome, [
         "released",
         "left",
         "expired",
@@ -222,27 +222,27 @@ fn released(lock: &LockKey, node: &Address, ended: &Ended, took: Duration) {
 }
 
 /// A release failed, or may have.
-pub(crate) fn release_failed(lock: &str, slot: Slot, why: &dyn Display) {
+pub(crate) fn emit_release_failed(lock: &str, slot: Slot, why: &dyn Display) {
     warn!(name: "rwlease.release", lock, %slot, outcome = "failed", %why);
-    count!("rwlease_releases_total", "outcome" => "failed");
+    count_event!("rwlease_releases_total", "outcome" => "failed");
 }
 
 /// The server refused a downgrade or the end of a wait for an upgrade.
-fn change_refused(lock: &LockKey, why: &dyn Display) {
+fn emit_change_rejected(lock: &LockKey, why: &dyn Display) {
     warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
 }
 
 // Command.
 
-pub(crate) fn word(mode: Mode) -> &'static str {
+pub(crate) fn mode_label(mode: LockMode) -> &'static str {
     match mode {
-        Mode::Read => "read",
-        Mode::Write => "write",
+        LockMode::Read => "read",
+        LockMode::Write => "write",
     }
 }
 
 /// The name of a failed request's outcome.
-pub(crate) fn outcome_of(kind: ErrorKind) -> &'static str {
+pub(crate) fn outcome_label(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::TriesUsedUp => "tries_used_up",

@@ -4,27 +4,27 @@
 
 use std::time::Duration;
 
-use crate::client::acquisition::{Event, State};
-use crate::client::reply::Told;
-use crate::embedded::Engine;
+use crate::client::acquisition::{AcquisitionEvent, AcquisitionState};
+use crate::client::reply::ScriptReply;
+use crate::embedded::EmbeddedCluster;
 use crate::lock::lease::Lease;
 use crate::node::Address;
-use crate::protocol::{Envelope, Grant, Renewed};
-use crate::{LeaseState, Locks, Renewal};
+use crate::protocol::{Envelope, Grant, RenewReply};
+use crate::{LeaseState, Locks, RenewalPolicy};
 
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The answer to a renewal, which makes the lease longer.
-fn renewed(lease: &Lease) -> Event {
+fn renewed(lease: &Lease) -> AcquisitionEvent {
     let sent = lease.client.clock.now();
-    let what = Renewed::Held(Grant::new(lease.token(), 1_000_000 + 60_000));
-    Event::Renewed(Ok(Told {
-        what,
-        envelope: Envelope { now: 1_000_000, more: false },
-        sent,
-        received: sent,
-        node: Address { host: "server".into(), port: 1 },
-        confirmed: 0,
+    let what = RenewReply::Renewed(Grant::new(lease.token(), 1_000_000 + 60_000));
+    AcquisitionEvent::RenewReply(Ok(ScriptReply {
+        body: what,
+        envelope: Envelope { server_now: 1_000_000, has_pump_work: false },
+        sent_at: sent,
+        received_at: sent,
+        server: Address { host: "server".into(), port: 1 },
+        replicas_confirmed: 0,
         in_doubt: None,
     }))
 }
@@ -33,22 +33,22 @@ fn renewed(lease: &Lease) -> Event {
 /// lease. The lease ends while it looks.
 #[tokio::test]
 async fn lease_seen_lost_is_never_held_again() {
-    let engine = Engine::builder().masters(1).replicas(0).manual_time().build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).manual_time().build();
     let locks = Locks::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
-    let guard = locks.rwlock("lease").unwrap().write().renewal(Renewal::Manual).await.unwrap();
+    let guard = locks.rwlock("lease").unwrap().write().renewal(RenewalPolicy::Manual).await.unwrap();
     engine.advance(guard.remaining() - Duration::from_nanos(1));
     let event = renewed(&guard);
     let (lease, clock) = (&*guard, &guard.client.clock);
     std::thread::scope(|scope| {
         let looking = lease.acquisition.state();
-        let answered = scope.spawn(|| lease.client.on(&lease.acquisition, event));
+        let answered = scope.spawn(|| lease.client.apply(&lease.acquisition, event));
         // The other thread waits for the state by then, or the test proves nothing.
         std::thread::sleep(Duration::from_millis(200));
         engine.advance(Duration::from_nanos(1));
-        let State::Held(holding) = &*looking else { panic!("{looking:?}") };
+        let AcquisitionState::Held(holding) = &*looking else { panic!("{looking:?}") };
         assert!(!holding.is_held(clock.now()), "the observer says lost");
         drop(looking);
-        assert!(answered.join().unwrap().ended);
+        assert!(answered.join().unwrap().notify_end);
     });
     assert_eq!(lease.state(), LeaseState::Lost);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{Clock, Moment};
+use super::{Clock, LocalInstant};
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
@@ -21,26 +21,26 @@ use super::{Clock, Moment};
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     origin: Option<Instant>,
-    time: Arc<Mutex<Time>>,
+    time: Arc<Mutex<ManualTime>>,
 }
 
 #[derive(Debug, Default)]
-struct Time {
+struct ManualTime {
     advanced: Duration,
     /// The sleepers, by the time when they wake, in the order in which they began.
-    sleepers: BTreeMap<(Moment, u64), Waker>,
-    sleeps: u64,
+    sleepers: BTreeMap<(LocalInstant, u64), Waker>,
+    next_sleeper: u64,
 }
 
 impl ManualClock {
     /// A clock that starts at the origin now and follows tokio's time.
     #[allow(clippy::disallowed_methods)] // this is a clock
-    pub(crate) fn running() -> Self {
+    pub(crate) fn following_tokio() -> Self {
         ManualClock { origin: Some(Instant::now()), time: Arc::default() }
     }
 
     /// A clock that stays at the origin until it is moved.
-    pub(crate) fn still() -> Self {
+    pub(crate) fn frozen() -> Self {
         ManualClock { origin: None, time: Arc::default() }
     }
 
@@ -49,7 +49,7 @@ impl ManualClock {
         let woken = {
             let mut time = lock(&self.time);
             time.advanced = time.advanced.saturating_add(by);
-            let reached = Moment::from_origin(time.advanced);
+            let reached = LocalInstant::from_duration(time.advanced);
             let later = match self.origin {
                 None => time.sleepers.split_off(&(reached, u64::MAX)),
                 // They also wait for tokio's time, and must compute again how much is left.
@@ -61,35 +61,35 @@ impl ManualClock {
     }
 
     /// When the next sleeper wakes.
-    pub(crate) fn next_wake(&self) -> Option<Moment> {
+    pub(crate) fn next_wake(&self) -> Option<LocalInstant> {
         lock(&self.time).sleepers.first_key_value().map(|((moment, _), _)| *moment)
     }
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> Moment {
-        reading(self.origin, lock(&self.time).advanced)
+    fn now(&self) -> LocalInstant {
+        read_clock(self.origin, lock(&self.time).advanced)
     }
 
     #[allow(clippy::disallowed_methods)] // this is a clock
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         let time = self.time.clone();
         let Some(origin) = self.origin else {
-            return Box::pin(Sleep { time, until, place: None });
+            return Box::pin(Sleep { time, until, key: None });
         };
         Box::pin(async move {
             loop {
                 let (advanced, mut moved) = {
                     let advanced = lock(&time).advanced;
                     // Its time never comes; the sleep ends when the clock is moved.
-                    let until = Moment::from_origin(Duration::MAX);
-                    (advanced, Sleep { time: time.clone(), until, place: None })
+                    let until = LocalInstant::from_duration(Duration::MAX);
+                    (advanced, Sleep { time: time.clone(), until, key: None })
                 };
-                let left = until.since(reading(Some(origin), advanced));
+                let left = until.saturating_duration_since(read_clock(Some(origin), advanced));
                 if left.is_zero() {
                     return;
                 }
-                let moved = std::future::poll_fn(|context| moved.poll_moved(advanced, context));
+                let moved = std::future::poll_fn(|context| moved.poll_advanced(advanced, context));
                 tokio::select! {
                     biased;
                     () = moved => {}
@@ -103,14 +103,14 @@ impl Clock for ManualClock {
 /// Resolves when the clock is moved to that moment.
 #[derive(Debug)]
 struct Sleep {
-    time: Arc<Mutex<Time>>,
-    until: Moment,
-    place: Option<u64>,
+    time: Arc<Mutex<ManualTime>>,
+    until: LocalInstant,
+    key: Option<u64>,
 }
 
 impl Sleep {
     /// Ready when the clock has been moved since it stood at `advanced`.
-    fn poll_moved(&mut self, advanced: Duration, context: &Context<'_>) -> Poll<()> {
+    fn poll_advanced(&mut self, advanced: Duration, context: &Context<'_>) -> Poll<()> {
         if lock(&self.time).advanced != advanced {
             return Poll::Ready(());
         }
@@ -120,9 +120,9 @@ impl Sleep {
     fn wait(&mut self, context: &Context<'_>) -> Poll<()> {
         let before = {
             let mut time = lock(&self.time);
-            let place = *self.place.get_or_insert_with(|| {
-                time.sleeps += 1;
-                time.sleeps
+            let place = *self.key.get_or_insert_with(|| {
+                time.next_sleeper += 1;
+                time.next_sleeper
             });
             time.sleepers.insert((self.until, place), context.waker().clone())
         };
@@ -135,7 +135,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Moment::from_origin(lock(&self.time).advanced) >= self.until {
+        if LocalInstant::from_duration(lock(&self.time).advanced) >= self.until {
             return Poll::Ready(());
         }
         self.wait(context)
@@ -144,20 +144,20 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(place) = self.key {
             let waker = lock(&self.time).sleepers.remove(&(self.until, place));
             drop(waker);
         }
     }
 }
 
-fn reading(origin: Option<Instant>, advanced: Duration) -> Moment {
+fn read_clock(origin: Option<Instant>, advanced: Duration) -> LocalInstant {
     let run = origin.map(|origin| origin.elapsed()).unwrap_or_default();
-    Moment::from_origin(run.saturating_add(advanced))
+    LocalInstant::from_duration(run.saturating_add(advanced))
 }
 
 /// Each change is complete before its lock is released.
-fn lock(time: &Mutex<Time>) -> MutexGuard<'_, Time> {
+fn lock(time: &Mutex<ManualTime>) -> MutexGuard<'_, ManualTime> {
     time.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -171,8 +171,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_advance_wakes_every_sleeper_whose_time_has_come() {
-        let clock = Arc::new(ManualClock::still());
-        let sleep = |hours| tokio::spawn(clock.sleep_until(Moment::from_origin(HOUR * hours)));
+        let clock = Arc::new(ManualClock::frozen());
+        let sleep = |hours| tokio::spawn(clock.sleep_until(LocalInstant::from_duration(HOUR * hours)));
         let (first, second, third) = (sleep(1), sleep(2), sleep(3));
         tokio::task::yield_now().await;
         clock.advance(HOUR * 2);
@@ -180,40 +180,40 @@ mod tests {
         second.await.unwrap();
         tokio::task::yield_now().await;
         assert!(!third.is_finished());
-        assert_eq!(clock.now(), Moment::from_origin(HOUR * 2));
+        assert_eq!(clock.now(), LocalInstant::from_duration(HOUR * 2));
         clock.advance(HOUR);
         third.await.unwrap();
     }
 
     #[tokio::test]
     async fn the_clock_says_when_the_next_one_wakes() {
-        let clock = ManualClock::still();
+        let clock = ManualClock::frozen();
         assert_eq!(clock.next_wake(), None);
-        let late = clock.sleep_until(Moment::from_origin(HOUR * 2));
-        let soon = clock.sleep_until(Moment::from_origin(HOUR));
+        let late = clock.sleep_until(LocalInstant::from_duration(HOUR * 2));
+        let soon = clock.sleep_until(LocalInstant::from_duration(HOUR));
         let both = futures::future::select(late, soon);
         let waits = futures::future::select(both, futures::future::ready(()));
         let left = waits.await;
-        assert_eq!(clock.next_wake(), Some(Moment::from_origin(HOUR)));
+        assert_eq!(clock.next_wake(), Some(LocalInstant::from_duration(HOUR)));
         drop(left);
         assert_eq!(clock.next_wake(), None, "who is gone does not sleep");
     }
 
     #[tokio::test]
     async fn an_advance_before_the_first_poll_counts() {
-        let clock = ManualClock::still();
-        let sleep = clock.sleep_until(Moment::from_origin(HOUR));
+        let clock = ManualClock::frozen();
+        let sleep = clock.sleep_until(LocalInstant::from_duration(HOUR));
         clock.advance(HOUR);
         sleep.await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_running_clock_follows_tokio_and_the_hand() {
-        let clock = ManualClock::running();
-        clock.sleep_until(Moment::from_origin(HOUR)).await; // tokio's paused time moves itself
-        assert_eq!(clock.now(), Moment::from_origin(HOUR));
+        let clock = ManualClock::following_tokio();
+        clock.sleep_until(LocalInstant::from_duration(HOUR)).await; // tokio's paused time moves itself
+        assert_eq!(clock.now(), LocalInstant::from_duration(HOUR));
         clock.advance(HOUR);
-        assert_eq!(clock.now(), Moment::from_origin(HOUR * 2));
-        clock.sleep_until(Moment::from_origin(HOUR * 2)).await;
+        assert_eq!(clock.now(), LocalInstant::from_duration(HOUR * 2));
+        clock.sleep_until(LocalInstant::from_duration(HOUR * 2)).await;
     }
 }

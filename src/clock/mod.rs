@@ -21,15 +21,15 @@ pub(crate) use manual::ManualClock;
 /// A local moment: nanoseconds since an arbitrary origin that is fixed for one [`Clock`], for up to
 /// 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(u64);
+pub struct LocalInstant(u64);
 
-impl Moment {
-    pub(crate) const fn from_origin(since: Duration) -> Self {
-        Moment(nanos(since))
+impl LocalInstant {
+    pub(crate) const fn from_duration(since: Duration) -> Self {
+        LocalInstant(nanos(since))
     }
 
     #[cfg(any(test, feature = "embedded"))]
-    pub(crate) const fn since_origin(self) -> Duration {
+    pub(crate) const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
@@ -38,29 +38,29 @@ impl Moment {
     }
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Moment(nanos)
+        LocalInstant(nanos)
     }
 
-    pub(crate) const fn micros_since_origin(self) -> u64 {
+    pub(crate) const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     /// The time from `earlier` to this moment, zero if `earlier` is not earlier.
-    pub(crate) fn since(self, earlier: Moment) -> Duration {
+    pub(crate) fn saturating_duration_since(self, earlier: LocalInstant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    pub(crate) fn after(self, wait: Duration) -> Moment {
-        Moment(self.0.saturating_add(nanos(wait)))
+    pub(crate) fn saturating_add(self, wait: Duration) -> LocalInstant {
+        LocalInstant(self.0.saturating_add(nanos(wait)))
     }
 
     /// The latest multiple of a period, counted from the origin, that is not later.
-    pub(crate) fn rounded_down(self, period: Duration) -> Moment {
-        Moment(self.0 - self.0.checked_rem(nanos(period)).unwrap_or(0))
+    pub(crate) fn rounded_down(self, period: Duration) -> LocalInstant {
+        LocalInstant(self.0 - self.0.checked_rem(nanos(period)).unwrap_or(0))
     }
 
-    pub(crate) fn before(self, margin: Duration) -> Moment {
-        Moment(self.0.saturating_sub(nanos(margin)))
+    pub(crate) fn saturating_sub(self, margin: Duration) -> LocalInstant {
+        LocalInstant(self.0.saturating_sub(nanos(margin)))
     }
 }
 
@@ -72,13 +72,13 @@ const fn nanos(time: Duration) -> u64 {
 
 /// Local time and sleep. One clock serves a whole client.
 pub(crate) trait Clock: Debug + Send + Sync + 'static {
-    fn now(&self) -> Moment;
+    fn now(&self) -> LocalInstant;
 
     /// Resolves when `now()` has reached `until`, or a little later.
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()>;
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()>;
 
     /// As `sleep_until`, for a task that wakes now and then for the others: see [`SystemClock`].
-    fn watch_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn watch_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         self.sleep_until(until)
     }
 }
@@ -99,26 +99,26 @@ static RESUMED: Notify = Notify::const_new();
 
 impl Clock for SystemClock {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn now(&self) -> Moment {
+    fn now(&self) -> LocalInstant {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = time.tv_sec.unsigned_abs();
-        Moment(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs()))
+        LocalInstant(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs()))
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     #[allow(clippy::disallowed_methods)]
-    fn now(&self) -> Moment {
+    fn now(&self) -> LocalInstant {
         static ORIGIN: std::sync::LazyLock<std::time::Instant> =
             std::sync::LazyLock::new(std::time::Instant::now);
-        Moment::from_origin(ORIGIN.elapsed())
+        LocalInstant::from_origin(ORIGIN.elapsed())
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             loop {
                 let resumed = RESUMED.notified();
-                let left = until.since(SystemClock.now());
+                let left = until.saturating_duration_since(SystemClock.now());
                 if left.is_zero() {
                     return;
                 }
@@ -133,11 +133,11 @@ impl Clock for SystemClock {
     }
 
     #[allow(clippy::disallowed_methods)]
-    fn watch_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn watch_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             loop {
                 wake_after_suspend();
-                let left = until.since(SystemClock.now());
+                let left = until.saturating_duration_since(SystemClock.now());
                 if left.is_zero() {
                     return;
                 }
@@ -202,16 +202,16 @@ mod tests {
     #[tokio::test]
     async fn the_system_clock_runs_and_sleeps() {
         let start = SystemClock.now();
-        let until = start.after(Duration::from_millis(5));
+        let until = start.saturating_add(Duration::from_millis(5));
         SystemClock.sleep_until(until).await;
         assert!(SystemClock.now() >= until);
         SystemClock.sleep_until(start).await;
-        SystemClock.watch_until(SystemClock.now().after(Duration::from_millis(5))).await;
+        SystemClock.watch_until(SystemClock.now().saturating_add(Duration::from_millis(5))).await;
     }
 
     #[tokio::test]
     async fn sleep_until_is_polled_again_after_a_suspend() {
-        let hour = SystemClock.now().after(Duration::from_secs(3600));
+        let hour = SystemClock.now().saturating_add(Duration::from_secs(3600));
         let mut sleep = SystemClock.sleep_until(hour);
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn rounded_down_is_a_multiple_of_the_period() {
-        let at = |ms| Moment::from_origin(Duration::from_millis(ms));
+        let at = |ms| LocalInstant::from_duration(Duration::from_millis(ms));
         assert_eq!(at(59).rounded_down(Duration::from_millis(20)), at(40));
         assert_eq!(at(60).rounded_down(Duration::from_millis(20)), at(60));
         assert_eq!(at(59).rounded_down(Duration::ZERO), at(59));

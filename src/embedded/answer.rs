@@ -5,62 +5,62 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::node::{Reply, ServerError};
+use crate::node::{RespValue, ServerError};
 
 /// A short string of bytes: a key, a field, a value.
 pub(super) type Blob = SmallVec<[u8; 32]>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum RedisReply {
     Nil,
     Int(i64),
     Bulk(Blob),
     /// A simple string. A script sees a table with the field `ok`.
     Status(&'static str),
-    List(Vec<Answer>),
+    List(Vec<RedisReply>),
 }
 
 /// An error reply: a code and a text, on one line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failure(Cow<'static, str>);
+pub(super) struct ErrorReply(Cow<'static, str>);
 
-pub(super) type Outcome = Result<Answer, Failure>;
+pub(super) type CommandResult = Result<RedisReply, ErrorReply>;
 
-pub(super) const OK: Answer = Answer::Status("OK");
+pub(super) const OK: RedisReply = RedisReply::Status("OK");
 
-impl Answer {
+impl RedisReply {
     pub(super) fn bulk(bytes: impl AsRef<[u8]>) -> Self {
-        Answer::Bulk(Blob::from_slice(bytes.as_ref()))
+        RedisReply::Bulk(Blob::from_slice(bytes.as_ref()))
     }
 
     pub(super) fn bulk_or_nil(bytes: Option<&Blob>) -> Self {
-        bytes.cloned().map_or(Answer::Nil, Answer::Bulk)
+        bytes.cloned().map_or(RedisReply::Nil, RedisReply::Bulk)
     }
 
     pub(super) fn count(count: usize) -> Self {
-        Answer::Int(count as i64)
+        RedisReply::Int(count as i64)
     }
 }
 
-impl Failure {
+impl ErrorReply {
     pub(super) const WRONG_TYPE: Self =
-        Failure::of("WRONGTYPE Operation against a key holding the wrong kind of value");
-    pub(super) const SYNTAX: Self = Failure::of("ERR syntax error");
+        ErrorReply::from_static("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(super) const SYNTAX: Self = ErrorReply::from_static("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self =
-        Failure::of("ERR value is not an integer or out of range");
-    pub(super) const FULL: Self =
-        Failure::of("OOM command not allowed when used memory > 'maxmemory'.");
+        ErrorReply::from_static("ERR value is not an integer or out of range");
+    pub(super) const OUT_OF_MEMORY: Self =
+        ErrorReply::from_static("OOM command not allowed when used memory > 'maxmemory'.");
     pub(super) const NOT_IN_SCRIPTS: Self =
-        Failure::of("ERR This Redis command is not allowed from script");
+        ErrorReply::from_static("ERR This Redis command is not allowed from script");
     pub(super) const NO_CLUSTER: Self =
-        Failure::of("ERR This instance has cluster support disabled");
+        ErrorReply::from_static("ERR This instance has cluster support disabled");
 
-    pub(super) const fn of(line: &'static str) -> Self {
-        Failure(Cow::Borrowed(line))
+    pub(super) const fn from_static(line: &'static str) -> Self {
+        ErrorReply(Cow::Borrowed(line))
     }
 
     pub(super) fn new(line: impl Into<String>) -> Self {
-        Failure(Cow::Owned(line.into()))
+        ErrorReply(Cow::Owned(line.into()))
     }
 
     pub(super) fn line(&self) -> &str {
@@ -68,34 +68,34 @@ impl Failure {
     }
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
+impl From<RedisReply> for RespValue {
+    fn from(answer: RedisReply) -> Self {
         match answer {
-            Answer::Nil => Reply::Nil,
-            Answer::Int(number) => Reply::Int(number),
-            Answer::Bulk(bytes) => Reply::Text(Bytes::copy_from_slice(&bytes)),
-            Answer::Status(text) => Reply::Text(Bytes::from_static(text.as_bytes())),
-            Answer::List(items) => Reply::List(items.into_iter().map(Reply::from).collect()),
+            RedisReply::Nil => RespValue::Nil,
+            RedisReply::Int(number) => RespValue::Int(number),
+            RedisReply::Bulk(bytes) => RespValue::String(Bytes::copy_from_slice(&bytes)),
+            RedisReply::Status(text) => RespValue::String(Bytes::from_static(text.as_bytes())),
+            RedisReply::List(items) => RespValue::Array(items.into_iter().map(RespValue::from).collect()),
         }
     }
 }
 
-impl From<Failure> for Reply {
-    fn from(failure: Failure) -> Self {
-        Reply::Error(failure.into())
+impl From<ErrorReply> for RespValue {
+    fn from(failure: ErrorReply) -> Self {
+        RespValue::Error(failure.into())
     }
 }
 
-impl From<Failure> for ServerError {
+impl From<ErrorReply> for ServerError {
     /// The code is the part before the first space.
-    fn from(failure: Failure) -> Self {
-        let line: Vec<u8> = in_one_line(failure.0.as_bytes()).collect();
+    fn from(failure: ErrorReply) -> Self {
+        let line: Vec<u8> = to_single_line(failure.0.as_bytes()).collect();
         ServerError::parse(&String::from_utf8_lossy(&line))
     }
 }
 
 /// Makes a text fit into a reply of one line: line breaks become spaces, and a zero byte ends it.
-pub(super) fn in_one_line(text: &[u8]) -> impl Iterator<Item = u8> {
+pub(super) fn to_single_line(text: &[u8]) -> impl Iterator<Item = u8> {
     let text = text.iter().take_while(|byte| **byte != 0);
     text.map(|byte| match byte {
         b'\r' | b'\n' => b' ',
@@ -103,9 +103,9 @@ pub(super) fn in_one_line(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-impl From<Outcome> for Reply {
-    fn from(outcome: Outcome) -> Self {
-        outcome.map_or_else(Reply::from, Reply::from)
+impl From<CommandResult> for RespValue {
+    fn from(outcome: CommandResult) -> Self {
+        outcome.map_or_else(RespValue::from, RespValue::from)
     }
 }
 
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn an_error_is_its_code_and_the_rest_in_one_line() {
-        let error = |line: &str| ServerError::from(Failure::new(line));
+        let error = |line: &str| ServerError::from(ErrorReply::new(line));
         let (code, detail) = ("MY".to_owned(), "own  text".to_owned());
-        assert_eq!(error("MY own\r\ntext"), ServerError { code, detail });
+        assert_eq!(error("MY own\r\ntext"), ServerError { code, message });
         assert_eq!(error("BARE").code, "BARE");
         assert_eq!(error("CUT\0off").code, "CUT");
         assert_eq!(error("").code, "");

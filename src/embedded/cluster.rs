@@ -1,8 +1,8 @@
 //! Which server serves a command: the checks of a cluster node before it runs one.
 
-use super::answer::Failure;
-use super::server::Server;
-use super::world::World;
+use super::answer::ErrorReply;
+use super::server::EmbeddedServer;
+use super::world::ClusterWorld;
 use crate::slot::Slot;
 
 /// Why a server does not serve a command itself.
@@ -12,23 +12,23 @@ pub(super) enum Redirect {
     Ask(Slot, usize),
     TryAgain,
     CrossSlot,
-    Down,
+    ClusterDown,
 }
 
 /// The kinds of things that have a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum KeyKind {
     Key,
     Channel,
 }
 
-impl Server {
+impl EmbeddedServer {
     /// Checks that this server of a cluster serves all these keys (or this shard channel). The slot
     /// of the key `home` is already known.
     pub(super) fn route(
         &mut self,
         keys: &[&[u8]],
-        kind: Kind,
+        kind: KeyKind,
         asked: bool,
         home: Option<(&[u8], Slot)>,
     ) -> Result<(), Redirect> {
@@ -43,9 +43,9 @@ impl Server {
         if others.iter().any(|key| slot_of(key) != slot) {
             return Err(Redirect::CrossSlot);
         }
-        let is_channel = kind == Kind::Channel;
+        let is_channel = kind == KeyKind::Channel;
         if self.cluster_down && !is_channel {
-            return Err(Redirect::Down);
+            return Err(Redirect::ClusterDown);
         }
         let master = self.slots.master_of(slot);
         if master == self.index {
@@ -73,34 +73,34 @@ impl Server {
     }
 }
 
-impl World {
+impl ClusterWorld {
     /// The error for a client.
-    pub(super) fn tell_client(&self, redirect: Redirect) -> Failure {
+    pub(super) fn client_error(&self, redirect: Redirect) -> ErrorReply {
         let to = |word, slot, server: usize| {
-            Failure::new(format!("{word} {slot} {}", self.servers[server].address))
+            ErrorReply::new(format!("{word} {slot} {}", self.servers[server].address))
         };
         match redirect {
             Redirect::Moved(slot, master) => to("MOVED", slot, master),
             Redirect::Ask(slot, target) => to("ASK", slot, target),
             Redirect::TryAgain => {
-                Failure::of("TRYAGAIN Multiple keys request during rehashing of slot")
+                ErrorReply::from_static("TRYAGAIN Multiple keys request during rehashing of slot")
             }
             Redirect::CrossSlot => {
-                Failure::of("CROSSSLOT Keys in request don't hash to the same slot")
+                ErrorReply::from_static("CROSSSLOT Keys in request don't hash to the same slot")
             }
-            Redirect::Down => Failure::of("CLUSTERDOWN The cluster is down"),
+            Redirect::ClusterDown => ErrorReply::from_static("CLUSTERDOWN The cluster is down"),
         }
     }
 }
 
 impl Redirect {
     /// The error that `redis.call` raises.
-    pub(super) fn tell_script(self) -> Failure {
+    pub(super) fn script_error(self) -> ErrorReply {
         match self {
-            Redirect::Down => {
-                Failure::of("ERR Script attempted to execute a command while the cluster is down")
+            Redirect::ClusterDown => {
+                ErrorReply::from_static("ERR Script attempted to execute a command while the cluster is down")
             }
-            _ => Failure::of("ERR Script attempted to access a non local key in a cluster node"),
+            _ => ErrorReply::from_static("ERR Script attempted to access a non local key in a cluster node"),
         }
     }
 }

@@ -3,30 +3,30 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::answer::Outcome;
-use super::cluster::Kind;
+use super::answer::CommandResult;
+use super::cluster::KeyKind;
 use super::commands::{hash, key, script, server, text};
-use super::hashing::SteadyHash;
+use super::hashing::DeterministicState;
 use super::number;
-use super::store::Store;
-use super::world::{At, World};
+use super::store::Keyspace;
+use super::world::{CommandSite, ClusterWorld};
 
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct CommandSpec {
     pub(super) name: &'static str,
     /// The smallest and the largest number of arguments, without the name.
     pub(super) args: (usize, usize),
-    pub(super) keys: Keys,
+    pub(super) keys: KeyPositions,
     pub(super) writes: bool,
     /// It may need more memory, and is refused when memory is full.
-    pub(super) grows: bool,
-    pub(super) in_scripts: bool,
-    pub(super) act: Act,
+    pub(super) denies_oom: bool,
+    pub(super) allowed_in_scripts: bool,
+    pub(super) handler: CommandHandler,
 }
 
 /// Where a command's keys are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeyPositions {
     None,
     First,
     All,
@@ -38,58 +38,58 @@ pub(super) enum Keys {
 
 /// What a command does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
+pub(super) enum CommandHandler {
     /// Uses the keys alone.
-    Data(fn(&mut Store, &[&[u8]]) -> Outcome),
+    Store(fn(&mut Keyspace, &[&[u8]]) -> CommandResult),
     /// Uses the whole server.
-    Server(fn(&mut World, At, &[&[u8]]) -> Outcome),
-    Script(script::Kind),
+    Server(fn(&mut ClusterWorld, CommandSite, &[&[u8]]) -> CommandResult),
+    Script(script::ScriptCommand),
     Acquiring,
     Wait,
 }
 
 /// No limit to the number of arguments.
-pub(super) const MANY: usize = usize::MAX;
+pub(super) const ANY_ARITY: usize = usize::MAX;
 
-impl Command {
+impl CommandSpec {
     /// A command that only reads.
     pub(super) const fn reads(
         name: &'static str,
         args: (usize, usize),
-        keys: Keys,
-        act: Act,
+        keys: KeyPositions,
+        act: CommandHandler,
     ) -> Self {
-        Command { name, args, keys, writes: false, grows: false, in_scripts: true, act }
+        CommandSpec { name, args, keys, writes: false, denies_oom: false, allowed_in_scripts: true, handler: act }
     }
 
     /// A command that writes, but needs no memory.
     pub(super) const fn writes(
         name: &'static str,
         args: (usize, usize),
-        keys: Keys,
-        act: fn(&mut Store, &[&[u8]]) -> Outcome,
+        keys: KeyPositions,
+        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
     ) -> Self {
-        let reads = Command::reads(name, args, keys, Act::Data(act));
-        Command { writes: true, ..reads }
+        let reads = CommandSpec::reads(name, args, keys, CommandHandler::Store(act));
+        CommandSpec { writes: true, ..reads }
     }
 
     /// A command that writes and may need memory.
-    pub(super) const fn grows(
+    pub(super) const fn denies_oom(
         name: &'static str,
         args: (usize, usize),
-        act: fn(&mut Store, &[&[u8]]) -> Outcome,
+        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
     ) -> Self {
-        let writes = Command::writes(name, args, Keys::First, act);
-        Command { grows: true, ..writes }
+        let writes = CommandSpec::writes(name, args, KeyPositions::First, act);
+        CommandSpec { denies_oom: true, ..writes }
     }
 
     pub(super) const fn not_in_scripts(self) -> Self {
-        Command { in_scripts: false, ..self }
+        CommandSpec { allowed_in_scripts: false, ..self }
     }
 
     /// Finds a command by its name, in any case.
-    pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, SteadyHash>> =
+    pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static CommandSpec, DeterministicState>> =
             LazyLock::new(|| {
                 let all = [
                     hash::COMMANDS,
@@ -107,24 +107,24 @@ impl Command {
         BY_NAME.get(name.to_ascii_uppercase().as_slice()).copied()
     }
 
-    pub(super) fn takes(&self, args: usize) -> bool {
+    pub(super) fn accepts_arity(&self, args: usize) -> bool {
         (self.args.0..=self.args.1).contains(&args)
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> KeyKind {
         match self.keys {
-            Keys::Channel => Kind::Channel,
-            _ => Kind::Key,
+            KeyPositions::Channel => KeyKind::Channel,
+            _ => KeyKind::Key,
         }
     }
 
     /// The command's keys among its arguments.
     pub(super) fn keys<'a, 'b>(&self, args: &'a [&'b [u8]]) -> &'a [&'b [u8]] {
         match self.keys {
-            Keys::None => &[],
-            Keys::First | Keys::Channel => args.get(..1).unwrap_or_default(),
-            Keys::All => args,
-            Keys::Counted => {
+            KeyPositions::None => &[],
+            KeyPositions::First | KeyPositions::Channel => args.get(..1).unwrap_or_default(),
+            KeyPositions::All => args,
+            KeyPositions::Counted => {
                 let count = args.get(1).and_then(|count| number::parse(count)).unwrap_or(0);
                 let count = usize::try_from(count).unwrap_or(0);
                 let keys = args.get(2..).unwrap_or_default();

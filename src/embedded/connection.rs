@@ -5,59 +5,59 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::cluster::Kind;
-use super::engine::Shared;
+use super::cluster::KeyKind;
+use super::engine::EmbeddedState;
 use super::lock;
-use super::script_host::ScriptHost;
-use super::server::Health;
+use super::script_host::LuaHost;
+use super::server::ProcessState;
 use super::session::Session;
-use super::world::World;
+use super::world::ClusterWorld;
 use crate::health::ClientHealth;
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply,
-    Subscription,
+    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue,
+    PubSubConnection,
 };
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]
-pub(super) struct EmbeddedConnector(pub(super) Arc<Shared>, pub(super) ClientHealth);
+pub(super) struct EmbeddedConnector(pub(super) Arc<EmbeddedState>, pub(super) ClientHealth);
 
 /// What arrived at a paused server, in order. The server serves it after it resumes, whether or not
 /// the client still waits.
 #[derive(Debug)]
-pub(super) enum Queued {
-    Commands { commands: Vec<Command>, session: Arc<Session>, replies: oneshot::Sender<Vec<Reply>> },
-    Join { connection: u64, channel: Bytes, asking: bool },
-    Leave { connection: u64, channel: Bytes },
+pub(super) enum PausedInput {
+    Commands { commands: Vec<Command>, session: Arc<Session>, replies: oneshot::Sender<Vec<RespValue>> },
+    Subscribe { connection: u64, channel: Bytes, asking: bool },
+    Unsubscribe { connection: u64, channel: Bytes },
 }
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct EmbeddedLink {
     server: usize,
     generation: u64,
 }
 
 #[derive(Clone, Debug)]
-struct EmbeddedNode {
-    shared: Arc<Shared>,
-    link: Link,
+struct EmbeddedCommands {
+    shared: Arc<EmbeddedState>,
+    link: EmbeddedLink,
     session: Arc<Session>,
 }
 
 #[derive(Debug)]
-struct EmbeddedSubscription {
-    shared: Arc<Shared>,
-    link: Link,
+struct EmbeddedPubSub {
+    shared: Arc<EmbeddedState>,
+    link: EmbeddedLink,
     connection: u64,
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         Box::pin(async move {
-            let link = Link::open(&lock(&self.0.world), address)?;
-            let node = EmbeddedNode { shared: self.0.clone(), link, session: Arc::default() };
-            Ok(Arc::new(node) as Arc<dyn Node>)
+            let link = EmbeddedLink::open(&lock(&self.0.world), address)?;
+            let node = EmbeddedCommands { shared: self.0.clone(), link, session: Arc::default() };
+            Ok(Arc::new(node) as Arc<dyn CommandConnection>)
         })
     }
 
@@ -68,47 +68,47 @@ impl Connector for EmbeddedConnector {
     fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-    ) -> NodeFuture<'a, (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>)> {
+    ) -> ConnectionFuture<'a, (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>)> {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
-            let link = Link::open(&world, address)?;
+            let link = EmbeddedLink::open(&world, address)?;
             let (notices, receiver) = mpsc::unbounded_channel();
             world.next_connection += 1;
             let connection = world.next_connection;
             world.servers[link.server].subscribers.connect(connection, notices);
-            let subscription = EmbeddedSubscription { shared: self.0.clone(), link, connection };
-            Ok((Arc::new(subscription) as Arc<dyn Subscription>, receiver))
+            let subscription = EmbeddedPubSub { shared: self.0.clone(), link, connection };
+            Ok((Arc::new(subscription) as Arc<dyn PubSubConnection>, receiver))
         })
     }
 }
 
-impl Link {
-    fn open(world: &World, address: &Address) -> Result<Link, NodeError> {
+impl EmbeddedLink {
+    fn open(world: &ClusterWorld, address: &Address) -> Result<EmbeddedLink, ConnectionError> {
         let server =
-            world.find(address).ok_or_else(|| NodeError::unsent("no server has this address"))?;
+            world.find(address).ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
         match world.servers[server].health {
-            Health::Up | Health::Paused => {
-                Ok(Link { server, generation: world.servers[server].generation })
+            ProcessState::Up | ProcessState::Paused => {
+                Ok(EmbeddedLink { server, generation: world.servers[server].generation })
             }
-            Health::Down => Err(NodeError::unsent("connection refused")),
+            ProcessState::Down => Err(ConnectionError::not_sent("connection refused")),
         }
     }
 
-    fn is_open(&self, world: &World) -> bool {
+    fn is_open(&self, world: &ClusterWorld) -> bool {
         world.servers[self.server].generation == self.generation
     }
 }
 
-impl EmbeddedNode {
-    async fn send(&self, commands: &[Command]) -> Result<Vec<Reply>, NodeError> {
+impl EmbeddedCommands {
+    async fn send(&self, commands: &[Command]) -> Result<Vec<RespValue>, ConnectionError> {
         let waiting = {
             let mut host = lock(&self.shared.host);
             let mut world = lock(&self.shared.world);
             if !self.link.is_open(&world) {
-                return Err(NodeError::unsent("the connection is broken"));
+                return Err(ConnectionError::not_sent("the connection is broken"));
             }
             let server = &mut world.servers[self.link.server];
-            if server.health != Health::Paused {
+            if server.health != ProcessState::Paused {
                 drop(world);
                 let serve = |command| {
                     self.shared.serve(&mut host, self.link.server, &self.session, command)
@@ -116,32 +116,32 @@ impl EmbeddedNode {
                 return Ok(commands.iter().map(serve).collect());
             }
             let (replies, waiting) = oneshot::channel();
-            server.queue.push_back(Queued::Commands {
+            server.paused_input.push_back(PausedInput::Commands {
                 commands: commands.to_vec(),
                 session: self.session.clone(),
                 replies,
             });
             waiting
         };
-        waiting.await.map_err(|_| NodeError {
+        waiting.await.map_err(|_| ConnectionError {
             maybe_sent: true,
-            ..NodeError::unsent("the connection broke before the answer")
+            ..ConnectionError::not_sent("the connection broke before the answer")
         })
     }
 }
 
-impl Node for EmbeddedNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for EmbeddedCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let node = self.clone();
-        Answering::Future(Box::pin(async move {
+        ResponseFuture::Boxed(Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
-            replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
+            replies.pop().ok_or_else(|| ConnectionError::not_sent("nothing was sent"))
         }))
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let (node, commands) = (self.clone(), commands.to_vec());
-        Answering::Future(Box::pin(async move { node.send(&commands).await }))
+        ResponseFuture::Boxed(Box::pin(async move { node.send(&commands).await }))
     }
 
     fn is_usable(&self) -> bool {
@@ -149,33 +149,33 @@ impl Node for EmbeddedNode {
     }
 }
 
-impl EmbeddedSubscription {
-    fn send(&self, queued: Queued) -> Result<(), NodeError> {
+impl EmbeddedPubSub {
+    fn send(&self, queued: PausedInput) -> Result<(), ConnectionError> {
         let mut world = lock(&self.shared.world);
         let server = self.link.server;
         if !self.link.is_open(&world)
             || !world.servers[server].subscribers.is_connected(self.connection)
         {
-            return Err(NodeError::unsent("the connection is broken"));
+            return Err(ConnectionError::not_sent("the connection is broken"));
         }
         match world.servers[server].health {
-            Health::Paused => world.servers[server].queue.push_back(queued),
-            Health::Up | Health::Down => world.subscribe(server, queued),
+            ProcessState::Paused => world.servers[server].paused_input.push_back(queued),
+            ProcessState::Up | ProcessState::Down => world.subscribe(server, queued),
         }
         Ok(())
     }
 }
 
-impl Subscription for EmbeddedSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+impl PubSubConnection for EmbeddedPubSub {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         let node =
-            EmbeddedNode { shared: self.shared.clone(), link: self.link, session: Arc::default() };
+            EmbeddedCommands { shared: self.shared.clone(), link: self.link, session: Arc::default() };
         Box::pin(node.call(command.clone()))
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
         Box::pin(async move {
-            self.send(Queued::Join {
+            self.send(PausedInput::Subscribe {
                 connection: self.connection,
                 channel: Bytes::copy_from_slice(channel),
                 asking,
@@ -183,9 +183,9 @@ impl Subscription for EmbeddedSubscription {
         })
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
         Box::pin(async move {
-            self.send(Queued::Leave {
+            self.send(PausedInput::Unsubscribe {
                 connection: self.connection,
                 channel: Bytes::copy_from_slice(channel),
             })
@@ -193,20 +193,20 @@ impl Subscription for EmbeddedSubscription {
     }
 }
 
-impl Drop for EmbeddedSubscription {
+impl Drop for EmbeddedPubSub {
     fn drop(&mut self) {
         let mut world = lock(&self.shared.world);
         world.servers[self.link.server].subscribers.disconnect(self.connection);
     }
 }
 
-impl Shared {
+impl EmbeddedState {
     /// Serves what arrived at a server while it was paused.
-    pub(super) fn serve_queue(&self, host: &mut ScriptHost, server: usize) {
-        let queue = std::mem::take(&mut lock(&self.world).servers[server].queue);
+    pub(super) fn serve_paused_input(&self, host: &mut LuaHost, server: usize) {
+        let queue = std::mem::take(&mut lock(&self.world).servers[server].paused_input);
         for queued in queue {
             match queued {
-                Queued::Commands { commands, session, replies } => {
+                PausedInput::Commands { commands, session, replies } => {
                     let answers =
                         commands.iter().map(|command| self.serve(host, server, &session, command));
                     let _ = replies.send(answers.collect()); // the client may have given up
@@ -217,27 +217,27 @@ impl Shared {
     }
 }
 
-impl World {
+impl ClusterWorld {
     /// Serves what arrived over a connection of subscriptions.
-    fn subscribe(&mut self, server: usize, queued: Queued) {
+    fn subscribe(&mut self, server: usize, queued: PausedInput) {
         match queued {
-            Queued::Commands { .. } => {}
-            Queued::Join { connection, channel, asking } => {
+            PausedInput::Commands { .. } => {}
+            PausedInput::Subscribe { connection, channel, asking } => {
                 let routed = match self.is_cluster {
-                    true => self.servers[server].route(&[&channel], Kind::Channel, asking, None),
+                    true => self.servers[server].route(&[&channel], KeyKind::Channel, asking, None),
                     false => Ok(()),
                 };
                 let refusal = self.servers[server].refusal.clone();
                 let refusal =
-                    refusal.or_else(|| routed.err().map(|redirect| self.tell_client(redirect)));
+                    refusal.or_else(|| routed.err().map(|redirect| self.client_error(redirect)));
                 let subscribers = &mut self.servers[server].subscribers;
                 match refusal {
-                    None => subscribers.join(connection, channel),
+                    None => subscribers.subscribe(connection, channel),
                     Some(failure) => subscribers.refuse(connection, channel, failure.into()),
                 }
             }
-            Queued::Leave { connection, channel } => {
-                self.servers[server].subscribers.leave(connection, channel)
+            PausedInput::Unsubscribe { connection, channel } => {
+                self.servers[server].subscribers.unsubscribe(connection, channel)
             }
         }
     }

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::answer::{Failure, OK};
-use super::command::Act;
-use super::commands::script::Stage;
+use super::answer::{ErrorReply, OK};
+use super::command::CommandHandler;
+use super::commands::script::ScriptRunner;
 use super::connection::EmbeddedConnector;
-use super::faults::Faults;
+use super::faults::FaultInjector;
 use super::lock;
-use super::script_host::ScriptHost;
-use super::server::{Role, Server};
-use super::session::{Session, WaitCovers};
-use super::slots::Slots;
-use super::watch::{self, Served, Watcher, Watching};
-use super::world::{Tally, World};
+use super::script_host::LuaHost;
+use super::server::{ServerRole, EmbeddedServer};
+use super::session::{Session, WaitSemantics};
+use super::slots::SlotTable;
+use super::watch::{self, ServedCommand, CommandObserver, ObserverSlot};
+use super::world::{ScriptStats, ClusterWorld};
 use crate::clock::{Clock, ManualClock};
 use crate::health::ClientHealth;
-use crate::node::{Address, Command, Connector, Reply};
+use crate::node::{Address, Command, Connector, RespValue};
 
 /// The servers' clocks start at 1 January 2025.
-const EPOCH: Duration = Duration::from_secs(1_735_689_600);
+const DEFAULT_START_TIME: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
@@ -41,48 +41,48 @@ const EPOCH: Duration = Duration::from_secs(1_735_689_600);
 /// assert!(engine.now() >= before + Duration::from_secs(30));
 /// ```
 #[derive(Clone)]
-pub struct Engine {
-    pub(super) shared: Arc<Shared>,
+pub struct EmbeddedCluster {
+    pub(super) shared: Arc<EmbeddedState>,
 }
 
 /// Builds an [`Engine`].
 #[derive(Clone, Debug)]
 #[must_use = "it builds nothing until `build` is called"]
-pub struct Builder {
+pub struct EmbeddedClusterBuilder {
     masters: usize,
     replicas: usize,
     is_cluster: bool,
     has_manual_time: bool,
     epoch: Duration,
-    wait_covers: WaitCovers,
-    beside: Option<Engine>,
+    wait_semantics: WaitSemantics,
+    address_twin: Option<EmbeddedCluster>,
 }
 
 /// What all handles and connections share. Lock order: the host first. No script runs while another
 /// thread holds the host.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) host: Mutex<ScriptHost>,
-    pub(super) world: Arc<Mutex<World>>,
-    pub(super) watcher: Mutex<Watching>,
+pub(super) struct EmbeddedState {
+    pub(super) host: Mutex<LuaHost>,
+    pub(super) world: Arc<Mutex<ClusterWorld>>,
+    pub(super) observer: Mutex<ObserverSlot>,
 }
 
-impl Engine {
+impl EmbeddedCluster {
     /// A cluster of three masters with one replica each. Its time follows tokio's.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// Returns a builder, for an engine of another size or with time that is moved by hand.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> EmbeddedClusterBuilder {
+        EmbeddedClusterBuilder {
             masters: 3,
             replicas: 1,
             is_cluster: true,
             has_manual_time: false,
-            epoch: EPOCH,
-            wait_covers: WaitCovers::default(),
-            beside: None,
+            epoch: DEFAULT_START_TIME,
+            wait_semantics: WaitSemantics::default(),
+            address_twin: None,
         }
     }
 
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// The number of keys on all masters.
-    pub fn keys(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
         let masters: Vec<_> = world.masters().collect();
@@ -114,39 +114,39 @@ impl Engine {
 
     /// How long until the next sleeper on the engine's clock wakes, or `None` if nothing sleeps.
     /// For simulations, which move time there when nothing else can happen.
-    pub fn until_next_wake(&self) -> Option<Duration> {
+    pub fn time_to_next_wake(&self) -> Option<Duration> {
         let clock = lock(&self.shared.world).clock.clone();
         let next = clock.next_wake()?;
-        Some(next.since(clock.now()))
+        Some(next.saturating_duration_since(clock.now()))
     }
 
     /// Sends one command directly to a server, without a network, and returns the reply in the form
     /// of [`Served::reply`]. For tests.
     #[doc(hidden)]
-    pub fn say(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
-        let command = words.iter().fold(Command::new(), |command, word| command.word(word));
-        watch::words_of(&self.query(server, &command))
+    pub fn execute(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
+        let command = words.iter().fold(Command::new(), |command, word| command.arg(word));
+        watch::reply_words(&self.query(server, &command))
     }
 
     /// Sets the watcher that sees every command that a server has served. It replaces the one
     /// before.
-    pub fn watch(&self, watcher: impl Watcher) {
-        lock(&self.shared.watcher).0 = Some(Box::new(watcher));
+    pub fn set_observer(&self, watcher: impl CommandObserver) {
+        lock(&self.shared.observer).0 = Some(Box::new(watcher));
     }
 
     /// The faults of the servers, for tests.
-    pub fn faults(&self) -> Faults {
-        Faults::new(self.shared.clone())
+    pub fn faults(&self) -> FaultInjector {
+        FaultInjector::new(self.shared.clone())
     }
 
     /// How many calls scripts have made since the last [`reset_tally`](Engine::reset_tally).
-    pub fn tally(&self) -> Tally {
+    pub fn script_stats(&self) -> ScriptStats {
         lock(&self.shared.world).tally
     }
 
     /// Resets the [`tally`](Engine::tally) to zero.
-    pub fn reset_tally(&self) {
-        lock(&self.shared.world).tally = Tally::default();
+    pub fn reset_script_stats(&self) {
+        lock(&self.shared.world).tally = ScriptStats::default();
     }
 
     /// Connects to the servers.
@@ -171,25 +171,25 @@ impl Engine {
     }
 
     /// Sends a command to a server, as over a connection of its own.
-    pub(crate) fn query(&self, server: usize, command: &Command) -> Reply {
+    pub(crate) fn query(&self, server: usize, command: &Command) -> RespValue {
         let mut host = lock(&self.shared.host);
         self.shared.serve(&mut host, server, &Session::default(), command)
     }
 }
 
-impl Default for Engine {
+impl Default for EmbeddedCluster {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for EmbeddedCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("servers", &self.addresses().len()).finish_non_exhaustive()
     }
 }
 
-impl Builder {
+impl EmbeddedClusterBuilder {
     /// The number of masters, from 1 to 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
@@ -217,76 +217,76 @@ impl Builder {
     }
 
     /// The initial time of the servers' clocks, since 1970. Default: the beginning of 2025.
-    pub fn starts_at(mut self, epoch: Duration) -> Self {
+    pub fn start_time(mut self, epoch: Duration) -> Self {
         self.epoch = epoch;
         self
     }
 
     /// Which writes `WAIT` covers; server versions differ. Default: as up to Redis 7.0.
-    pub fn wait_covers(mut self, covers: WaitCovers) -> Self {
-        self.wait_covers = covers;
+    pub fn wait_semantics(mut self, covers: WaitSemantics) -> Self {
+        self.wait_semantics = covers;
         self
     }
 
     /// Makes servers at the same addresses as those of `engine`, with other node ids and with its
     /// time. For simulations in which [an address passes to another
     /// server](super::Network::lead_to).
-    pub fn beside(mut self, engine: &Engine) -> Self {
-        self.beside = Some(engine.clone());
+    pub fn address_twin(mut self, engine: &EmbeddedCluster) -> Self {
+        self.address_twin = Some(engine.clone());
         self
     }
 
     /// Builds the engine.
-    pub fn build(mut self) -> Engine {
+    pub fn build(mut self) -> EmbeddedCluster {
         if !self.is_cluster {
             (self.masters, self.replicas) = (1, 0);
         }
-        let clock = match (&self.beside, self.has_manual_time) {
+        let clock = match (&self.address_twin, self.has_manual_time) {
             (Some(engine), _) => lock(&engine.shared.world).clock.clone(),
-            (None, true) => Arc::new(ManualClock::still()),
-            (None, false) => Arc::new(ManualClock::running()),
+            (None, true) => Arc::new(ManualClock::frozen()),
+            (None, false) => Arc::new(ManualClock::following_tokio()),
         };
-        let whose = if self.beside.is_some() { "another's " } else { "" };
-        let slots = Arc::new(Slots::shared_out(self.masters));
+        let whose = if self.address_twin.is_some() { "another's " } else { "" };
+        let slots = Arc::new(SlotTable::distribute(self.masters));
         let servers = self.roles().enumerate().map(|(index, role)| {
             let address = Address { host: "embedded".into(), port: FIRST_PORT + index as u16 };
-            Server::new(index, address, whose, role, slots.clone())
+            EmbeddedServer::new(index, address, whose, role, slots.clone())
         });
-        let world = World {
+        let world = ClusterWorld {
             clock,
             epoch: self.epoch,
             is_cluster: self.is_cluster,
             servers: servers.collect(),
             slots: slots.clone(),
-            wait_covers: self.wait_covers,
+            wait_covers: self.wait_semantics,
             running: None,
-            tally: Tally::default(),
+            tally: ScriptStats::default(),
             next_connection: 0,
         };
         let world = Arc::new(Mutex::new(world));
-        let host = Mutex::new(ScriptHost::new(world.clone()));
-        Engine { shared: Arc::new(Shared { host, world, watcher: Mutex::default() }) }
+        let host = Mutex::new(LuaHost::new(world.clone()));
+        EmbeddedCluster { shared: Arc::new(EmbeddedState { host, world, observer: Mutex::default() }) }
     }
 
     /// The masters first, then the first replica of each, and so on.
-    fn roles(&self) -> impl Iterator<Item = Role> {
-        let masters = std::iter::repeat_n(Role::Master, self.masters);
-        let replicas = (0..self.masters).map(Role::ReplicaOf).cycle();
+    fn roles(&self) -> impl Iterator<Item = ServerRole> {
+        let masters = std::iter::repeat_n(ServerRole::Master, self.masters);
+        let replicas = (0..self.masters).map(ServerRole::ReplicaOf).cycle();
         masters.chain(replicas.take(self.masters * self.replicas))
     }
 }
 
 const FIRST_PORT: u16 = 7000;
 
-impl Shared {
+impl EmbeddedState {
     /// Serves one command of a client.
     pub(super) fn serve(
         &self,
-        host: &mut ScriptHost,
+        host: &mut LuaHost,
         server: usize,
         session: &Session,
         command: &Command,
-    ) -> Reply {
+    ) -> RespValue {
         let words: SmallVec<[&[u8]; 16]> = command.iter().collect();
         let before = lock(&self.world).servers[server].store.offset();
         let reply = self.answer(host, server, session, &words);
@@ -294,46 +294,46 @@ impl Shared {
             let world = lock(&self.world);
             session.end_command(world.wait_covers, before, world.servers[server].store.offset());
         }
-        if let Some(watcher) = &mut lock(&self.watcher).0 {
+        if let Some(watcher) = &mut lock(&self.observer).0 {
             let mut world = lock(&self.world);
-            let served = Served::new(&mut world, server, &words, &reply);
-            watcher.served(&served);
+            let served = ServedCommand::new(&mut world, server, &words, &reply);
+            watcher.on_command(&served);
         }
         reply
     }
 
     fn answer(
         &self,
-        host: &mut ScriptHost,
+        host: &mut LuaHost,
         server: usize,
         session: &Session,
         words: &[&[u8]],
-    ) -> Reply {
+    ) -> RespValue {
         let Some((name, args)) = words.split_first() else {
-            return Failure::of("ERR empty command").into();
+            return ErrorReply::from_static("ERR empty command").into();
         };
         let asked = session.take_asking();
         let mut world = lock(&self.world);
         let at = world.at(server);
-        let command = match world.admit(at, name, args, asked) {
+        let command = match world.check_command(at, name, args, asked) {
             Ok(command) => command,
             Err(failure) => {
                 world.servers[server].store.end();
                 return failure.into();
             }
         };
-        if let Act::Script(kind) = command.act {
+        if let CommandHandler::Script(kind) = command.handler {
             drop(world);
-            let mut stage = Stage { host, world: &self.world, at, asked };
-            return stage.run(kind, args).unwrap_or_else(Reply::from);
+            let mut stage = ScriptRunner { host, world: &self.world, at, after_asking: asked };
+            return stage.run(kind, args).unwrap_or_else(RespValue::from);
         }
-        let outcome = match command.act {
-            Act::Acquiring if !world.is_cluster => Err(Failure::NO_CLUSTER),
-            Act::Acquiring => {
+        let outcome = match command.handler {
+            CommandHandler::Acquiring if !world.is_cluster => Err(ErrorReply::NO_CLUSTER),
+            CommandHandler::Acquiring => {
                 session.set_asking();
                 Ok(OK)
             }
-            Act::Wait => world.wait(at, args, session.covered()),
+            CommandHandler::Wait => world.wait(at, args, session.wait_offset()),
             act => world.run(at, act, args),
         };
         world.servers[server].store.end();

@@ -2,41 +2,41 @@
 
 use std::sync::Arc;
 
-use super::replication::Received;
-use super::server::{Health, Role, Server};
-use super::slots::Slots;
-use super::store::Store;
-use super::world::World;
+use super::replication::ReplicaProgress;
+use super::server::{ProcessState, ServerRole, EmbeddedServer};
+use super::slots::SlotTable;
+use super::store::Keyspace;
+use super::world::ClusterWorld;
 
-impl World {
+impl ClusterWorld {
     /// Lets a replica replace a master, without the master's last writes. Returns the number of the
     /// new master.
     pub(super) fn promote(&mut self, master: usize, lose: usize) -> Option<usize> {
-        if self.servers.get(master)?.role != Role::Master
+        if self.servers.get(master)?.role != ServerRole::Master
             || self.servers[master].successor.is_some()
         {
             return None;
         }
         let replicas: Vec<_> = self.replicas_of(master).collect();
         if replicas.is_empty() {
-            self.replace_in_place(master, lose);
+            self.restart_as_successor(master, lose);
             return Some(master);
         }
-        let is_up = |replica: &usize| self.servers[*replica].health == Health::Up;
+        let is_up = |replica: &usize| self.servers[*replica].health == ProcessState::Up;
         let replica = replicas.into_iter().find(is_up)?;
-        self.take_place(master, replica, lose);
+        self.promote_replica(master, replica, lose);
         Some(replica)
     }
 
-    fn take_place(&mut self, old: usize, new: usize, lose: usize) {
-        let store = self.data_of(new, old, lose);
+    fn promote_replica(&mut self, old: usize, new: usize, lose: usize) {
+        let store = self.promotion_data(new, old, lose);
         let offset = store.offset();
         let (migrating, importing) = (
             std::mem::take(&mut self.servers[old].migrating),
             std::mem::take(&mut self.servers[old].importing),
         );
         let server = &mut self.servers[new];
-        server.role = Role::Master;
+        server.role = ServerRole::Master;
         server.store = store;
         server.scripts.clear();
         server.migrating = migrating;
@@ -45,60 +45,60 @@ impl World {
         for server in &mut self.servers {
             let open = server.migrating.values_mut().chain(server.importing.values_mut());
             open.filter(|other| **other == old).for_each(|other| *other = new);
-            if server.role == Role::ReplicaOf(old) {
-                server.role = Role::ReplicaOf(new);
+            if server.role == ServerRole::ReplicaOf(old) {
+                server.role = ServerRole::ReplicaOf(new);
                 server.follow_another(offset);
             }
         }
         Arc::make_mut(&mut self.slots).replace(old, new);
-        self.spread_news();
+        self.propagate_topology();
     }
 
-    fn replace_in_place(&mut self, master: usize, lose: usize) {
+    fn restart_as_successor(&mut self, master: usize, lose: usize) {
         let server = &mut self.servers[master];
         server.store.undo(lose);
-        server.store.confirm();
+        server.store.commit();
         server.renew_process();
-        server.health = Health::Up;
-        self.spread_news();
+        server.health = ProcessState::Up;
+        self.propagate_topology();
     }
 
     /// Kills a server: its connections break. It keeps its data for its next start.
     pub(super) fn stop(&mut self, server: usize) {
-        self.servers[server].health = Health::Down;
+        self.servers[server].health = ProcessState::Down;
         self.servers[server].break_connections();
     }
 
     /// Starts a stopped server as a new process.
     pub(super) fn start(&mut self, server: usize) {
         self.servers[server].renew_process();
-        self.servers[server].health = Health::Up;
-        self.spread_news();
+        self.servers[server].health = ProcessState::Up;
+        self.propagate_topology();
     }
 
     /// Tells all reachable servers who serves which slot.
-    pub(super) fn spread_news(&mut self) {
-        for server in self.servers.iter_mut().filter(|server| server.hears()) {
-            server.learn(&self.slots);
+    pub(super) fn propagate_topology(&mut self) {
+        for server in self.servers.iter_mut().filter(|server| server.learns_topology()) {
+            server.adopt_topology(&self.slots);
         }
     }
 }
 
-impl Server {
+impl EmbeddedServer {
     /// Returns true if the server learns at once about changes elsewhere.
-    pub(super) fn hears(&self) -> bool {
-        self.health == Health::Up && !self.is_isolated
+    pub(super) fn learns_topology(&self) -> bool {
+        self.health == ProcessState::Up && !self.is_isolated
     }
 
     /// A master that learns that another server has replaced it becomes a replica of that one. The
     /// subscriptions in its slots end.
-    fn learn(&mut self, slots: &Arc<Slots>) {
+    fn adopt_topology(&mut self, slots: &Arc<SlotTable>) {
         self.slots = slots.clone();
         if let Some(successor) = self.successor.take() {
-            self.role = Role::ReplicaOf(successor);
-            self.store = Store::default();
-            self.received = Received::default();
+            self.role = ServerRole::ReplicaOf(successor);
+            self.store = Keyspace::default();
+            self.replica_progress = ReplicaProgress::default();
         }
-        self.subscribers.leave_slots(|slot| slots.master_of(slot) == self.index);
+        self.subscribers.unsubscribe_slots(|slot| slots.master_of(slot) == self.index);
     }
 }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::answer::Failure;
-use super::engine::Shared;
+use super::answer::ErrorReply;
+use super::engine::EmbeddedState;
 use super::lock;
-use super::server::{Health, Server};
-use super::world::World;
+use super::server::{ProcessState, EmbeddedServer};
+use super::world::ClusterWorld;
 use crate::slot::Slot;
 
 /// The faults of one engine's servers.
@@ -18,12 +18,12 @@ use crate::slot::Slot;
 /// second replicas. A call with a number that no server has does nothing. All of it is
 /// deterministic.
 #[derive(Clone, Debug)]
-pub struct Faults {
-    shared: Arc<Shared>,
+pub struct FaultInjector {
+    shared: Arc<EmbeddedState>,
 }
 
 /// Slot moves.
-impl Faults {
+impl FaultInjector {
     /// Begins to move a slot to another master. From now on, the source redirects commands for a
     /// key that it does not have to the target, and the target serves commands that follow such a
     /// redirect. Returns false if the slot cannot move there, or is already moving. (Here and in
@@ -51,15 +51,15 @@ impl Faults {
 
     /// Makes one server believe that another one owns a slot, until it next learns the truth. Two
     /// masters that name each other never stop redirecting.
-    pub fn mislead(&self, server: usize, slot: Slot, master: usize) {
+    pub fn set_wrong_owner(&self, server: usize, slot: Slot, master: usize) {
         if master < self.change(|world| world.servers.len()) {
-            self.at(server, |server| Arc::make_mut(&mut server.slots).give(slot, master));
+            self.with_server(server, |server| Arc::make_mut(&mut server.slots).assign(slot, master));
         }
     }
 }
 
 /// Servers that die, pause, or are cut off.
-impl Faults {
+impl FaultInjector {
     /// Lets a replica replace a master. It lacks the last `lose` writes (a script is one write),
     /// but has everything that it has acknowledged to a `WAIT`. A replica that
     /// [lags](Faults::hold_back) has what it had when that began. The new master knows no scripts
@@ -98,8 +98,8 @@ impl Faults {
     /// [lags](Faults::hold_back) until it resumes.
     pub fn pause(&self, server: usize) {
         self.change(|world| {
-            if world.servers.get(server).is_some_and(|it| it.health == Health::Up) {
-                world.servers[server].health = Health::Paused;
+            if world.servers.get(server).is_some_and(|it| it.health == ProcessState::Up) {
+                world.servers[server].health = ProcessState::Paused;
                 world.hold_back(server);
             }
         });
@@ -110,35 +110,35 @@ impl Faults {
     pub fn resume(&self, server: usize) {
         let mut host = lock(&self.shared.host);
         let is_paused =
-            |world: &World| world.servers.get(server).is_some_and(|it| it.health == Health::Paused);
+            |world: &ClusterWorld| world.servers.get(server).is_some_and(|it| it.health == ProcessState::Paused);
         if !is_paused(&lock(&self.shared.world)) {
             return;
         }
-        lock(&self.shared.world).servers[server].health = Health::Up;
+        lock(&self.shared.world).servers[server].health = ProcessState::Up;
         lock(&self.shared.world).catch_up(server);
-        self.shared.serve_queue(&mut host, server);
-        lock(&self.shared.world).spread_news();
+        self.shared.serve_paused_input(&mut host, server);
+        lock(&self.shared.world).propagate_topology();
     }
 
     /// Cuts a server off from the other servers, but not from its clients: it learns of no changes.
     pub fn isolate(&self, server: usize) {
-        self.at(server, |server| server.is_isolated = true);
+        self.with_server(server, |server| server.is_isolated = true);
     }
 
     /// Reconnects an isolated server with the others.
     pub fn rejoin(&self, server: usize) {
-        self.at(server, |server| server.is_isolated = false);
-        self.change(World::spread_news);
+        self.with_server(server, |server| server.is_isolated = false);
+        self.change(ClusterWorld::propagate_topology);
     }
 
     /// Breaks all connections to a server, with their subscriptions. New ones can be made.
     pub fn kill_connections(&self, server: usize) {
-        self.at(server, Server::break_connections);
+        self.with_server(server, EmbeddedServer::break_connections);
     }
 }
 
 /// Replicas that lag.
-impl Faults {
+impl FaultInjector {
     /// The replicas of a master.
     pub fn replicas(&self, master: usize) -> Vec<usize> {
         self.change(|world| world.replicas_of(master).collect())
@@ -146,7 +146,7 @@ impl Faults {
 
     /// From now on a replica receives none of its master's writes, and `WAIT` counts it only for
     /// what it has. It can still be promoted.
-    pub fn hold_back(&self, replica: usize) {
+    pub fn lag_replica(&self, replica: usize) {
         self.change(|world| {
             if replica < world.servers.len() {
                 world.hold_back(replica);
@@ -155,7 +155,7 @@ impl Faults {
     }
 
     /// Gives a lagging replica everything that it lacks; it no longer lags.
-    pub fn catch_up(&self, replica: usize) {
+    pub fn sync_replica(&self, replica: usize) {
         self.change(|world| {
             if replica < world.servers.len() {
                 world.catch_up(replica);
@@ -165,63 +165,63 @@ impl Faults {
 }
 
 /// Servers that answer differently.
-impl Faults {
+impl FaultInjector {
     /// Sets a server's clock: ahead of the engine's time by this many milliseconds, or behind it.
     pub fn set_clock(&self, server: usize, ahead_ms: i64) {
-        self.at(server, |server| server.clock_offset = ahead_ms.saturating_mul(1000));
+        self.with_server(server, |server| server.clock_offset = ahead_ms.saturating_mul(1000));
     }
 
     /// Steps a server's clock by this many milliseconds, forward or back.
     pub fn step_clock(&self, server: usize, by_ms: i64) {
         let step = by_ms.saturating_mul(1000);
-        self.at(server, |server| server.clock_offset = server.clock_offset.saturating_add(step));
+        self.with_server(server, |server| server.clock_offset = server.clock_offset.saturating_add(step));
     }
 
     /// Makes a server forget its scripts.
     pub fn flush_scripts(&self, server: usize) {
-        self.at(server, |server| server.scripts.clear());
+        self.with_server(server, |server| server.scripts.clear());
     }
 
     /// Makes a server forget its data.
     pub fn flush_data(&self, server: usize) {
-        self.at(server, |server| server.store.empty());
+        self.with_server(server, |server| server.store.empty());
     }
 
     /// Makes a server's memory full, or not. When it is full, a script is refused at its first
     /// write, if that write may need memory.
-    pub fn set_full_memory(&self, server: usize, is_full: bool) {
-        self.at(server, |server| server.memory_full = is_full);
+    pub fn set_out_of_memory(&self, server: usize, is_full: bool) {
+        self.with_server(server, |server| server.memory_full = is_full);
     }
 
     /// Makes a server report that the cluster is down, or not.
     pub fn set_cluster_down(&self, server: usize, is_down: bool) {
-        self.at(server, |server| server.cluster_down = is_down);
+        self.with_server(server, |server| server.cluster_down = is_down);
     }
 
     /// Makes a server answer every command with an error line, such as `LOADING Redis is loading
     /// the dataset in memory`. `None` ends that.
-    pub fn refuse(&self, server: usize, error: Option<&str>) {
-        self.at(server, |server| server.refusal = error.map(Failure::new));
+    pub fn reply_with_error(&self, server: usize, error: Option<&str>) {
+        self.with_server(server, |server| server.refusal = error.map(ErrorReply::new));
     }
 
     /// Sets the `maxmemory-policy` that a server reports. Nothing is evicted.
     pub fn set_eviction_policy(&self, server: usize, policy: &str) {
-        self.at(server, |server| server.eviction_policy = policy.into());
+        self.with_server(server, |server| server.eviction_policy = policy.into());
     }
 }
 
-impl Faults {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Faults { shared }
+impl FaultInjector {
+    pub(super) fn new(shared: Arc<EmbeddedState>) -> Self {
+        FaultInjector { shared }
     }
 
     /// Changes the world while no script runs.
-    fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut ClusterWorld) -> R) -> R {
         let _turn = lock(&self.shared.host);
         change(&mut lock(&self.shared.world))
     }
 
-    fn at(&self, server: usize, change: impl FnOnce(&mut Server)) {
+    fn with_server(&self, server: usize, change: impl FnOnce(&mut EmbeddedServer)) {
         self.change(|world| {
             if let Some(server) = world.servers.get_mut(server) {
                 change(server);

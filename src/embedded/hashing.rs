@@ -2,12 +2,12 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(super) type SteadyHash = BuildHasherDefault<SteadyHasher>;
+pub(super) type DeterministicState = BuildHasherDefault<DeterministicHasher>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct SteadyHasher(u64);
+pub(super) struct DeterministicHasher(u64);
 
-impl Hasher for SteadyHasher {
+impl Hasher for DeterministicHasher {
     fn write(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         for chunk in chunks {

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 
 use super::answer::Blob;
-use super::store::Entry;
+use super::store::StoredKey;
 
 /// The most writes that can be undone.
-const LONGEST_LAG: usize = 1024;
+const MAX_UNDO: usize = 1024;
 
 /// The state before one change.
 #[derive(Clone, Debug)]
-pub(super) enum Before {
-    Entry { key: Blob, entry: Option<Entry> },
+pub(super) enum UndoRecord {
+    Entry { key: Blob, entry: Option<StoredKey> },
     Field { key: Blob, field: Blob, value: Option<Blob> },
     Expiry { key: Blob, expires: Option<u64> },
 }
@@ -19,8 +19,8 @@ pub(super) enum Before {
 /// The last writes. All changes of one command or script are one write, because a replica receives
 /// them together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    changes: VecDeque<Before>,
+pub(super) struct UndoLog {
+    changes: VecDeque<UndoRecord>,
     /// The number of changes in each write, the oldest first.
     writes: VecDeque<usize>,
     /// The number of changes in the write under way.
@@ -29,8 +29,8 @@ pub(super) struct Log {
     offset: u64,
 }
 
-impl Log {
-    pub(super) fn push(&mut self, before: Before) {
+impl UndoLog {
+    pub(super) fn push(&mut self, before: UndoRecord) {
         self.changes.push_back(before);
         self.open += 1;
     }
@@ -42,7 +42,7 @@ impl Log {
         }
         self.writes.push_back(std::mem::take(&mut self.open));
         self.offset += 1;
-        if self.writes.len() > LONGEST_LAG
+        if self.writes.len() > MAX_UNDO
             && let Some(oldest) = self.writes.pop_front()
         {
             self.changes.drain(..oldest);
@@ -50,7 +50,7 @@ impl Log {
     }
 
     /// Removes the last write and returns its changes, the last one first.
-    pub(super) fn pop(&mut self) -> Option<impl Iterator<Item = Before>> {
+    pub(super) fn pop(&mut self) -> Option<impl Iterator<Item = UndoRecord>> {
         self.close();
         let changes = self.writes.pop_back()?;
         self.offset -= 1;

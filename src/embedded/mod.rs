@@ -44,14 +44,14 @@ mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use engine::{Builder, Engine};
-pub use faults::Faults;
-pub use network::{Fate, Host, Kind, Message, Network, Weather};
+pub use engine::{EmbeddedClusterBuilder, EmbeddedCluster};
+pub use faults::FaultInjector;
+pub use network::{Delivery, SimulatedHost, MessageKind, NetworkMessage, SimulatedNetwork, NetworkModel};
 #[cfg(test)]
-pub(crate) use pure_step::{Lock, PureStep, Ran, Run};
-pub use session::WaitCovers;
-pub use watch::{Served, Watcher};
-pub use world::Tally;
+pub(crate) use pure_step::{LockHash, ScriptStep, ScriptOutput, ScriptInput};
+pub use session::WaitSemantics;
+pub use watch::{ServedCommand, CommandObserver};
+pub use world::ScriptStats;
 
 /// Locks the mutex, also after a panic elsewhere: each change is complete before its lock is
 /// released.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::server::Role;
-use super::store::Entry;
-use super::world::World;
+use super::server::ServerRole;
+use super::store::StoredKey;
+use super::world::ClusterWorld;
 use crate::slot::Slot;
 
-impl World {
+impl ClusterWorld {
     /// Opens a slot at its master and at the target. Returns false if it cannot move there.
     pub(super) fn begin_move(&mut self, slot: Slot, to: usize) -> bool {
         let from = self.slots.master_of(slot);
         let is_open = self.servers[from].migrating.contains_key(&slot);
-        if from == to || is_open || !self.takes_part(from) || !self.takes_part(to) {
+        if from == to || is_open || !self.is_available(from) || !self.is_available(to) {
             return false;
         }
         // Deletes what an earlier master may have left there.
@@ -27,7 +27,7 @@ impl World {
 
     /// Moves the next key of an open slot. Returns false if none is left.
     pub(super) fn move_key(&mut self, slot: Slot) -> bool {
-        let Some((from, to)) = self.open_move(slot) else {
+        let Some((from, to)) = self.migration_of(slot) else {
             return false;
         };
         for server in [from, to] {
@@ -40,8 +40,8 @@ impl World {
         let (left, started) = (self.servers[from].store.now(), self.servers[to].store.now());
         let entry = self.servers[from].store.entry(&key).cloned();
         // The remaining time is moved, not the moment: the two clocks may differ.
-        let entry = entry.map(|entry| Entry {
-            expires: entry.expires.map(|expires| started + (expires - left)),
+        let entry = entry.map(|entry| StoredKey {
+            expires_at: entry.expires_at.map(|expires| started + (expires - left)),
             ..entry
         });
         self.servers[to].store.set(&key, entry);
@@ -54,26 +54,26 @@ impl World {
     /// Moves the rest of an open slot, and makes the target its master. Returns false if it is not
     /// open.
     pub(super) fn finish_move(&mut self, slot: Slot) -> bool {
-        let Some((from, to)) = self.open_move(slot) else {
+        let Some((from, to)) = self.migration_of(slot) else {
             return false;
         };
         while self.move_key(slot) {}
         self.servers[from].migrating.remove(&slot);
         self.servers[to].importing.remove(&slot);
-        Arc::make_mut(&mut self.slots).give(slot, to);
-        self.spread_news();
+        Arc::make_mut(&mut self.slots).assign(slot, to);
+        self.propagate_topology();
         true
     }
 
     /// The source and target of an open slot, if both are available.
-    fn open_move(&self, slot: Slot) -> Option<(usize, usize)> {
+    fn migration_of(&self, slot: Slot) -> Option<(usize, usize)> {
         let from = self.slots.master_of(slot);
         let to = *self.servers[from].migrating.get(&slot)?;
-        (self.takes_part(from) && self.takes_part(to)).then_some((from, to))
+        (self.is_available(from) && self.is_available(to)).then_some((from, to))
     }
 
-    fn takes_part(&self, server: usize) -> bool {
+    fn is_available(&self, server: usize) -> bool {
         let server = self.servers.get(server);
-        server.is_some_and(|server| server.role == Role::Master && server.hears())
+        server.is_some_and(|server| server.role == ServerRole::Master && server.learns_topology())
     }
 }

@@ -16,39 +16,39 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::engine::Engine;
+use super::engine::EmbeddedCluster;
 use super::lock;
 use crate::health::ClientHealth;
-use crate::node::{Address, Command, Connector, Node, NodeError, NodeFuture, Subscribed};
-use line::Line;
-use node::RemoteNode;
-use subscription::RemoteSubscription;
+use crate::node::{Address, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, OpenedPubSub};
+use line::SimulatedStream;
+use node::SimulatedCommands;
+use subscription::SimulatedPubSub;
 
-pub use host::Host;
+pub use host::SimulatedHost;
 
 /// Decides the fate of each message in a [`Network`].
-pub trait Weather: Send + Sync + 'static {
+pub trait NetworkModel: Send + Sync + 'static {
     /// Called when a message is about to be sent.
-    fn sent(&self, message: &Message<'_>) -> Fate;
+    fn deliver(&self, message: &NetworkMessage<'_>) -> Delivery;
 }
 
 /// A message.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
-pub struct Message<'a> {
+pub struct NetworkMessage<'a> {
     /// The number of the client's host.
     pub host: usize,
     /// The number of the server.
     pub server: usize,
     /// What kind of message it is.
-    pub kind: Kind,
+    pub kind: MessageKind,
     commands: &'a [Command],
 }
 
 /// The kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum MessageKind {
     /// A new connection.
     Dial,
     /// Commands and their replies.
@@ -56,54 +56,54 @@ pub enum Kind {
     /// A subscription that is made or ended.
     Subscribe,
     /// A notice of a subscription, such as a push, which travels from the server to the client.
-    Notice,
+    Push,
 }
 
 /// The fate of a message and of the reply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct Delivery {
     /// How long the message takes to the server.
-    pub there: Duration,
+    pub request_delay: Duration,
     /// How long the reply (or a notice) takes to the client.
-    pub back: Duration,
+    pub reply_delay: Duration,
     /// The message itself is lost, with everything that follows it.
     pub loses_request: bool,
     /// The reply (or a notice) is lost, with everything that follows it.
     pub loses_reply: bool,
     /// If something was lost, how much later the client learns that the connection broke. `None`:
     /// never.
-    pub heard_after: Option<Duration>,
+    pub break_noticed_after: Option<Duration>,
     /// The commands arrive and run a second time, this long after the first. The replies to the
     /// second run are dropped.
-    pub again: Option<Duration>,
+    pub duplicate_after: Option<Duration>,
 }
 
 /// A network of one engine. A clone is the same network.
 #[derive(Clone)]
-pub struct Network {
-    engine: Engine,
-    weather: Arc<dyn Weather>,
+pub struct SimulatedNetwork {
+    engine: EmbeddedCluster,
+    weather: Arc<dyn NetworkModel>,
     /// Servers whose connections lead elsewhere: to an engine, and to a number in it.
-    detours: Arc<Mutex<BTreeMap<usize, (Engine, usize)>>>,
+    detours: Arc<Mutex<BTreeMap<usize, (EmbeddedCluster, usize)>>>,
 }
 
-impl Network {
+impl SimulatedNetwork {
     /// A network to all servers of an engine. The engine's time must be moved [by
     /// hand](super::Builder::manual_time).
-    pub fn new(engine: &Engine, weather: Arc<dyn Weather>) -> Self {
-        Network { engine: engine.clone(), weather, detours: Arc::default() }
+    pub fn new(engine: &EmbeddedCluster, weather: Arc<dyn NetworkModel>) -> Self {
+        SimulatedNetwork { engine: engine.clone(), weather, detours: Arc::default() }
     }
 
     /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some
     /// parts in a million.
-    pub fn host(&self, number: usize, ahead: Duration, drift_ppm: i32) -> Host {
-        Host::new(self.clone(), number, ahead, drift_ppm)
+    pub fn host(&self, number: usize, ahead: Duration, drift_ppm: i32) -> SimulatedHost {
+        SimulatedHost::new(self.clone(), number, ahead, drift_ppm)
     }
 
     /// From now on, leads new connections to a server of this network to a server of another
     /// engine, as if that one had received the address. `None` ends that. Existing connections stay
     /// as they are.
-    pub fn lead_to(&self, server: usize, stranger: Option<(&Engine, usize)>) {
+    pub fn redirect_connections(&self, server: usize, stranger: Option<(&EmbeddedCluster, usize)>) {
         let mut detours = lock(&self.detours);
         match stranger {
             Some((engine, number)) => detours.insert(server, (engine.clone(), number)),
@@ -111,7 +111,7 @@ impl Network {
         };
     }
 
-    pub(super) fn engine(&self) -> &Engine {
+    pub(super) fn engine(&self) -> &EmbeddedCluster {
         &self.engine
     }
 
@@ -127,20 +127,20 @@ impl Network {
     }
 }
 
-impl fmt::Debug for Network {
+impl fmt::Debug for SimulatedNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network").finish_non_exhaustive()
     }
 }
 
-impl Message<'_> {
+impl NetworkMessage<'_> {
     /// The words of the commands, if this is a message of commands.
     pub fn commands(&self) -> impl Iterator<Item = Vec<&[u8]>> {
         self.commands.iter().map(|command| command.iter().collect())
     }
 }
 
-impl fmt::Debug for Message<'_> {
+impl fmt::Debug for NetworkMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("host", &self.host)
@@ -152,45 +152,45 @@ impl fmt::Debug for Message<'_> {
 
 /// Connects from one host.
 #[derive(Debug)]
-struct NetworkConnector {
-    host: Host,
+struct SimulatedConnector {
+    host: SimulatedHost,
     health: ClientHealth,
 }
 
-impl NetworkConnector {
+impl SimulatedConnector {
     /// Makes a connection: the request travels to the server, and the result back.
     async fn dial<T>(
         &self,
         address: &Address,
-        open: impl Future<Output = Result<T, NodeError>>,
-    ) -> Result<(Arc<Line>, T), NodeError> {
+        open: impl Future<Output = Result<T, ConnectionError>>,
+    ) -> Result<(Arc<SimulatedStream>, T), ConnectionError> {
         let server = self.host.network().engine.find(address);
-        let server = server.ok_or_else(|| NodeError::unsent("no server has this address"))?;
-        let line = Line::new(self.host.clone(), server);
-        let fate = line.fate(Kind::Dial, &[]);
+        let server = server.ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
+        let line = SimulatedStream::new(self.host.clone(), server);
+        let fate = line.delivery_of(MessageKind::Dial, &[]);
         let clock = self.host.network().engine.clock();
-        self.host.awake().await;
-        clock.sleep_until(clock.now().after(fate.there)).await;
+        self.host.wait_running().await;
+        clock.sleep_until(clock.now().saturating_add(fate.request_delay)).await;
         if fate.loses_request || fate.loses_reply {
             return std::future::pending().await;
         }
         let opened = open.await;
-        clock.sleep_until(clock.now().after(fate.back)).await;
-        self.host.awake().await;
+        clock.sleep_until(clock.now().saturating_add(fate.reply_delay)).await;
+        self.host.wait_running().await;
         self.host.add(&line);
         Ok((line, opened?))
     }
 }
 
-impl Connector for NetworkConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+impl Connector for SimulatedConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);
                 there.connect(&address).await
             };
             let (line, node) = self.dial(address, open).await?;
-            Ok(Arc::new(RemoteNode::new(line, node)) as Arc<dyn Node>)
+            Ok(Arc::new(SimulatedCommands::new(line, node)) as Arc<dyn CommandConnection>)
         })
     }
 
@@ -198,14 +198,14 @@ impl Connector for NetworkConnector {
         self.health.clone()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);
                 there.subscribe(&address).await
             };
             let (line, subscribed) = self.dial(address, open).await?;
-            Ok(RemoteSubscription::open(line, subscribed))
+            Ok(SimulatedPubSub::open(line, subscribed))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers as the server reads them.
 
-use super::answer::Failure;
+use super::answer::ErrorReply;
 
 /// Reads an integer in its one canonical form: no sign `+`, no leading zero, no space.
 pub(super) fn parse(bytes: &[u8]) -> Option<i64> {
@@ -14,13 +14,13 @@ pub(super) fn parse(bytes: &[u8]) -> Option<i64> {
 }
 
 /// Reads an integer argument.
-pub(super) fn argument(bytes: &[u8]) -> Result<i64, Failure> {
-    parse(bytes).ok_or(Failure::NOT_AN_INTEGER)
+pub(super) fn parse_argument(bytes: &[u8]) -> Result<i64, ErrorReply> {
+    parse(bytes).ok_or(ErrorReply::NOT_AN_INTEGER)
 }
 
 /// Truncates a Lua number to the integer that a client gets. A number that fits no integer becomes
 /// the least one.
-pub(super) fn cut(number: f64) -> i64 {
+pub(super) fn truncate(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if (-BEYOND..BEYOND).contains(&number) { number as i64 } else { i64::MIN }
 }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn numbers_are_cut_toward_zero() {
         for (number, integer) in [(3.99, 3), (-3.99, -3), (1e300, i64::MIN), (f64::NAN, i64::MIN)] {
-            assert_eq!(cut(number), integer);
+            assert_eq!(truncate(number), integer);
         }
     }
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::answer::{Blob, Failure};
-use super::engine::Engine;
+use super::answer::{Blob, ErrorReply};
+use super::engine::EmbeddedCluster;
 use super::lock;
 use super::server::Digest;
-use super::store::{Entry, Value};
-use super::world::World;
+use super::store::{StoredKey, StoredValue};
+use super::world::ClusterWorld;
 use crate::clock::Clock;
-use crate::node::{Notice, Reply};
+use crate::node::{PubSubEvent, RespValue};
 
 /// The only server, and the one connection that receives all messages.
 pub(super) const SERVER: usize = 0;
@@ -23,7 +23,7 @@ pub(super) const LISTENER: u64 = 1;
 
 /// The state of a lock at its server. Without fields there is no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Lock {
+pub(crate) struct LockHash {
     pub(crate) fields: BTreeMap<String, String>,
     /// When the key expires, in ms.
     pub(crate) ends: Option<u64>,
@@ -31,38 +31,38 @@ pub(crate) struct Lock {
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ran {
-    pub(crate) lock: Lock,
-    pub(crate) reply: Reply,
+pub(crate) struct ScriptOutput {
+    pub(crate) lock: LockHash,
+    pub(crate) reply: RespValue,
     /// The messages that were published and received, each with its channel.
     pub(crate) messages: Vec<(Bytes, Bytes)>,
 }
 
 /// The input of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct ScriptInput<'a> {
     pub(crate) script: &'a str,
     pub(crate) key: &'a [u8],
     pub(crate) args: &'a [&'a [u8]],
     /// The server's time in microseconds.
     pub(crate) now: u64,
     /// The channels with a subscriber.
-    pub(crate) heard: &'a [Bytes],
+    pub(crate) subscribed_channels: &'a [Bytes],
 }
 
 /// An engine of one server that forgets everything between two runs.
-pub(crate) struct PureStep {
-    engine: Engine,
+pub(crate) struct ScriptStep {
+    engine: EmbeddedCluster,
     scripts: HashMap<String, Digest>,
-    notices: UnboundedReceiver<Notice>,
+    notices: UnboundedReceiver<PubSubEvent>,
 }
 
-impl PureStep {
+impl ScriptStep {
     /// Takes scripts by name, with their texts.
     pub(crate) fn new<'a>(
         scripts: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> Result<PureStep, String> {
-        let engine = Engine::builder().standalone().manual_time().build();
+    ) -> Result<ScriptStep, String> {
+        let engine = EmbeddedCluster::builder().standalone().manual_time().build();
         let mut known = HashMap::new();
         for (name, text) in scripts {
             let mut digest: Digest = [0; 40];
@@ -71,10 +71,10 @@ impl PureStep {
             known.insert(name.to_owned(), digest);
         }
         let notices = mpsc::unbounded_channel().1;
-        Ok(PureStep { engine, scripts: known, notices })
+        Ok(ScriptStep { engine, scripts: known, notices })
     }
 
-    pub(crate) fn run(&mut self, before: &Lock, run: &Run<'_>) -> Result<Ran, String> {
+    pub(crate) fn run(&mut self, before: &LockHash, run: &ScriptInput<'_>) -> Result<ScriptOutput, String> {
         let unknown = || format!("no script {}", run.script);
         let digest = self.scripts.get(run.script).ok_or_else(unknown)?;
         let world = self.engine.shared.world.clone();
@@ -82,13 +82,13 @@ impl PureStep {
         let reply = lock(&self.engine.shared.host).run(digest, &[run.key], run.args);
         lock(&world).end_script();
         let reply = reply.map_err(in_words)?;
-        Ok(Ran { lock: lock_at(&world, run.key), reply, messages: self.heard() })
+        Ok(ScriptOutput { lock: lock_at(&world, run.key), reply, messages: self.take_messages() })
     }
 
-    fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
+    fn take_messages(&mut self) -> Vec<(Bytes, Bytes)> {
         let mut messages = Vec::new();
         while let Ok(notice) = self.notices.try_recv() {
-            if let Notice::Message { channel, payload } = notice {
+            if let PubSubEvent::Message { channel, payload } = notice {
                 messages.push((channel, payload));
             }
         }
@@ -96,28 +96,28 @@ impl PureStep {
     }
 }
 
-fn in_words(failure: Failure) -> String {
+fn in_words(failure: ErrorReply) -> String {
     failure.line().to_owned()
 }
 
 /// Puts the server into the state before the run.
-fn set_up(world: &Arc<Mutex<World>>, before: &Lock, run: &Run<'_>) -> UnboundedReceiver<Notice> {
+fn set_up(world: &Arc<Mutex<ClusterWorld>>, before: &LockHash, run: &ScriptInput<'_>) -> UnboundedReceiver<PubSubEvent> {
     let (sender, notices) = mpsc::unbounded_channel();
     let mut world = lock(world);
-    let still = (world.epoch + world.clock.now().since_origin()).as_micros() as i64;
+    let still = (world.epoch + world.clock.now().as_duration()).as_micros() as i64;
     let server = &mut world.servers[SERVER];
     server.clock_offset = run.now as i64 - still;
     server.subscribers.disconnect_all();
     server.subscribers.connect(LISTENER, sender);
-    for channel in run.heard {
-        server.subscribers.join(LISTENER, channel.clone());
+    for channel in run.subscribed_channels {
+        server.subscribers.subscribe(LISTENER, channel.clone());
     }
     server.store.empty();
     if !before.fields.is_empty() {
         let blob = |text: &String| Blob::from_slice(text.as_bytes());
         let fields = before.fields.iter().map(|(field, value)| (blob(field), blob(value)));
-        let value = Value::Hash(fields.collect());
-        server.store.set(run.key, Some(Entry { value, expires: before.ends }));
+        let value = StoredValue::Hash(fields.collect());
+        server.store.set(run.key, Some(StoredKey { value, expires_at: before.ends }));
     }
     let at = world.at(SERVER);
     world.begin_script(at, false, Some(run.key));
@@ -125,15 +125,15 @@ fn set_up(world: &Arc<Mutex<World>>, before: &Lock, run: &Run<'_>) -> UnboundedR
 }
 
 /// The lock at this key.
-pub(super) fn lock_at(world: &Arc<Mutex<World>>, key: &[u8]) -> Lock {
+pub(super) fn lock_at(world: &Arc<Mutex<ClusterWorld>>, key: &[u8]) -> LockHash {
     let world = lock(world);
     let Some(entry) = world.servers[SERVER].store.entry(key) else {
-        return Lock::default();
+        return LockHash::default();
     };
     let text = |blob: &Blob| String::from_utf8_lossy(blob).into_owned();
     let fields = match &entry.value {
-        Value::Hash(fields) => fields.iter().map(|(field, value)| (text(field), text(value))),
-        Value::Text(_) => return Lock::default(),
+        StoredValue::Hash(fields) => fields.iter().map(|(field, value)| (text(field), text(value))),
+        StoredValue::Text(_) => return LockHash::default(),
     };
-    Lock { fields: fields.collect(), ends: entry.expires }
+    LockHash { fields: fields.collect(), ends: entry.expires_at }
 }

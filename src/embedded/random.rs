@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The server's random numbers: `lrand48` of C.
 #[derive(Clone)]
-pub(super) struct Random(Arc<AtomicU64>);
+pub(super) struct ScriptRandom(Arc<AtomicU64>);
 
-impl Default for Random {
+impl Default for ScriptRandom {
     fn default() -> Self {
         const UNSEEDED: u64 = 0x1234_abcd_330e;
-        Random(Arc::new(AtomicU64::new(UNSEEDED)))
+        ScriptRandom(Arc::new(AtomicU64::new(UNSEEDED)))
     }
 }
 
-impl Random {
+impl ScriptRandom {
     pub(super) fn seed(&self, seed: u32) {
         self.0.store(u64::from(seed) << 16 | 0x330e, Relaxed);
     }

@@ -3,35 +3,35 @@
 //! A replica that keeps up is not stored: its data are its master's, without the last writes if it
 //! is promoted. A replica that is held back has its own data.
 
-use super::answer::{Answer, Failure, Outcome};
+use super::answer::{RedisReply, ErrorReply, CommandResult};
 use super::number;
-use super::server::{Health, Role, Server};
-use super::store::Store;
-use super::world::{At, World};
+use super::server::{ProcessState, ServerRole, EmbeddedServer};
+use super::store::Keyspace;
+use super::world::{CommandSite, ClusterWorld};
 
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReplicaProgress {
     /// The offset up to which it has its master's writes, if it is held back.
-    held_at: Option<u64>,
+    lag_offset: Option<u64>,
     /// Its master has changed since it was held back, and it has received nothing from the new one.
-    is_of_another: bool,
+    from_other_master: bool,
     /// The offset that it has acknowledged to its master.
     acknowledged: u64,
 }
 
-impl World {
+impl ClusterWorld {
     /// `WAIT`, for a connection that has written up to this offset. Answers at once, whatever
     /// number of replicas the command names.
-    pub(super) fn wait(&mut self, at: At, args: &[&[u8]], covered: u64) -> Outcome {
-        number::argument(args[0])?;
-        let timeout = number::argument(args[1])
-            .map_err(|_| Failure::of("ERR timeout is not an integer or out of range"))?;
+    pub(super) fn wait(&mut self, at: CommandSite, args: &[&[u8]], covered: u64) -> CommandResult {
+        number::parse_argument(args[0])?;
+        let timeout = number::parse_argument(args[1])
+            .map_err(|_| ErrorReply::from_static("ERR timeout is not an integer or out of range"))?;
         if timeout < 0 {
-            return Err(Failure::of("ERR timeout is negative"));
+            return Err(ErrorReply::from_static("ERR timeout is negative"));
         }
-        if self.servers[at.server].role != Role::Master {
-            return Err(Failure::of("ERR WAIT cannot be used with replica instances."));
+        if self.servers[at.server].role != ServerRole::Master {
+            return Err(ErrorReply::from_static("ERR WAIT cannot be used with replica instances."));
         }
         let offset = self.servers[at.server].store.offset();
         let replicas: Vec<usize> = self.replicas_of(at.server).collect();
@@ -39,68 +39,68 @@ impl World {
             let acknowledged = self.servers[*replica].acknowledge(offset);
             acknowledged.is_some_and(|acknowledged| acknowledged >= covered)
         });
-        Ok(Answer::count(counted.count()))
+        Ok(RedisReply::count(counted.count()))
     }
 
     /// From now on a replica receives none of its master's writes.
     pub(super) fn hold_back(&mut self, replica: usize) {
-        let Role::ReplicaOf(master) = self.servers[replica].role else {
+        let ServerRole::ReplicaOf(master) = self.servers[replica].role else {
             return;
         };
-        if self.servers[replica].received.held_at.is_none() {
+        if self.servers[replica].replica_progress.lag_offset.is_none() {
             let mut store = self.servers[master].store.clone();
-            store.confirm();
+            store.commit();
             let server = &mut self.servers[replica];
-            server.received.held_at = Some(store.offset());
+            server.replica_progress.lag_offset = Some(store.offset());
             server.store = store;
         }
     }
 
     /// Gives a replica all that it lacks, and from now on all that its master writes.
     pub(super) fn catch_up(&mut self, replica: usize) {
-        if self.servers[replica].received.held_at.is_none() {
+        if self.servers[replica].replica_progress.lag_offset.is_none() {
             return;
         }
         let acknowledged = match self.servers[replica].role {
-            Role::ReplicaOf(master) => self.servers[master].store.offset(),
-            Role::Master => 0,
+            ServerRole::ReplicaOf(master) => self.servers[master].store.offset(),
+            ServerRole::Master => 0,
         };
         let server = &mut self.servers[replica];
-        server.store = Store::default();
-        server.received = Received { acknowledged, ..Received::default() };
+        server.store = Keyspace::default();
+        server.replica_progress = ReplicaProgress { acknowledged, ..ReplicaProgress::default() };
     }
 
     /// The data of a replica that is promoted: everything that it has acknowledged, and the rest
     /// without the last `lose` writes. A replica that was held back has what it had then.
-    pub(super) fn data_of(&mut self, replica: usize, master: usize, lose: usize) -> Store {
-        let received = std::mem::take(&mut self.servers[replica].received);
-        if received.held_at.is_some() {
+    pub(super) fn promotion_data(&mut self, replica: usize, master: usize, lose: usize) -> Keyspace {
+        let received = std::mem::take(&mut self.servers[replica].replica_progress);
+        if received.lag_offset.is_some() {
             return std::mem::take(&mut self.servers[replica].store);
         }
         let mut store = self.servers[master].store.clone();
         let unknown = store.offset().saturating_sub(received.acknowledged);
         store.undo(lose.min(usize::try_from(unknown).unwrap_or(usize::MAX)));
-        store.confirm();
+        store.commit();
         store
     }
 }
 
-impl Server {
+impl EmbeddedServer {
     /// Follows another master from now on, which is at this offset.
     pub(super) fn follow_another(&mut self, offset: u64) {
-        match self.received.held_at {
-            Some(_) => self.received.is_of_another = true,
-            None => self.received.acknowledged = offset,
+        match self.replica_progress.lag_offset {
+            Some(_) => self.replica_progress.from_other_master = true,
+            None => self.replica_progress.acknowledged = offset,
         }
     }
 
     /// The offset that it acknowledges to its master, which is at `offset`. `None` if the two are
     /// not connected.
     fn acknowledge(&mut self, offset: u64) -> Option<u64> {
-        if self.health == Health::Down || self.received.is_of_another {
+        if self.health == ProcessState::Down || self.replica_progress.from_other_master {
             return None;
         }
-        self.received.acknowledged = self.received.held_at.unwrap_or(offset);
-        Some(self.received.acknowledged)
+        self.replica_progress.acknowledged = self.replica_progress.lag_offset.unwrap_or(offset);
+        Some(self.replica_progress.acknowledged)
     }
 }

@@ -9,24 +9,24 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use sha1_smol::Sha1;
 
-use super::answer::Failure;
+use super::answer::ErrorReply;
 use super::call;
-use super::random::Random;
-use super::script_reply::{blamed, reply_of};
+use super::random::ScriptRandom;
+use super::script_reply::{annotate_error, to_reply};
 use super::server::Digest;
-use super::world::World;
-use crate::node::Reply;
+use super::world::ClusterWorld;
+use crate::node::RespValue;
 
 /// The name of a script's chunk, which errors show.
-pub(super) const CHUNK: &str = "@user_script";
+pub(super) const CHUNK_NAME: &str = "@user_script";
 
 #[derive(Debug)]
-pub(super) struct ScriptHost {
+pub(super) struct LuaHost {
     /// If Lua could not be started, each script is answered with the reason.
-    state: mlua::Result<State>,
+    state: mlua::Result<LuaState>,
 }
 
-struct State {
+struct LuaState {
     lua: Lua,
     /// Runs a script with its keys and arguments.
     run: Function,
@@ -34,12 +34,12 @@ struct State {
     compiled: HashMap<Digest, Function>,
 }
 
-impl ScriptHost {
-    pub(super) fn new(world: Arc<Mutex<World>>) -> Self {
-        ScriptHost { state: State::new(world) }
+impl LuaHost {
+    pub(super) fn new(world: Arc<Mutex<ClusterWorld>>) -> Self {
+        LuaHost { state: LuaState::new(world) }
     }
 
-    pub(super) fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), Failure> {
+    pub(super) fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), ErrorReply> {
         self.state()?.compile(digest, text)
     }
 
@@ -49,40 +49,40 @@ impl ScriptHost {
         digest: &Digest,
         keys: &[&[u8]],
         args: &[&[u8]],
-    ) -> Result<Reply, Failure> {
+    ) -> Result<RespValue, ErrorReply> {
         Ok(self.state()?.run(digest, keys, args))
     }
 
-    fn state(&mut self) -> Result<&mut State, Failure> {
+    fn state(&mut self) -> Result<&mut LuaState, ErrorReply> {
         let state = self.state.as_mut();
-        state.map_err(|error| Failure::new(format!("ERR the embedded Lua did not start: {error}")))
+        state.map_err(|error| ErrorReply::new(format!("ERR the embedded Lua did not start: {error}")))
     }
 }
 
-impl State {
-    fn new(world: Arc<Mutex<World>>) -> mlua::Result<Self> {
+impl LuaState {
+    fn new(world: Arc<Mutex<ClusterWorld>>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let functions = functions(&lua, &world)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let run = sandbox.call(functions)?;
-        Ok(State { lua, run, compiled: HashMap::new() })
+        Ok(LuaState { lua, run, compiled: HashMap::new() })
     }
 
-    fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), Failure> {
+    fn compile(&mut self, digest: &Digest, text: &[u8]) -> Result<(), ErrorReply> {
         if !self.compiled.contains_key(digest) {
-            let chunk = self.lua.load(text).set_name(CHUNK).set_mode(ChunkMode::Text);
+            let chunk = self.lua.load(text).set_name(CHUNK_NAME).set_mode(ChunkMode::Text);
             let function = chunk.into_function().map_err(|error| compile_error(&error))?;
             self.compiled.insert(*digest, function);
         }
         Ok(())
     }
 
-    fn run(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> Reply {
+    fn run(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> RespValue {
         match self.call(digest, keys, args) {
-            Ok((true, value)) => reply_of(&value),
-            Ok((false, failure)) => blamed(&failure, digest).into(),
-            Err(error) => Failure::new(format!(
+            Ok((true, value)) => to_reply(&value),
+            Ok((false, failure)) => annotate_error(&failure, digest).into(),
+            Err(error) => ErrorReply::new(format!(
                 "ERR Error running script {}, {error}",
                 String::from_utf8_lossy(digest)
             ))
@@ -102,7 +102,7 @@ impl State {
 }
 
 /// The Rust functions for the sandbox.
-fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
+fn functions(lua: &Lua, world: &Arc<Mutex<ClusterWorld>>) -> mlua::Result<Table> {
     let functions = lua.create_table()?;
     call::add_functions(lua, &functions, world)?;
     functions.set(
@@ -111,8 +111,8 @@ fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
             Ok(Sha1::from(&*text.as_bytes()).digest().to_string())
         })?,
     )?;
-    functions.set("line", lua.create_function(|lua, ()| Ok(line_of_script(lua)))?)?;
-    let random = Random::default();
+    functions.set("line", lua.create_function(|lua, ()| Ok(current_line(lua)))?)?;
+    let random = ScriptRandom::default();
     let seeded = random.clone();
     functions.set("random", lua.create_function(move |_, ()| Ok(random.fraction()))?)?;
     functions.set(
@@ -125,19 +125,19 @@ fn functions(lua: &Lua, world: &Arc<Mutex<World>>) -> mlua::Result<Table> {
     Ok(functions)
 }
 
-fn compile_error(error: &mlua::Error) -> Failure {
+fn compile_error(error: &mlua::Error) -> ErrorReply {
     let message = match error {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
-    Failure::new(format!("ERR Error compiling script (new function): {message}"))
+    ErrorReply::new(format!("ERR Error compiling script (new function): {message}"))
 }
 
 /// The current line of the script. It is unknown for a function that has ended in a tail call.
-fn line_of_script(lua: &Lua) -> Option<usize> {
+fn current_line(lua: &Lua) -> Option<usize> {
     let mut level = 1;
     while let Some((is_script, line)) = lua.inspect_stack(level, |frame| {
-        (frame.source().source.as_deref() == Some(CHUNK), frame.current_line())
+        (frame.source().source.as_deref() == Some(CHUNK_NAME), frame.current_line())
     }) {
         if is_script {
             return line;
@@ -147,7 +147,7 @@ fn line_of_script(lua: &Lua) -> Option<usize> {
     None
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for LuaState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("compiled", &self.compiled.len()).finish_non_exhaustive()
     }

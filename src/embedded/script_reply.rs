@@ -3,57 +3,57 @@
 use bytes::Bytes;
 use mlua::{LuaString, Table, Value};
 
-use super::answer::{Failure, in_one_line};
+use super::answer::{ErrorReply, to_single_line};
 use super::number;
-use super::script_host::CHUNK;
+use super::script_host::CHUNK_NAME;
 use super::server::Digest;
-use crate::node::Reply;
+use crate::node::RespValue;
 
 /// How deep a reply may be nested. The server has a similar limit.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// The reply for a script's value. (The fields `map`, `set` and `double` of a table mean nothing
 /// here.)
-pub(super) fn reply_of(value: &Value) -> Reply {
-    reply_within(value, DEEPEST)
+pub(super) fn to_reply(value: &Value) -> RespValue {
+    reply_within(value, MAX_DEPTH)
 }
 
-fn reply_within(value: &Value, depth: usize) -> Reply {
+fn reply_within(value: &Value, depth: usize) -> RespValue {
     match value {
-        Value::String(text) => Reply::Text(Bytes::copy_from_slice(&text.as_bytes())),
-        Value::Integer(integer) => Reply::Int(*integer),
-        Value::Number(number) => Reply::Int(number::cut(*number)),
-        Value::Boolean(true) => Reply::Int(1),
-        Value::Table(table) => reply_of_table(table, depth),
-        _ => Reply::Nil,
+        Value::String(text) => RespValue::String(Bytes::copy_from_slice(&text.as_bytes())),
+        Value::Integer(integer) => RespValue::Int(*integer),
+        Value::Number(number) => RespValue::Int(number::truncate(*number)),
+        Value::Boolean(true) => RespValue::Int(1),
+        Value::Table(table) => table_to_reply(table, depth),
+        _ => RespValue::Nil,
     }
 }
 
-fn reply_of_table(table: &Table, depth: usize) -> Reply {
+fn table_to_reply(table: &Table, depth: usize) -> RespValue {
     if depth == 0 {
-        return Failure::of("ERR reached lua stack limit").into();
+        return ErrorReply::from_static("ERR reached lua stack limit").into();
     }
     if let Ok(Value::String(line)) = table.raw_get("err") {
-        return Failure::new(line.to_string_lossy()).into();
+        return ErrorReply::new(line.to_string_lossy()).into();
     }
     if let Ok(Value::String(text)) = table.raw_get("ok") {
-        return Reply::Text(in_one_line(&text.as_bytes()).collect());
+        return RespValue::String(to_single_line(&text.as_bytes()).collect());
     }
     let items = (1..).map_while(|index: i64| match table.raw_get(index) {
         Ok(Value::Nil) | Err(_) => None,
         Ok(item) => Some(reply_within(&item, depth - 1)),
     });
-    Reply::List(items.collect())
+    RespValue::Array(items.collect())
 }
 
 /// The error for one that the script did not catch, with the place where it was raised.
-pub(super) fn blamed(failure: &Value, digest: &Digest) -> Failure {
+pub(super) fn annotate_error(failure: &Value, digest: &Digest) -> ErrorReply {
     let Value::Table(failure) = failure else {
-        return Failure::of("ERR unknown error");
+        return ErrorReply::from_static("ERR unknown error");
     };
     let text = failure.raw_get::<LuaString>("err").map(|text| text.to_string_lossy());
     let text = text.unwrap_or_else(|error| format!("ERR {error}"));
     let line = failure.raw_get::<Option<u64>>("line").ok().flatten();
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-    Failure::new(format!("{text} script: {}, on {CHUNK}{line}.", String::from_utf8_lossy(digest)))
+    ErrorReply::new(format!("{text} script: {}, on {CHUNK_NAME}{line}.", String::from_utf8_lossy(digest)))
 }

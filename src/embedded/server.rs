@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sha1_smol::Sha1;
 
-use super::answer::Failure;
-use super::connection::Queued;
-use super::replication::Received;
-use super::slots::Slots;
-use super::store::Store;
+use super::answer::ErrorReply;
+use super::connection::PausedInput;
+use super::replication::ReplicaProgress;
+use super::slots::SlotTable;
+use super::store::Keyspace;
 use super::subscribers::Subscribers;
 use crate::node::Address;
 use crate::slot::Slot;
@@ -18,28 +18,28 @@ use crate::slot::Slot;
 pub(super) type Digest = [u8; 40];
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct EmbeddedServer {
     pub(super) index: usize,
     pub(super) address: Address,
     pub(super) id: String,
     pub(super) run_id: String,
     /// Tells it apart from other servers with the same address.
-    whose: &'static str,
+    twin_label: &'static str,
     /// How often it was started.
-    starts: u32,
-    pub(super) role: Role,
-    pub(super) health: Health,
-    pub(super) store: Store,
+    start_count: u32,
+    pub(super) role: ServerRole,
+    pub(super) health: ProcessState,
+    pub(super) store: Keyspace,
     /// The scripts that it knows.
     pub(super) scripts: HashSet<Digest>,
     pub(super) subscribers: Subscribers,
     /// Connections of an earlier generation are broken.
     pub(super) generation: u64,
     /// What arrived while it was paused.
-    pub(super) queue: VecDeque<Queued>,
+    pub(super) paused_input: VecDeque<PausedInput>,
 
     /// Its view of the cluster.
-    pub(super) slots: Arc<Slots>,
+    pub(super) slots: Arc<SlotTable>,
     pub(super) migrating: BTreeMap<Slot, usize>,
     pub(super) importing: BTreeMap<Slot, usize>,
     /// It learns nothing from the other servers.
@@ -51,48 +51,48 @@ pub(super) struct Server {
     pub(super) clock_offset: i64,
     pub(super) memory_full: bool,
     pub(super) cluster_down: bool,
-    pub(super) refusal: Option<Failure>,
+    pub(super) refusal: Option<ErrorReply>,
     /// What it has of its master's writes, if it is a replica.
-    pub(super) received: Received,
+    pub(super) replica_progress: ReplicaProgress,
     pub(super) eviction_policy: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ServerRole {
     Master,
     ReplicaOf(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(super) enum ProcessState {
     Up,
     /// It is stopped: what is sent to it waits.
     Paused,
     Down,
 }
 
-impl Server {
+impl EmbeddedServer {
     pub(super) fn new(
         index: usize,
         address: Address,
         whose: &'static str,
-        role: Role,
-        slots: Arc<Slots>,
+        role: ServerRole,
+        slots: Arc<SlotTable>,
     ) -> Self {
-        let mut server = Server {
+        let mut server = EmbeddedServer {
             index,
             id: digest(format!("{whose}server {address}").as_bytes()),
             run_id: String::new(),
-            whose,
+            twin_label: whose,
             address,
-            starts: 0,
+            start_count: 0,
             role,
-            health: Health::Up,
-            store: Store::default(),
+            health: ProcessState::Up,
+            store: Keyspace::default(),
             scripts: HashSet::new(),
             subscribers: Subscribers::default(),
             generation: 0,
-            queue: VecDeque::new(),
+            paused_input: VecDeque::new(),
             slots,
             migrating: BTreeMap::new(),
             importing: BTreeMap::new(),
@@ -102,7 +102,7 @@ impl Server {
             memory_full: false,
             cluster_down: false,
             refusal: None,
-            received: Received::default(),
+            replica_progress: ReplicaProgress::default(),
             eviction_policy: "noeviction".into(),
         };
         server.renew_process();
@@ -111,8 +111,8 @@ impl Server {
 
     /// Makes it a new process: it keeps nothing but its data.
     pub(super) fn renew_process(&mut self) {
-        self.starts += 1;
-        let Server { starts, address, whose, .. } = self;
+        self.start_count += 1;
+        let EmbeddedServer { start_count: starts, address, twin_label: whose, .. } = self;
         self.run_id = digest(format!("{whose}run {starts} of {address}").as_bytes());
         self.scripts.clear();
         self.break_connections();
@@ -122,7 +122,7 @@ impl Server {
     pub(super) fn break_connections(&mut self) {
         self.generation += 1;
         self.subscribers.disconnect_all();
-        self.queue.clear();
+        self.paused_input.clear();
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// Which writes `WAIT` covers: a replica counts if it has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WaitCovers {
+pub enum WaitSemantics {
     /// All that the master had written when the connection's last command ended, as up to Redis
     /// 7.0.
     #[default]
-    EveryCommand,
+    AllWrites,
     /// All that the master had written when the connection's last command that wrote something
     /// ended, as from Redis 7.2 on and in Valkey. So on a connection that has written nothing,
     /// `WAIT` counts every connected replica.
-    WritesAlone,
+    OwnWrites,
 }
 
 /// A connection, as the server sees it.
@@ -22,7 +22,7 @@ pub(super) struct Session {
     /// The last command was `ASKING`.
     asking: AtomicBool,
     /// The replication offset to which `WAIT` compares.
-    covered: AtomicU64,
+    wait_offset: AtomicU64,
 }
 
 impl Session {
@@ -35,14 +35,14 @@ impl Session {
         self.asking.store(true, Relaxed);
     }
 
-    pub(super) fn covered(&self) -> u64 {
-        self.covered.load(Relaxed)
+    pub(super) fn wait_offset(&self) -> u64 {
+        self.wait_offset.load(Relaxed)
     }
 
     /// Notes that a command has ended, with the replication offset before it and now.
-    pub(super) fn end_command(&self, covers: WaitCovers, before: u64, now: u64) {
-        if covers == WaitCovers::EveryCommand || now != before {
-            self.covered.store(now, Relaxed);
+    pub(super) fn end_command(&self, covers: WaitSemantics, before: u64, now: u64) {
+        if covers == WaitSemantics::AllWrites || now != before {
+            self.wait_offset.store(now, Relaxed);
         }
     }
 }

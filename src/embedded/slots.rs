@@ -8,15 +8,15 @@ const SLOTS: usize = 16_384;
 
 /// The master of each slot, as an index of a server: one server's view, or the truth.
 #[derive(Clone, Debug)]
-pub(super) struct Slots {
+pub(super) struct SlotTable {
     masters: Vec<u16>,
     /// The number of changes.
     epoch: u64,
 }
 
-impl Slots {
+impl SlotTable {
     /// Divides the slots among the first `masters` servers, as `redis-cli --cluster create` does.
-    pub(super) fn shared_out(masters: usize) -> Self {
+    pub(super) fn distribute(masters: usize) -> Self {
         let each = SLOTS as f64 / masters as f64;
         let mut shares = Vec::with_capacity(SLOTS);
         for master in 0..masters {
@@ -26,7 +26,7 @@ impl Slots {
             };
             shares.resize(end, master as u16);
         }
-        Slots { masters: shares, epoch: 1 }
+        SlotTable { masters: shares, epoch: 1 }
     }
 
     pub(super) fn master_of(&self, slot: Slot) -> usize {
@@ -37,7 +37,7 @@ impl Slots {
         self.epoch
     }
 
-    pub(super) fn give(&mut self, slot: Slot, to: usize) {
+    pub(super) fn assign(&mut self, slot: Slot, to: usize) {
         self.masters[slot.index()] = to as u16;
         self.epoch += 1;
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn slots_are_shared_out_as_by_the_cluster_tool() {
-        let ranges = |masters| Slots::shared_out(masters).ranges().collect::<Vec<_>>();
+        let ranges = |masters| SlotTable::distribute(masters).ranges().collect::<Vec<_>>();
         assert_eq!(ranges(1), [(0..=16383, 0)]);
         assert_eq!(ranges(3), [(0..=5460, 0), (5461..=10922, 1), (10923..=16383, 2)]);
         let five = [
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_given_away_splits_its_range() {
-        let mut slots = Slots::shared_out(1);
-        slots.give(Slot::new(7).unwrap(), 1);
+        let mut slots = SlotTable::distribute(1);
+        slots.assign(Slot::new(7).unwrap(), 1);
         let ranges: Vec<_> = slots.ranges().collect();
         assert_eq!(ranges, [(0..=6, 0), (7..=7, 1), (8..=16383, 0)]);
         slots.replace(1, 0);

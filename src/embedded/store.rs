@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::hash::BuildHasher;
 
-use super::answer::{Blob, Failure};
-use super::hashing::SteadyHash;
-use super::log::{Before, Log};
+use super::answer::{Blob, ErrorReply};
+use super::hashing::DeterministicState;
+use super::log::{UndoRecord, UndoLog};
 use crate::slot::Slot;
 
 /// The fields of a hash, in the order of their names, so that the same run gives the same
@@ -14,47 +14,47 @@ use crate::slot::Slot;
 pub(super) type Fields = BTreeMap<Blob, Blob>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum StoredValue {
     Text(Blob),
     Hash(Fields),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) value: Value,
+pub(super) struct StoredKey {
+    pub(super) value: StoredValue,
     /// When the key expires, in the server's ms.
-    pub(super) expires: Option<u64>,
+    pub(super) expires_at: Option<u64>,
 }
 
-impl Entry {
-    fn is_over(&self, now: u64) -> bool {
-        self.expires.is_some_and(|expires| now > expires)
+impl StoredKey {
+    fn is_expired(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|expires| now > expires)
     }
 }
 
 /// Keys and values. A key that has expired is removed when the next command begins.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Store {
-    entries: Entries,
+pub(super) struct Keyspace {
+    entries: KeyMap,
     /// When keys expire, the earliest first. An entry is skipped if its key has another expiry by
     /// now.
-    ends: BinaryHeap<Reverse<(u64, Blob)>>,
+    expiry_heap: BinaryHeap<Reverse<(u64, Blob)>>,
     /// The server's time in ms. It stands still while a command or a script runs.
     now: u64,
-    log: Log,
+    log: UndoLog,
 }
 
-type Entries = HashMap<Blob, Entry, SteadyHash>;
+type KeyMap = HashMap<Blob, StoredKey, DeterministicState>;
 
-impl Store {
+impl Keyspace {
     /// Begins a command or a script.
     pub(super) fn begin(&mut self, now: u64) {
         self.now = now;
-        while let Some(Reverse((end, _))) = self.ends.peek()
+        while let Some(Reverse((end, _))) = self.expiry_heap.peek()
             && *end < now
-            && let Some(Reverse((_, key))) = self.ends.pop()
+            && let Some(Reverse((_, key))) = self.expiry_heap.pop()
         {
-            if self.entries.get(&key).is_some_and(|entry| entry.is_over(now)) {
+            if self.entries.get(&key).is_some_and(|entry| entry.is_expired(now)) {
                 self.set(&key, None);
             }
         }
@@ -63,8 +63,8 @@ impl Store {
     /// Ends a command or a script: its changes are one write.
     pub(super) fn end(&mut self) {
         const FEW: usize = 1024;
-        if self.ends.len() > self.entries.len() * 2 + FEW {
-            self.find_ends();
+        if self.expiry_heap.len() > self.entries.len() * 2 + FEW {
+            self.rebuild_expiry_heap();
         }
         self.log.close();
     }
@@ -73,7 +73,7 @@ impl Store {
         self.now
     }
 
-    pub(super) fn entry(&self, key: &[u8]) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &[u8]) -> Option<&StoredKey> {
         self.entries.get(key)
     }
 
@@ -81,29 +81,29 @@ impl Store {
         self.entries.contains_key(key)
     }
 
-    pub(super) fn text(&self, key: &[u8]) -> Result<Option<&Blob>, Failure> {
+    pub(super) fn text(&self, key: &[u8]) -> Result<Option<&Blob>, ErrorReply> {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text)),
-            Some(Value::Hash(_)) => Err(Failure::WRONG_TYPE),
+            Some(StoredValue::Text(text)) => Ok(Some(text)),
+            Some(StoredValue::Hash(_)) => Err(ErrorReply::WRONG_TYPE),
         }
     }
 
-    pub(super) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, Failure> {
+    pub(super) fn hash(&self, key: &[u8]) -> Result<Option<&Fields>, ErrorReply> {
         match self.entry(key).map(|entry| &entry.value) {
             None => Ok(None),
-            Some(Value::Hash(fields)) => Ok(Some(fields)),
-            Some(Value::Text(_)) => Err(Failure::WRONG_TYPE),
+            Some(StoredValue::Hash(fields)) => Ok(Some(fields)),
+            Some(StoredValue::Text(_)) => Err(ErrorReply::WRONG_TYPE),
         }
     }
 
     /// Sets a key to an entry, or removes it. An expired entry counts as none. Returns true if
     /// there was one.
-    pub(super) fn set(&mut self, key: &[u8], entry: Option<Entry>) -> bool {
-        let entry = entry.filter(|entry| !entry.is_over(self.now));
+    pub(super) fn set(&mut self, key: &[u8], entry: Option<StoredKey>) -> bool {
+        let entry = entry.filter(|entry| !entry.is_expired(self.now));
         let removes = entry.is_none();
-        if let Some(end) = entry.as_ref().and_then(|entry| entry.expires) {
-            self.ends.push(Reverse((end, Blob::from_slice(key))));
+        if let Some(end) = entry.as_ref().and_then(|entry| entry.expires_at) {
+            self.expiry_heap.push(Reverse((end, Blob::from_slice(key))));
         }
         let before = match entry {
             Some(entry) => self.entries.insert(Blob::from_slice(key), entry),
@@ -112,7 +112,7 @@ impl Store {
         let existed = before.is_some();
         if existed || !removes {
             let (key, entry) = (Blob::from_slice(key), before);
-            self.log.push(Before::Entry { key, entry });
+            self.log.push(UndoRecord::Entry { key, entry });
         }
         existed
     }
@@ -123,17 +123,17 @@ impl Store {
         key: &[u8],
         field: &[u8],
         value: &[u8],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, ErrorReply> {
         let value = Blob::from_slice(value);
         let before = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
-            Some(Value::Hash(fields)) => match fields.get_mut(field) {
+            Some(StoredValue::Hash(fields)) => match fields.get_mut(field) {
                 Some(known) => Some(std::mem::replace(known, value)),
                 None => fields.insert(Blob::from_slice(field), value),
             },
-            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            Some(StoredValue::Text(_)) => return Err(ErrorReply::WRONG_TYPE),
             None => {
-                let value = Value::Hash(Fields::from([(Blob::from_slice(field), value)]));
-                self.set(key, Some(Entry { value, expires: None }));
+                let value = StoredValue::Hash(Fields::from([(Blob::from_slice(field), value)]));
+                self.set(key, Some(StoredKey { value, expires_at: None }));
                 return Ok(true);
             }
         };
@@ -143,10 +143,10 @@ impl Store {
     }
 
     /// Removes a field, and with the last field the key. Returns true if there was one.
-    pub(super) fn remove_field(&mut self, key: &[u8], field: &[u8]) -> Result<bool, Failure> {
+    pub(super) fn remove_field(&mut self, key: &[u8], field: &[u8]) -> Result<bool, ErrorReply> {
         let fields = match self.entries.get_mut(key).map(|entry| &mut entry.value) {
-            Some(Value::Hash(fields)) => fields,
-            Some(Value::Text(_)) => return Err(Failure::WRONG_TYPE),
+            Some(StoredValue::Hash(fields)) => fields,
+            Some(StoredValue::Text(_)) => return Err(ErrorReply::WRONG_TYPE),
             None => return Ok(false),
         };
         let Some(before) = fields.remove(field) else {
@@ -165,12 +165,12 @@ impl Store {
         let Some(entry) = self.entries.get_mut(key) else {
             return false;
         };
-        let before = std::mem::replace(&mut entry.expires, expires);
+        let before = std::mem::replace(&mut entry.expires_at, expires);
         if let Some(end) = expires {
-            self.ends.push(Reverse((end, Blob::from_slice(key))));
+            self.expiry_heap.push(Reverse((end, Blob::from_slice(key))));
         }
         let (key, expires) = (Blob::from_slice(key), before);
-        self.log.push(Before::Expiry { key, expires });
+        self.log.push(UndoRecord::Expiry { key, expires });
         true
     }
 
@@ -205,11 +205,11 @@ impl Store {
                 restore(&mut self.entries, before);
             }
         }
-        self.find_ends();
+        self.rebuild_expiry_heap();
     }
 
     /// Makes the writes so far permanent: they cannot be undone any more.
-    pub(super) fn confirm(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.log.clear();
     }
 
@@ -222,41 +222,41 @@ impl Store {
     /// Deletes all keys.
     pub(super) fn empty(&mut self) {
         self.entries.clear();
-        self.ends.clear();
-        self.confirm();
+        self.expiry_heap.clear();
+        self.commit();
     }
 
     fn note_field(&mut self, key: &[u8], field: &[u8], value: Option<Blob>) {
         let (key, field) = (Blob::from_slice(key), Blob::from_slice(field));
-        self.log.push(Before::Field { key, field, value });
+        self.log.push(UndoRecord::Field { key, field, value });
     }
 
-    fn find_ends(&mut self) {
+    fn rebuild_expiry_heap(&mut self) {
         let ends = self.entries.iter();
-        let ends = ends.filter_map(|(key, entry)| Some(Reverse((entry.expires?, key.clone()))));
-        self.ends = ends.collect();
+        let ends = ends.filter_map(|(key, entry)| Some(Reverse((entry.expires_at?, key.clone()))));
+        self.expiry_heap = ends.collect();
     }
 }
 
-fn restore(entries: &mut Entries, before: Before) {
+fn restore(entries: &mut KeyMap, before: UndoRecord) {
     match before {
-        Before::Entry { key, entry: None } => {
+        UndoRecord::Entry { key, entry: None } => {
             entries.remove(&key);
         }
-        Before::Entry { key, entry: Some(entry) } => {
+        UndoRecord::Entry { key, entry: Some(entry) } => {
             entries.insert(key, entry);
         }
-        Before::Field { key, field, value } => {
-            if let Some(Value::Hash(fields)) = entries.get_mut(&key).map(|entry| &mut entry.value) {
+        UndoRecord::Field { key, field, value } => {
+            if let Some(StoredValue::Hash(fields)) = entries.get_mut(&key).map(|entry| &mut entry.value) {
                 match value {
                     Some(value) => fields.insert(field, value),
                     None => fields.remove(&field),
                 };
             }
         }
-        Before::Expiry { key, expires } => {
+        UndoRecord::Expiry { key, expires } => {
             if let Some(entry) = entries.get_mut(&key) {
-                entry.expires = expires;
+                entry.expires_at = expires;
             }
         }
     }
@@ -270,14 +270,14 @@ mod tests {
         Blob::from_slice(text.as_bytes())
     }
 
-    fn text(value: &str, expires: Option<u64>) -> Option<Entry> {
-        let value = Value::Text(blob(value));
-        Some(Entry { value, expires })
+    fn text(value: &str, expires: Option<u64>) -> Option<StoredKey> {
+        let value = StoredValue::Text(blob(value));
+        Some(StoredKey { value, expires_at: expires })
     }
 
     #[test]
     fn a_key_is_gone_after_its_last_millisecond() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         store.set(b"k", text("v", Some(10)));
         store.begin(10);
         assert!(store.contains(b"k"));
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_hash_ends_with_its_last_field() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         assert_eq!(store.set_field(b"h", b"f", b"1"), Ok(true));
         assert_eq!(store.set_field(b"h", b"f", b"2"), Ok(false));
         assert_eq!(store.remove_field(b"h", b"g"), Ok(false));
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn writes_are_undone_whole_and_in_order() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         store.set_field(b"h", b"a", b"1").unwrap();
         store.set(b"t", text("v", None));
         store.end();
@@ -325,9 +325,9 @@ mod tests {
 
     #[test]
     fn a_key_whose_time_was_over_comes_back_when_that_is_undone() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         store.set(b"k", text("v", Some(10)));
-        store.confirm();
+        store.commit();
         store.begin(11);
         assert!(!store.contains(b"k"));
         store.end();
@@ -338,23 +338,23 @@ mod tests {
 
     #[test]
     fn what_is_confirmed_is_not_undone() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         store.set(b"k", text("v", None));
         store.end();
-        store.confirm();
+        store.commit();
         store.undo(1);
         assert!(store.contains(b"k"));
     }
 
     #[test]
     fn keys_go_when_their_time_is_over_whatever_it_was_before() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         for key in [b"short".as_slice(), b"long", b"ever"] {
             store.set(key, text("v", Some(10)));
         }
         store.set_expiry(b"long", Some(20));
         store.set_expiry(b"ever", None);
-        let keys = |store: &Store| store.keys().len();
+        let keys = |store: &Keyspace| store.keys().len();
         store.begin(10);
         assert_eq!(keys(&store), 3);
         store.begin(11);
@@ -365,13 +365,13 @@ mod tests {
 
     #[test]
     fn what_is_known_of_ends_does_not_grow_with_renewals() {
-        let mut store = Store::default();
+        let mut store = Keyspace::default();
         store.set(b"k", text("v", None));
         for end in 0..10_000 {
             store.set_expiry(b"k", Some(end));
             store.end();
         }
-        assert!(store.ends.len() < 2_000);
+        assert!(store.expiry_heap.len() < 2_000);
         store.begin(9_999);
         assert!(store.contains(b"k"));
         store.begin(10_000);

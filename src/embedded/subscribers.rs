@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::node::{Notice, ServerError};
+use crate::node::{PubSubEvent, ServerError};
 use crate::slot::Slot;
 
 /// The connections that carry subscriptions, and the channels of each.
 #[derive(Debug, Default)]
 pub(super) struct Subscribers {
-    connections: BTreeMap<u64, UnboundedSender<Notice>>,
+    connections: BTreeMap<u64, UnboundedSender<PubSubEvent>>,
     channels: BTreeMap<Bytes, BTreeSet<u64>>,
 }
 
 impl Subscribers {
-    pub(super) fn connect(&mut self, connection: u64, notices: UnboundedSender<Notice>) {
+    pub(super) fn connect(&mut self, connection: u64, notices: UnboundedSender<PubSubEvent>) {
         self.connections.insert(connection, notices);
     }
 
@@ -36,28 +36,28 @@ impl Subscribers {
         self.connections.contains_key(&connection)
     }
 
-    pub(super) fn join(&mut self, connection: u64, channel: Bytes) {
+    pub(super) fn subscribe(&mut self, connection: u64, channel: Bytes) {
         self.channels.entry(channel.clone()).or_default().insert(connection);
-        self.tell(connection, Notice::Joined { channel });
+        self.send(connection, PubSubEvent::Subscribed { channel });
     }
 
     pub(super) fn refuse(&mut self, connection: u64, channel: Bytes, error: ServerError) {
-        self.tell(connection, Notice::Refused { channel, error });
+        self.send(connection, PubSubEvent::Rejected { channel, error });
     }
 
     /// Ends one subscription. The server confirms it even if there was none.
-    pub(super) fn leave(&mut self, connection: u64, channel: Bytes) {
+    pub(super) fn unsubscribe(&mut self, connection: u64, channel: Bytes) {
         if let Some(listeners) = self.channels.get_mut(&channel) {
             listeners.remove(&connection);
             if listeners.is_empty() {
                 self.channels.remove(&channel);
             }
         }
-        self.tell(connection, Notice::Left { channel });
+        self.send(connection, PubSubEvent::Unsubscribed { channel });
     }
 
     /// Ends the subscriptions in all slots that are no longer served here.
-    pub(super) fn leave_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
+    pub(super) fn unsubscribe_slots(&mut self, is_served: impl Fn(Slot) -> bool) {
         self.channels.retain(|channel, listeners| {
             let stays = is_served(Slot::of(channel));
             if !stays {
@@ -65,7 +65,7 @@ impl Subscribers {
                     listeners.iter().filter_map(|connection| self.connections.get(connection));
                 for notices in listeners {
                     let channel = channel.clone();
-                    let _ = notices.send(Notice::Left { channel }); // the client may have closed it
+                    let _ = notices.send(PubSubEvent::Unsubscribed { channel }); // the client may have closed it
                 }
             }
             stays
@@ -80,12 +80,12 @@ impl Subscribers {
         };
         let channel = Bytes::copy_from_slice(channel);
         let payload = Bytes::copy_from_slice(payload);
-        let message = Notice::Message { channel, payload };
+        let message = PubSubEvent::Message { channel, payload };
         let listeners = listeners.iter().filter_map(|connection| self.connections.get(connection));
         listeners.filter(|notices| notices.send(message.clone()).is_ok()).count()
     }
 
-    fn tell(&mut self, connection: u64, notice: Notice) {
+    fn send(&mut self, connection: u64, notice: PubSubEvent) {
         if let Some(notices) = self.connections.get(&connection)
             && notices.send(notice).is_err()
         {

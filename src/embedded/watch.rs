@@ -3,50 +3,50 @@
 use std::fmt;
 
 use super::store::Fields;
-use super::world::World;
-use crate::node::Reply;
+use super::world::ClusterWorld;
+use crate::node::RespValue;
 
 /// Sees every command that a server has served.
 ///
 /// It is called within the step, so it must not use the engine itself.
-pub trait Watcher: Send + 'static {
+pub trait CommandObserver: Send + 'static {
     /// Called after a server has served this command.
-    fn served(&mut self, served: &Served<'_>);
+    fn on_command(&mut self, served: &ServedCommand<'_>);
 }
 
-impl<F: FnMut(&Served<'_>) + Send + 'static> Watcher for F {
-    fn served(&mut self, served: &Served<'_>) {
+impl<F: FnMut(&ServedCommand<'_>) + Send + 'static> CommandObserver for F {
+    fn on_command(&mut self, served: &ServedCommand<'_>) {
         self(served);
     }
 }
 
 /// The watcher, if there is one.
 #[derive(Default)]
-pub(super) struct Watching(pub(super) Option<Box<dyn Watcher>>);
+pub(super) struct ObserverSlot(pub(super) Option<Box<dyn CommandObserver>>);
 
-impl fmt::Debug for Watching {
+impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Watching").field(&self.0.is_some()).finish()
     }
 }
 
 /// A command that was served, and the state after it.
-pub struct Served<'a> {
+pub struct ServedCommand<'a> {
     server: usize,
     now: u64,
     words: &'a [&'a [u8]],
-    reply: &'a Reply,
+    reply: &'a RespValue,
     hash: Option<&'a Fields>,
     expires: Option<u64>,
     calls: u32,
 }
 
-impl<'a> Served<'a> {
+impl<'a> ServedCommand<'a> {
     pub(super) fn new(
-        world: &'a mut World,
+        world: &'a mut ClusterWorld,
         server: usize,
         words: &'a [&'a [u8]],
-        reply: &'a Reply,
+        reply: &'a RespValue,
     ) -> Self {
         let (now, calls) = (world.now(server), world.tally.last);
         let key = match words {
@@ -54,9 +54,9 @@ impl<'a> Served<'a> {
             _ => None,
         };
         let store = &mut world.servers[server].store;
-        let expires = key.and_then(|key| store.entry(key)?.expires);
+        let expires = key.and_then(|key| store.entry(key)?.expires_at);
         let hash = key.and_then(|key| store.hash(key).ok().flatten());
-        Served { server, now, words, reply, hash, expires, calls }
+        ServedCommand { server, now, words, reply, hash, expires, calls }
     }
 
     /// The number of the server.
@@ -87,7 +87,7 @@ impl<'a> Served<'a> {
     /// The reply as words: the elements of a list, or one word for anything else. An error is one
     /// word that begins with `-`.
     pub fn reply(&self) -> Vec<String> {
-        words_of(self.reply)
+        reply_words(self.reply)
     }
 
     /// The fields of the first key of a script, if it is a hash.
@@ -97,24 +97,24 @@ impl<'a> Served<'a> {
     }
 }
 
-pub(super) fn words_of(reply: &Reply) -> Vec<String> {
+pub(super) fn reply_words(reply: &RespValue) -> Vec<String> {
     match reply {
-        Reply::List(elements) => elements.iter().map(word).collect(),
+        RespValue::Array(elements) => elements.iter().map(word).collect(),
         other => vec![word(other)],
     }
 }
 
-fn word(reply: &Reply) -> String {
+fn word(reply: &RespValue) -> String {
     match reply {
-        Reply::Nil => String::new(),
-        Reply::Int(number) => number.to_string(),
-        Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        Reply::List(_) => "[..]".into(),
-        Reply::Error(error) => format!("-{error}"),
+        RespValue::Nil => String::new(),
+        RespValue::Int(number) => number.to_string(),
+        RespValue::String(text) => String::from_utf8_lossy(text).into_owned(),
+        RespValue::Array(_) => "[..]".into(),
+        RespValue::Error(error) => format!("-{error}"),
     }
 }
 
-impl fmt::Debug for Served<'_> {
+impl fmt::Debug for ServedCommand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<_> = self.words.iter().map(|word| String::from_utf8_lossy(word)).collect();
         f.debug_struct("Served")

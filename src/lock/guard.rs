@@ -4,16 +4,16 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::client::acquire;
-use crate::client::acquisition::Event;
-use crate::client::hand_on::settle;
-use crate::client::reply::read;
+use crate::client::acquisition::AcquisitionEvent;
+use crate::client::hand_on::renew_and_drain;
+use crate::client::reply::parse_reply;
 use crate::client::request::WaitPolicy;
 use crate::client::telemetry;
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
-use crate::protocol::{Ended, Mode, Release};
+use crate::protocol::{ReleaseReply, LockMode, ReleaseRequest};
 
 /// The outcome of a release. It says whether the lock was held until the release.
 #[must_use = "the lease may have ended before the release, and the work may have overlapped"]
@@ -59,7 +59,7 @@ impl Hold {
     /// Ends the lease for every observer. Nothing is sent yet.
     pub(crate) fn begin_release(self) -> HoldRelease {
         let Lease { client, acquisition } = &self.0;
-        let began = client.on(acquisition, Event::Release).now;
+        let began = client.apply(acquisition, AcquisitionEvent::ReleaseStarted).now;
         HoldRelease { hold: self, began }
     }
 
@@ -70,11 +70,11 @@ impl Hold {
         // Pending changes come first: nobody would make them later, and the lease would be kept in
         // the wrong mode.
         let renewed = match self.0.unencumbered().await {
-            Ok(()) => settle(client, acquisition).await.map(drop),
+            Ok(()) => renew_and_drain(client, acquisition).await.map(drop),
             Err(error) => Err(error),
         };
         let left = self.0.remaining();
-        client.on(acquisition, Event::Keep); // so the drop has nothing to release
+        client.apply(acquisition, AcquisitionEvent::LetExpire); // so the drop has nothing to release
         renewed.map(|()| left)
     }
 }
@@ -82,8 +82,8 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Lease { client, acquisition } = &self.0;
-        if !acquisition.is_over() {
-            client.on(acquisition, Event::Drop);
+        if !acquisition.is_ended() {
+            client.apply(acquisition, AcquisitionEvent::Abandon);
         }
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Hold {
 #[derive(Debug)]
 pub(crate) struct HoldRelease {
     hold: Hold,
-    began: Moment,
+    began: LocalInstant,
 }
 
 impl HoldRelease {
@@ -102,42 +102,42 @@ impl HoldRelease {
     pub(crate) async fn send(self) -> Result<Released> {
         let Lease { client, acquisition } = &self.hold.0;
         let lock = &acquisition.lock;
-        let held = acquisition.holding(|holding| (holding.ends, holding.is_lost()));
+        let held = acquisition.with_lease(|holding| (holding.deadline, holding.is_lost()));
         // Without a holding, the client was shut down.
         let Some((ends, false)) = held else {
             return Ok(Released::AlreadyLost);
         };
-        let call = Release { only_wait: false }.call(client.scripts, acquisition.id, lock);
-        let until = self.began.after(client.settings.call_timeout);
-        let outcome = read(client.router.call(&call, until).await, Release::read);
+        let call = ReleaseRequest { wait_only: false }.call(client.scripts, acquisition.id, lock);
+        let until = self.began.saturating_add(client.settings.call_timeout);
+        let outcome = parse_reply(client.transport.call(&call, until).await, ReleaseRequest::read);
         let told = match outcome {
             Ok(told) => told,
             Err(failure) => return self.not_answered(failure.into()),
         };
-        let (ended, repeated, received) = (told.what, told.in_doubt.is_some(), told.received);
+        let (ended, repeated, received) = (told.body, told.in_doubt.is_some(), told.received_at);
         let is_good = received < ends;
         // Other clients may have taken over a key of a two-key lock.
         #[cfg(feature = "legacy")]
-        let is_good = is_good && lock.other_key.is_none();
+        let is_good = is_good && lock.second_key.is_none();
         // If anything may still arrive, the drop at the end hands it to the worker, which sends one
         // more release later.
-        client.on(acquisition, Event::GivenBack(told));
+        client.apply(acquisition, AcquisitionEvent::ReleaseReply(told));
         Ok(match ended {
-            Ended::Released if self.began < ends => Released::Released,
-            Ended::Absent if repeated && is_good => Released::Released,
-            Ended::Absent if repeated => Released::Unknown,
+            ReleaseReply::Released if self.began < ends => Released::Released,
+            ReleaseReply::NotFound if repeated && is_good => Released::Released,
+            ReleaseReply::NotFound if repeated => Released::Unknown,
             _ => Released::AlreadyLost,
         })
     }
 
     fn not_answered(&self, error: Error) -> Result<Released> {
         let lock = &self.hold.0.acquisition.lock;
-        telemetry::release_failed(&lock.name, lock.slot, &error);
+        telemetry::emit_release_failed(&lock.name, lock.slot, &error);
         match error.kind() {
             ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Cancelled => {
                 Ok(Released::Unknown)
             }
-            _ => Err(lock.with_lock(error)),
+            _ => Err(lock.add_context(error)),
         }
     }
 }
@@ -278,22 +278,22 @@ macro_rules! guard {
 
 guard! {
     /// A lock held for reading, shared with other readers.
-    ReadGuard, Mode::Read
+    ReadGuard, LockMode::Read
 }
 
 guard! {
     /// A lock held for writing, exclusively.
-    WriteGuard, Mode::Write
+    WriteGuard, LockMode::Write
 }
 
 guard! {
     /// A held [`Mutex`](crate::Mutex).
-    MutexGuard, Mode::Write
+    MutexGuard, LockMode::Write
 }
 
 guard! {
     /// Held permits of a [`Semaphore`](crate::Semaphore).
-    SemaphoreGuard, Mode::Read
+    SemaphoreGuard, LockMode::Read
 }
 
 impl WriteGuard {
@@ -311,7 +311,7 @@ impl WriteGuard {
     ///
     /// If the future is dropped, the lock is released.
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        self.client.on(&self.acquisition, Event::Downgrade);
+        self.client.apply(&self.acquisition, AcquisitionEvent::Downgrade);
         self.downgraded().await?;
         Ok(ReadGuard(self.0))
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Event, Holding, Transition};
+use crate::client::ClientInner;
+use crate::client::acquisition::{Acquisition, AcquisitionEvent, HeldLease, ChangeKind};
 use crate::client::request::WaitPolicy;
 use crate::client::{acquire, renewal};
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::Mode;
+use crate::protocol::LockMode;
 use crate::slot::Slot;
 
 /// The state of a lease, as far as this client can tell.
@@ -56,12 +56,12 @@ pub enum LeaseState {
 ///   judges the deadline. The clocks of two servers may differ by at most the margin.
 #[derive(Clone)]
 pub struct Lease {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: Arc<ClientInner>,
     pub(crate) acquisition: Arc<Acquisition>,
 }
 
 impl Lease {
-    pub(crate) fn new(client: Arc<Client>, acquisition: Arc<Acquisition>) -> Self {
+    pub(crate) fn new(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) -> Self {
         Lease { client, acquisition }
     }
 
@@ -98,8 +98,8 @@ impl Lease {
     /// [`Reentrant`](crate::Reentrant) that is dropped while read guards are left begins a
     /// downgrade, too. If the same owner writes again before the downgrade is sent, it is cancelled
     /// and the mode is a write again. Nobody else had the lock meanwhile.
-    pub fn mode(&self) -> Option<Mode> {
-        self.with(Holding::visible_mode)
+    pub fn mode(&self) -> Option<LockMode> {
+        self.with(HeldLease::visible_mode)
     }
 
     /// The time left of the lease, less the margin, computed now. Zero if it is lost.
@@ -110,7 +110,7 @@ impl Lease {
     pub fn remaining(&self) -> Duration {
         self.with(|holding| match holding.is_lost() {
             true => Duration::ZERO,
-            false => holding.ends.since(self.client.clock.now()),
+            false => holding.deadline.saturating_duration_since(self.client.clock.now()),
         })
         .unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl Lease {
             let now = self.client.clock.now();
             match holding {
                 lost if !lost.is_held(now) => LeaseState::Lost,
-                shaky if shaky.is_shaky(now) => LeaseState::Uncertain,
+                shaky if shaky.is_at_risk(now) => LeaseState::Uncertain,
                 _ => LeaseState::Held,
             }
         })
@@ -155,7 +155,7 @@ impl Lease {
         loop {
             let mut changed = std::pin::pin!(self.acquisition.changed.notified());
             changed.as_mut().enable();
-            let Some((ends, lost)) = self.with(|holding| (holding.ends, holding.is_lost())) else {
+            let Some((ends, lost)) = self.with(|holding| (holding.deadline, holding.is_lost())) else {
                 return;
             };
             if lost || self.client.clock.now() >= ends {
@@ -205,19 +205,19 @@ impl Lease {
 
     /// Whether it is a write and stays one. A downgrade that has not been sent is cancelled.
     pub(crate) fn stays_writer(&self) -> bool {
-        self.client.on(&self.acquisition, Event::StayWriter);
-        self.with(|holding| holding.mode == Mode::Write && holding.pending().is_none())
+        self.client.apply(&self.acquisition, AcquisitionEvent::CancelDowngrade);
+        self.with(|holding| holding.mode == LockMode::Write && holding.pending_change().is_none())
             .unwrap_or(false)
     }
 
     /// Waits until the worker has turned the write into a read, or the downgrade was cancelled.
     pub(crate) async fn downgraded(&self) -> Result<()> {
-        self.free_of(|pending| pending == Transition::Downgrade).await
+        self.free_of(|pending| pending == ChangeKind::Downgrade).await
     }
 
     /// Waits until the worker has given back some of the permits.
     pub(crate) async fn shrunk(&self) -> Result<()> {
-        self.free_of(|pending| pending == Transition::Shrink).await
+        self.free_of(|pending| pending == ChangeKind::ReleasePermits).await
     }
 
     /// Waits until no change is pending.
@@ -225,16 +225,16 @@ impl Lease {
         self.free_of(|_| true).await
     }
 
-    async fn free_of(&self, concerns: impl Fn(Transition) -> bool) -> Result<()> {
+    async fn free_of(&self, concerns: impl Fn(ChangeKind) -> bool) -> Result<()> {
         let Lease { client, acquisition } = self;
-        let until = client.clock.now().after(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.call_timeout);
         let failed = |kind, message| {
             let error = client.failure_or(Error::new(kind, message));
-            Err(acquisition.lock.with_lock(error))
+            Err(acquisition.lock.add_context(error))
         };
         loop {
             let changed = std::pin::pin!(acquisition.changed.notified());
-            let under_way = self.with(|holding| holding.pending().is_some_and(&concerns));
+            let under_way = self.with(|holding| holding.pending_change().is_some_and(&concerns));
             if !self.is_held() {
                 return failed(ErrorKind::Lost, "the lease is lost");
             } else if under_way != Some(true) {
@@ -252,9 +252,9 @@ impl Lease {
     }
 
     /// `None` once the guard has begun to release the lease.
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&Holding) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&HeldLease) -> T) -> Option<T> {
         self.acquisition
-            .holding(|holding| (!holding.is_releasing()).then(|| look(holding)))
+            .with_lease(|holding| (!holding.is_releasing()).then(|| look(holding)))
             .flatten()
     }
 }

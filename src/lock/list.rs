@@ -7,9 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, Stream};
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Address, Command, Reply, ReplyShape};
+use crate::node::{Address, Command, RespValue, ReplyShape};
 
 /// How many keys a server examines in one step by default.
 const STEP: u32 = 500;
@@ -38,7 +38,7 @@ const STEP: u32 = 500;
 /// ```
 #[must_use = "a listing sends nothing until it is read"]
 pub struct Listing {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
     pattern: Vec<u8>,
     step: u32,
     /// The masters still to be queried, or `None` before the first step.
@@ -47,8 +47,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn new(client: Arc<Handle>, start: &str) -> Self {
-        let pattern = starting_with(&[&client.settings.prefix, start].concat());
+    pub(crate) fn new(client: Arc<ClientHandle>, start: &str) -> Self {
+        let pattern = starting_with(&[&client.settings.key_prefix, start].concat());
         Listing { client, pattern, step: STEP, masters: None, cursor: Bytes::from_static(b"0") }
     }
 
@@ -71,26 +71,26 @@ impl Listing {
     ///
     /// Cancel safe: the next call makes the same step again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<String>>> {
-        let router = &self.client.router;
+        let router = &self.client.transport;
         let masters = self.masters.get_or_insert_with(|| router.masters().into());
         while let Some(master) = masters.front() {
             let command = Command::new()
-                .word("SCAN")
-                .word(&self.cursor)
-                .word("MATCH")
-                .word(&self.pattern)
-                .word("COUNT")
-                .number(self.step.into())
-                .word("TYPE")
-                .word("hash")
+                .arg("SCAN")
+                .arg(&self.cursor)
+                .arg("MATCH")
+                .arg(&self.pattern)
+                .arg("COUNT")
+                .arg_u64(self.step.into())
+                .arg("TYPE")
+                .arg("hash")
                 .expecting(ReplyShape::List);
-            let until = self.client.clock.now().after(self.client.settings.call_timeout);
+            let until = self.client.clock.now().saturating_add(self.client.settings.call_timeout);
             let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {
                 masters.pop_front();
             }
             self.cursor = cursor;
-            let prefix = self.client.settings.prefix.len();
+            let prefix = self.client.settings.key_prefix.len();
             let name = |key: Bytes| std::str::from_utf8(key.get(prefix..)?).ok().map(str::to_owned);
             let names: Vec<String> = keys.into_iter().filter_map(name).collect();
             if !names.is_empty() {
@@ -144,14 +144,14 @@ fn starting_with(start: &str) -> Vec<u8> {
 }
 
 /// The cursor and the keys in a reply to `SCAN`.
-fn step(reply: Reply) -> Result<(Bytes, Vec<Bytes>)> {
+fn step(reply: RespValue) -> Result<(Bytes, Vec<Bytes>)> {
     let text = |reply| match reply {
-        Reply::Text(text) => Some(text),
+        RespValue::String(text) => Some(text),
         _ => None,
     };
     let read = match reply {
-        Reply::List(parts) => match <[Reply; 2]>::try_from(parts) {
-            Ok([cursor, Reply::List(keys)]) => {
+        RespValue::Array(parts) => match <[RespValue; 2]>::try_from(parts) {
+            Ok([cursor, RespValue::Array(keys)]) => {
                 text(cursor).zip(keys.into_iter().map(text).collect::<Option<Vec<Bytes>>>())
             }
             _ => None,
@@ -173,13 +173,13 @@ mod tests {
 
     #[test]
     fn a_step_is_read() {
-        let text = |text: &'static str| Reply::Text(text.into());
-        let reply = Reply::List(vec![text("17"), Reply::List(vec![text("a"), text("b")])]);
+        let text = |text: &'static str| RespValue::String(text.into());
+        let reply = RespValue::Array(vec![text("17"), RespValue::Array(vec![text("a"), text("b")])]);
         assert_eq!(step(reply).unwrap(), ("17".into(), vec!["a".into(), "b".into()]));
         for reply in [
-            Reply::Nil,
-            Reply::List(vec![text("0")]),
-            Reply::List(vec![Reply::Int(0), Reply::List(vec![])]),
+            RespValue::Nil,
+            RespValue::Array(vec![text("0")]),
+            RespValue::Array(vec![RespValue::Int(0), RespValue::Array(vec![])]),
         ] {
             assert_eq!(step(reply).unwrap_err().kind(), ErrorKind::Incompatible);
         }

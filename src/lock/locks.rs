@@ -8,11 +8,11 @@ use std::vec;
 
 use futures::future::{Either, select};
 
-use crate::client::acquisition::{Acquisition, Event};
-use crate::client::settings::Settings;
+use crate::client::acquisition::{Acquisition, AcquisitionEvent};
+use crate::client::settings::ClientConfig;
 use crate::client::telemetry;
 use crate::client::worker;
-use crate::client::{Client, Handle};
+use crate::client::{ClientInner, ClientHandle};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::builder::Builder;
@@ -25,7 +25,7 @@ use crate::lock::rwlock::RwLock;
 use crate::lock::semaphore::Semaphore;
 use crate::node::Connector;
 use crate::protocol::{ClientId, Scripts};
-use crate::router::{Router, RouterSettings, Transport};
+use crate::router::{Router, RouterConfig, Transport};
 
 /// A client of one cluster, or of a single server. It makes locks and keeps their leases.
 ///
@@ -46,7 +46,7 @@ use crate::router::{Router, RouterSettings, Transport};
 /// [`ClientFailed`](ErrorKind::ClientFailed). The servers keep the locks until their leases end.
 #[derive(Clone)]
 pub struct Locks {
-    pub(crate) client: Arc<Handle>,
+    pub(crate) client: Arc<ClientHandle>,
 }
 
 impl Locks {
@@ -81,7 +81,7 @@ impl Locks {
     /// As [`Builder::connect_embedded`].
     #[cfg(feature = "embedded")]
     pub async fn embedded() -> Result<Locks> {
-        Locks::builder().connect_embedded(&crate::embedded::Engine::new()).await
+        Locks::builder().connect_embedded(&crate::embedded::EmbeddedCluster::new()).await
     }
 
     /// Returns a [`Builder`], to connect with other settings.
@@ -159,8 +159,8 @@ impl Locks {
     pub async fn shutdown(&self, within: Duration) -> Vec<String> {
         let client = &self.client;
         client.close();
-        let until = client.clock.now().after(within);
-        GivingUp { client, acquisitions: client.all().into_iter() }.run().await;
+        let until = client.clock.now().saturating_add(within);
+        GivingUp { client, acquisitions: client.acquisitions().into_iter() }.run().await;
         while !client.is_drained() {
             let mut drained = pin!(client.drained.notified());
             drained.as_mut().enable();
@@ -174,8 +174,8 @@ impl Locks {
         }
         let delivered = pin!(client.losses.delivered());
         select(delivered, client.clock.sleep_until(until)).await;
-        let left = client.all();
-        client.router.close();
+        let left = client.acquisitions();
+        client.transport.close();
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
@@ -191,7 +191,7 @@ impl Locks {
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn wants(&self, id: &str) -> bool {
-        self.client.find(id).is_some_and(|acquisition| acquisition.state().is_wanted())
+        self.client.find(id).is_some_and(|acquisition| acquisition.state().is_live())
     }
 
     /// The scripts that this client uses.
@@ -212,39 +212,39 @@ impl Locks {
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         scripts: &'static Scripts,
-        settings: Settings,
-        router: RouterSettings,
+        settings: ClientConfig,
+        router: RouterConfig,
     ) -> Result<Locks> {
         settings.check()?;
         router.check()?;
         on_tokio()?;
         let router = Router::connect(connector, clock.clone(), router).await?;
-        Locks::over(Transport::Own(router), clock, scripts, settings)
+        Locks::over(Transport::Router(router), clock, scripts, settings)
     }
 
     pub(crate) fn over(
         router: Transport,
         clock: Arc<dyn Clock>,
         scripts: &'static Scripts,
-        settings: Settings,
+        settings: ClientConfig,
     ) -> Result<Locks> {
         let random = match settings.id {
             Some(id) => id,
             None => random_id()?,
         };
         let client =
-            Arc::new(Client::new(router, clock, settings, scripts, ClientId::from_random(random)));
+            Arc::new(ClientInner::new(router, clock, settings, scripts, ClientId::from_random(random)));
         telemetry::describe();
-        worker::listen(&client);
+        worker::install_push_handler(&client);
         client.start();
-        Ok(Locks { client: Arc::new(Handle(client)) })
+        Ok(Locks { client: Arc::new(ClientHandle(client)) })
     }
 }
 
 /// Gives up the acquisitions of a client, a few at a time: the runtime may have one thread, and
 /// other tasks.
 struct GivingUp<'a> {
-    client: &'a Client,
+    client: &'a ClientInner,
     acquisitions: vec::IntoIter<Arc<Acquisition>>,
 }
 
@@ -260,7 +260,7 @@ impl GivingUp<'_> {
     /// Returns false if there are no more.
     fn give_up(&mut self, most: usize) -> bool {
         for acquisition in self.acquisitions.by_ref().take(most) {
-            self.client.on(&acquisition, Event::Drop);
+            self.client.apply(&acquisition, AcquisitionEvent::Abandon);
         }
         self.acquisitions.len() > 0
     }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
 
 use crate::client::acquire;
-use crate::client::acquisition::Event;
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
-use crate::client::{Client, Handle};
-use crate::clock::Moment;
+use crate::client::acquisition::AcquisitionEvent;
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::{ClientInner, ClientHandle};
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, HoldRelease, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 
 /// A request for several locks at once, in any slots and modes: it gets all of them or none.
 /// [`Locks::multi`](crate::Locks::multi) makes it. It is sent when it is awaited, and returns a
@@ -74,18 +74,18 @@ use crate::protocol::{Kind, LockKey, Mode};
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Multi {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
     named: Result<Vec<Wanted>>,
     options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
 }
 
-type Wanted = (LockKey, Mode);
+type Wanted = (LockKey, LockMode);
 
 impl Multi {
-    pub(crate) fn new(client: Arc<Handle>) -> Self {
-        let options = LeaseOptions::of(&client.settings);
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
+        let options = LeaseOptions::from_config(&client.settings);
         Multi {
             client,
             named: Ok(Vec::new()),
@@ -98,17 +98,17 @@ impl Multi {
     /// Adds a read/write lock, for reading. A lock that is also named for writing is held for
     /// writing.
     pub fn read(self, name: impl AsRef<str>) -> Self {
-        self.want(Kind::ReadWrite, name.as_ref(), Mode::Read)
+        self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Read)
     }
 
     /// Adds a read/write lock, for writing.
     pub fn write(self, name: impl AsRef<str>) -> Self {
-        self.want(Kind::ReadWrite, name.as_ref(), Mode::Write)
+        self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Write)
     }
 
     /// Adds a [`Mutex`](crate::Mutex).
     pub fn mutex(self, name: impl AsRef<str>) -> Self {
-        self.want(Kind::Mutex, name.as_ref(), Mode::Write)
+        self.want(LockKind::SetNxMutex, name.as_ref(), LockMode::Write)
     }
 
     options!();
@@ -124,21 +124,21 @@ impl Multi {
     /// As when it is awaited, but never `TimedOut` or `TriesUsedUp`.
     pub async fn try_all(self) -> Result<Option<MultiGuard>> {
         let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
-        let until = self.client.clock.now().after(limit);
+        let until = self.client.clock.now().saturating_add(limit);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
         options.check()?;
         let tried = try_each(&client, &wanted, &options, until).await?;
         // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.
         let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
-        let patience = client.clock.now().after(client.settings.cache.try_wait);
+        let patience = client.clock.now().saturating_add(client.settings.cache.try_wait);
         for (lock, mode) in &wanted[held.len()..] {
             let for_cached = match lock.has_queue() {
-                true => patience.since(client.clock.now()),
+                true => patience.saturating_duration_since(client.clock.now()),
                 false => Duration::ZERO,
             };
-            let policy = WaitPolicy::Try { until, for_cached };
-            match acquire::take(&client, lock, *mode, &options, policy).await? {
+            let policy = WaitPolicy::Try { deadline: until, cached_wait: for_cached };
+            match acquire::acquire(&client, lock, *mode, &options, policy).await? {
                 Some(taken) => held.push(Hold(Lease::new((*client).clone(), taken))),
                 None => return Ok(None),
             }
@@ -146,11 +146,11 @@ impl Multi {
         Ok(Some(MultiGuard(held)))
     }
 
-    fn want(mut self, kind: Kind, name: &str, mode: Mode) -> Self {
+    fn want(mut self, kind: LockKind, name: &str, mode: LockMode) -> Self {
         let settings = &self.client.settings;
         let prefix = match kind {
-            Kind::ReadWrite | Kind::Semaphore => &settings.prefix,
-            Kind::Mutex => &settings.mutex_prefix,
+            LockKind::ReadWrite | LockKind::Semaphore => &settings.key_prefix,
+            LockKind::SetNxMutex => &settings.set_nx_key_prefix,
         };
         let lock = LockKey::new(kind, prefix, name);
         self.named = self.named.and_then(|mut named| {
@@ -188,14 +188,14 @@ fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
     }
     // The sort is stable. For one key the write comes first, and stands for both.
     named.sort_by(|(one, mode), (other, other_mode)| {
-        let read_last = (*mode == Mode::Read).cmp(&(*other_mode == Mode::Read));
+        let read_last = (*mode == LockMode::Read).cmp(&(*other_mode == LockMode::Read));
         one.key.cmp(&other.key).then(read_last)
     });
     let mixed =
         |pair: &[Wanted]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
     if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
         let error = Error::invalid("the key was named as a mutex and as a read/write lock");
-        return Err(pair[0].0.with_lock(error));
+        return Err(pair[0].0.add_context(error));
     }
     named.dedup_by(|(one, _), (other, _)| one.key == other.key);
     Ok(named)
@@ -203,14 +203,14 @@ fn in_order(mut named: Vec<Wanted>) -> Result<Vec<Wanted>> {
 
 /// Tries all of them at the same time.
 async fn try_each(
-    client: &Arc<Client>,
+    client: &Arc<ClientInner>,
     wanted: &[Wanted],
     options: &LeaseOptions,
-    until: Moment,
+    until: LocalInstant,
 ) -> Result<Vec<Option<Hold>>> {
     try_join_all(wanted.iter().map(async |(lock, mode)| {
         let taken =
-            acquire::take(client, lock, *mode, options, WaitPolicy::strict_try(until)).await?;
+            acquire::acquire(client, lock, *mode, options, WaitPolicy::strict_try(until)).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
     }))
     .await
@@ -218,7 +218,7 @@ async fn try_each(
 
 /// Keeps the locks before the first refusal, and waits for the refused one.
 async fn take_in_turn(
-    client: &Arc<Client>,
+    client: &Arc<ClientInner>,
     wanted: &[Wanted],
     options: &LeaseOptions,
     wait: &Wait,
@@ -226,10 +226,10 @@ async fn take_in_turn(
     let clock = &client.clock;
     let reserving = LeaseOptions { reserved: true, ..options.clone() };
     let mut waited = false;
-    let ends = wait.timeout.map(|timeout| clock.now().after(timeout));
+    let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
-        let by = clock.now().after(client.settings.call_timeout);
+        let by = clock.now().saturating_add(client.settings.call_timeout);
         let until = ends.map_or(by, |ends| ends.min(by));
         let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
         // This drops, and so releases, what was acquired behind the first refusal.
@@ -240,8 +240,8 @@ async fn take_in_turn(
         }
         let Some((lock, mode)) = wanted.get(held.len()) else { continue };
         waited = true;
-        let turn = Wait { timeout: ends.map(|ends| ends.since(clock.now())), retry: None };
-        let take = |policy| acquire::take(client, lock, *mode, &reserving, policy);
+        let turn = Wait { timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())), retry: None };
+        let take = |policy| acquire::acquire(client, lock, *mode, &reserving, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
             Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
@@ -259,7 +259,7 @@ async fn take_in_turn(
 /// it stay reserved. Leases that the client does not renew are renewed first, because they may have
 /// been held for a while.
 async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
-    if waited && options.renewal != Renewal::Automatic {
+    if waited && options.renewal != RenewalPolicy::Automatic {
         // A lease that cannot be renewed now is still held, or is waited for again.
         join_all(held.iter().map(|hold| hold.0.renew())).await;
     }
@@ -269,14 +269,14 @@ async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -
         return false;
     }
     for hold in &*held {
-        hold.0.client.on(&hold.0.acquisition, Event::BeginUse);
+        hold.0.client.apply(&hold.0.acquisition, AcquisitionEvent::BeginUse);
     }
     true
 }
 
 /// Tries until it has all, and holds nothing between tries.
 async fn take_at_once(
-    client: &Arc<Client>,
+    client: &Arc<ClientInner>,
     wanted: &[Wanted],
     options: &LeaseOptions,
     wait: &Wait,
@@ -322,15 +322,15 @@ impl MultiGuard {
 
     /// The lease of the read/write lock with this name.
     pub fn lease(&self, name: &str) -> Option<&Lease> {
-        self.lease_of(Kind::ReadWrite, name)
+        self.lease_of(LockKind::ReadWrite, name)
     }
 
     /// The lease of the [`Mutex`](crate::Mutex) with this name.
     pub fn mutex_lease(&self, name: &str) -> Option<&Lease> {
-        self.lease_of(Kind::Mutex, name)
+        self.lease_of(LockKind::SetNxMutex, name)
     }
 
-    fn lease_of(&self, kind: Kind, name: &str) -> Option<&Lease> {
+    fn lease_of(&self, kind: LockKind, name: &str) -> Option<&Lease> {
         self.leases().find(|lease| lease.acquisition.lock.kind == kind && lease.name() == name)
     }
 
@@ -411,32 +411,32 @@ mod tests {
     use super::*;
     use crate::ErrorKind;
 
-    fn wanted(kind: Kind, name: &str, mode: Mode) -> Wanted {
+    fn wanted(kind: LockKind, name: &str, mode: LockMode) -> Wanted {
         (LockKey::new(kind, "", name).unwrap(), mode)
     }
 
     #[test]
     fn locks_come_in_the_order_of_their_keys_and_a_write_stands_for_a_read() {
         let named = vec![
-            wanted(Kind::ReadWrite, "b", Mode::Read),
-            wanted(Kind::Mutex, "c", Mode::Write),
-            wanted(Kind::ReadWrite, "a", Mode::Read),
-            wanted(Kind::ReadWrite, "b", Mode::Write),
-            wanted(Kind::ReadWrite, "a", Mode::Read),
+            wanted(LockKind::ReadWrite, "b", LockMode::Read),
+            wanted(LockKind::SetNxMutex, "c", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
+            wanted(LockKind::ReadWrite, "b", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
         ];
         let order: Vec<_> = in_order(named)
             .unwrap()
             .into_iter()
             .map(|(lock, mode)| (lock.name.to_string(), mode))
             .collect();
-        let expected = [("a", Mode::Read), ("b", Mode::Write), ("c", Mode::Write)];
+        let expected = [("a", LockMode::Read), ("b", LockMode::Write), ("c", LockMode::Write)];
         assert_eq!(order, expected.map(|(name, mode)| (name.to_string(), mode)));
     }
 
     #[test]
     fn nothing_and_one_key_of_two_kinds_are_refused() {
         let both =
-            vec![wanted(Kind::Mutex, "a", Mode::Write), wanted(Kind::ReadWrite, "a", Mode::Read)];
+            vec![wanted(LockKind::SetNxMutex, "a", LockMode::Write), wanted(LockKind::ReadWrite, "a", LockMode::Read)];
         for named in [vec![], both] {
             assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
         }

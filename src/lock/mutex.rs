@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::guard::MutexGuard;
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{InspectMutex, Kind, LockKey};
+use crate::protocol::{InspectSetNxRequest, LockKind, LockKey};
 use crate::slot::Slot;
 
 /// A mutex on one string key, as made by `SET key value NX PX lease` and ended by a
@@ -44,7 +44,7 @@ use crate::slot::Slot;
 /// [pause](crate::Retry), and the first try after the release wins.
 #[derive(Clone)]
 pub struct Mutex {
-    pub(crate) client: Arc<Handle>,
+    pub(crate) client: Arc<ClientHandle>,
     pub(crate) lock: LockKey,
 }
 
@@ -61,8 +61,8 @@ pub struct MutexStatus {
 }
 
 impl Mutex {
-    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(Kind::Mutex, &client.settings.mutex_prefix, name)?;
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
+        let lock = LockKey::new(LockKind::SetNxMutex, &client.settings.set_nx_key_prefix, name)?;
         Ok(Mutex { client, lock })
     }
 
@@ -104,12 +104,12 @@ impl Mutex {
     /// Cancel safe: a query changes nothing.
     pub async fn status(&self) -> Result<Option<MutexStatus>> {
         let lock = &self.lock;
-        let call = InspectMutex.call(self.client.scripts, lock);
+        let call = InspectSetNxRequest.call(self.client.scripts, lock);
         let reply = self.client.query(lock, &call).await?;
-        let held = InspectMutex::read(reply).map_err(|bad| lock.with_lock(bad))?;
+        let held = InspectSetNxRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
         Ok(held.map(|held| MutexStatus {
             value: held.value.to_vec(),
-            remaining: held.left.map(Duration::from_millis),
+            remaining: held.ttl_ms.map(Duration::from_millis),
         }))
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use futures::future::{Either, select};
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::client::acquire;
-use crate::client::acquisition::{self, Event};
+use crate::client::acquisition::{self, AcquisitionEvent};
 use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
@@ -18,7 +18,7 @@ use crate::lock::lease::Lease;
 use crate::lock::mutex::Mutex as PlainMutex;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 
 /// A `Reentrant` with at least this many locks drops the entries of those it no longer holds.
 const MANY: usize = 64;
@@ -48,15 +48,15 @@ const MANY: usize = 64;
 /// ```
 #[derive(Clone)]
 pub struct Reentrant {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
     entries: Arc<Mutex<Entries>>,
 }
 
 /// By kind and key: a mutex and a read/write lock with one key are different locks.
-type Entries = HashMap<(Kind, Bytes), Weak<Entry>>;
+type Entries = HashMap<(LockKind, Bytes), Weak<Entry>>;
 
 impl Reentrant {
-    pub(crate) fn new(client: Arc<Handle>) -> Self {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
         let entries = Arc::default();
         Reentrant { client, entries }
     }
@@ -213,8 +213,8 @@ impl Entry {
         }
         // An upgrade that was just granted does not count as a write yet. Its request is about to
         // turn its share into a write, or to drop it.
-        if held.writes + held.upgrades == 0 && lease.mode() == Some(Mode::Write) {
-            lease.client.on(&lease.acquisition, Event::Downgrade);
+        if held.writes + held.upgrades == 0 && lease.mode() == Some(LockMode::Write) {
+            lease.client.apply(&lease.acquisition, AcquisitionEvent::Downgrade);
             return Left::Readers;
         }
         Left::Others
@@ -258,20 +258,20 @@ impl Drop for Share {
 /// Takes a share of the current lease, or acquires or upgrades one at the server.
 async fn take<G>(
     request: &Acquire<'_, G>,
-    mode: Mode,
+    mode: LockMode,
     policy: WaitPolicy,
 ) -> Result<Option<Share>> {
     let Acquire { client, lock, options, reentrant: Some(reentrant), .. } = request else {
-        return Err(request.lock.with_lock(Error::invalid("a request of nobody")));
+        return Err(request.lock.add_context(Error::invalid("a request of nobody")));
     };
     if !Arc::ptr_eq(client, &reentrant.client) {
         return Err(
-            lock.with_lock(Error::invalid("the reentrant and the lock are of different clients"))
+            lock.add_context(Error::invalid("the reentrant and the lock are of different clients"))
         );
     }
     let part = match mode {
-        Mode::Read => Part::Read,
-        Mode::Write => Part::Write,
+        LockMode::Read => Part::Read,
+        LockMode::Write => Part::Write,
     };
     let entry = reentrant.entry(lock);
     if let Some(share) = entry.join(part) {
@@ -282,12 +282,12 @@ async fn take<G>(
             Ok(turn) => turn,
             Err(_) => return Ok(None), // another request of this `Reentrant` waits for others
         },
-        WaitPolicy::Queue { until: None } => entry.turn.lock().await,
-        WaitPolicy::Queue { until: Some(until) } => {
+        WaitPolicy::Queue { deadline: None } => entry.turn.lock().await,
+        WaitPolicy::Queue { deadline: Some(until) } => {
             let turn = std::pin::pin!(entry.turn.lock());
             match select(turn, client.clock.sleep_until(until)).await {
                 Either::Left((turn, _)) => turn,
-                Either::Right(_) => return Err(lock.with_lock(acquisition::out_of_time())),
+                Either::Right(_) => return Err(lock.add_context(acquisition::timed_out_error())),
             }
         }
     };
@@ -298,7 +298,7 @@ async fn take<G>(
         let granted = upgrade.lease.become_writer(policy).await?;
         return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
-    let taken = acquire::take(client, lock, mode, options, policy).await?;
+    let taken = acquire::acquire(client, lock, mode, options, policy).await?;
     Ok(taken.map(|acquisition| entry.begin(Lease::new(client.0.clone(), acquisition), part)))
 }
 
@@ -360,15 +360,15 @@ macro_rules! guard {
 
 guard! {
     /// A lock that a [`Reentrant`] holds for reading, or also for writing.
-    ReentrantReadGuard, Mode::Read
+    ReentrantReadGuard, LockMode::Read
 }
 
 guard! {
     /// A lock that a [`Reentrant`] holds for writing.
-    ReentrantWriteGuard, Mode::Write
+    ReentrantWriteGuard, LockMode::Write
 }
 
 guard! {
     /// A [`Mutex`](crate::Mutex) that a [`Reentrant`] holds.
-    ReentrantMutexGuard, Mode::Write
+    ReentrantMutexGuard, LockMode::Write
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::Handle;
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
+use crate::client::ClientHandle;
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::lease::Lease;
@@ -43,7 +43,7 @@ use crate::protocol::{Fairness, LockKey};
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Acquire<'a, G> {
-    pub(crate) client: &'a Arc<Handle>,
+    pub(crate) client: &'a Arc<ClientHandle>,
     pub(crate) lock: &'a LockKey,
     /// The `Reentrant` that makes the request, if any.
     pub(crate) reentrant: Option<&'a Reentrant>,
@@ -55,7 +55,7 @@ pub struct Acquire<'a, G> {
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(crate) fn new(
-        client: &'a Arc<Handle>,
+        client: &'a Arc<ClientHandle>,
         lock: &'a LockKey,
         reentrant: Option<&'a Reentrant>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
             client,
             lock,
             reentrant,
-            options: LeaseOptions::of(&client.settings),
+            options: LeaseOptions::from_config(&client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             guard: PhantomData,
@@ -106,7 +106,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
 
     /// Who renews the lease. Default: the client does, every third of the lease, while the guard
     /// lives.
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
+    pub fn renewal(mut self, renewal: RenewalPolicy) -> Self {
         self.options.renewal = renewal;
         self
     }
@@ -115,7 +115,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// and no upgrade extends it further, and the first lease is at most as long. Default: no
     /// limit.
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.options.hold = Some(hold);
+        self.options.max_hold = Some(hold);
         self
     }
 
@@ -138,7 +138,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// the lock is released and the request fails with
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub fn replicas(mut self, replicas: u32) -> Self {
-        self.options.replicas = replicas;
+        self.options.min_replicas = replicas;
         self
     }
 
@@ -186,10 +186,10 @@ impl<'a, G: Guard + 'a> IntoFuture for Acquire<'a, G> {
         Box::pin(async move {
             let (client, lock) = (self.client, self.lock);
             let checked = self.options.check().and_then(|()| self.wait.check());
-            checked.map_err(|error| lock.with_lock(error))?;
+            checked.map_err(|error| lock.add_context(error))?;
             let acquire = |policy| G::acquire(&self, policy);
             let acquiring = pin!(self.wait.for_lock(client, lock, acquire));
-            cancel.or(acquiring).await.map_err(|error| lock.with_lock(error))
+            cancel.or(acquiring).await.map_err(|error| lock.add_context(error))
         })
     }
 }
@@ -221,7 +221,7 @@ impl<G: Guard> TryAcquire<'_, G> {
     }
 
     /// As [`Acquire::renewal`].
-    pub fn renewal(self, renewal: Renewal) -> Self {
+    pub fn renewal(self, renewal: RenewalPolicy) -> Self {
         TryAcquire(self.0.renewal(renewal))
     }
 
@@ -250,14 +250,14 @@ impl<'a, G: Guard + 'a> IntoFuture for TryAcquire<'a, G> {
             let request = self.0;
             let (client, lock) = (request.client, request.lock);
             let checked = request.options.check().and_then(|()| request.wait.check());
-            checked.map_err(|error| lock.with_lock(error))?;
+            checked.map_err(|error| lock.add_context(error))?;
             let limit = request.wait.timeout.unwrap_or(client.settings.call_timeout);
-            let until = client.clock.now().after(limit);
+            let until = client.clock.now().saturating_add(limit);
             let for_cached = match lock.can_be_cached() {
                 true => client.settings.cache.try_wait,
                 false => Duration::ZERO,
             };
-            G::acquire(&request, WaitPolicy::Try { until, for_cached }).await
+            G::acquire(&request, WaitPolicy::Try { deadline: until, cached_wait: for_cached }).await
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::backoff::{Backoff, JITTER, part_of};
-use crate::client::settings::BRIEF;
-use crate::clock::{Clock, Moment};
+use crate::backoff::{Backoff, DEFAULT_JITTER, scale};
+use crate::client::settings::MIN_BLAMED_SILENCE;
+use crate::clock::{Clock, LocalInstant};
 use crate::error::{Error, ErrorKind, Result};
 
 const FIRST: Duration = Duration::from_millis(25);
@@ -54,13 +54,13 @@ impl Retry {
     pub fn exponential(first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST);
         let pauses = Backoff::new(first, longest.max(first));
-        Retry { pauses, jitter: JITTER, tries: None, timeout: None }
+        Retry { pauses, jitter: DEFAULT_JITTER, tries: None, timeout: None }
     }
 
     /// The fraction of each pause that is random, from 0 to 1, so that clients do not retry in
     /// step. Default: 0.5, so each pause is between half and all of its length.
     pub fn jitter(mut self, part: f64) -> Self {
-        self.jitter = if part.is_nan() { JITTER } else { part.clamp(0.0, 1.0) };
+        self.jitter = if part.is_nan() { DEFAULT_JITTER } else { part.clamp(0.0, 1.0) };
         self
     }
 
@@ -79,17 +79,17 @@ impl Retry {
     }
 
     /// Begins to try, within the caller's timeout as well.
-    pub(crate) fn begin(&self, now: Moment, timeout: Option<Duration>) -> Tries<'_> {
+    pub(crate) fn begin(&self, now: LocalInstant, timeout: Option<Duration>) -> Tries<'_> {
         let timeout = match (self.timeout, timeout) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        Tries { retry: self, made: 0, until: timeout.map(|timeout| now.after(timeout)) }
+        Tries { retry: self, made: 0, until: timeout.map(|timeout| now.saturating_add(timeout)) }
     }
 
     /// The pause after `made` tries; `random` is from 0 to 1.
     fn pause(&self, made: u32, random: f64) -> Duration {
-        part_of(self.pauses.whole(made.saturating_sub(1)), 1.0 - self.jitter * random)
+        scale(self.pauses.without_jitter(made.saturating_sub(1)), 1.0 - self.jitter * random)
     }
 }
 
@@ -98,13 +98,13 @@ impl Retry {
 pub(crate) struct Tries<'a> {
     retry: &'a Retry,
     made: u32,
-    until: Option<Moment>,
+    until: Option<LocalInstant>,
 }
 
 impl Tries<'_> {
     /// The deadline for the answer to a try that begins now.
-    pub(crate) fn answer_by(&self, now: Moment, call_timeout: Duration) -> Moment {
-        let by = now.after(call_timeout);
+    pub(crate) fn answer_by(&self, now: LocalInstant, call_timeout: Duration) -> LocalInstant {
+        let by = now.saturating_add(call_timeout);
         self.until.map_or(by, |until| until.min(by))
     }
 
@@ -115,7 +115,7 @@ impl Tries<'_> {
             let message = format!("others held it at each of {} tries", self.made);
             return Err(Error::new(ErrorKind::TriesUsedUp, message));
         }
-        let due = clock.now().after(self.retry.pause(self.made, fastrand::f64()));
+        let due = clock.now().saturating_add(self.retry.pause(self.made, fastrand::f64()));
         clock.sleep_until(self.until.map_or(due, |until| until.min(due))).await;
         match self.until {
             Some(until) if clock.now() >= until => Err(self.out_of_time()),
@@ -125,8 +125,8 @@ impl Tries<'_> {
 
     /// Whether a try is unanswered only because the time limit passed soon after it began. The try
     /// before it was answered, so the server is not to blame.
-    pub(crate) fn was_cut_short(&self, began: Moment, now: Moment) -> bool {
-        self.made > 0 && self.until.is_some_and(|until| now >= until && until.since(began) < BRIEF)
+    pub(crate) fn was_cut_short(&self, began: LocalInstant, now: LocalInstant) -> bool {
+        self.made > 0 && self.until.is_some_and(|until| now >= until && until.saturating_duration_since(began) < MIN_BLAMED_SILENCE)
     }
 
     pub(crate) fn out_of_time(&self) -> Error {
@@ -161,7 +161,7 @@ mod tests {
         let retry = Retry::exponential(Duration::ZERO, Duration::ZERO).jitter(7.0).tries(0);
         assert_eq!(retry.pause(1, 0.0), SHORTEST);
         assert_eq!((retry.jitter, retry.tries), (1.0, Some(1)));
-        assert_eq!(retry.jitter(f64::NAN).jitter, JITTER);
+        assert_eq!(retry.jitter(f64::NAN).jitter, DEFAULT_JITTER);
         let longest = Retry::every(Duration::MAX).jitter(0.0);
         assert_eq!(longest.pause(1, 0.0), Duration::MAX);
         assert_eq!(longest.pause(u32::MAX, 1.0), Duration::MAX);
@@ -171,7 +171,7 @@ mod tests {
     async fn tries_end_by_their_number_or_their_time() {
         let retry = Retry::every(ms(1)).tries(3).timeout(ms(60_000));
         let mut tries = retry.begin(SystemClock.now(), Some(ms(90_000)));
-        assert_eq!(tries.answer_by(Moment::default(), ms(5)), Moment::default().after(ms(5)));
+        assert_eq!(tries.answer_by(LocalInstant::default(), ms(5)), LocalInstant::default().saturating_add(ms(5)));
         tries.pause(&SystemClock).await.unwrap();
         tries.pause(&SystemClock).await.unwrap();
         let error = tries.pause(&SystemClock).await.unwrap_err();
@@ -180,14 +180,14 @@ mod tests {
         let retry = Retry::every(ms(60_000));
         let now = SystemClock.now();
         let mut tries = retry.begin(now, Some(ms(5)));
-        assert_eq!(tries.answer_by(now, ms(60_000)), now.after(ms(5)));
-        assert!(!tries.was_cut_short(now, now.after(ms(5))), "no server has answered yet");
+        assert_eq!(tries.answer_by(now, ms(60_000)), now.saturating_add(ms(5)));
+        assert!(!tries.was_cut_short(now, now.saturating_add(ms(5))), "no server has answered yet");
         assert_eq!(tries.pause(&SystemClock).await.unwrap_err().kind(), ErrorKind::TimedOut);
-        assert!(tries.was_cut_short(now, now.after(ms(5))));
-        assert!(!tries.was_cut_short(now, now.after(ms(4))), "there was time left");
+        assert!(tries.was_cut_short(now, now.saturating_add(ms(5))));
+        assert!(!tries.was_cut_short(now, now.saturating_add(ms(4))), "there was time left");
         let mut long = retry.begin(now, Some(ms(600)));
         long.made = 1;
-        assert!(!long.was_cut_short(now, now.after(ms(600))), "it had time enough");
-        assert!(long.was_cut_short(now.after(ms(590)), now.after(ms(600))));
+        assert!(!long.was_cut_short(now, now.saturating_add(ms(600))), "it had time enough");
+        assert!(long.was_cut_short(now.saturating_add(ms(590)), now.saturating_add(ms(600))));
     }
 }

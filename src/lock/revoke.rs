@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{self, Forced, Inspect, Page, Revoked, pump, pumped};
-use crate::router::{Answer, Call};
+use crate::protocol::{self, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply, pump_request, parse_pump_reply};
+use crate::router::{CallReply, Call};
 
 /// The leases that were [revoked](RwLock::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +59,13 @@ impl RwLock {
         let call = protocol::revoke(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
         let (envelope, revoked) =
-            Revoked::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
-        if envelope.more {
+            RevokeReply::read(answer.value).map_err(|bad| self.lock.add_context(bad))?;
+        if envelope.has_pump_work {
             self.client.pump(&self.lock);
         }
         Ok(revoked.map(|revoked| {
-            let Revoked { token, readers, writer_ends } = revoked;
-            let left = Duration::from_millis(writer_ends.saturating_sub(envelope.now));
+            let RevokeReply { token, readers, writer_deadline: writer_ends } = revoked;
+            let left = Duration::from_millis(writer_ends.saturating_sub(envelope.server_now));
             let writer = (writer_ends > 0).then_some(left);
             Revocation { token, readers, writer }
         }))
@@ -104,19 +104,19 @@ impl RwLock {
         let call = protocol::force_release(self.client.scripts, &self.lock, token);
         let answer = self.tell(&call).await?;
         let (envelope, forced) =
-            Forced::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
+            ForceReleaseReply::read(answer.value).map_err(|bad| self.lock.add_context(bad))?;
         // The lock is taken, whatever the rest of the work comes to.
-        if envelope.more && self.sweep().await.is_none() {
+        if envelope.has_pump_work && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
         }
-        Ok(forced.map(|Forced { token, writer, readers }| ForcedRelease { token, readers, writer }))
+        Ok(forced.map(|ForceReleaseReply { token, had_writer: writer, readers }| ForcedRelease { token, readers, writer }))
     }
 
     /// Repeats until nothing is left to do. `None` if a call failed.
     async fn sweep(&self) -> Option<()> {
         loop {
-            let answer = self.tell(&pump(self.client.scripts, &self.lock)).await.ok()?;
-            if !pumped(answer.reply).ok()?.more {
+            let answer = self.tell(&pump_request(self.client.scripts, &self.lock)).await.ok()?;
+            if !parse_pump_reply(answer.value).ok()?.has_pump_work {
                 return Some(());
             }
         }
@@ -124,15 +124,15 @@ impl RwLock {
 
     /// The last token that the lock gave out, or `None` if the server has no such lock.
     async fn last_token(&self) -> Result<Option<u64>> {
-        let look = Inspect { page: Page::default(), most: 1 };
+        let look = InspectRequest { page: PageCursor::default(), page_size: 1 };
         let answer = self.tell(&look.call(self.client.scripts, &self.lock)).await?;
-        let view = Inspect::read(answer.reply).map_err(|bad| self.lock.with_lock(bad))?;
+        let view = InspectRequest::read(answer.value).map_err(|bad| self.lock.add_context(bad))?;
         Ok((view.token > 0).then_some(view.token))
     }
 
-    async fn tell(&self, call: &Call) -> Result<Answer> {
-        let until = self.client.clock.now().after(self.client.settings.call_timeout);
-        let answer = self.client.router.call(call, until).await;
-        answer.map_err(|error| self.lock.with_lock(Error::from(error)))
+    async fn tell(&self, call: &Call) -> Result<CallReply> {
+        let until = self.client.clock.now().saturating_add(self.client.settings.call_timeout);
+        let answer = self.client.transport.call(call, until).await;
+        answer.map_err(|error| self.lock.add_context(Error::from(error)))
     }
 }

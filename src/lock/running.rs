@@ -13,7 +13,7 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
     let lease = guard.as_lease().clone();
     let lost = || {
         let lost = Error::new(ErrorKind::Lost, "the lease was lost before the work was done");
-        lease.acquisition.lock.with_lock(lost)
+        lease.acquisition.lock.add_context(lost)
     };
     let output = {
         let mut losing = pin!(lease.lost());

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{Kind, LockKey};
+use crate::protocol::{LockKind, LockKey};
 use crate::slot::Slot;
 
 /// A read/write lock that all clients of the cluster share by its name.
@@ -26,13 +26,13 @@ use crate::slot::Slot;
 /// read phase each.
 #[derive(Clone)]
 pub struct RwLock {
-    pub(crate) client: Arc<Handle>,
+    pub(crate) client: Arc<ClientHandle>,
     pub(crate) lock: LockKey,
 }
 
 impl RwLock {
-    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
-        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, name)?;
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
+        let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, name)?;
         Ok(RwLock { client, lock })
     }
 

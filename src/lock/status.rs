@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::Client;
+use crate::client::ClientInner;
 use crate::error::Result;
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{Entry, Holds, Inspect, LockKey, Mode, Page, Record, View};
+use crate::protocol::{WaiterRecord, HoldsRequest, InspectRequest, LockKey, LockMode, PageCursor, HolderRecord, InspectReply};
 use queue::Queue;
 
 /// The maximum number of entries of each kind on one page.
@@ -43,7 +43,7 @@ pub struct Status {
     /// The waiters on this page, in the order of their arrival. Writers go in this order, and so do
     /// readers; [`Fairness`](crate::Fairness) decides between a writer and a reader.
     pub waiting: Vec<Waiter>,
-    next: Option<Page>,
+    next: Option<PageCursor>,
 }
 
 /// A holder of a lock.
@@ -53,7 +53,7 @@ pub struct Holder {
     /// Its id: [`Lease::id`](crate::Lease::id) at the holder.
     pub id: String,
     /// Whether it reads or writes.
-    pub mode: Mode,
+    pub mode: LockMode,
     /// Its fencing token.
     pub token: u64,
     /// The time since it was granted the lock, taken from its token. Zero if the server's clock was
@@ -75,7 +75,7 @@ pub struct Waiter {
     /// Its id.
     pub id: String,
     /// Whether it waits to read or to write.
-    pub mode: Mode,
+    pub mode: LockMode,
     /// The time it has waited.
     pub age: Duration,
     /// The time for which its place is kept without another poll. Zero for a waiter that is dead
@@ -113,7 +113,7 @@ impl Status {
 #[must_use = "a query is not sent until it is awaited"]
 pub struct StatusQuery<'a> {
     lock: &'a RwLock,
-    page: Page,
+    page: PageCursor,
     size: usize,
 }
 
@@ -128,7 +128,7 @@ impl<'a> StatusQuery<'a> {
     /// or left meanwhile may be missing or appear twice. If the waiting writer that the page would
     /// begin with has left, the page shows no waiting writers, and likewise for waiting readers.
     pub fn after(mut self, status: &Status) -> Self {
-        self.page = status.next.clone().unwrap_or_else(|| Page::from(status.readers, None, None));
+        self.page = status.next.clone().unwrap_or_else(|| PageCursor::from(status.readers, None, None));
         self
     }
 }
@@ -176,7 +176,7 @@ impl RwLock {
     /// # #[cfg(not(feature = "embedded"))] fn main() {}
     /// ```
     pub fn status(&self) -> StatusQuery<'_> {
-        StatusQuery { lock: self, page: Page::default(), size: LARGEST_PAGE }
+        StatusQuery { lock: self, page: PageCursor::default(), size: LARGEST_PAGE }
     }
 
     /// Whether the lock is held, or [cached](Holder::cached) by a client. The answer may be
@@ -192,7 +192,7 @@ impl RwLock {
         let RwLock { client, lock } = self;
         let mut reader = 0;
         loop {
-            let page = Page::from(reader, None, None);
+            let page = PageCursor::from(reader, None, None);
             let status =
                 status(look(client, lock, page, LARGEST_PAGE).await?, reader, LARGEST_PAGE);
             match &status.next {
@@ -218,16 +218,16 @@ impl RwLock {
             return Ok(false);
         }
         let RwLock { client, lock } = self;
-        let reply = client.query(lock, &Holds { id }.call(client.scripts, lock)).await?;
-        let (_, token) = Holds::read(reply).map_err(|bad| lock.with_lock(bad))?;
+        let reply = client.query(lock, &HoldsRequest { id }.call(client.scripts, lock)).await?;
+        let (_, token) = HoldsRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
         Ok(token.is_some())
     }
 }
 
-async fn look(client: &Client, lock: &LockKey, page: Page, size: usize) -> Result<View> {
+async fn look(client: &ClientInner, lock: &LockKey, page: PageCursor, size: usize) -> Result<InspectReply> {
     let most = size as u64;
-    let call = Inspect { page, most }.call(client.scripts, lock);
-    Inspect::read(client.query(lock, &call).await?).map_err(|bad| lock.with_lock(bad))
+    let call = InspectRequest { page, page_size: most }.call(client.scripts, lock);
+    InspectRequest::read(client.query(lock, &call).await?).map_err(|bad| lock.add_context(bad))
 }
 
 /// Whether servers accept the text as an acquisition's id.
@@ -237,9 +237,9 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The page whose first reader has this index.
-fn status(view: View, first_reader: u64, size: usize) -> Status {
-    let (now, revoked) = (view.now, view.revoked);
-    let holder = |mode, (id, record): (String, Record)| {
+fn status(view: InspectReply, first_reader: u64, size: usize) -> Status {
+    let (now, revoked) = (view.server_now, view.revoked_up_to);
+    let holder = |mode, (id, record): (String, HolderRecord)| {
         (record.deadline > now).then(|| Holder {
             id,
             mode,
@@ -250,30 +250,30 @@ fn status(view: View, first_reader: u64, size: usize) -> Status {
             cached: record.cached,
         })
     };
-    let reader = first_reader.saturating_add(size as u64).min(view.readers);
-    let mut queue = Queue::new(view.writers_waiting, view.readers_waiting);
+    let reader = first_reader.saturating_add(size as u64).min(view.reader_count);
+    let mut queue = Queue::new(view.waiting_writers, view.waiting_readers);
     let waiting = queue.by_ref().take(size).map(|(mode, entry)| waiter(now, mode, entry)).collect();
     let (next_writer, next_reader) = queue.rest();
-    let is_last = reader == view.readers && next_writer.is_none() && next_reader.is_none();
+    let is_last = reader == view.reader_count && next_writer.is_none() && next_reader.is_none();
     Status {
         token: view.token,
-        writer: view.writer.and_then(|writer| holder(Mode::Write, writer)),
-        readers: view.readers,
-        reading: view.reading.into_iter().filter_map(|reader| holder(Mode::Read, reader)).collect(),
-        upgrader: view.upgrader.map(|entry| waiter(now, Mode::Write, entry)),
-        waiters: view.waiters,
+        writer: view.writer.and_then(|writer| holder(LockMode::Write, writer)),
+        readers: view.reader_count,
+        reading: view.readers.into_iter().filter_map(|reader| holder(LockMode::Read, reader)).collect(),
+        upgrader: view.upgrader.map(|entry| waiter(now, LockMode::Write, entry)),
+        waiters: view.waiter_count,
         waiting,
-        next: (!is_last).then(|| Page::from(reader, next_writer, next_reader)),
+        next: (!is_last).then(|| PageCursor::from(reader, next_writer, next_reader)),
     }
 }
 
-fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
+fn waiter(now: u64, mode: LockMode, entry: WaiterRecord) -> Waiter {
     Waiter {
         id: entry.id,
         mode,
-        age: Duration::from_millis(now.saturating_sub(entry.since)),
+        age: Duration::from_millis(now.saturating_sub(entry.joined_at)),
         remaining: Duration::from_millis(
-            entry.seen.saturating_add(entry.waiter_ttl).saturating_sub(now),
+            entry.last_poll.saturating_add(entry.waiter_ttl).saturating_sub(now),
         ),
     }
 }
@@ -282,33 +282,33 @@ fn waiter(now: u64, mode: Mode, entry: Entry) -> Waiter {
 mod tests {
     use super::*;
 
-    fn entry(ticket: u64, next: Option<u64>) -> Entry {
-        Entry {
+    fn entry(ticket: u64, next: Option<u64>) -> WaiterRecord {
+        WaiterRecord {
             id: format!("o{ticket}"),
             next: next.map(|next| format!("o{next}")),
             ticket,
-            seen: 900,
+            last_poll: 900,
             waiter_ttl: 50,
-            since: 400,
+            joined_at: 400,
             permits: 0,
         }
     }
 
-    fn view() -> View {
-        let record = |deadline, token| Record { deadline, token, cached: token == 998_000 };
-        View {
-            now: 1_000,
+    fn view() -> InspectReply {
+        let record = |deadline, token| HolderRecord { deadline, token, cached: token == 998_000 };
+        InspectReply {
+            server_now: 1_000,
             token: 999_000,
-            readers: 5,
-            revoked: 998_000,
-            reading: vec![
+            reader_count: 5,
+            revoked_up_to: 998_000,
+            readers: vec![
                 ("dead".into(), record(1_000, 997_000)),
                 ("alive".into(), record(1_500, 998_000)),
             ],
-            waiters: 9,
-            writers_waiting: vec![entry(1, Some(4)), entry(4, Some(9))],
-            readers_waiting: vec![entry(2, Some(3)), entry(3, None)],
-            ..View::default()
+            waiter_count: 9,
+            waiting_writers: vec![entry(1, Some(4)), entry(4, Some(9))],
+            waiting_readers: vec![entry(2, Some(3)), entry(3, None)],
+            ..InspectReply::default()
         }
     }
 
@@ -324,34 +324,34 @@ mod tests {
         assert_eq!(holder.age, Duration::from_millis(2));
         assert_eq!(holder.remaining, Duration::from_millis(500));
         assert!(holder.revoked && holder.cached && status.is_locked());
-        assert_eq!(status.next, Some(Page::from(4, Some("o4".into()), Some("o3".into()))));
+        assert_eq!(status.next, Some(PageCursor::from(4, Some("o4".into()), Some("o3".into()))));
     }
 
     #[test]
     fn the_next_page_goes_on_behind_what_was_shown() {
         let all = status(view(), 4, 100);
         assert_eq!(all.waiting.len(), 4);
-        assert_eq!(all.next, Some(Page::from(5, Some("o9".into()), None)), "{all:?}");
-        let empty = status(View::default(), 0, 100);
+        assert_eq!(all.next, Some(PageCursor::from(5, Some("o9".into()), None)), "{all:?}");
+        let empty = status(InspectReply::default(), 0, 100);
         assert!(empty.is_last() && !empty.is_locked());
     }
 
     #[test]
     fn status_of_the_largest_numbers_does_not_overflow() {
         const MAX: u64 = u64::MAX;
-        let last = Entry { seen: MAX, waiter_ttl: MAX, since: MAX, ..entry(MAX, None) };
-        let record = Record { deadline: MAX, token: MAX, cached: false };
+        let last = WaiterRecord { last_poll: MAX, waiter_ttl: MAX, joined_at: MAX, ..entry(MAX, None) };
+        let record = HolderRecord { deadline: MAX, token: MAX, cached: false };
         for now in [0, MAX / 2, MAX - 1, MAX] {
-            let view = View {
-                now,
+            let view = InspectReply {
+                server_now: now,
                 token: MAX,
                 writer: Some(("writer".into(), record)),
-                readers: MAX,
-                reading: vec![("reader".into(), Record { token: 0, ..record })],
-                waiters: MAX,
+                reader_count: MAX,
+                readers: vec![("reader".into(), HolderRecord { token: 0, ..record })],
+                waiter_count: MAX,
                 upgrader: Some(last.clone()),
-                writers_waiting: vec![last.clone()],
-                ..View::default()
+                waiting_writers: vec![last.clone()],
+                ..InspectReply::default()
             };
             let status = status(view, MAX, 100);
             assert_eq!(status.waiting[0].remaining, Duration::from_millis(MAX - now));

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::client::acquire;
-use crate::client::hand_on::HandedOn;
-use crate::client::request::{LeaseOptions, Renewal};
+use crate::client::hand_on::TransferredLease;
+use crate::client::request::{LeaseOptions, RenewalPolicy};
 use crate::error::Result;
 use crate::lock::guard::{Hold, ReadGuard, Released, WriteGuard};
 use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
 use crate::lock::ticket::Ticket;
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 
 impl Locks {
     /// Takes up a lock that another client has [handed on](WriteGuard::into_ticket). The guard is
@@ -44,7 +44,7 @@ impl Locks {
     /// # #[cfg(not(feature = "embedded"))] fn main() {}
     /// ```
     pub fn take_up<'a>(&'a self, ticket: &'a Ticket) -> TakeUp<'a> {
-        let options = LeaseOptions::of(&self.client.settings);
+        let options = LeaseOptions::from_config(&self.client.settings);
         TakeUp { client: &self.client, ticket, options, timeout: None }
     }
 }
@@ -77,7 +77,7 @@ impl Locks {
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct TakeUp<'a> {
-    client: &'a Arc<Handle>,
+    client: &'a Arc<ClientHandle>,
     ticket: &'a Ticket,
     options: LeaseOptions,
     timeout: Option<Duration>,
@@ -98,34 +98,34 @@ impl TakeUp<'_> {
     }
 
     /// As [`Acquire::renewal`](crate::Acquire::renewal).
-    pub fn renewal(mut self, renewal: Renewal) -> Self {
+    pub fn renewal(mut self, renewal: RenewalPolicy) -> Self {
         self.options.renewal = renewal;
         self
     }
 
     /// As [`Acquire::max_hold`](crate::Acquire::max_hold), counted from the take-up.
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.options.hold = Some(hold);
+        self.options.max_hold = Some(hold);
         self
     }
 
     /// As [`Acquire::replicas`](crate::Acquire::replicas).
     pub fn replicas(mut self, replicas: u32) -> Self {
-        self.options.replicas = replicas;
+        self.options.min_replicas = replicas;
         self
     }
 
     async fn take_up(self) -> Result<TakenUp> {
         let TakeUp { client, ticket, options, timeout } = self;
-        let lock = LockKey::new(Kind::ReadWrite, &client.settings.prefix, &ticket.name)?;
-        options.check().map_err(|error| lock.with_lock(error))?;
-        let until = client.clock.now().after(timeout.unwrap_or(client.settings.call_timeout));
-        let HandedOn { mode, id, token, .. } = ticket.lease;
-        let taken = acquire::take_up(client, &lock, (mode, id, token), &options, until).await?;
+        let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, &ticket.name)?;
+        options.check().map_err(|error| lock.add_context(error))?;
+        let until = client.clock.now().saturating_add(timeout.unwrap_or(client.settings.call_timeout));
+        let TransferredLease { mode, id, token, .. } = ticket.lease;
+        let taken = acquire::accept_transfer(client, &lock, (mode, id, token), &options, until).await?;
         let hold = Hold(Lease::new(client.0.clone(), taken));
         Ok(match mode {
-            Mode::Read => TakenUp::Read(ReadGuard(hold)),
-            Mode::Write => TakenUp::Write(WriteGuard(hold)),
+            LockMode::Read => TakenUp::Read(ReadGuard(hold)),
+            LockMode::Write => TakenUp::Write(WriteGuard(hold)),
         })
     }
 }
@@ -177,7 +177,7 @@ impl TakenUp {
 }
 
 impl Deref for TakenUp {
-    type Target = Lease;
+    type BenchCluster = Lease;
 
     fn deref(&self) -> &Lease {
         match self {

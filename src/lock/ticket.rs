@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use crate::client::hand_on::{HandedOn, hand_on};
-use crate::decimal::number_of;
+use crate::client::hand_on::{TransferredLease, begin_transfer};
+use crate::decimal::parse_u64;
 use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, ReadGuard, WriteGuard};
-use crate::protocol::{AcquisitionId, LONGEST_NAME, Mode};
+use crate::protocol::{AcquisitionId, MAX_NAME_LEN, LockMode};
 
 /// The prefix of a ticket, with its version.
 const MARK: &str = "rwlease-ticket-1";
@@ -29,7 +29,7 @@ const MARK: &str = "rwlease-ticket-1";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) name: String,
-    pub(crate) lease: HandedOn,
+    pub(crate) lease: TransferredLease,
 }
 
 impl Ticket {
@@ -39,7 +39,7 @@ impl Ticket {
     }
 
     /// Whether the lock is held for reading or for writing.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> LockMode {
         self.lease.mode
     }
 
@@ -58,7 +58,7 @@ impl Ticket {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandedOn { mode, id, token, deadline } = &self.lease;
+        let TransferredLease { mode, id, token, deadline } = &self.lease;
         let mode = mode.letter();
         write!(f, "{MARK}:{mode}:{}:{token}:{deadline}:", id.as_str())?;
         for byte in self.name.bytes() {
@@ -91,15 +91,15 @@ fn read(text: &str) -> Option<Ticket> {
         return None;
     }
     let mode = match next()? {
-        "r" => Mode::Read,
-        "w" => Mode::Write,
+        "r" => LockMode::Read,
+        "w" => LockMode::Write,
         _ => return None,
     };
     let id = AcquisitionId::parse(next()?)?;
-    let token = number_of(next()?.as_bytes()).filter(|token| (1..=MOST_EXACT).contains(token))?;
-    let deadline = number_of(next()?.as_bytes()).filter(|ms| *ms <= LAST_MS)?;
+    let token = parse_u64(next()?.as_bytes()).filter(|token| (1..=MOST_EXACT).contains(token))?;
+    let deadline = parse_u64(next()?.as_bytes()).filter(|ms| *ms <= LAST_MS)?;
     let name = name_of(next()?)?;
-    Some(Ticket { name, lease: HandedOn { mode, id, token, deadline } })
+    Some(Ticket { name, lease: TransferredLease { mode, id, token, deadline } })
 }
 
 /// The largest token and the latest time of the protocol.
@@ -117,7 +117,7 @@ fn name_of(text: &str) -> Option<String> {
         });
     }
     let name = String::from_utf8(name).ok()?;
-    (1..=LONGEST_NAME).contains(&name.len()).then_some(name)
+    (1..=MAX_NAME_LEN).contains(&name.len()).then_some(name)
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
@@ -142,7 +142,7 @@ impl Hold {
     async fn into_ticket(self) -> Result<Ticket> {
         // Pending changes come first: nobody would make them later.
         self.0.unencumbered().await?;
-        let lease = hand_on(&self.0.client, &self.0.acquisition).await?;
+        let lease = begin_transfer(&self.0.client, &self.0.acquisition).await?;
         Ok(Ticket { name: self.0.name().to_owned(), lease })
     }
 }
@@ -196,14 +196,14 @@ mod tests {
     fn ticket(name: &str) -> Ticket {
         let id = ClientId::from_random([9; 11]).acquisition(77);
         let lease =
-            HandedOn { mode: Mode::Write, id, token: 1_700_000_000_000_000, deadline: 1_700_000 };
+            TransferredLease { mode: LockMode::Write, id, token: 1_700_000_000_000_000, deadline: 1_700_000 };
         Ticket { name: name.into(), lease }
     }
 
     #[test]
     fn a_ticket_is_read_from_its_text() {
         for name in ["a", "order:{42}", "100 %\n\0", "naïve ключ", &"x".repeat(512)] {
-            for mode in [Mode::Read, Mode::Write] {
+            for mode in [LockMode::Read, LockMode::Write] {
                 let mut made = ticket(name);
                 made.lease.mode = mode;
                 let text = made.to_string();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::client::acquire;
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::client::settings::check_lease;
 #[cfg(doc)]
 use crate::error::ErrorKind;
@@ -18,7 +18,7 @@ use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
 use crate::lock::retry::Retry;
 use crate::lock::wait::Wait;
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 use crate::slot::{Slot, assert_same_slot};
 
 /// The longest pause between two tries of a waiting request. Half of it is random.
@@ -59,7 +59,7 @@ const INTERVAL: Duration = Duration::from_millis(75);
 /// this type with a short lease does not shorten a longer one.
 #[derive(Clone)]
 pub struct TwoKeyRwLock {
-    client: Arc<Handle>,
+    client: Arc<ClientHandle>,
     /// The readers' key and the writer's, each as a lock whose `other_key` is the other one.
     keys: [LockKey; 2],
 }
@@ -85,10 +85,10 @@ impl TwoKeyRwLock {
         let name: Arc<str> = format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into();
         let [read, write] = [read, write].map(Bytes::copy_from_slice);
         let lock = |key: &Bytes, other_key: &Bytes| LockKey {
-            kind: Kind::Mutex,
+            kind: LockKind::SetNxMutex,
             name: name.clone(),
             key: key.clone(),
-            other_key: Some(other_key.clone()),
+            second_key: Some(other_key.clone()),
             slot,
         };
         let keys = [lock(&read, &write), lock(&write, &read)];
@@ -130,7 +130,7 @@ impl TwoKeyRwLock {
     ///
     /// Cancel safe: if the future is dropped, what it was granted is released in the background.
     pub async fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
-        self.attempt(Mode::Read, lease).await
+        self.attempt(LockMode::Read, lease).await
     }
 
     /// Acquires the lock for writing, for `lease` (rounded up to whole seconds), if nobody has it.
@@ -139,7 +139,7 @@ impl TwoKeyRwLock {
     ///
     /// As [`try_read`](Self::try_read).
     pub async fn try_write(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
-        self.attempt(Mode::Write, lease).await
+        self.attempt(LockMode::Write, lease).await
     }
 
     /// Acquires the lock for reading. It tries for up to `timeout`, every 38 to 75 ms, since the
@@ -151,7 +151,7 @@ impl TwoKeyRwLock {
     /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try without an answer within
     /// the client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
     pub async fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Read, lease, timeout).await
+        self.wait(LockMode::Read, lease, timeout).await
     }
 
     /// Acquires the lock for writing, as [`read`](Self::read) does for reading.
@@ -160,36 +160,36 @@ impl TwoKeyRwLock {
     ///
     /// As [`read`](Self::read).
     pub async fn write(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
-        self.wait(Mode::Write, lease, timeout).await
+        self.wait(LockMode::Write, lease, timeout).await
     }
 
-    fn lock(&self, mode: Mode) -> &LockKey {
+    fn lock(&self, mode: LockMode) -> &LockKey {
         match mode {
-            Mode::Read => &self.keys[0],
-            Mode::Write => &self.keys[1],
+            LockMode::Read => &self.keys[0],
+            LockMode::Write => &self.keys[1],
         }
     }
 
-    async fn attempt(&self, mode: Mode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
+    async fn attempt(&self, mode: LockMode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let options = self.options(mode, lease)?;
-        let until = self.client.clock.now().after(self.client.settings.call_timeout);
+        let until = self.client.clock.now().saturating_add(self.client.settings.call_timeout);
         self.take(mode, &options, WaitPolicy::strict_try(until)).await
     }
 
-    async fn wait(&self, mode: Mode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
+    async fn wait(&self, mode: LockMode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         let (lock, options) = (self.lock(mode), self.options(mode, lease)?);
         let wait = Wait { timeout: Some(timeout), retry: Some(Retry::every(INTERVAL)) };
-        wait.check().map_err(|error| lock.with_lock(error))?;
+        wait.check().map_err(|error| lock.add_context(error))?;
         wait.for_lock(&self.client, lock, |policy| self.take(mode, &options, policy)).await
     }
 
     async fn take(
         &self,
-        mode: Mode,
+        mode: LockMode,
         options: &LeaseOptions,
         policy: WaitPolicy,
     ) -> Result<Option<TwoKeyGuard>> {
-        let taken = acquire::take(&self.client, self.lock(mode), mode, options, policy).await?;
+        let taken = acquire::acquire(&self.client, self.lock(mode), mode, options, policy).await?;
         let guard = |acquisition| TwoKeyGuard {
             hold: Hold(Lease::new(self.client.0.clone(), acquisition)),
             mode,
@@ -198,13 +198,13 @@ impl TwoKeyRwLock {
     }
 
     /// The server counts whole seconds.
-    fn options(&self, mode: Mode, lease: Duration) -> Result<LeaseOptions> {
-        check_lease(lease).map_err(|error| self.lock(mode).with_lock(error))?;
+    fn options(&self, mode: LockMode, lease: Duration) -> Result<LeaseOptions> {
+        check_lease(lease).map_err(|error| self.lock(mode).add_context(error))?;
         let seconds = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
         Ok(LeaseOptions {
             lease: Duration::from_secs(seconds),
-            renewal: Renewal::Manual,
-            ..LeaseOptions::of(&self.client.settings)
+            renewal: RenewalPolicy::Manual,
+            ..LeaseOptions::from_config(&self.client.settings)
         })
     }
 }
@@ -226,12 +226,12 @@ impl fmt::Debug for TwoKeyRwLock {
 #[clippy::has_significant_drop]
 pub struct TwoKeyGuard {
     hold: Hold,
-    mode: Mode,
+    mode: LockMode,
 }
 
 impl TwoKeyGuard {
     /// Whether it is held for reading or for writing.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> LockMode {
         self.mode
     }
 

@@ -53,7 +53,7 @@ impl ReadGuard {
     /// If the future is dropped, the read is released.
     pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
         let settings = &self.0.0.client.settings;
-        let until = self.0.0.client.clock.now().after(settings.call_timeout);
+        let until = self.0.0.client.clock.now().saturating_add(settings.call_timeout);
         match self.0.0.become_writer(WaitPolicy::strict_try(until)).await {
             Ok(true) => Ok(Ok(WriteGuard(self.0))),
             Ok(false) => Ok(Err(self)),
@@ -98,8 +98,8 @@ impl IntoFuture for Upgrade {
         Box::pin(async move {
             let Upgrade { guard, timeout } = self;
             let clock = &guard.0.0.client.clock;
-            let until = timeout.map(|timeout| clock.now().after(timeout));
-            match guard.0.0.become_writer(WaitPolicy::Queue { until }).await {
+            let until = timeout.map(|timeout| clock.now().saturating_add(timeout));
+            match guard.0.0.become_writer(WaitPolicy::Queue { deadline: until }).await {
                 Ok(_) => Ok(WriteGuard(guard.0)),
                 Err(error) => Err(UpgradeError { error, guard }),
             }

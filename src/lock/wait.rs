@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::Client;
+use crate::client::ClientInner;
 use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::retry::Retry;
-use crate::protocol::{Kind, LockKey};
+use crate::protocol::{LockKind, LockKey};
 
 /// How to wait for a lock: in its queue, or by trying again if the lock has none or `retry` is set.
 #[derive(Debug, Default)]
@@ -34,19 +34,19 @@ impl Wait {
     /// Acquires the lock, in the queue or by trying again.
     pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
         &self,
-        client: &Client,
+        client: &ClientInner,
         lock: &LockKey,
         acquire: impl Fn(WaitPolicy) -> F,
     ) -> Result<T> {
         let clock = &*client.clock;
         let retry = match &self.retry {
             Some(retry) => retry,
-            None if lock.kind == Kind::Mutex => &Retry::default(),
+            None if lock.kind == LockKind::SetNxMutex => &Retry::default(),
             None => {
-                let until = self.timeout.map(|timeout| clock.now().after(timeout));
-                let held = acquire(WaitPolicy::Queue { until }).await?;
+                let until = self.timeout.map(|timeout| clock.now().saturating_add(timeout));
+                let held = acquire(WaitPolicy::Queue { deadline: until }).await?;
                 return held
-                    .ok_or_else(|| lock.with_lock(Error::invalid("a queue does not refuse")));
+                    .ok_or_else(|| lock.add_context(Error::invalid("a queue does not refuse")));
             }
         };
         let mut tries = retry.begin(clock.now(), self.timeout);
@@ -60,11 +60,11 @@ impl Wait {
                     if error.kind() == ErrorKind::Unavailable
                         && tries.was_cut_short(began, clock.now()) =>
                 {
-                    return Err(lock.with_lock(tries.out_of_time()));
+                    return Err(lock.add_context(tries.out_of_time()));
                 }
                 Err(error) => return Err(error),
             }
-            tries.pause(clock).await.map_err(|error| lock.with_lock(error))?;
+            tries.pause(clock).await.map_err(|error| lock.add_context(error))?;
         }
     }
 }

@@ -19,61 +19,61 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::health::ClientHealth;
-use crate::node::task::Task;
-use crate::node::{Answering, Command, Node, NodeError, ProtocolError, Reply, ReplyShape};
+use crate::node::task::AbortOnDrop;
+use crate::node::{ResponseFuture, Command, CommandConnection, ConnectionError, ProtocolError, RespValue, ReplyShape};
 
 /// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
 /// callers get their answers together: if all callers were in one, client and server would take
 /// turns, and each would be idle while the other one works.
-const MOST: usize = 32;
+const MAX_PIPELINE: usize = 32;
 
 /// Most requests are one command.
 type Commands = SmallVec<[Command; 1]>;
-type Replies = SmallVec<[Reply; 1]>;
-type Outcome = Result<Replies, NodeError>;
+type PipelineReplies = SmallVec<[RespValue; 1]>;
+type PipelineResult = Result<PipelineReplies, ConnectionError>;
 
 /// A connection whose commands are passed on together.
-pub(super) struct Coalesced {
-    queue: Arc<Queue>,
+pub(super) struct PipeliningConnection {
+    queue: Arc<PipelineQueue>,
     /// Pending answers keep the task, too.
-    task: Arc<Task>,
+    task: Arc<AbortOnDrop>,
 }
 
-struct Queue {
-    node: Arc<dyn Node>,
+struct PipelineQueue {
+    node: Arc<dyn CommandConnection>,
     /// A reply that did not fit its command: no other is believed any more.
-    out_of_step: OnceLock<NodeError>,
+    out_of_step: OnceLock<ConnectionError>,
     /// Requests that have begun and not ended.
-    under_way: AtomicUsize,
-    waiting: Mutex<Waiting>,
+    in_flight: AtomicUsize,
+    waiting: Mutex<QueuedRequests>,
 }
 
 #[derive(Default)]
-struct Waiting {
-    requests: VecDeque<Request>,
+struct QueuedRequests {
+    requests: VecDeque<QueuedRequest>,
     /// The task's waker, while there is nothing to pass on.
     task: Option<Waker>,
 }
 
 /// Commands that are sent directly after each other.
-struct Request {
+struct QueuedRequest {
     commands: Commands,
-    tell: oneshot::Sender<Outcome>,
+    reply_tx: oneshot::Sender<PipelineResult>,
 }
 
-impl Coalesced {
-    pub(super) fn over(node: Arc<dyn Node>, health: &ClientHealth) -> Arc<dyn Node> {
-        let queue = Arc::new(Queue {
+impl PipeliningConnection {
+    pub(super) fn wrap(node: Arc<dyn CommandConnection>, health: &ClientHealth) -> Arc<dyn CommandConnection> {
+        let queue = Arc::new(PipelineQueue {
             node,
             out_of_step: OnceLock::new(),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             waiting: Mutex::default(),
         });
-        let task = Arc::new(Task::spawn(health, "pipelines", hand_over(queue.clone())));
-        Arc::new(Coalesced { queue, task })
+        let task = Arc::new(AbortOnDrop::spawn(health, "pipelines", run_pipeline(queue.clone())));
+        Arc::new(PipeliningConnection { queue, task })
     }
 
-    fn request(&self, commands: Commands) -> impl Future<Output = Outcome> + Send + use<> {
+    fn request(&self, commands: Commands) -> impl Future<Output = PipelineResult> + Send + use<> {
         let (queue, task) = (self.queue.clone(), self.task.clone());
         async move {
             let outcome = queue.request(commands).await;
@@ -83,19 +83,19 @@ impl Coalesced {
     }
 }
 
-impl fmt::Debug for Coalesced {
+impl fmt::Debug for PipeliningConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Coalesced").field(&self.queue.node).finish()
     }
 }
 
-impl Node for Coalesced {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for PipeliningConnection {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let request = self.request(SmallVec::from_buf([command]));
-        async move { Ok(request.await?.pop().unwrap_or(Reply::Nil)) }.boxed().into()
+        async move { Ok(request.await?.pop().unwrap_or(RespValue::Nil)) }.boxed().into()
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let request = self.request(commands.into());
         async move { Ok(request.await?.into_vec()) }.boxed().into()
     }
@@ -104,42 +104,42 @@ impl Node for Coalesced {
         self.queue.out_of_step.get().is_none() && self.queue.node.is_usable()
     }
 
-    fn place(&self) -> Option<Arc<str>> {
-        self.queue.node.place()
+    fn resolved_addr(&self) -> Option<Arc<str>> {
+        self.queue.node.resolved_addr()
     }
 }
 
-impl Queue {
-    async fn request(&self, commands: Commands) -> Outcome {
-        let others = self.under_way.fetch_add(1, Ordering::AcqRel);
-        let _end = End(&self.under_way);
+impl PipelineQueue {
+    async fn request(&self, commands: Commands) -> PipelineResult {
+        let others = self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let _end = InFlightGuard(&self.in_flight);
         if others == 0 {
             return self.send(commands).await;
         }
         let (tell, told) = oneshot::channel();
         let task = {
             let mut waiting = self.lock();
-            waiting.requests.push_back(Request { commands, tell });
+            waiting.requests.push_back(QueuedRequest { commands, reply_tx: tell });
             waiting.task.take()
         };
         if let Some(task) = task {
             task.wake();
         }
-        let outcome = told.await.map_err(|_| NodeError::gone_unanswered())?;
+        let outcome = told.await.map_err(|_| ConnectionError::closed_in_flight())?;
         self.believed(outcome)
     }
 
     /// Sends commands, and checks that each gets an answer of its shape.
-    async fn send(&self, commands: Commands) -> Outcome {
+    async fn send(&self, commands: Commands) -> PipelineResult {
         if let Some(failure) = self.out_of_step.get() {
-            return Err(NodeError { maybe_sent: false, ..failure.clone() });
+            return Err(ConnectionError { maybe_sent: false, ..failure.clone() });
         }
         let shapes: SmallVec<[ReplyShape; 1]> = commands.iter().map(Command::shape).collect();
         let outcome = send(&*self.node, commands).await;
         let failure = match &outcome {
             Ok(replies) => {
                 let mut checks = shapes.iter().zip(replies).map(|(shape, one)| shape.check(one));
-                checks.find_map(Result::err).map(NodeError::from)
+                checks.find_map(Result::err).map(ConnectionError::from)
             }
             Err(failure) => Some(failure.clone()).filter(|failure| failure.is_protocol_error),
         };
@@ -150,17 +150,17 @@ impl Queue {
     }
 
     /// An outcome that is not believed is unknown.
-    fn believed(&self, outcome: Outcome) -> Outcome {
+    fn believed(&self, outcome: PipelineResult) -> PipelineResult {
         match self.out_of_step.get() {
             Some(failure) if outcome.is_ok() => {
-                Err(NodeError { maybe_sent: true, ..failure.clone() })
+                Err(ConnectionError { maybe_sent: true, ..failure.clone() })
             }
             _ => outcome,
         }
     }
 
     /// Waits until there is something to pass on.
-    async fn filled(&self) {
+    async fn wait_nonempty(&self) {
         future::poll_fn(|context| {
             let mut waiting = self.lock();
             if waiting.requests.is_empty() {
@@ -173,40 +173,40 @@ impl Queue {
     }
 
     /// Takes the first requests. Leaves out those whose callers do not wait any more.
-    fn take(&self) -> Vec<Request> {
+    fn take_batch(&self) -> Vec<QueuedRequest> {
         let mut waiting = self.lock();
-        let most = MOST.max(self.under_way.load(Ordering::Relaxed) / 4);
+        let most = MAX_PIPELINE.max(self.in_flight.load(Ordering::Relaxed) / 4);
         let count = waiting.requests.len().min(most);
         let first = waiting.requests.drain(..count);
-        first.filter(|request| !request.tell.is_closed()).collect()
+        first.filter(|request| !request.reply_tx.is_closed()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueuedRequests> {
         // The state is consistent at every moment.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Counts the end of a request, also if its caller gives up.
-struct End<'a>(&'a AtomicUsize);
+struct InFlightGuard<'a>(&'a AtomicUsize);
 
-impl Drop for End<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Passes on what waits, again and again.
-async fn hand_over(queue: Arc<Queue>) {
+async fn run_pipeline(queue: Arc<PipelineQueue>) {
     let mut under_way = FuturesUnordered::new();
     loop {
         tokio::select! {
             biased;
             // First, because a batch is sent at its first poll.
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
-            () = queue.filled() => {
+            () = queue.wait_nonempty() => {
                 tokio::task::yield_now().await;
-                let requests = queue.take();
+                let requests = queue.take_batch();
                 if !requests.is_empty() {
                     under_way.push(send_all(&queue, requests));
                 }
@@ -216,7 +216,7 @@ async fn hand_over(queue: Arc<Queue>) {
 }
 
 /// Sends requests together, and gives each its own answers.
-async fn send_all(queue: &Queue, mut requests: Vec<Request>) {
+async fn send_all(queue: &PipelineQueue, mut requests: Vec<QueuedRequest>) {
     let mut commands = Commands::new();
     let counts: Vec<usize> = requests
         .iter_mut()
@@ -227,7 +227,7 @@ async fn send_all(queue: &Queue, mut requests: Vec<Request>) {
         })
         .collect();
     let mut outcome = queue.send(commands).await.map(IntoIterator::into_iter);
-    for (Request { tell, .. }, count) in requests.into_iter().zip(counts) {
+    for (QueuedRequest { reply_tx: tell, .. }, count) in requests.into_iter().zip(counts) {
         let own = match &mut outcome {
             Ok(replies) => Ok(replies.take(count).collect()),
             Err(failure) => Err(failure.clone()),
@@ -238,7 +238,7 @@ async fn send_all(queue: &Queue, mut requests: Vec<Request>) {
 }
 
 /// One answer for each command.
-async fn send(node: &dyn Node, mut commands: Commands) -> Outcome {
+async fn send(node: &dyn CommandConnection, mut commands: Commands) -> PipelineResult {
     if commands.len() == 1
         && let Some(command) = commands.pop()
     {
@@ -250,8 +250,8 @@ async fn send(node: &dyn Node, mut commands: Commands) -> Outcome {
     }
     // It is unknown which answer belongs to which command.
     let message = format!("{} answers to {} commands", replies.len(), commands.len());
-    let failure = NodeError::from(ProtocolError(message.into()));
-    Err(NodeError { maybe_sent: true, ..failure })
+    let failure = ConnectionError::from(ProtocolError(message.into()));
+    Err(ConnectionError { maybe_sent: true, ..failure })
 }
 
 #[cfg(test)]
@@ -267,11 +267,11 @@ mod tests {
     struct Recorder {
         sent: Mutex<Vec<Vec<String>>>,
         answers: Semaphore,
-        failure: Option<NodeError>,
+        failure: Option<ConnectionError>,
     }
 
     impl Recorder {
-        fn new(failure: Option<NodeError>) -> Arc<Recorder> {
+        fn new(failure: Option<ConnectionError>) -> Arc<Recorder> {
             Arc::new(Recorder { sent: Mutex::default(), answers: Semaphore::new(0), failure })
         }
 
@@ -283,13 +283,13 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Recorded(Arc<Recorder>);
 
-    impl Node for Recorded {
-        fn call(&self, command: Command) -> Answering<Reply> {
+    impl CommandConnection for Recorded {
+        fn call(&self, command: Command) -> ResponseFuture<RespValue> {
             let replies = self.pipeline(&[command]);
             async move { Ok(replies.await?.remove(0)) }.boxed().into()
         }
 
-        fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+        fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
             let first = |command: &Command| {
                 String::from_utf8_lossy(command.iter().next().unwrap()).into_owned()
             };
@@ -300,7 +300,7 @@ mod tests {
                 drop(recorder.answers.acquire().await.unwrap());
                 match &recorder.failure {
                     Some(failure) => Err(failure.clone()),
-                    None => Ok(words.into_iter().map(|word| Reply::Text(word.into())).collect()),
+                    None => Ok(words.into_iter().map(|word| RespValue::String(word.into())).collect()),
                 }
             }
             .boxed()
@@ -313,11 +313,11 @@ mod tests {
     }
 
     fn command(name: &str) -> Command {
-        Command::new().word(name)
+        Command::new().arg(name)
     }
 
-    fn text(name: &str) -> Reply {
-        Reply::Text(name.to_owned().into())
+    fn text(name: &str) -> RespValue {
+        RespValue::String(name.to_owned().into())
     }
 
     async fn turns() {
@@ -334,7 +334,7 @@ mod tests {
 
     async fn go_together() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
@@ -350,7 +350,7 @@ mod tests {
         recorder.answers.add_permits(1);
         assert_eq!(first.await.unwrap().unwrap(), text("first"));
         for (task, names) in rest.into_iter().zip(requests) {
-            let expected: Vec<Reply> = names.iter().map(|name| text(name)).collect();
+            let expected: Vec<RespValue> = names.iter().map(|name| text(name)).collect();
             assert_eq!(task.await.unwrap().unwrap(), expected);
         }
         let last = node.call(command("last"));
@@ -361,7 +361,7 @@ mod tests {
     /// The numbers of requests in the pipelines when this many callers are ready.
     async fn handed_over(count: usize) -> Vec<usize> {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -379,15 +379,15 @@ mod tests {
 
     #[tokio::test]
     async fn many_go_in_several_pipelines() {
-        assert_eq!(handed_over(MOST).await, [MOST]);
-        assert_eq!(handed_over(2 * MOST + 1).await, [MOST, MOST, 1]);
-        assert_eq!(handed_over(8 * MOST - 1).await, [2 * MOST, 2 * MOST, 2 * MOST, 2 * MOST - 1]);
+        assert_eq!(handed_over(MAX_PIPELINE).await, [MAX_PIPELINE]);
+        assert_eq!(handed_over(2 * MAX_PIPELINE + 1).await, [MAX_PIPELINE, MAX_PIPELINE, 1]);
+        assert_eq!(handed_over(8 * MAX_PIPELINE - 1).await, [2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE - 1]);
     }
 
     #[tokio::test]
     async fn who_gives_up_before_the_hand_over_is_not_sent() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let mut given_up = node.call(command("given up"));
@@ -409,10 +409,10 @@ mod tests {
     #[tokio::test]
     async fn a_failure_is_that_of_all() {
         for maybe_sent in [true, false] {
-            let failure = NodeError { maybe_sent, ..NodeError::unsent("reset") };
+            let failure = ConnectionError { maybe_sent, ..ConnectionError::not_sent("reset") };
             let recorder = Recorder::new(Some(failure));
             let node =
-                Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+                PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
             let first = tokio::spawn(node.call(command("first")));
             turns().await;
             let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
@@ -428,7 +428,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_dropped_is_gone() {
         let recorder = Recorder::new(None);
-        let node = Coalesced::over(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let answer = tokio::spawn(node.call(command("first")));
         turns().await;
         drop(node);

@@ -8,17 +8,17 @@ use crate::node::shape::{ID_LEN, ReplyShape, ScriptShape};
 const LINE_END: &[u8] = b"\r\n";
 
 /// Capacity for a few words, reserved with the first word if none was reserved before.
-const ROOM: usize = 64;
+const INITIAL_CAPACITY: usize = 64;
 
 /// Capacity for the rest of a script call: the server's name, a moment, some lengths.
-const ENVELOPE: usize = 96;
+const ENVELOPE_CAPACITY: usize = 96;
 
 /// The words of a command (or of a part of one), built in order.
 #[derive(Clone, Default)]
 pub(crate) struct Command {
     /// Each word with its length before it: `$3\r\nGET\r\n`.
     bytes: Vec<u8>,
-    words: usize,
+    append: usize,
     shape: ReplyShape,
 }
 
@@ -29,7 +29,7 @@ impl Command {
 
     /// Lets the next command reach a slot that the server imports.
     pub(crate) fn asking() -> Self {
-        Command::new().word("ASKING").expecting(ReplyShape::Text)
+        Command::new().arg("ASKING").expecting(ReplyShape::Text)
     }
 
     /// Reserves capacity for that many bytes in the form in which they are sent.
@@ -38,26 +38,26 @@ impl Command {
     }
 
     #[cfg(test)]
-    pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        words.into_iter().fold(Self::new(), |all, word| all.word(word))
+    pub(crate) fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        words.into_iter().fold(Self::new(), |all, word| all.arg(word))
     }
 
     /// Adds a word.
-    pub(crate) fn word(mut self, word: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn arg(mut self, word: impl AsRef<[u8]>) -> Self {
         self.push(word.as_ref());
         self
     }
 
     /// Adds a number as decimal digits.
-    pub(crate) fn number(mut self, number: u64) -> Self {
-        self.push(Decimal::of(number).as_bytes());
+    pub(crate) fn arg_u64(mut self, number: u64) -> Self {
+        self.push(Decimal::from_u64(number).as_bytes());
         self
     }
 
     /// Adds all words of another command.
-    pub(crate) fn words(mut self, other: &Command) -> Self {
+    pub(crate) fn append(mut self, other: &Command) -> Self {
         self.bytes.extend_from_slice(&other.bytes);
-        self.words += other.words;
+        self.append += other.append;
         self
     }
 
@@ -68,7 +68,7 @@ impl Command {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.words
+        self.append
     }
 
     pub(crate) fn shape(&self) -> ReplyShape {
@@ -89,33 +89,33 @@ impl Command {
     /// The words in order.
     #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        Words { rest: &self.bytes, left: self.words }
+        WordIter { rest: &self.bytes, remaining: self.append }
     }
 
     fn push(&mut self, word: &[u8]) {
         if self.bytes.capacity() == 0 {
-            self.bytes.reserve(ROOM);
+            self.bytes.reserve(INITIAL_CAPACITY);
         }
         push_word(&mut self.bytes, word);
-        self.words += 1;
+        self.append += 1;
     }
 }
 
 /// A call of a script on a key, in the parts from which it is assembled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ScriptCall<'a> {
+pub(crate) struct EncodedScriptCall<'a> {
     /// `EVALSHA` and the digest, or `EVAL` and the text.
     pub(crate) script: &'a Command,
     pub(crate) key: &'a [u8],
     pub(crate) second_key: Option<&'a [u8]>,
     /// The server's name.
-    pub(crate) name: &'a str,
+    pub(crate) server_name: &'a str,
     pub(crate) not_after: Option<u64>,
     pub(crate) args: &'a Command,
     pub(crate) shape: ScriptShape,
 }
 
-impl ScriptCall<'_> {
+impl EncodedScriptCall<'_> {
     /// The number of words.
     pub(crate) fn len(&self) -> usize {
         let optional =
@@ -135,25 +135,25 @@ impl ScriptCall<'_> {
         if let Some(second) = self.second_key {
             push_word(bytes, second);
         }
-        push_word(bytes, self.name.as_bytes());
+        push_word(bytes, self.server_name.as_bytes());
         if let Some(not_after) = self.not_after {
-            push_word(bytes, Decimal::of(not_after).as_bytes());
+            push_word(bytes, Decimal::from_u64(not_after).as_bytes());
         }
         bytes.extend_from_slice(self.args.bytes());
     }
 
     pub(crate) fn to_command(self) -> Command {
-        let size = self.script.bytes().len() + self.key.len() + self.args.bytes().len() + ENVELOPE;
+        let size = self.script.bytes().len() + self.key.len() + self.args.bytes().len() + ENVELOPE_CAPACITY;
         let mut bytes = Vec::with_capacity(size);
         self.write(&mut bytes);
-        Command { bytes, words: self.len(), shape: ReplyShape::Script(self.shape) }
+        Command { bytes, append: self.len(), shape: ReplyShape::Script(self.shape) }
     }
 }
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Some words are passwords.
-        f.debug_struct("Command").field("words", &self.words).finish_non_exhaustive()
+        f.debug_struct("Command").field("words", &self.append).finish_non_exhaustive()
     }
 }
 
@@ -173,20 +173,20 @@ pub(crate) fn push_header(bytes: &mut Vec<u8>, kind: u8, number: usize) {
         }
         _ => {
             bytes.push(kind);
-            bytes.extend_from_slice(Decimal::of(number as u64).as_bytes());
+            bytes.extend_from_slice(Decimal::from_u64(number as u64).as_bytes());
             bytes.extend_from_slice(LINE_END);
         }
     }
 }
 
 #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
-struct Words<'a> {
+struct WordIter<'a> {
     rest: &'a [u8],
-    left: usize,
+    remaining: usize,
 }
 
 #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
-impl<'a> Iterator for Words<'a> {
+impl<'a> Iterator for WordIter<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -202,17 +202,17 @@ impl<'a> Iterator for Words<'a> {
         };
         let (word, rest) = self.rest[begin + LINE_END.len()..].split_at(length);
         self.rest = &rest[LINE_END.len()..];
-        self.left -= 1;
+        self.remaining -= 1;
         Some(word)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        (self.remaining, Some(self.remaining))
     }
 }
 
 #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
-impl ExactSizeIterator for Words<'_> {}
+impl ExactSizeIterator for WordIter<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -220,13 +220,13 @@ mod tests {
 
     #[test]
     fn words_come_out_as_they_went_in() {
-        let tail = Command::of(["", "b"]);
+        let tail = Command::from_words(["", "b"]);
         let all =
-            Command::new().word("GET").number(0).number(u64::MAX).words(&tail).word([0xff, 0]);
+            Command::new().arg("GET").arg_u64(0).arg_u64(u64::MAX).append(&tail).arg([0xff, 0]);
         let words: Vec<&[u8]> = all.iter().collect();
         assert_eq!(words, [&b"GET"[..], b"0", b"18446744073709551615", b"", b"b", &[0xff, 0]]);
         assert_eq!((all.len(), all.iter().len()), (6, 6));
-        let lines = Command::of(["\r\n$1\r\n", "$"]);
+        let lines = Command::from_words(["\r\n$1\r\n", "$"]);
         assert!(lines.iter().eq([&b"\r\n$1\r\n"[..], b"$"]));
     }
 
@@ -234,18 +234,18 @@ mod tests {
     fn leading_id_is_the_first_word_if_it_has_the_length_of_one() {
         let id = "0123456789abcdefgh";
         assert_eq!(
-            Command::of([id, "x"]).leading_id().as_ref().map(|id| &id[..]),
+            Command::from_words([id, "x"]).leading_id().as_ref().map(|id| &id[..]),
             Some(id.as_bytes())
         );
         for other in [&["0123456789abcdefg"][..], &["x", id], &["0123456789abcdefghi"], &[]] {
-            assert_eq!(Command::of(other.iter().copied()).leading_id(), None, "{other:?}");
+            assert_eq!(Command::from_words(other.iter().copied()).leading_id(), None, "{other:?}");
         }
     }
 
     #[test]
     fn words_go_over_the_wire_with_their_lengths() {
         let long = "x".repeat(1000);
-        let command = Command::new().word([0xff]).number(1234567890).word(&long);
+        let command = Command::new().arg([0xff]).arg_u64(1234567890).arg(&long);
         let expected = [b"$1\r\n\xff\r\n$10\r\n1234567890\r\n$1000\r\n", long.as_bytes(), b"\r\n"];
         assert_eq!(command.bytes(), expected.concat());
     }

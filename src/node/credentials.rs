@@ -52,7 +52,7 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     /// again after a pause, with the credentials of that moment, for as long as the call has time.
     /// So a password may be changed at the server first. If it is false, the call fails at once, as
     /// [`Refused`](crate::ErrorKind::Refused).
-    fn may_change(&self) -> bool {
+    fn can_change(&self) -> bool {
         true
     }
 }
@@ -63,7 +63,7 @@ impl CredentialsProvider for Credentials {
         Box::pin(async { Ok(self.clone()) })
     }
 
-    fn may_change(&self) -> bool {
+    fn can_change(&self) -> bool {
         false
     }
 }

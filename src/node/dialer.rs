@@ -18,16 +18,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::health::{ClientHealth, catch, catch_future};
-use crate::node::{Address, Command, Credentials, CredentialsProvider, NodeError};
+use crate::node::{Address, Command, Credentials, CredentialsProvider, ConnectionError};
 use crate::telemetry::callback_panicked;
 use tcp::dial;
 
-pub(crate) use shown::Shown;
-pub(crate) use url::{SentinelUrl, Server, UrlError, sentinel};
+pub(crate) use shown::RedactedUrl;
+pub(crate) use url::{SentinelUrl, ServerUrl, UrlError, sentinel};
 
 /// Certificates in PEM, where those of the system are not enough.
 #[derive(Clone, Default)]
-pub(crate) struct TlsFiles {
+pub(crate) struct TlsCertificates {
     /// Certificates to trust, instead of the system's root certificates.
     pub(crate) roots: Option<Vec<u8>>,
     /// The client's own certificate and its key.
@@ -36,53 +36,53 @@ pub(crate) struct TlsFiles {
 
 /// The kind of channels to subscribe to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Channels {
+pub(crate) enum PubSubKind {
     /// Shard channels.
     #[default]
     Sharded,
     /// The channels of a sentinel, which has no others.
-    Plain,
+    Regular,
 }
 
 /// Dials servers, with the settings for a session.
 #[derive(Clone, Default)]
 pub(crate) struct Dialer {
     /// TLS to all servers, with these certificates.
-    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsCertificates>,
     #[cfg(feature = "tls")]
-    pub(crate) sessions: tls::Tls,
+    pub(crate) tls_configs: tls::TlsConfigCache,
     pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
     /// The database; a cluster has only one.
     pub(crate) database: i64,
     /// The name in the server's `CLIENT LIST`.
     pub(crate) client_name: Option<String>,
-    pub(crate) channels: Channels,
+    pub(crate) channels: PubSubKind,
     /// The health of the client whose connections these are.
     pub(crate) health: ClientHealth,
 }
 
-impl Channels {
+impl PubSubKind {
     /// The command that joins a channel.
-    pub(super) fn join(self, channel: &[u8]) -> Command {
+    pub(super) fn subscribe_command(self, channel: &[u8]) -> Command {
         let subscribe = match self {
-            Channels::Sharded => "SSUBSCRIBE",
-            Channels::Plain => "SUBSCRIBE",
+            PubSubKind::Sharded => "SSUBSCRIBE",
+            PubSubKind::Regular => "SUBSCRIBE",
         };
-        Command::new().word(subscribe).word(channel)
+        Command::new().arg(subscribe).arg(channel)
     }
 
     /// The command that leaves a channel.
-    pub(super) fn leave(self, channel: &[u8]) -> Command {
+    pub(super) fn unsubscribe_command(self, channel: &[u8]) -> Command {
         let unsubscribe = match self {
-            Channels::Sharded => "SUNSUBSCRIBE",
-            Channels::Plain => "UNSUBSCRIBE",
+            PubSubKind::Sharded => "SUNSUBSCRIBE",
+            PubSubKind::Regular => "UNSUBSCRIBE",
         };
-        Command::new().word(unsubscribe).word(channel)
+        Command::new().arg(unsubscribe).arg(channel)
     }
 }
 
 /// A connection on which nothing was sent yet.
-pub(super) enum Stream {
+pub(super) enum RawStream {
     Tcp(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
@@ -106,37 +106,37 @@ impl Dialer {
         &self,
         address: &Address,
         place: Option<IpAddr>,
-    ) -> Result<(Stream, IpAddr), NodeError> {
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
         match &self.tls {
             None => {
-                let plain = |stream| async { Ok(Stream::Tcp(stream)) };
-                dial(address, place, plain, NodeError::from).await
+                let plain = |stream| async { Ok(RawStream::Tcp(stream)) };
+                dial(address, place, plain, ConnectionError::from).await
             }
             Some(files) => self.dial_tls(address, place, files).await,
         }
     }
 
     /// The credentials to send, if any.
-    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, NodeError> {
+    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, ConnectionError> {
         let Some(provider) = &self.credentials else {
             return Ok(None);
         };
         let provided = catch_future(async { provider.credentials().await }).await;
         let provided = provided.map_err(|panic| {
             callback_panicked("CredentialsProvider::credentials", &panic.message);
-            NodeError::unsent(format!("the credentials provider panicked: {}", panic.message))
+            ConnectionError::not_sent(format!("the credentials provider panicked: {}", panic.message))
         })?;
-        provided.map(Some).map_err(|source| NodeError {
+        provided.map(Some).map_err(|source| ConnectionError {
             source: Some(source.into()),
-            ..NodeError::unsent("no credentials")
+            ..ConnectionError::not_sent("no credentials")
         })
     }
 
     /// Whether the next connection may have other credentials. They may, if the provider panics at
     /// this question.
-    pub(super) fn renews_credentials(&self) -> bool {
+    pub(super) fn rotates_credentials(&self) -> bool {
         self.credentials.as_ref().is_some_and(|provider| {
-            catch(|| provider.may_change()).unwrap_or_else(|panic| {
+            catch(|| provider.can_change()).unwrap_or_else(|panic| {
                 callback_panicked("CredentialsProvider::may_change", &panic.message);
                 true
             })
@@ -148,10 +148,10 @@ impl Dialer {
         &self,
         address: &Address,
         place: Option<IpAddr>,
-        files: &TlsFiles,
-    ) -> Result<(Stream, IpAddr), NodeError> {
-        let (stream, place) = self.sessions.dial(address, place, files).await?;
-        Ok((Stream::Tls(Box::new(stream)), place))
+        files: &TlsCertificates,
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        let (stream, place) = self.tls_configs.dial(address, place, files).await?;
+        Ok((RawStream::Tls(Box::new(stream)), place))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -159,14 +159,14 @@ impl Dialer {
         &self,
         _: &Address,
         _: Option<IpAddr>,
-        _: &TlsFiles,
-    ) -> Result<(Stream, IpAddr), NodeError> {
-        Err(NodeError { permanent: true, ..NodeError::unsent("TLS needs the feature `tls`") })
+        _: &TlsCertificates,
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        Err(ConnectionError { permanent: true, ..ConnectionError::unsent("TLS needs the feature `tls`") })
     }
 }
 
 /// Hides the password that was sent.
-pub(super) fn hide_password(failure: NodeError, credentials: Option<&Credentials>) -> NodeError {
+pub(super) fn hide_password(failure: ConnectionError, credentials: Option<&Credentials>) -> ConnectionError {
     match credentials.map(Credentials::parts) {
         Some((_, password)) => failure.without_password(password),
         None => failure,
@@ -174,26 +174,26 @@ pub(super) fn hide_password(failure: NodeError, credentials: Option<&Credentials
 }
 
 /// A failure to connect, or one after which it does not matter what was sent.
-impl From<io::Error> for NodeError {
-    fn from(error: io::Error) -> NodeError {
-        NodeError {
-            permanent: is_final_of_tls(&error),
-            refused: error.kind() == io::ErrorKind::ConnectionRefused,
-            ended: is_end(&error),
-            ..NodeError::unsent(error.to_string())
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> ConnectionError {
+        ConnectionError {
+            is_permanent: is_final_of_tls(&error),
+            is_connection_refused: error.kind() == io::ErrorKind::ConnectionRefused,
+            is_closed_by_peer: is_disconnect(&error),
+            ..ConnectionError::not_sent(error.to_string())
         }
         .with_source(error)
     }
 }
 
-impl NodeError {
-    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> NodeError {
-        NodeError { source: Some(Arc::new(source)), ..self }
+impl ConnectionError {
+    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> ConnectionError {
+        ConnectionError { source: Some(Arc::new(source)), ..self }
     }
 }
 
 /// Returns true if the other side ended the connection.
-pub(super) fn is_end(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_disconnect(error: &(dyn StdError + 'static)) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(ConnectionReset | BrokenPipe | UnexpectedEof))
@@ -223,9 +223,9 @@ mod tests {
     fn io_error_is_permanent_if_no_retry_can_fix_it() {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let passing = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
-        let of = |error| NodeError::from(io::Error::new(io::ErrorKind::InvalidData, error));
-        assert!(of(untrusted).permanent);
-        assert!(!of(passing).permanent);
-        assert!(!NodeError::from(io::Error::from(io::ErrorKind::ConnectionReset)).permanent);
+        let of = |error| ConnectionError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+        assert!(of(untrusted).is_permanent);
+        assert!(!of(passing).is_permanent);
+        assert!(!ConnectionError::from(io::Error::from(io::ErrorKind::ConnectionReset)).is_permanent);
     }
 }

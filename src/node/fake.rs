@@ -16,11 +16,11 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
-use crate::node::{Command, Notice, Reply};
+use crate::node::{Command, PubSubEvent, RespValue};
 
-pub(crate) use replies::{address, cluster_info, id_of, ran, server_error, slots, text};
+pub(crate) use replies::{address, cluster_info, id_of, script_reply, server_error, slots, text};
 
 /// The time of every fake server when its test begins.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -36,24 +36,24 @@ impl TestClock {
 }
 
 impl Clock for TestClock {
-    fn now(&self) -> Moment {
-        Moment::from_origin(self.0.elapsed())
+    fn now(&self) -> LocalInstant {
+        LocalInstant::from_duration(self.0.elapsed())
     }
 
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
-        tokio::time::sleep_until(self.0 + until.since_origin()).boxed()
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
+        tokio::time::sleep_until(self.0 + until.as_duration()).boxed()
     }
 }
 
 /// What a server does with a command.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
-    Answer(Reply),
+pub(crate) enum FakeReply {
+    Answer(RespValue),
     /// Answers after a while.
-    Late(Duration, Reply),
+    Delayed(Duration, RespValue),
     /// The answer arrives after a while. The task of the connection that reads it lets others run
     /// first that many times.
-    Unread(Duration, usize, Reply),
+    DelayedRead(Duration, usize, RespValue),
     /// Never answers.
     Hang,
     /// The connection breaks.
@@ -67,15 +67,15 @@ pub(crate) enum Act {
 /// Stands for the first argument of the call in the text of a reply: the acquisition's id.
 pub(crate) const CALLER: &str = "<caller>";
 
-impl Act {
-    fn for_caller(self, id: &str) -> Act {
+impl FakeReply {
+    fn for_caller(self, id: &str) -> FakeReply {
         let named = |reply| match reply {
-            Reply::Text(reply) => text(&String::from_utf8_lossy(&reply).replace(CALLER, id)),
+            RespValue::String(reply) => text(&String::from_utf8_lossy(&reply).replace(CALLER, id)),
             reply => reply,
         };
         match self {
-            Act::Answer(reply) => Act::Answer(named(reply)),
-            Act::Late(wait, reply) => Act::Late(wait, named(reply)),
+            FakeReply::Answer(reply) => FakeReply::Answer(named(reply)),
+            FakeReply::Delayed(wait, reply) => FakeReply::Delayed(wait, named(reply)),
             act => act,
         }
     }
@@ -83,28 +83,28 @@ impl Act {
 
 /// How a server reacts to a new connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Door {
+pub(crate) enum DialBehavior {
     #[default]
-    Open,
-    Refuses,
+    Accept,
+    Refuse,
     /// It cannot be reached.
     Unreachable,
-    Hangs,
+    Hang,
     /// Accepts after a while.
-    Slow(Duration),
+    AcceptDelayed(Duration),
     /// Refuses (a wrong password): permanently, unless credentials are fetched for each dial.
-    Locked,
+    WrongPassword,
 }
 
 /// A cluster of fake servers, named by host (their port is always 1).
 #[derive(Clone)]
-pub(crate) struct Fakes(Arc<Shared>);
+pub(crate) struct FakeCluster(Arc<FakeClusterState>);
 
-struct Shared {
+struct FakeClusterState {
     started: Instant,
     /// Credentials are fetched for each dial.
     renews: AtomicBool,
-    servers: Mutex<HashMap<Arc<str>, Server>>,
+    servers: Mutex<HashMap<Arc<str>, FakeServer>>,
     /// Host names that stand for several servers.
     names: Mutex<HashMap<Arc<str>, Vec<Arc<str>>>>,
     /// Queries for the addresses of names are not answered.
@@ -113,39 +113,39 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Server {
-    door: Door,
+struct FakeServer {
+    door: DialBehavior,
     dials: usize,
     /// The number of pipelines that arrived, counting single commands.
     pipelines: usize,
     /// Answers nothing.
     stopped: bool,
     /// The outcomes of the next scripts. After that they are answered.
-    scripts: VecDeque<Act>,
+    scripts: VecDeque<FakeReply>,
     /// The outcome of all scripts that `scripts` does not cover.
-    always: Option<Act>,
+    always: Option<FakeReply>,
     /// Answers NOSCRIPT until it receives the text of a script.
-    knows_no_script: bool,
+    forgets_scripts: bool,
     /// Its answer to `ASKING`, if that is not `OK`.
-    asking: Option<Act>,
-    slots: Option<Reply>,
+    asking: Option<FakeReply>,
+    slots: Option<RespValue>,
     /// Its answer to `CLUSTER MYID`, if that is not its host with `-id`.
-    id: Option<Reply>,
+    id: Option<RespValue>,
     /// Its answer to `CLUSTER INFO`, if that is not the state `ok` at epoch 1.
-    info: Option<Reply>,
+    info: Option<RespValue>,
     /// How long it takes to answer `CLUSTER SLOTS`.
     slots_take: Duration,
     /// The beginning of its run id, if that is not its host.
     process: Option<String>,
     /// Its reaction to `WAIT`. Without one, one replica confirms at once.
-    confirms: Option<Act>,
+    wait_reply: Option<FakeReply>,
     /// Connections of an earlier generation are broken.
     generation: usize,
     log: Vec<String>,
-    subscribers: Vec<mpsc::UnboundedSender<Notice>>,
-    joins: VecDeque<JoinAct>,
+    subscribers: Vec<mpsc::UnboundedSender<PubSubEvent>>,
+    joins: VecDeque<SubscribeReply>,
     /// Joins that wait for an answer, if joins are held.
-    held_joins: Option<VecDeque<HeldJoin>>,
+    held_joins: Option<VecDeque<HeldSubscribe>>,
     /// The run id that it reports, if that is not made from its host.
     run_id: Option<&'static str>,
     /// It is a Valkey server of this version.
@@ -172,25 +172,25 @@ pub(crate) struct FakeSentinel {
     pub(crate) bad_master: bool,
 }
 
-type HeldJoin = (mpsc::WeakUnboundedSender<Notice>, Bytes);
+type HeldSubscribe = (mpsc::WeakUnboundedSender<PubSubEvent>, Bytes);
 
 /// How a server reacts to `SSUBSCRIBE`. Without one, it confirms.
 #[derive(Clone, Debug)]
-pub(crate) enum JoinAct {
+pub(crate) enum SubscribeReply {
     Refuse(&'static str),
     Ignore,
 }
 
-impl fmt::Debug for Fakes {
+impl fmt::Debug for FakeCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fakes")
     }
 }
 
-impl Fakes {
+impl FakeCluster {
     /// Servers that all name these masters of ranges of slots.
-    pub(crate) fn new(ranges: &[(u16, u16, &str)]) -> Fakes {
-        let fakes = Fakes(Arc::new(Shared {
+    pub(crate) fn new(ranges: &[(u16, u16, &str)]) -> FakeCluster {
+        let fakes = FakeCluster(Arc::new(FakeClusterState {
             started: Instant::now(),
             renews: AtomicBool::new(false),
             servers: Mutex::default(),
@@ -212,14 +212,14 @@ impl Fakes {
         }
     }
 
-    pub(crate) fn set_slots_of(&self, host: &str, reply: Reply) {
+    pub(crate) fn set_slots_of(&self, host: &str, reply: RespValue) {
         self.with(host, |server| server.slots = Some(reply));
     }
 
     /// Makes a server one without cluster mode.
-    pub(crate) fn set_alone(&self, host: &str) {
+    pub(crate) fn set_standalone(&self, host: &str) {
         let disabled =
-            || Reply::Error(server_error("ERR This instance has cluster support disabled"));
+            || RespValue::Error(server_error("ERR This instance has cluster support disabled"));
         self.with(host, |server| {
             server.slots = Some(disabled());
             server.id = Some(disabled());
@@ -228,12 +228,12 @@ impl Fakes {
     }
 
     /// Sets a server's answer to `CLUSTER MYID`.
-    pub(crate) fn set_id_of(&self, host: &str, reply: Reply) {
+    pub(crate) fn set_id_of(&self, host: &str, reply: RespValue) {
         self.with(host, |server| server.id = Some(reply));
     }
 
     /// Sets a server's answer to `CLUSTER INFO`.
-    pub(crate) fn set_info_of(&self, host: &str, reply: Reply) {
+    pub(crate) fn set_info_of(&self, host: &str, reply: RespValue) {
         self.with(host, |server| server.info = Some(reply));
     }
 
@@ -246,7 +246,7 @@ impl Fakes {
     /// Restarts a server: its run id begins with this from now on, and its connections break.
     pub(crate) fn restart(&self, host: &str, process: &str) {
         self.with(host, |server| server.process = Some(process.into()));
-        self.cut(host);
+        self.break_connections(host);
     }
 
     /// Makes a host name stand for several servers. A dial of the name leads to the first open one.
@@ -260,7 +260,7 @@ impl Fakes {
         self.0.names_hang.store(hang, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_door(&self, host: &str, door: Door) {
+    pub(crate) fn set_dial_behavior(&self, host: &str, door: DialBehavior) {
         self.with(host, |server| server.door = door);
     }
 
@@ -270,28 +270,28 @@ impl Fakes {
     }
 
     /// Sets the outcomes of the next scripts at that server.
-    pub(crate) fn script(&self, host: &str, acts: impl IntoIterator<Item = Act>) {
+    pub(crate) fn queue_replies(&self, host: &str, acts: impl IntoIterator<Item = FakeReply>) {
         self.with(host, |server| server.scripts.extend(acts));
     }
 
     /// Sets the outcome of all scripts at that server.
-    pub(crate) fn always(&self, host: &str, act: Act) {
+    pub(crate) fn set_reply(&self, host: &str, act: FakeReply) {
         self.with(host, |server| server.always = Some(act));
     }
 
     /// Sets the answer to `ASKING`.
-    pub(crate) fn on_asking(&self, host: &str, act: Act) {
+    pub(crate) fn on_asking(&self, host: &str, act: FakeReply) {
         self.with(host, |server| server.asking = Some(act));
     }
 
     /// Makes that server forget all scripts, until it receives the text of one.
     pub(crate) fn forget_scripts(&self, host: &str) {
-        self.with(host, |server| server.knows_no_script = true);
+        self.with(host, |server| server.forgets_scripts = true);
     }
 
     /// Sets the outcome of `WAIT` at that server.
-    pub(crate) fn confirm(&self, host: &str, act: Act) {
-        self.with(host, |server| server.confirms = Some(act));
+    pub(crate) fn confirm(&self, host: &str, act: FakeReply) {
+        self.with(host, |server| server.wait_reply = Some(act));
     }
 
     /// Stops a server as SIGSTOP does: it accepts connections and commands, and does not answer.
@@ -300,7 +300,7 @@ impl Fakes {
     }
 
     /// Breaks all connections to that server.
-    pub(crate) fn cut(&self, host: &str) {
+    pub(crate) fn break_connections(&self, host: &str) {
         self.with(host, |server| {
             server.generation += 1;
             server.subscribers.clear();
@@ -327,12 +327,12 @@ impl Fakes {
         })
     }
 
-    pub(crate) fn on_join(&self, host: &str, acts: impl IntoIterator<Item = JoinAct>) {
+    pub(crate) fn on_subscribe(&self, host: &str, acts: impl IntoIterator<Item = SubscribeReply>) {
         self.with(host, |server| server.joins.extend(acts));
     }
 
     /// Leaves all joins at that server unanswered until `answer_joins`.
-    pub(crate) fn hold_joins(&self, host: &str) {
+    pub(crate) fn hold_subscribes(&self, host: &str) {
         self.with(host, |server| server.held_joins.get_or_insert_default().clear());
     }
 
@@ -344,7 +344,7 @@ impl Fakes {
             };
             for (notify, channel) in held.drain(..joins.min(held.len())) {
                 if let Some(notify) = notify.upgrade() {
-                    let _ = notify.send(Notice::Joined { channel });
+                    let _ = notify.send(PubSubEvent::Subscribed { channel });
                 }
             }
         });
@@ -371,7 +371,7 @@ impl Fakes {
     }
 
     /// Sends this to all subscribers of that server.
-    pub(crate) fn notify(&self, host: &str, notice: Notice) {
+    pub(crate) fn notify(&self, host: &str, notice: PubSubEvent) {
         self.with(host, |server| {
             server.subscribers.retain(|subscriber| subscriber.send(notice.clone()).is_ok())
         });
@@ -389,16 +389,16 @@ impl Fakes {
         EPOCH_MS + self.0.started.elapsed().as_millis() as u64
     }
 
-    fn servers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Server>> {
+    fn servers(&self) -> MutexGuard<'_, HashMap<Arc<str>, FakeServer>> {
         self.0.servers.lock().unwrap()
     }
 
-    fn with<T>(&self, host: &str, act: impl FnOnce(&mut Server) -> T) -> T {
+    fn with<T>(&self, host: &str, act: impl FnOnce(&mut FakeServer) -> T) -> T {
         act(self.servers().entry(host.into()).or_default())
     }
 
     /// That server's reaction to a command.
-    fn act(&self, host: &str, command: &Command) -> Act {
+    fn act(&self, host: &str, command: &Command) -> FakeReply {
         let words: Vec<_> = command.iter().map(String::from_utf8_lossy).collect();
         let ms = self.server_ms();
         self.with(host, |server| {
@@ -408,17 +408,17 @@ impl Fakes {
                 _ => server.log.push(words.join(" ")),
             }
             if server.stopped {
-                return Act::Hang;
+                return FakeReply::Hang;
             }
             match &*words[0] {
-                "TIME" => Act::Answer(Reply::List(vec![
+                "TIME" => FakeReply::Answer(RespValue::Array(vec![
                     text(&(ms / 1000).to_string()),
                     text(&(ms % 1000 * 1000).to_string()),
                 ])),
-                "SENTINEL" => replies::of_sentinel(host, server.sentinel, &words[1]),
+                "SENTINEL" => replies::sentinel_reply(host, server.sentinel, &words[1]),
                 "INFO" if words[1] == "replication" => {
                     let role = if server.is_replica { "slave" } else { "master" };
-                    Act::Answer(text(&format!("# Replication\r\nrole:{role}\r\n")))
+                    FakeReply::Answer(text(&format!("# Replication\r\nrole:{role}\r\n")))
                 }
                 "INFO" => {
                     let process = server.process.as_deref().unwrap_or(host);
@@ -427,23 +427,23 @@ impl Fakes {
                     let version =
                         server.valkey.map(|version| format!("valkey_version:{version}\r\n"));
                     let version = version.unwrap_or_default();
-                    Act::Answer(text(&format!("# Server\r\n{version}run_id:{run_id}\r\n")))
+                    FakeReply::Answer(text(&format!("# Server\r\n{version}run_id:{run_id}\r\n")))
                 }
                 "CLUSTER" => match &*words[1] {
-                    "MYID" => Act::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
+                    "MYID" => FakeReply::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
                     "INFO" => {
-                        Act::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1)))
+                        FakeReply::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1)))
                     }
-                    _ => Act::Late(server.slots_take, server.slots.clone().unwrap_or(Reply::Nil)),
+                    _ => FakeReply::Delayed(server.slots_take, server.slots.clone().unwrap_or(RespValue::Nil)),
                 },
-                "ASKING" => server.asking.clone().unwrap_or_else(|| Act::Answer(text("OK"))),
-                "WAIT" => server.confirms.clone().unwrap_or(Act::Answer(Reply::Int(1))),
-                "DELIFEQ" => server.scripts.pop_front().unwrap_or(Act::Answer(Reply::Int(1))),
-                "EVALSHA" if server.knows_no_script => refusal("NOSCRIPT No matching script."),
+                "ASKING" => server.asking.clone().unwrap_or_else(|| FakeReply::Answer(text("OK"))),
+                "WAIT" => server.wait_reply.clone().unwrap_or(FakeReply::Answer(RespValue::Int(1))),
+                "DELIFEQ" => server.scripts.pop_front().unwrap_or(FakeReply::Answer(RespValue::Int(1))),
+                "EVALSHA" if server.forgets_scripts => refusal("NOSCRIPT No matching script."),
                 "EVAL" | "EVALSHA" => {
-                    server.knows_no_script = false;
+                    server.forgets_scripts = false;
                     let next = server.scripts.pop_front().or_else(|| server.always.clone());
-                    let next = next.unwrap_or_else(|| Act::Answer(ran(ms)));
+                    let next = next.unwrap_or_else(|| FakeReply::Answer(script_reply(ms)));
                     next.for_caller(words.get(6).map_or("", |id| id))
                 }
                 other => panic!("a command that no fake server knows: {other}"),
@@ -453,6 +453,6 @@ impl Fakes {
 }
 
 /// An error reply.
-pub(crate) fn refusal(text: &str) -> Act {
-    Act::Answer(Reply::Error(server_error(text)))
+pub(crate) fn refusal(text: &str) -> FakeReply {
+    FakeReply::Answer(RespValue::Error(server_error(text)))
 }

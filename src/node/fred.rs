@@ -23,19 +23,19 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
 
 use crate::health::ClientHealth;
-use crate::node::coalesced::Coalesced;
+use crate::node::coalesced::PipeliningConnection;
 use crate::node::in_turn::first_success;
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, Subscribed,
-    resolved,
+    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, RespValue, OpenedPubSub,
+    resolve_host,
 };
-use connection::Connection;
-use reply::{failed, reply_of_value};
+use connection::FredConnection;
+use reply::{command_error, from_value};
 
 /// How many events may wait for their reader: on a subscription's connection, and on one that
 /// carries commands (why it could not be made, which is reported twice).
-const PUSHES: usize = 256;
-const EVENTS: usize = 4;
+const MAX_PENDING_PUSHES: usize = 256;
+const MAX_PENDING_EVENTS: usize = 4;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -149,30 +149,30 @@ impl FredConnector {
 
     /// Returns true if a server can be dialled by an address of its name: without TLS, or if TLS
     /// accepts that.
-    fn names_places(&self) -> bool {
+    fn supports_resolved_addrs(&self) -> bool {
         cfg!(feature = "fred-tls") || !self.config.uses_tls()
     }
 
     /// Dials the addresses one after another, and takes the first one that authenticates the
     /// client: `fred` by itself does not say which address it took.
-    pub(super) async fn connect_to_one_of(
+    pub(super) async fn connect_to_any(
         &self,
         address: &Address,
         places: &[Arc<str>],
-    ) -> Result<Arc<dyn Node>, NodeError> {
-        let dials = places.iter().map(|place| self.connect_at(address, place)).collect();
-        let no_address = || Err(NodeError::unsent("the host has no address"));
-        first_success(dials, NodeError::weight).await.unwrap_or_else(no_address)
+    ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
+        let dials = places.iter().map(|place| self.connect_to_addr(address, place)).collect();
+        let no_address = || Err(ConnectionError::not_sent("the host has no address"));
+        first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)
     }
 
     async fn open(
         &self,
         config: Config,
         place: Option<Arc<str>>,
-    ) -> Result<Arc<dyn Node>, NodeError> {
-        let connection = Connection::open(config, EVENTS).await?;
-        let node = FredNode { connection: Arc::new(connection), place };
-        Ok(Coalesced::over(Arc::new(node), &self.health))
+    ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
+        let connection = FredConnection::open(config, MAX_PENDING_EVENTS).await?;
+        let node = FredCommands { connection: Arc::new(connection), place };
+        Ok(PipeliningConnection::wrap(Arc::new(node), &self.health))
     }
 }
 
@@ -181,12 +181,12 @@ impl Connector for FredConnector {
         self.health.clone()
     }
 
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         async move {
-            match &*resolved(address).await {
+            match &*resolve_host(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
-                places @ [_, _, ..] if self.names_places() => {
-                    self.connect_to_one_of(address, places).await
+                places @ [_, _, ..] if self.supports_resolved_addrs() => {
+                    self.connect_to_any(address, places).await
                 }
                 _ => self.open(self.config(address), None).await,
             }
@@ -194,15 +194,15 @@ impl Connector for FredConnector {
         .boxed()
     }
 
-    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolved(address).boxed()
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolve_host(address).boxed()
     }
 
-    fn connect_at<'a>(
+    fn connect_to_addr<'a>(
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> NodeFuture<'a, Arc<dyn Node>> {
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.open(self.config_at(address, place), Some(place.into())).boxed()
     }
 
@@ -210,9 +210,9 @@ impl Connector for FredConnector {
         self.config.uses_tls()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            let connection = Connection::open(self.config(address), PUSHES).await?;
+            let connection = FredConnection::open(self.config(address), MAX_PENDING_PUSHES).await?;
             Ok(subscription::start(connection, &self.health))
         }
         .boxed()
@@ -221,18 +221,18 @@ impl Connector for FredConnector {
 
 /// A connection that carries commands.
 #[derive(Debug)]
-struct FredNode {
-    connection: Arc<Connection>,
+struct FredCommands {
+    connection: Arc<FredConnection>,
     place: Option<Arc<str>>,
 }
 
-impl Node for FredNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for FredCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let connection = self.connection.clone();
         async move { connection.call(&command).await }.boxed().into()
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         // With one command, the failure of the pipeline could not be told from an error reply.
         if let [command] = commands {
             return self.call(command.clone()).map_ok(|reply| vec![reply]).boxed().into();
@@ -241,9 +241,9 @@ impl Node for FredNode {
         async move {
             let results = connection.run(|client| pipelined(client, &commands)).await?;
             if let (1, Some(Err(error))) = (results.len(), results.first()) {
-                return Err(failed(error));
+                return Err(command_error(error));
             }
-            Ok(results.into_iter().map(reply_of_value).collect())
+            Ok(results.into_iter().map(from_value).collect())
         }
         .boxed()
         .into()
@@ -253,7 +253,7 @@ impl Node for FredNode {
         self.connection.is_usable()
     }
 
-    fn place(&self) -> Option<Arc<str>> {
+    fn resolved_addr(&self) -> Option<Arc<str>> {
         self.place.clone()
     }
 }
@@ -280,11 +280,11 @@ fn split(command: &Command) -> (CustomCommand, Vec<Value>) {
     let name = words.next().unwrap_or_default();
     let mut args = Vec::with_capacity(command.len());
     args.extend(words.map(Value::Bytes));
-    (named(&name), args)
+    (command_name(&name), args)
 }
 
 /// The router's own commands are ASCII. No server knows a name that is not text.
-fn named(name: &Bytes) -> CustomCommand {
+fn command_name(name: &Bytes) -> CustomCommand {
     let name = String::from_utf8_lossy(name).into_owned();
     CustomCommand::new(name, ClusterHash::Random, false)
 }

@@ -30,7 +30,7 @@ pub(super) async fn first_success<T, E>(
     let mut heaviest: Option<E> = None;
     loop {
         under_way.extend(waiting.next());
-        let late = SystemClock.sleep_until(SystemClock.now().after(head_start));
+        let late = SystemClock.sleep_until(SystemClock.now().saturating_add(head_start));
         tokio::select! {
             biased;
             outcome = under_way.next() => match outcome {
@@ -99,7 +99,7 @@ mod tests {
     async fn first_success_of_many_that_hang_begins_all_within_half_a_second() {
         let mut many = vec![None; 50];
         many.push(Some(Ok(7)));
-        let limit = SystemClock.now().after(Duration::from_secs(5));
+        let limit = SystemClock.now().saturating_add(Duration::from_secs(5));
         let (outcome, begun) = outcome(&many).await;
         assert_eq!((outcome, begun), (Some(Ok(7)), 51));
         assert!(SystemClock.now() < limit);

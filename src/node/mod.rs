@@ -44,12 +44,12 @@ use tokio::sync::mpsc;
 use crate::excerpt::{excerpt, excerpt_of};
 use crate::health::ClientHealth;
 
-pub(crate) use answering::Answering;
-pub(crate) use command::{Command, ScriptCall};
+pub(crate) use answering::ResponseFuture;
+pub(crate) use command::{Command, EncodedScriptCall};
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-pub(crate) use resolve::resolved;
+pub(crate) use resolve::resolve_host;
 pub(crate) use shape::{GRANTED, ProtocolError, ReplyShape, ScriptShape, server_ms};
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
@@ -78,32 +78,32 @@ impl fmt::Display for Address {
 
 /// A server's answer to one command.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Reply {
+pub(crate) enum RespValue {
     Nil,
     Int(i64),
     /// A bulk string or a simple string ("OK").
-    Text(Bytes),
-    List(Vec<Reply>),
+    String(Bytes),
+    Array(Vec<RespValue>),
     Error(ServerError),
 }
 
 /// Shows the beginning: a reply can have many megabytes.
-impl fmt::Debug for Reply {
+impl fmt::Debug for RespValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&excerpt_of(format_args!("{:?}", Whole(self))))
     }
 }
 
-struct Whole<'a>(&'a Reply);
+struct Whole<'a>(&'a RespValue);
 
 impl fmt::Debug for Whole<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Reply::Nil => f.write_str("nil"),
-            Reply::Int(number) => number.fmt(f),
-            Reply::Text(text) => write!(f, "\"{}\"", text.escape_ascii()),
-            Reply::List(items) => f.debug_list().entries(items.iter().map(Whole)).finish(),
-            Reply::Error(error) => write!(f, "({error})"),
+            RespValue::Nil => f.write_str("nil"),
+            RespValue::Int(number) => number.fmt(f),
+            RespValue::String(text) => write!(f, "\"{}\"", text.escape_ascii()),
+            RespValue::Array(items) => f.debug_list().entries(items.iter().map(Whole)).finish(),
+            RespValue::Error(error) => write!(f, "({error})"),
         }
     }
 }
@@ -114,12 +114,12 @@ impl fmt::Debug for Whole<'_> {
 #[error("{code} {detail}")]
 pub(crate) struct ServerError {
     pub(crate) code: String,
-    pub(crate) detail: String,
+    pub(crate) message: String,
 }
 
 impl ServerError {
     pub(crate) fn new(code: &str, detail: &str) -> ServerError {
-        ServerError { code: excerpt(code), detail: excerpt(detail) }
+        ServerError { code: excerpt(code), message: excerpt(detail) }
     }
 
     /// Takes the line of an error reply apart.
@@ -132,23 +132,23 @@ impl ServerError {
 
 /// Returns true if the error means that the server does not recognise the client, or refuses its
 /// credentials.
-pub(crate) fn is_about_credentials(code: &str) -> bool {
+pub(crate) fn is_auth_error(code: &str) -> bool {
     matches!(code, "NOAUTH" | "WRONGPASS")
 }
 
 /// A call that got no answer from the server.
 #[derive(Clone, Debug)]
-pub(crate) struct NodeError {
+pub(crate) struct ConnectionError {
     pub(crate) message: String,
     /// The command may have reached the server. True if it is unknown.
     pub(crate) maybe_sent: bool,
     /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad
     /// certificate.
-    pub(crate) permanent: bool,
+    pub(crate) is_permanent: bool,
     /// Nothing listens at that address: the machine is there, the server is not.
-    pub(crate) refused: bool,
+    pub(crate) is_connection_refused: bool,
     /// The other side ended the connection.
-    pub(crate) ended: bool,
+    pub(crate) is_closed_by_peer: bool,
     /// The caller's settings are wrong: no server of this kind can be used by them.
     pub(crate) is_invalid: bool,
     /// The replies on the connection do not fit its commands.
@@ -156,15 +156,15 @@ pub(crate) struct NodeError {
     pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-impl NodeError {
+impl ConnectionError {
     /// A failure before anything was sent.
-    pub(crate) fn unsent(message: impl Into<String>) -> NodeError {
-        NodeError {
+    pub(crate) fn not_sent(message: impl Into<String>) -> ConnectionError {
+        ConnectionError {
             message: message.into(),
             maybe_sent: false,
-            permanent: false,
-            refused: false,
-            ended: false,
+            is_permanent: false,
+            is_connection_refused: false,
+            is_closed_by_peer: false,
             is_invalid: false,
             is_protocol_error: false,
             source: None,
@@ -174,23 +174,23 @@ impl NodeError {
     /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO`
     /// have the password.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-    pub(crate) fn without_arguments(self) -> NodeError {
+    pub(crate) fn redact_arguments(self) -> ConnectionError {
         match self.message.find(", with args beginning with") {
             // The source has them, too.
-            Some(end) => NodeError { message: self.message[..end].into(), source: None, ..self },
+            Some(end) => ConnectionError { message: self.message[..end].into(), source: None, ..self },
             None => self,
         }
     }
 
     /// The connection has ended, and no other reason is known.
-    pub(crate) fn gone() -> NodeError {
-        NodeError::unsent("the connection is gone")
+    pub(crate) fn closed() -> ConnectionError {
+        ConnectionError::not_sent("the connection is gone")
     }
 
     /// The same, of a command that may have been sent.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-    pub(crate) fn gone_unanswered() -> NodeError {
-        NodeError { maybe_sent: true, ..NodeError::gone() }
+    pub(crate) fn closed_in_flight() -> ConnectionError {
+        ConnectionError { maybe_sent: true, ..ConnectionError::closed() }
     }
 
     /// How much a failure says, where several addresses of one name failed: what no retry can fix
@@ -198,7 +198,7 @@ impl NodeError {
     /// them.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     fn weight(&self) -> u8 {
-        match (self.permanent, self.refused) {
+        match (self.is_permanent, self.is_connection_refused) {
             (true, _) => 2,
             (false, false) => 1,
             (false, true) => 0,
@@ -206,23 +206,23 @@ impl NodeError {
     }
 }
 
-impl From<ProtocolError> for NodeError {
-    fn from(error: ProtocolError) -> NodeError {
-        NodeError {
+impl From<ProtocolError> for ConnectionError {
+    fn from(error: ProtocolError) -> ConnectionError {
+        ConnectionError {
             is_protocol_error: true,
             source: Some(Arc::new(error.clone())),
-            ..NodeError::unsent(error.to_string())
+            ..ConnectionError::not_sent(error.to_string())
         }
     }
 }
 
-impl fmt::Display for NodeError {
+impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl StdError for NodeError {
+impl StdError for ConnectionError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         // Not the `Arc`, which is a separate error type.
         self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
@@ -230,25 +230,25 @@ impl StdError for NodeError {
 }
 
 /// The future of a connection, or of an operation on one.
-pub(crate) type NodeFuture<'a, T> = BoxFuture<'a, Result<T, NodeError>>;
+pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
 
 /// Opens connections.
 pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>>;
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
 
     /// The addresses to which a host name resolves now; none if that is unknown.
-    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
         let _ = address;
         Box::pin(std::future::ready(Vec::new()))
     }
 
     /// As `connect`, to the server at one of the addresses of the host name.
-    fn connect_at<'a>(
+    fn connect_to_addr<'a>(
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> NodeFuture<'a, Arc<dyn Node>> {
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         let _ = place;
         self.connect(address)
     }
@@ -258,7 +258,7 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 
     /// Opens a connection that carries subscriptions alone. Its notices come out of the receiver,
     /// which ends when the connection is gone.
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed>;
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub>;
 
     /// Whether connections use TLS.
     fn uses_tls(&self) -> bool {
@@ -267,33 +267,33 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 
     /// Whether a new connection may have other credentials than the last one. If so, a server that
     /// refused those is worth dialling again.
-    fn renews_credentials(&self) -> bool {
+    fn rotates_credentials(&self) -> bool {
         false
     }
 }
 
 /// A connection that carries subscriptions, and the receiver of its notices.
-pub(crate) type Subscribed = (Arc<dyn Subscription>, mpsc::UnboundedReceiver<Notice>);
+pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.
-pub(crate) trait Node: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait CommandConnection: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, now or at the first poll.
-    fn call(&self, command: Command) -> Answering<Reply>;
+    fn call(&self, command: Command) -> ResponseFuture<RespValue>;
 
     /// As `call`, for a call of a script, whose words need not be assembled before.
-    fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
+    fn call_script(&self, call: &EncodedScriptCall<'_>) -> ResponseFuture<RespValue> {
         self.call(call.to_command())
     }
 
     /// Sends the commands in one pipeline, and returns one answer for each, in order. An error
     /// reply is an answer: it does not affect the other commands.
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>>;
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>>;
 
     /// False once the connection is known to be unusable.
     fn is_usable(&self) -> bool;
 
     /// The address to which the host name resolved when this was opened; none if that is unknown.
-    fn place(&self) -> Option<Arc<str>> {
+    fn resolved_addr(&self) -> Option<Arc<str>> {
         None
     }
 }
@@ -303,7 +303,7 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries subscriptions, with one channel in each command: shard channels, or
 /// the channel of a sentinel if the connector is for sentinels.
-pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
     /// Makes the task that reads the connection give each message to `handler` at once. A backend
     /// that cannot do so still sends the messages as notices.
     fn set_handler(&self, handler: MessageHandler) {
@@ -311,36 +311,36 @@ pub(crate) trait Subscription: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Why the connection has ended, if that is known.
-    fn failure(&self) -> Option<NodeError> {
+    fn failure(&self) -> Option<ConnectionError> {
         None
     }
 
     /// Sends one command. Only before the first channel is joined: after that, its answer could be
     /// mistaken for that of a subscription.
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply>;
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue>;
 
     /// `SSUBSCRIBE channel`, after `ASKING` if `asking` is set (`SUBSCRIBE` at a sentinel). The
     /// answer is a [`Notice`].
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()>;
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()>;
 
     /// `SUNSUBSCRIBE channel`.
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()>;
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()>;
 }
 
 /// An event on a subscription's connection.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Notice {
+pub(crate) enum PubSubEvent {
     /// The server confirmed the subscription.
-    Joined {
+    Subscribed {
         channel: Bytes,
     },
     /// The server ended the subscription, requested or not (the slot has moved, the master was
     /// demoted).
-    Left {
+    Unsubscribed {
         channel: Bytes,
     },
     /// The server refused the subscription (`MOVED`, `NOPERM`, unknown command).
-    Refused {
+    Rejected {
         channel: Bytes,
         error: ServerError,
     },

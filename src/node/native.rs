@@ -26,15 +26,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::health::ClientHealth;
 use crate::node::answering::KeptConnection;
-use crate::node::dialer::{Dialer, Stream, hide_password};
+use crate::node::dialer::{Dialer, RawStream, hide_password};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Reply, ReplyShape,
-    ScriptCall, Subscribed, Subscription, resolved,
+    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, RespValue, ReplyShape,
+    EncodedScriptCall, OpenedPubSub, PubSubConnection, resolve_host,
 };
-use expected::{Expected, Outcome};
-use subscription::NativeSubscription;
-use tasks::{Listener, Tasks};
-use wire::Wire;
+use expected::{PendingReply, PipelineOutcome};
+use subscription::NativePubSub;
+use tasks::{PubSubSink, ConnectionTasks};
+use wire::WriteQueue;
 
 /// Opens connections.
 #[derive(Clone, Debug, Default)]
@@ -43,30 +43,30 @@ pub(crate) struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, None).boxed()
     }
 
-    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolved(address).boxed()
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolve_host(address).boxed()
     }
 
-    fn connect_at<'a>(
+    fn connect_to_addr<'a>(
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> NodeFuture<'a, Arc<dyn Node>> {
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, place.parse().ok()).boxed()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
             let (notify, notices) = mpsc::unbounded_channel();
             let handler = Arc::new(OnceLock::new());
-            let listener = Listener { notify, handler: handler.clone() };
+            let listener = PubSubSink { events: notify, handler: handler.clone() };
             let (connection, _) = self.open(address, None, Some(listener)).await?;
-            let subscription: Arc<dyn Subscription> =
-                Arc::new(NativeSubscription::new(connection, self.dialer.channels, handler));
+            let subscription: Arc<dyn PubSubConnection> =
+                Arc::new(NativePubSub::new(connection, self.dialer.channels, handler));
             Ok((subscription, notices))
         }
         .boxed()
@@ -80,8 +80,8 @@ impl Connector for NativeConnector {
         self.dialer.tls.is_some()
     }
 
-    fn renews_credentials(&self) -> bool {
-        self.dialer.renews_credentials()
+    fn rotates_credentials(&self) -> bool {
+        self.dialer.rotates_credentials()
     }
 }
 
@@ -91,22 +91,22 @@ impl NativeConnector {
         &self,
         address: &Address,
         place: Option<IpAddr>,
-    ) -> Result<Arc<dyn Node>, NodeError> {
+    ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
         let (connection, place) = self.open(address, place, None).await?;
         let place = place.to_string().into();
-        Ok(Arc::new(NativeNode { connection: Arc::new(connection), place }))
+        Ok(Arc::new(NativeCommands { connection: Arc::new(connection), place }))
     }
 
     async fn open(
         &self,
         address: &Address,
         place: Option<IpAddr>,
-        listener: Option<Listener>,
-    ) -> Result<(Connection, IpAddr), NodeError> {
+        listener: Option<PubSubSink>,
+    ) -> Result<(NativeConnection, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;
         let (stream, place) = self.dialer.dial(address, place).await?;
-        let connection = Connection::over(stream, listener, &self.dialer.health);
-        let begun = session::begin(&connection, &self.dialer, credentials.as_ref()).await;
+        let connection = NativeConnection::from_stream(stream, listener, &self.dialer.health);
+        let begun = session::handshake(&connection, &self.dialer, credentials.as_ref()).await;
         begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
         Ok((connection, place))
     }
@@ -114,18 +114,18 @@ impl NativeConnector {
 
 /// A connection with its tasks. It is closed when it is dropped.
 #[derive(Debug)]
-struct Connection {
-    wire: Arc<Wire>,
-    _tasks: Tasks,
+struct NativeConnection {
+    wire: Arc<WriteQueue>,
+    _tasks: ConnectionTasks,
 }
 
-impl Connection {
-    fn over(stream: Stream, listener: Option<Listener>, health: &ClientHealth) -> Connection {
+impl NativeConnection {
+    fn from_stream(stream: RawStream, listener: Option<PubSubSink>, health: &ClientHealth) -> NativeConnection {
         match stream {
-            Stream::Tcp(stream) => Connection::over_halves(stream.into_split(), listener, health),
+            RawStream::Tcp(stream) => NativeConnection::over_halves(stream.into_split(), listener, health),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => {
-                Connection::over_halves(tokio::io::split(*stream), listener, health)
+            RawStream::Tls(stream) => {
+                NativeConnection::over_halves(tokio::io::split(*stream), listener, health)
             }
         }
     }
@@ -135,19 +135,19 @@ impl Connection {
             impl AsyncRead + Send + Unpin + 'static,
             impl AsyncWrite + Send + Unpin + 'static,
         ),
-        listener: Option<Listener>,
+        listener: Option<PubSubSink>,
         health: &ClientHealth,
-    ) -> Connection {
-        let wire = Arc::new(Wire::new());
-        let tasks = Tasks::start(&wire, read, write, listener, health);
-        Connection { wire, _tasks: tasks }
+    ) -> NativeConnection {
+        let wire = Arc::new(WriteQueue::new());
+        let tasks = ConnectionTasks::start(&wire, read, write, listener, health);
+        NativeConnection { wire, _tasks: tasks }
     }
 
     /// Sends commands and waits for the replies.
-    async fn exchange(&self, commands: &[Command]) -> Outcome {
+    async fn exchange(&self, commands: &[Command]) -> PipelineOutcome {
         let (tell, told) = oneshot::channel();
-        self.wire.put(commands, Expected::replies(commands.len(), tell))?;
-        let outcome = told.await.map_err(|_| NodeError::gone_unanswered())?;
+        self.wire.push_all(commands, PendingReply::replies(commands.len(), tell))?;
+        let outcome = told.await.map_err(|_| ConnectionError::closed_in_flight())?;
         self.out_of_step().map_or(outcome, Err)
     }
 
@@ -155,57 +155,57 @@ impl Connection {
     fn send_each(
         &self,
         commands: &[Command],
-    ) -> Result<impl Iterator<Item = oneshot::Receiver<Result<Reply, NodeError>>>, NodeError> {
+    ) -> Result<impl Iterator<Item = oneshot::Receiver<Result<RespValue, ConnectionError>>>, ConnectionError> {
         let (tell, told): (Vec<_>, Vec<_>) = commands.iter().map(|_| oneshot::channel()).unzip();
-        self.wire.put(commands, tell.into_iter().map(Expected::Reply))?;
+        self.wire.push_all(commands, tell.into_iter().map(PendingReply::Reply))?;
         Ok(told.into_iter())
     }
 
     /// Sends one command of `words` words, which `write` adds.
-    fn ask(
+    fn send_one(
         self: &Arc<Self>,
         words: usize,
         write: impl FnOnce(&mut Vec<u8>),
         shape: ReplyShape,
-    ) -> Answering<Reply> {
+    ) -> ResponseFuture<RespValue> {
         let (tell, told) = oneshot::channel();
-        match self.wire.put_one(words, write, shape, Expected::Reply(tell)) {
-            Ok(()) => Answering::Told { told, kept: self.clone() },
+        match self.wire.push(words, write, shape, PendingReply::Reply(tell)) {
+            Ok(()) => ResponseFuture::Channel { told, kept: self.clone() },
             Err(failure) => ready(Err(failure)).boxed().into(),
         }
     }
 }
 
-impl KeptConnection for Connection {
-    fn out_of_step(&self) -> Option<NodeError> {
+impl KeptConnection for NativeConnection {
+    fn out_of_step(&self) -> Option<ConnectionError> {
         self.wire.out_of_step()
     }
 }
 
 /// A connection that carries commands.
-struct NativeNode {
+struct NativeCommands {
     /// Pending answers keep the connection, too.
-    connection: Arc<Connection>,
+    connection: Arc<NativeConnection>,
     place: Arc<str>,
 }
 
-impl fmt::Debug for NativeNode {
+impl fmt::Debug for NativeCommands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NativeNode").field("usable", &self.is_usable()).finish_non_exhaustive()
     }
 }
 
-impl Node for NativeNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for NativeCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let write = |bytes: &mut Vec<u8>| bytes.extend_from_slice(command.bytes());
-        self.connection.ask(command.len(), write, command.shape())
+        self.connection.send_one(command.len(), write, command.shape())
     }
 
-    fn call_script(&self, call: &ScriptCall<'_>) -> Answering<Reply> {
-        self.connection.ask(call.len(), |bytes| call.write(bytes), ReplyShape::Script(call.shape))
+    fn call_script(&self, call: &EncodedScriptCall<'_>) -> ResponseFuture<RespValue> {
+        self.connection.send_one(call.len(), |bytes| call.write(bytes), ReplyShape::Script(call.shape))
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let (connection, commands) = (self.connection.clone(), commands.to_vec());
         async move {
             match commands.is_empty() {
@@ -221,7 +221,7 @@ impl Node for NativeNode {
         self.connection.wire.is_usable()
     }
 
-    fn place(&self) -> Option<Arc<str>> {
+    fn resolved_addr(&self) -> Option<Arc<str>> {
         Some(self.place.clone())
     }
 }

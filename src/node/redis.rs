@@ -19,16 +19,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::health::ClientHealth;
-use crate::node::coalesced::Coalesced;
-use crate::node::dialer::{Channels, Dialer, Stream, hide_password};
+use crate::node::coalesced::PipeliningConnection;
+use crate::node::dialer::{PubSubKind, Dialer, RawStream, hide_password};
 use crate::node::handshake_error::{hello_refused, select_refused};
-use crate::node::task::Task;
+use crate::node::task::AbortOnDrop;
 use crate::node::{
-    Address, Answering, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, MessageHandler,
-    Node, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription, resolved,
+    Address, ResponseFuture, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, MessageHandler,
+    CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, ServerError, OpenedPubSub, PubSubConnection, resolve_host,
 };
-pub(crate) use reply::{connect_failure, reply_of};
-use reply::{is_authentication, text_of};
+pub(crate) use reply::{connect_error, from_value};
+use reply::{is_auth_error, text_in};
 
 /// Opens connections.
 #[derive(Clone, Debug, Default)]
@@ -37,23 +37,23 @@ pub(crate) struct RedisConnector {
 }
 
 impl Connector for RedisConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, None)
     }
 
-    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
-        resolved(address).boxed()
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolve_host(address).boxed()
     }
 
-    fn connect_at<'a>(
+    fn connect_to_addr<'a>(
         &'a self,
         address: &'a Address,
         place: &'a str,
-    ) -> NodeFuture<'a, Arc<dyn Node>> {
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, place.parse().ok())
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
             let (notify, notices) = mpsc::unbounded_channel();
             // The connection's own task holds the only sender, so the receiver ends with the task.
@@ -61,8 +61,8 @@ impl Connector for RedisConnector {
             let handler = Arc::new(OnceLock::<MessageHandler>::new());
             let handled_by = handler.clone();
             let (connection, driver, _) = self
-                .open(address, None, move |push| match (notice_of(push), handled_by.get()) {
-                    (Some(Notice::Message { channel, payload }), Some(handler)) => {
+                .open(address, None, move |push| match (event_of(push), handled_by.get()) {
+                    (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
                         handler(channel, payload)
                     }
                     (Some(notice), _) => drop(notify.send(notice)),
@@ -72,8 +72,8 @@ impl Connector for RedisConnector {
             let channels = self.dialer.channels;
             let notify = weak;
             let _driver = driver;
-            let subscription: Arc<dyn Subscription> =
-                Arc::new(RedisSubscription { connection, channels, notify, handler, _driver });
+            let subscription: Arc<dyn PubSubConnection> =
+                Arc::new(RedisPubSub { connection, channels, notify, handler, _driver });
             Ok((subscription, notices))
         }
         .boxed()
@@ -87,8 +87,8 @@ impl Connector for RedisConnector {
         self.dialer.tls.is_some()
     }
 
-    fn renews_credentials(&self) -> bool {
-        self.dialer.renews_credentials()
+    fn rotates_credentials(&self) -> bool {
+        self.dialer.rotates_credentials()
     }
 }
 
@@ -98,7 +98,7 @@ impl RedisConnector {
         &'a self,
         address: &'a Address,
         place: Option<IpAddr>,
-    ) -> NodeFuture<'a, Arc<dyn Node>> {
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         async move {
             let broken = Arc::new(AtomicBool::new(false));
             let tell = broken.clone();
@@ -110,23 +110,23 @@ impl RedisConnector {
                 })
                 .await?;
             let place = place.to_string().into();
-            let node = RedisNode { connection, broken, place, _driver: Arc::new(driver) };
-            Ok(Coalesced::over(Arc::new(node), &self.dialer.health))
+            let node = RedisCommands { connection, broken, place, _driver: Arc::new(driver) };
+            Ok(PipeliningConnection::wrap(Arc::new(node), &self.dialer.health))
         }
         .boxed()
     }
 
     /// The failure to begin the session.
-    fn not_begun(&self, error: RedisError) -> NodeError {
+    fn not_begun(&self, error: RedisError) -> ConnectionError {
         match error.code() {
             Some(code) => hello_refused(
                 &ServerError::new(code, error.detail().unwrap_or_default()),
-                self.renews_credentials(),
+                self.rotates_credentials(),
             ),
             None => {
-                let passes = self.renews_credentials() && is_authentication(&error);
-                let failure = connect_failure(error);
-                NodeError { permanent: failure.permanent && !passes, ..failure }
+                let passes = self.rotates_credentials() && is_auth_error(&error);
+                let failure = connect_error(error);
+                ConnectionError { is_permanent: failure.is_permanent && !passes, ..failure }
             }
         }
     }
@@ -138,7 +138,7 @@ impl RedisConnector {
         address: &Address,
         place: Option<IpAddr>,
         on_push: impl Fn(PushInfo) + Send + Sync + 'static,
-    ) -> Result<(MultiplexedConnection, Task, IpAddr), NodeError> {
+    ) -> Result<(MultiplexedConnection, AbortOnDrop, IpAddr), ConnectionError> {
         let credentials = self.dialer.credentials().await?;
         let session = session(credentials.as_ref());
         let config = AsyncConnectionConfig::new()
@@ -151,9 +151,9 @@ impl RedisConnector {
             });
         let (stream, place) = self.dialer.dial(address, place).await?;
         let begun = match stream {
-            Stream::Tcp(stream) => self.begin(stream, &session, config).await,
+            RawStream::Tcp(stream) => self.start_session(stream, &session, config).await,
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => self.begin(stream, &session, config).await,
+            RawStream::Tls(stream) => self.start_session(stream, &session, config).await,
         };
         let (connection, driver) =
             begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
@@ -164,7 +164,7 @@ impl RedisConnector {
     async fn select_database(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<(), NodeError> {
+    ) -> Result<(), ConnectionError> {
         if self.dialer.database == 0 {
             return Ok(());
         }
@@ -176,37 +176,37 @@ impl RedisConnector {
                 let said = ServerError::new(code, error.detail().unwrap_or_default());
                 select_refused(&said, self.dialer.database)
             }
-            None => connect_failure(error),
+            None => connect_error(error),
         };
         selected.and_then(Value::extract_error).map(drop).map_err(refused)
     }
 
     /// Names the client. The server may refuse it: the name is only informative.
-    async fn name(&self, connection: &mut MultiplexedConnection) -> Result<(), NodeError> {
+    async fn set_client_name(&self, connection: &mut MultiplexedConnection) -> Result<(), ConnectionError> {
         let Some(name) = &self.dialer.client_name else {
             return Ok(());
         };
         let mut command = Cmd::new();
         command.arg("CLIENT").arg("SETNAME").arg(name);
-        connection.send_packed_command(&command).await.map(drop).map_err(connect_failure)
+        connection.send_packed_command(&command).await.map(drop).map_err(connect_error)
     }
 
     /// Starts the session on a new connection.
-    async fn begin(
+    async fn start_session(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         session: &RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, Task), NodeError> {
+    ) -> Result<(MultiplexedConnection, AbortOnDrop), ConnectionError> {
         let (mut connection, driver) =
             MultiplexedConnection::new_with_config(session, stream, config)
                 .await
                 .map_err(|error| self.not_begun(error))?;
         // Without this, the driver would wait for outstanding answers, which a frozen server never
         // sends.
-        let driver = Task::spawn(&self.dialer.health, "connection of `redis`", driver);
+        let driver = AbortOnDrop::spawn(&self.dialer.health, "connection of `redis`", driver);
         self.select_database(&mut connection).await?;
-        self.name(&mut connection).await?;
+        self.set_client_name(&mut connection).await?;
         Ok((connection, driver))
     }
 }
@@ -225,40 +225,40 @@ fn session(credentials: Option<&Credentials>) -> RedisConnectionInfo {
 
 /// A connection that carries commands.
 #[derive(Clone)]
-struct RedisNode {
+struct RedisCommands {
     connection: MultiplexedConnection,
     broken: Arc<AtomicBool>,
     place: Arc<str>,
     /// Pending answers keep the task, too.
-    _driver: Arc<Task>,
+    _driver: Arc<AbortOnDrop>,
 }
 
-impl fmt::Debug for RedisNode {
+impl fmt::Debug for RedisCommands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisNode").field("usable", &self.is_usable()).finish_non_exhaustive()
     }
 }
 
-impl Node for RedisNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
-        let (mut node, command) = (self.clone(), packed(&command));
+impl CommandConnection for RedisCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
+        let (mut node, command) = (self.clone(), to_cmd(&command));
         async move {
             node.check()?;
             let outcome = node.connection.send_packed_command(&command).await;
-            outcome.map(reply_of).map_err(|error| node.failed(error))
+            outcome.map(from_value).map_err(|error| node.command_error(error))
         }
         .boxed()
         .into()
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let (mut node, count, pipeline) = (self.clone(), commands.len(), pipeline(commands));
         async move {
             node.check()?;
             let outcome = node.connection.send_packed_commands(&pipeline, 0, count).await;
             outcome
-                .map(|values| values.into_iter().map(reply_of).collect())
-                .map_err(|error| node.failed(error))
+                .map(|values| values.into_iter().map(from_value).collect())
+                .map_err(|error| node.command_error(error))
         }
         .boxed()
         .into()
@@ -268,59 +268,59 @@ impl Node for RedisNode {
         !self.broken.load(Ordering::Relaxed)
     }
 
-    fn place(&self) -> Option<Arc<str>> {
+    fn resolved_addr(&self) -> Option<Arc<str>> {
         Some(self.place.clone())
     }
 }
 
-impl RedisNode {
-    fn check(&self) -> Result<(), NodeError> {
-        if self.is_usable() { Ok(()) } else { Err(NodeError::gone()) }
+impl RedisCommands {
+    fn check(&self) -> Result<(), ConnectionError> {
+        if self.is_usable() { Ok(()) } else { Err(ConnectionError::closed()) }
     }
 
     /// A failure after the command was handed over. It is unknown how far the command got.
-    fn failed(&self, error: RedisError) -> NodeError {
+    fn command_error(&self, error: RedisError) -> ConnectionError {
         if error.is_unrecoverable_error() {
             self.broken.store(true, Ordering::Relaxed);
         }
-        NodeError { maybe_sent: true, ..connect_failure(error) }
+        ConnectionError { maybe_sent: true, ..connect_error(error) }
     }
 }
 
 /// A connection that carries subscriptions.
-struct RedisSubscription {
+struct RedisPubSub {
     connection: MultiplexedConnection,
-    channels: Channels,
-    notify: mpsc::WeakUnboundedSender<Notice>,
+    channels: PubSubKind,
+    notify: mpsc::WeakUnboundedSender<PubSubEvent>,
     handler: Arc<OnceLock<MessageHandler>>,
-    _driver: Task,
+    _driver: AbortOnDrop,
 }
 
-impl fmt::Debug for RedisSubscription {
+impl fmt::Debug for RedisPubSub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RedisSubscription")
     }
 }
 
-impl Subscription for RedisSubscription {
+impl PubSubConnection for RedisPubSub {
     fn set_handler(&self, handler: MessageHandler) {
         let _ = self.handler.set(handler); // the first one stays
     }
 
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         async move {
-            let outcome = self.connection.clone().send_packed_command(&packed(command)).await;
+            let outcome = self.connection.clone().send_packed_command(&to_cmd(command)).await;
             outcome
-                .map(reply_of)
-                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })
+                .map(from_value)
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })
         }
         .boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
         async move {
             let asking = asking.then(Command::asking);
-            let join = self.channels.join(channel);
+            let join = self.channels.subscribe_command(channel);
             let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
             // Only a push reports success. A reply here may belong to another command: the crate
             // takes an unrequested `sunsubscribe` for one. But an error is never pushed.
@@ -330,29 +330,29 @@ impl Subscription for RedisSubscription {
                 .send_packed_commands(&pipeline(&commands), 0, commands.len())
                 .await;
             let replies = outcome
-                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })?;
-            let refused = replies.into_iter().map(reply_of).find_map(|reply| match reply {
-                Reply::Error(error) => Some(error),
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
+            let refused = replies.into_iter().map(from_value).find_map(|reply| match reply {
+                RespValue::Error(error) => Some(error),
                 _ => None,
             });
             if let Some((error, notify)) = refused.zip(self.notify.upgrade()) {
                 let _ = notify
-                    .send(Notice::Refused { channel: Bytes::copy_from_slice(channel), error });
+                    .send(PubSubEvent::Rejected { channel: Bytes::copy_from_slice(channel), error });
             }
             Ok(())
         }
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
         async move {
-            let command = self.channels.leave(channel);
-            let outcome = self.connection.clone().send_packed_command(&packed(&command)).await;
+            let command = self.channels.unsubscribe_command(channel);
+            let outcome = self.connection.clone().send_packed_command(&to_cmd(&command)).await;
             let reply = outcome
-                .map_err(|error| NodeError { maybe_sent: true, ..connect_failure(error) })?;
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
             // A push reports success. A server that does not serve the slot answers by an error.
-            if let (Reply::Error(_), Some(notify)) = (reply_of(reply), self.notify.upgrade()) {
-                let _ = notify.send(Notice::Left { channel: Bytes::copy_from_slice(channel) });
+            if let (RespValue::Error(_), Some(notify)) = (from_value(reply), self.notify.upgrade()) {
+                let _ = notify.send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) });
             }
             Ok(())
         }
@@ -361,15 +361,15 @@ impl Subscription for RedisSubscription {
 }
 
 /// The notice in a push on a subscription's connection.
-fn notice_of(push: PushInfo) -> Option<Notice> {
+fn event_of(push: PushInfo) -> Option<PubSubEvent> {
     let PushInfo { kind, data } = push;
     let mut data = data.into_iter();
-    let channel = text_of(data.next()?)?;
+    let channel = text_in(data.next()?)?;
     match kind {
-        PushKind::SSubscribe | PushKind::Subscribe => Some(Notice::Joined { channel }),
-        PushKind::SUnsubscribe | PushKind::Unsubscribe => Some(Notice::Left { channel }),
+        PushKind::SSubscribe | PushKind::Subscribe => Some(PubSubEvent::Subscribed { channel }),
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => Some(PubSubEvent::Unsubscribed { channel }),
         PushKind::SMessage | PushKind::Message => {
-            Some(Notice::Message { channel, payload: text_of(data.next()?)? })
+            Some(PubSubEvent::Message { channel, payload: text_in(data.next()?)? })
         }
         _ => None,
     }
@@ -378,12 +378,12 @@ fn notice_of(push: PushInfo) -> Option<Notice> {
 fn pipeline(commands: &[Command]) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
-        pipeline.add_command(packed(command));
+        pipeline.add_command(to_cmd(command));
     }
     pipeline
 }
 
-pub(crate) fn packed(command: &Command) -> Cmd {
+pub(crate) fn to_cmd(command: &Command) -> Cmd {
     // A few bytes more than its words have.
     let mut packed = Cmd::with_capacity(command.len(), command.bytes().len());
     for word in command.iter() {

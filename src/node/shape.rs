@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-use crate::decimal::leading_number;
-use crate::node::{Reply, ServerError};
+use crate::decimal::parse_leading_u64;
+use crate::node::{RespValue, ServerError};
 use crate::slot::Slot;
 
 /// The length of the ids of acquisitions.
@@ -52,14 +52,14 @@ impl ProtocolError {
 
 impl ReplyShape {
     /// Fails if the reply cannot be the one to this command.
-    pub(crate) fn check(&self, reply: &Reply) -> Result<(), ProtocolError> {
+    pub(crate) fn check(&self, reply: &RespValue) -> Result<(), ProtocolError> {
         let fits = match (self, reply) {
             (ReplyShape::Script(shape), reply) => shape.fits(reply),
             (ReplyShape::Any, _)
-            | (_, Reply::Error(_))
-            | (ReplyShape::Integer, Reply::Int(_))
-            | (ReplyShape::Text, Reply::Text(_) | Reply::Nil)
-            | (ReplyShape::List, Reply::List(_) | Reply::Nil) => true,
+            | (_, RespValue::Error(_))
+            | (ReplyShape::Integer, RespValue::Int(_))
+            | (ReplyShape::Text, RespValue::String(_) | RespValue::Nil)
+            | (ReplyShape::List, RespValue::Array(_) | RespValue::Nil) => true,
             _ => false,
         };
         if fits {
@@ -77,12 +77,12 @@ impl ReplyShape {
 }
 
 impl ScriptShape {
-    fn fits(&self, reply: &Reply) -> bool {
+    fn fits(&self, reply: &RespValue) -> bool {
         let status = match reply {
-            Reply::Error(error) => return self.fits_error(error),
+            RespValue::Error(error) => return self.fits_error(error),
             _ if server_ms(reply).is_none() => return false,
-            Reply::Text(text) => text.split(|byte| *byte == b' ').next(),
-            Reply::List(items) => items.first().and_then(text),
+            RespValue::String(text) => text.split(|byte| *byte == b' ').next(),
+            RespValue::Array(items) => items.first().and_then(text),
             _ => None,
         };
         let is_known = |status: &[u8]| self.statuses.iter().any(|one| one.as_bytes() == status);
@@ -94,13 +94,13 @@ impl ScriptShape {
     }
 
     /// Returns true if a grant names the acquisition of the call.
-    fn is_for_caller(&self, reply: &Reply) -> bool {
+    fn is_for_caller(&self, reply: &RespValue) -> bool {
         let Some(id) = &self.id else {
             return true;
         };
         let named = match reply {
-            Reply::Text(text) => text.splitn(5, |byte| *byte == b' ').nth(3),
-            Reply::List(items) => items.get(3).and_then(text),
+            RespValue::String(text) => text.splitn(5, |byte| *byte == b' ').nth(3),
+            RespValue::Array(items) => items.get(3).and_then(text),
             _ => None,
         };
         named == Some(&id[..])
@@ -110,28 +110,28 @@ impl ScriptShape {
         if !matches!(&*error.code, "MOVED" | "ASK") {
             return true;
         }
-        let slot = error.detail.split_ascii_whitespace().next();
+        let slot = error.message.split_ascii_whitespace().next();
         slot.and_then(|slot| slot.parse().ok()) == Some(self.slot.get())
     }
 }
 
-fn text(reply: &Reply) -> Option<&[u8]> {
+fn text(reply: &RespValue) -> Option<&[u8]> {
     match reply {
-        Reply::Text(text) => Some(text),
+        RespValue::String(text) => Some(text),
         _ => None,
     }
 }
 
 /// The server's time in the reply of a script, or 0 if the script did not read the clock. `None` if
 /// this is not a reply of a script.
-pub(crate) fn server_ms(reply: &Reply) -> Option<u64> {
+pub(crate) fn server_ms(reply: &RespValue) -> Option<u64> {
     match reply {
-        Reply::Text(text) => {
+        RespValue::String(text) => {
             let end = text.iter().position(|byte| *byte == b' ')?;
-            leading_number(&text[end + 1..]).map(|(ms, _)| ms)
+            parse_leading_u64(&text[end + 1..]).map(|(ms, _)| ms)
         }
-        Reply::List(items) => match items.as_slice() {
-            [Reply::Text(_), Reply::Int(ms), ..] => u64::try_from(*ms).ok(),
+        RespValue::Array(items) => match items.as_slice() {
+            [RespValue::String(_), RespValue::Int(ms), ..] => u64::try_from(*ms).ok(),
             _ => None,
         },
         _ => None,
@@ -152,32 +152,32 @@ mod tests {
         ReplyShape::Script(ScriptShape { slot: slot(), statuses, id })
     }
 
-    fn of(text: &str) -> Reply {
-        Reply::Text(text.to_owned().into())
+    fn of(text: &str) -> RespValue {
+        RespValue::String(text.to_owned().into())
     }
 
-    fn error(text: &str) -> Reply {
+    fn error(text: &str) -> RespValue {
         let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-        Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+        RespValue::Error(ServerError { code: code.into(), message: detail.into() })
     }
 
     #[test]
     fn a_script_reply_has_an_envelope_and_a_status_of_the_script() {
         let shape = shape(&["released", "absent"], None);
-        let list = Reply::List(vec![of("absent"), Reply::Int(1700)]);
+        let list = RespValue::Array(vec![of("absent"), RespValue::Int(1700)]);
         for reply in [of("released 0 0"), of("absent 1700 0"), list] {
             assert_eq!(shape.check(&reply), Ok(()), "{reply:?}");
         }
-        let odd_list = Reply::List(vec![Reply::Int(1700), of("absent")]);
+        let odd_list = RespValue::Array(vec![RespValue::Int(1700), of("absent")]);
         for reply in [
             of("renewed 1700 0 1 2"),
             of("released"),
             of("released x 0"),
             of("OK"),
             of(""),
-            Reply::Int(1),
-            Reply::Nil,
-            Reply::List(vec![]),
+            RespValue::Int(1),
+            RespValue::Nil,
+            RespValue::Array(vec![]),
             odd_list,
         ] {
             let failure = shape.check(&reply).unwrap_err().to_string();
@@ -215,14 +215,14 @@ mod tests {
 
     #[test]
     fn other_replies_have_a_type() {
-        let of_each_type = [Reply::Int(1), of("a"), Reply::List(vec![])];
+        let of_each_type = [RespValue::Int(1), of("a"), RespValue::Array(vec![])];
         let shapes = [ReplyShape::Integer, ReplyShape::Text, ReplyShape::List];
         for (at, shape) in shapes.iter().enumerate() {
             let fits = of_each_type.iter().map(|reply| shape.check(reply).is_ok());
             assert!(fits.eq((0..3).map(|other| other == at)), "{shape:?}");
             assert_eq!(shape.check(&error("ERR x")), Ok(()));
         }
-        assert_eq!(ReplyShape::Any.check(&Reply::Nil), Ok(()));
+        assert_eq!(ReplyShape::Any.check(&RespValue::Nil), Ok(()));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use crate::node::dialer::Dialer;
 use crate::node::fred::FredConnector;
 use crate::node::native::NativeConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, Node, Reply};
-use support::{Clients, Cluster, Proxy, Result, Server, ServerSettings, Shape, Single, WaitLimit};
+use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, CommandConnection, RespValue};
+use support::{ClientKind, Cluster, Proxy, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -63,60 +63,60 @@ fn address(port: u16) -> Address {
 }
 
 fn words(line: &str) -> Command {
-    Command::of(line.split(' '))
+    Command::from_words(line.split(' '))
 }
 
-async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn Node> {
+async fn connect(backend: &dyn Connector, server: &Server) -> Arc<dyn CommandConnection> {
     backend.connect(&address(server.port())).await.expect("connected")
 }
 
-async fn say(node: &dyn Node, line: &str) -> Reply {
+async fn say(node: &dyn CommandConnection, line: &str) -> RespValue {
     node.call(words(line)).await.expect("an answer")
 }
 
-fn text(text: &str) -> Reply {
-    Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
+fn text(text: &str) -> RespValue {
+    RespValue::String(Bytes::copy_from_slice(text.as_bytes()))
 }
 
 /// The code and the detail of an error reply.
-fn error(reply: Reply) -> (String, String) {
+fn error(reply: RespValue) -> (String, String) {
     match reply {
-        Reply::Error(error) => (error.code, error.detail),
+        RespValue::Error(error) => (error.code, error.message),
         other => panic!("{other:?} is no error"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_come_as_the_server_gave_them() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for (name, backend) in backends() {
         let node = connect(&*backend, &server).await;
         assert_eq!(say(&*node, "SET key value").await, text("OK"), "{name}");
-        assert_eq!(say(&*node, "GET nothing").await, Reply::Nil, "{name}");
+        assert_eq!(say(&*node, "GET nothing").await, RespValue::Nil, "{name}");
         let bytes = [0xff, 0, b'\r', b'\n', 0xc3];
-        let set = Command::new().word("SET").word(bytes).word(bytes);
+        let set = Command::new().arg("SET").arg(bytes).arg(bytes);
         assert_eq!(node.call(set.clone()).await.unwrap(), text("OK"));
-        let get = Command::new().word("GET").word(bytes);
+        let get = Command::new().arg("GET").arg(bytes);
         assert_eq!(
             node.call(get.clone()).await.unwrap(),
-            Reply::Text(Bytes::copy_from_slice(&bytes)),
+            RespValue::String(Bytes::copy_from_slice(&bytes)),
             "{name}"
         );
 
         let script = "return {1, false, 'text', {-2, ''}, redis.status_reply('QUEUED')}";
-        let eval = Command::new().word("EVAL").word(script).word("0");
-        let list = Reply::List(vec![
-            Reply::Int(1),
-            Reply::Nil,
+        let eval = Command::new().arg("EVAL").arg(script).arg("0");
+        let list = RespValue::Array(vec![
+            RespValue::Int(1),
+            RespValue::Nil,
             text("text"),
-            Reply::List(vec![Reply::Int(-2), text("")]),
+            RespValue::Array(vec![RespValue::Int(-2), text("")]),
             text("QUEUED"),
         ]);
         assert_eq!(node.call(eval.clone()).await.unwrap(), list, "{name}");
         let twice = [eval.clone(), get];
         let answers = node.pipeline(&twice).await.unwrap();
-        assert_eq!(answers, [list, Reply::Text(Bytes::copy_from_slice(&bytes))], "{name}");
-        let Reply::Text(info) = say(&*node, "INFO server").await else {
+        assert_eq!(answers, [list, RespValue::String(Bytes::copy_from_slice(&bytes))], "{name}");
+        let RespValue::String(info) = say(&*node, "INFO server").await else {
             panic!("{name}: INFO is no text")
         };
         assert!(info.starts_with(b"# Server\r\n"), "{name}: {info:?}");
@@ -126,7 +126,7 @@ async fn replies_come_as_the_server_gave_them() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_keep_the_words_of_the_server() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let slot = cluster.slot_of("{key}").await?;
     let master = cluster.master_of(slot).await?;
     for (name, backend) in backends() {
@@ -140,9 +140,9 @@ async fn errors_keep_the_words_of_the_server() -> Result {
         say(&*node, "SET {key}text 1").await;
         assert_eq!(error(say(&*node, "HGET {key}text f").await).0, "WRONGTYPE", "{name}");
         let own = Command::new()
-            .word("EVAL")
-            .word("return redis.error_reply('LOCKFOREIGN not ours: 1')")
-            .word("0");
+            .arg("EVAL")
+            .arg("return redis.error_reply('LOCKFOREIGN not ours: 1')")
+            .arg("0");
         let said = ("LOCKFOREIGN".to_string(), "not ours: 1".to_string());
         assert_eq!(error(node.call(own.clone()).await.unwrap()), said, "{name}");
         // An error reply is an answer, and the other replies of a pipeline stand.
@@ -152,7 +152,7 @@ async fn errors_keep_the_words_of_the_server() -> Result {
             .unwrap();
         assert_eq!(answers.len(), 4, "{name}");
         assert!(
-            matches!((&answers[0], &answers[3]), (Reply::Int(a), Reply::Int(b)) if a + 1 == *b),
+            matches!((&answers[0], &answers[3]), (RespValue::Int(a), RespValue::Int(b)) if a + 1 == *b),
             "{name}: {answers:?}"
         );
         assert_eq!(error(answers[1].clone()), said, "{name}");
@@ -165,14 +165,14 @@ async fn errors_keep_the_words_of_the_server() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_goes_with_its_command_whatever_else_is_sent() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let slot = cluster.slot_of("{key}").await?;
-    let step = cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
+    let step = cluster.begin_migration(slot, 1 - cluster.master_of(slot).await?).await?;
     for (name, backend) in backends() {
         let node = connect(&*backend, cluster.node(step.to)).await;
         let asked = (0..200).map(|_| async {
             let both = [words("ASKING"), words("GET {key}")];
-            assert_eq!(node.pipeline(&both).await.unwrap(), [text("OK"), Reply::Nil], "{name}");
+            assert_eq!(node.pipeline(&both).await.unwrap(), [text("OK"), RespValue::Nil], "{name}");
         });
         let others = (0..200).map(|_| async {
             assert_eq!(error(say(&*node, "GET {key}").await).0, "MOVED", "{name}");
@@ -184,7 +184,7 @@ async fn asking_goes_with_its_command_whatever_else_is_sent() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_connection_says_so_and_is_done_with() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for (name, backend) in backends() {
         let node = connect(&*backend, &server).await;
         let pending = tokio::spawn({
@@ -196,11 +196,11 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
             async move { node.pipeline(&[words("BLPOP list 0"), words("PING")]).await }
         });
         wait_for(&server, "blocked_clients", "1").await?;
-        server.kill_clients(Clients::Commanding).await?;
+        server.kill_clients(ClientKind::Commands).await?;
         let failure = timeout(LONG, pending).await??.expect_err("no answer");
-        assert!(failure.maybe_sent && !failure.permanent, "{name}: {failure:?}");
+        assert!(failure.maybe_sent && !failure.is_permanent, "{name}: {failure:?}");
         assert!(timeout(LONG, both).await??.expect_err("no answer").maybe_sent, "{name}");
-        let limit = WaitLimit::new("the connection to be known as broken");
+        let limit = PollLimit::new("the connection to be known as broken");
         while node.is_usable() {
             limit.pause(name).await?;
         }
@@ -218,7 +218,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
 async fn what_is_dropped_is_closed() -> Result {
     for (name, backend) in backends() {
         // A server of its own: the last proxy may connect to it late.
-        let server = Single::start().await?;
+        let server = StandaloneServer::start().await?;
         let node = connect(&*backend, &server).await;
         let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
         assert_eq!(clients(&server).await?, 2, "{name}");
@@ -226,7 +226,7 @@ async fn what_is_dropped_is_closed() -> Result {
         gone(&server, name).await?;
 
         let proxy = Proxy::start(&server).await?;
-        proxy.replies(support::Flow::Held);
+        proxy.replies(support::ProxyFlow::Paused);
         let to = address(proxy.port());
         assert!(timeout(Duration::from_millis(200), backend.connect(&to)).await.is_err(), "{name}");
         proxy.heal();
@@ -237,11 +237,11 @@ async fn what_is_dropped_is_closed() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_nobody_waits_for_goes_to_nobody() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for (name, backend) in backends() {
         let proxy = Proxy::start(&server).await?;
         let node = backend.connect(&address(proxy.port())).await.unwrap();
-        proxy.replies(support::Flow::Held);
+        proxy.replies(support::ProxyFlow::Paused);
         for number in 0..50 {
             let echo = words(&format!("ECHO lost{number}"));
             assert!(timeout(Duration::from_millis(2), node.call(echo.clone())).await.is_err());
@@ -261,19 +261,19 @@ async fn an_answer_nobody_waits_for_goes_to_nobody() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_to_connect_are_told_apart() -> Result {
-    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let at = address(server.port());
     for (name, backend) in with_password("secret") {
         assert!(backend.connect(&at).await.is_ok(), "{name}");
     }
     for (name, backend) in with_password("wrong").into_iter().chain(backends()) {
         let failure = backend.connect(&at).await.expect_err("let in");
-        assert!(failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+        assert!(failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
     }
     server.kill()?;
     for (name, backend) in backends() {
         let failure = timeout(LONG, backend.connect(&at)).await?.expect_err("connected");
-        assert!(!failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+        assert!(!failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
     }
     Ok(())
 }
@@ -281,7 +281,7 @@ async fn failures_to_connect_are_told_apart() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
     let user = "user locker on >secret ~* &* +@all -select";
-    let server = Single::start_with(ServerSettings::default().line(user)).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().line(user)).await?;
     let credentials = Some(Arc::new(Credentials::new("locker", "secret")) as _);
     let fred = Config {
         username: Some("locker".into()),
@@ -295,7 +295,7 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
             [backend.connect(&at).await.map(drop), backend.subscribe(&at).await.map(drop)];
         for failure in failures {
             let failure = failure.expect_err("let in");
-            assert!(failure.permanent && !failure.maybe_sent, "{name}: {failure:?}");
+            assert!(failure.is_permanent && !failure.maybe_sent, "{name}: {failure:?}");
             let said = &failure.message;
             assert!(said.contains("NOPERM") && said.contains("'select'"), "{name}: {failure:?}");
         }
@@ -310,7 +310,7 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_password_is_told_where_hello_is_unknown() -> Result {
     let server =
-        Single::start_with(ServerSettings::default().line("rename-command HELLO \"\"")).await?;
+        StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\"")).await?;
     for (name, backend) in as_user("default", "SECRET") {
         let failure = backend.connect(&address(server.port())).await.map(drop).unwrap_err();
         let mut told = format!("{failure:?}");
@@ -326,13 +326,13 @@ async fn no_password_is_told_where_hello_is_unknown() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for (name, backend) in backends() {
         // Often this name resolves to `::1` too, where the server does not listen.
         let host = "localhost".into();
         let port = server.port();
         let node = backend.connect(&Address { host, port }).await?;
-        assert_eq!(node.place().as_deref(), Some("127.0.0.1"), "{name}");
+        assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.1"), "{name}");
         assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}");
     }
     Ok(())
@@ -341,17 +341,17 @@ async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
 /// `fred` by itself does not report to which of several addresses it has connected.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
-    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let named = |password: &str| {
         FredConnector::new(Config { password: Some(password.into()), ..Config::default() })
     };
     let (host, port) = ("localhost".into(), server.port());
     // Nothing listens at the first one.
     let (at, places) = (Address { host, port }, ["127.0.0.2", "127.0.0.1"].map(Into::into));
-    let node = named("secret").connect_to_one_of(&at, &places).await?;
-    assert_eq!(node.place().as_deref(), Some("127.0.0.1"));
-    let failure = named("wrong").connect_to_one_of(&at, &places).await.expect_err("let in");
-    assert!(failure.permanent, "{failure:?}");
+    let node = named("secret").connect_to_any(&at, &places).await?;
+    assert_eq!(node.resolved_addr().as_deref(), Some("127.0.0.1"));
+    let failure = named("wrong").connect_to_any(&at, &places).await.expect_err("let in");
+    assert!(failure.is_permanent, "{failure:?}");
     Ok(())
 }
 
@@ -376,13 +376,13 @@ async fn clusterdown_is_an_answer_and_by_fred_an_end() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result {
     let poor = "user poor on >p resetchannels -@all +ping +client|list";
-    let server = Single::start_with(ServerSettings::default().line(poor)).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().line(poor)).await?;
     let shows_names = server.version().shows_libraries();
     let named = format!(" lib-name={LIB_NAME} lib-ver={LIB_VERSION}");
     for (name, backend) in backends() {
         let node = connect(&*backend, &server).await;
         let (_subscription, _notices) = backend.subscribe(&address(server.port())).await?;
-        let list: String = server.say("CLIENT LIST").await?;
+        let list: String = server.run_words("CLIENT LIST").await?;
         let ours = list.lines().filter(|line| line.contains(&named)).count();
         assert_eq!(ours, if shows_names { 2 } else { 0 }, "{name}: {list}");
         assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}: replies are not mixed up");
@@ -390,7 +390,7 @@ async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result 
     for (name, backend) in as_user("poor", "p") {
         let node = connect(&*backend, &server).await;
         assert_eq!(say(&*node, "PING").await, text("PONG"), "{name}");
-        let Reply::Text(list) = say(&*node, "CLIENT LIST").await else {
+        let RespValue::String(list) = say(&*node, "CLIENT LIST").await else {
             panic!("{name}: CLIENT LIST is no text")
         };
         let list = String::from_utf8_lossy(&list).into_owned();
@@ -402,12 +402,12 @@ async fn servers_are_told_the_name_of_the_library_and_may_refuse_it() -> Result 
 
 /// How many clients the server has beside the one that queries.
 async fn clients(server: &Server) -> Result<usize> {
-    let list: String = server.say("CLIENT LIST").await?;
+    let list: String = server.run_words("CLIENT LIST").await?;
     Ok(list.lines().count() - 1)
 }
 
 async fn gone(server: &Server, name: &str) -> Result {
-    let limit = WaitLimit::new("the connections to be closed");
+    let limit = PollLimit::new("the connections to be closed");
     loop {
         match clients(server).await? {
             0 => return Ok(()),
@@ -417,7 +417,7 @@ async fn gone(server: &Server, name: &str) -> Result {
 }
 
 async fn wait_for(server: &Server, field: &str, value: &str) -> Result {
-    let limit = WaitLimit::new(format!("{field} to be {value}"));
+    let limit = PollLimit::new(format!("{field} to be {value}"));
     loop {
         let info = server.info("clients").await?;
         match info.get(field) {

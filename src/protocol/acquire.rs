@@ -5,15 +5,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::id::AcquisitionId;
-use super::key::{Kind, LockKey};
-use super::reply::{BadReply, Elements, Envelope};
+use super::key::{LockKind, LockKey};
+use super::reply::{ReplyError, ReplyReader, Envelope};
 use super::semaphore::limit;
 #[cfg(feature = "legacy")]
 use super::two_key;
-use super::{Mode, Scripts};
-use crate::clock::Moment;
+use super::{LockMode, Scripts};
+use crate::clock::LocalInstant;
 use crate::decimal::Decimal;
-use crate::node::{Command, Reply};
+use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// The policy that orders waiting readers and writers.
@@ -31,34 +31,34 @@ pub enum Fairness {
 
 /// What an acquire, a poll or an upgrade requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Acquire {
+pub(crate) struct AcquireRequest {
     pub(crate) lease: Duration,
-    pub(crate) goal: Goal,
-    pub(crate) wait: Option<Wait>,
+    pub(crate) kind: AcquireKind,
+    pub(crate) wait: Option<QueueTerms>,
     /// Whether to hold the lock cached.
-    pub(crate) cached: bool,
+    pub(crate) is_cacheable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Goal {
-    Take(Mode, Fairness),
+pub(crate) enum AcquireKind {
+    Lock(LockMode, Fairness),
     /// An upgrade from the read with this token.
     Upgrade {
         token: u64,
     },
     /// Takes over the lease with this token from another acquisition.
-    TakeUp {
-        mode: Mode,
+    Transfer {
+        mode: LockMode,
         from: AcquisitionId,
         token: u64,
     },
     /// Permits of a semaphore.
-    Permits(Permits),
+    PermitRequest(PermitRequest),
 }
 
 /// The permits wanted of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Permits {
+pub(crate) struct PermitRequest {
     pub(crate) count: u32,
     /// The semaphore's limit, as the caller knows it.
     pub(crate) limit: u32,
@@ -66,28 +66,28 @@ pub(crate) struct Permits {
 
 /// The terms of a place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wait {
+pub(crate) struct QueueTerms {
     /// How long a grant waits for its claim.
-    pub(crate) window: Duration,
+    pub(crate) claim_timeout: Duration,
     /// How long the place is kept without a poll.
     pub(crate) waiter_ttl: Duration,
     /// The ticket from an earlier call, or 0.
     pub(crate) ticket: u64,
     /// The maximum number of waiters in the queue.
-    pub(crate) limit: u64,
+    pub(crate) max_queue_len: u64,
     /// The server where the waiter's client is subscribed.
-    pub(crate) joined_at: Option<String>,
+    pub(crate) subscribed_server: Option<String>,
     /// Wait only if nobody but cached holders is in the way.
-    pub(crate) only_cached: bool,
+    pub(crate) only_for_cached: bool,
 }
 
-impl Wait {
+impl QueueTerms {
     /// Encodes it as one argument.
-    fn place(&self) -> SmallVec<[u8; PLACE]> {
-        let server = self.joined_at.as_deref().unwrap_or("-");
+    fn encode(&self) -> SmallVec<[u8; QUEUE_TERMS_LEN]> {
+        let server = self.subscribed_server.as_deref().unwrap_or("-");
         let mut place = SmallVec::new();
-        for number in [millis(self.window), millis(self.waiter_ttl), self.limit] {
-            place.extend_from_slice(Decimal::of(number).as_bytes());
+        for number in [to_millis(self.claim_timeout), to_millis(self.waiter_ttl), self.max_queue_len] {
+            place.extend_from_slice(Decimal::from_u64(number).as_bytes());
             place.push(b' ');
         }
         place.extend_from_slice(server.as_bytes());
@@ -96,37 +96,37 @@ impl Wait {
 }
 
 /// The maximum length of a usual place.
-const PLACE: usize = 64;
+const QUEUE_TERMS_LEN: usize = 64;
 
 /// Room for the arguments of a usual acquire on the wire.
-const ARGUMENTS: usize = 160;
+const USUAL_ARGS_LEN: usize = 160;
 
 /// The number of tokens that an acquire takes at once.
-const TOKENS: &str = "1";
+const ONE_TOKEN: &str = "1";
 
 /// The number of tokens that a cached write takes at once: 1.02 ms of the server's clock.
-pub(crate) const BLOCK: u64 = 1_024;
+pub(crate) const TOKEN_BLOCK: u64 = 1_024;
 
 /// The outcome of an acquire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Acquired {
+pub(crate) enum AcquireReply {
     Granted(Grant),
     Queued {
         ticket: u64,
         ahead: u64,
     },
-    Refused,
+    Busy,
     /// Only cached holders were in the way, and were recalled.
-    Cached,
-    Full {
+    Recalling,
+    QueueFull {
         waiters: u64,
     },
     /// The semaphore's limit: it differs from the caller's, or is less than the permits it wants.
-    Limit(u32),
-    Stale,
-    Conflict,
+    LimitMismatch(u32),
+    TooLate,
+    UpgradeConflict,
     Revoked,
-    Lost,
+    NotHeld,
 }
 
 /// A lease as the server records it.
@@ -136,79 +136,79 @@ pub(crate) struct Grant {
     /// When the lease ends, server ms.
     pub(crate) deadline: u64,
     /// The last token of the lock. A cached write owns all tokens from its own to this one.
-    pub(crate) fence: u64,
+    pub(crate) last_token: u64,
     /// The mode whose request recalls a cached holder.
-    pub(crate) recall: Option<Mode>,
+    pub(crate) recall_mode: Option<LockMode>,
 }
 
 impl Grant {
     /// A grant that is not cached.
     pub(crate) fn new(token: u64, deadline: u64) -> Grant {
-        Grant { token, deadline, fence: token, recall: None }
+        Grant { token, deadline, last_token: token, recall_mode: None }
     }
 
     /// Reads a grant that names its acquisition. The connection has compared the name.
-    pub(super) fn read_named(elements: &mut Elements) -> Result<Grant, BadReply> {
+    pub(super) fn read_named(elements: &mut ReplyReader) -> Result<Grant, ReplyError> {
         elements.bytes()?;
         Grant::read(elements)
     }
 
-    pub(super) fn read(elements: &mut Elements) -> Result<Grant, BadReply> {
+    pub(super) fn read(elements: &mut ReplyReader) -> Result<Grant, ReplyError> {
         let (token, deadline) = (elements.number()?, elements.number()?);
         if elements.is_empty() {
             return Ok(Grant::new(token, deadline));
         }
         let fence = elements.number()?;
         let recall = match &elements.bytes()?[..] {
-            b"w" => Some(Mode::Write),
-            b"r" => Some(Mode::Read),
+            b"w" => Some(LockMode::Write),
+            b"r" => Some(LockMode::Read),
             _ => None,
         };
-        Ok(Grant { token, deadline, fence, recall })
+        Ok(Grant { token, deadline, last_token: fence, recall_mode: recall })
     }
 }
 
-impl Acquire {
+impl AcquireRequest {
     pub(crate) fn call(
         &self,
         scripts: &'static Scripts,
         id: AcquisitionId,
         lock: &LockKey,
-        not_after: Moment,
+        not_after: LocalInstant,
     ) -> Call {
         #[cfg(feature = "legacy")]
-        if let Some(other_key) = &lock.other_key {
+        if let Some(other_key) = &lock.second_key {
             return two_key::acquire(self, id, (lock, other_key), not_after);
         }
-        let args = Command::with_capacity(ARGUMENTS).word(id.as_str()).number(millis(self.lease));
-        let (script, args) = match self.goal {
-            Goal::Take(..) if lock.kind == Kind::Mutex => (&scripts.mutex_acquire, args),
-            Goal::Take(Mode::Read, fairness) => {
-                (&scripts.acquire_read, args.word(self.flags(fairness)))
+        let args = Command::with_capacity(USUAL_ARGS_LEN).arg(id.as_str()).arg_u64(to_millis(self.lease));
+        let (script, args) = match self.kind {
+            AcquireKind::Lock(..) if lock.kind == LockKind::SetNxMutex => (&scripts.set_nx_acquire, args),
+            AcquireKind::Lock(LockMode::Read, fairness) => {
+                (&scripts.acquire_read, args.arg(self.flags(fairness)))
             }
-            Goal::Take(Mode::Write, fairness) => {
-                (&scripts.acquire_write, args.word(self.flags(fairness)))
+            AcquireKind::Lock(LockMode::Write, fairness) => {
+                (&scripts.acquire_write, args.arg(self.flags(fairness)))
             }
-            Goal::Upgrade { token } => (&scripts.upgrade, args.number(token)),
-            Goal::TakeUp { mode, from, token } => {
-                (&scripts.take_up, args.word(mode.letter()).word(from.as_str()).number(token))
+            AcquireKind::Upgrade { token } => (&scripts.upgrade, args.arg_u64(token)),
+            AcquireKind::Transfer { mode, from, token } => {
+                (&scripts.accept_transfer, args.arg(mode.letter()).arg(from.as_str()).arg_u64(token))
             }
-            Goal::Permits(Permits { count, limit }) => {
-                let args = args.number(count.into()).number(limit.into());
+            AcquireKind::PermitRequest(PermitRequest { count, limit }) => {
+                let args = args.arg_u64(count.into()).arg_u64(limit.into());
                 (&scripts.semaphore_acquire, args)
             }
         };
-        let args = match (lock.kind, self.goal) {
-            (Kind::Mutex, _) | (_, Goal::TakeUp { .. }) => args,
-            (_, Goal::Permits(_)) => args.word(lock.slot.tag()),
-            (_, Goal::Take(..)) if self.cached => args.number(BLOCK).word(lock.slot.tag()),
-            (_, Goal::Take(..)) => args.word(TOKENS).word(lock.slot.tag()),
-            (_, Goal::Upgrade { .. }) => args.word(lock.slot.tag()),
+        let args = match (lock.kind, self.kind) {
+            (LockKind::SetNxMutex, _) | (_, AcquireKind::Transfer { .. }) => args,
+            (_, AcquireKind::PermitRequest(_)) => args.arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Lock(..)) if self.is_cacheable => args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Lock(..)) => args.arg(ONE_TOKEN).arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Upgrade { .. }) => args.arg(lock.slot.hashed_part()),
         };
         let args = match &self.wait {
             None => args,
-            Some(wait) if wait.ticket == 0 => args.word(wait.place()),
-            Some(wait) => args.word(wait.place()).number(wait.ticket),
+            Some(wait) if wait.ticket == 0 => args.arg(wait.encode()),
+            Some(wait) => args.arg(wait.encode()).arg_u64(wait.ticket),
         };
         Call {
             script,
@@ -221,8 +221,8 @@ impl Acquire {
     }
 
     fn flags(&self, fairness: Fairness) -> &'static str {
-        let first = self.wait.as_ref().is_some_and(|wait| wait.ticket == 0 && wait.only_cached);
-        match (fairness, self.cached, first) {
+        let first = self.wait.as_ref().is_some_and(|wait| wait.ticket == 0 && wait.only_for_cached);
+        match (fairness, self.is_cacheable, first) {
             (Fairness::PhaseFair, false, false) => "f",
             (Fairness::PhaseFair, false, true) => "ft",
             (Fairness::PhaseFair, true, false) => "fk",
@@ -234,27 +234,27 @@ impl Acquire {
         }
     }
 
-    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Acquired), BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, AcquireReply), ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let acquired = match status.as_bytes() {
-            b"granted" => Acquired::Granted(Grant::read_named(&mut rest)?),
-            b"queued" => Acquired::Queued { ticket: rest.number()?, ahead: rest.number()? },
-            b"refused" => Acquired::Refused,
-            b"cached" => Acquired::Cached,
-            b"full" => Acquired::Full { waiters: rest.number()? },
-            b"limit" => Acquired::Limit(limit(&mut rest)?),
-            b"stale" => Acquired::Stale,
-            b"conflict" => Acquired::Conflict,
-            b"revoked" => Acquired::Revoked,
-            b"lost" => Acquired::Lost,
-            _ => return Err(status.unknown()),
+            b"granted" => AcquireReply::Granted(Grant::read_named(&mut rest)?),
+            b"queued" => AcquireReply::Queued { ticket: rest.number()?, ahead: rest.number()? },
+            b"refused" => AcquireReply::Busy,
+            b"cached" => AcquireReply::Recalling,
+            b"full" => AcquireReply::QueueFull { waiters: rest.number()? },
+            b"limit" => AcquireReply::LimitMismatch(limit(&mut rest)?),
+            b"stale" => AcquireReply::TooLate,
+            b"conflict" => AcquireReply::UpgradeConflict,
+            b"revoked" => AcquireReply::Revoked,
+            b"lost" => AcquireReply::NotHeld,
+            _ => return Err(status.unknown_error()),
         };
         Ok((envelope, acquired))
     }
 }
 
 /// Whole milliseconds, at least one.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(super) fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_duration_has_a_millisecond_or_more() {
         let durations = [Duration::ZERO, Duration::from_micros(999), Duration::from_micros(2_999)];
-        assert_eq!(durations.map(millis), [1, 1, 2]);
-        assert_eq!(millis(Duration::MAX), u64::MAX);
+        assert_eq!(durations.map(to_millis), [1, 1, 2]);
+        assert_eq!(to_millis(Duration::MAX), u64::MAX);
     }
 }

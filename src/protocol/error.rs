@@ -2,29 +2,29 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::health::ClientFailure;
-use crate::node::{NodeError, ServerError};
-use crate::router::{CallError, Reason};
+use crate::node::{ConnectionError, ServerError};
+use crate::router::{CallError, CallErrorKind};
 
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
-        let CallError { reason, last, .. } = error;
+        let CallError { kind: reason, last_error: last, .. } = error;
         match reason {
-            Reason::Refused(said) => said.into(),
-            Reason::Permanent => match last {
+            CallErrorKind::Rejected(said) => said.into(),
+            CallErrorKind::PermanentConnectionError => match last {
                 Some(failure) => unconnected(failure),
                 None => Error::new(ErrorKind::Refused, reason.to_string()),
             },
             // The message says what the failure says.
-            Reason::Unreachable(..) | Reason::NoSentinel(..) => {
+            CallErrorKind::Unreachable(..) | CallErrorKind::NoSentinel(..) => {
                 let unavailable = Error::new(ErrorKind::Unavailable, reason.to_string());
                 last.and_then(|failure| failure.source)
                     .into_iter()
                     .fold(unavailable, Error::with_shared_source)
             }
-            Reason::Invalid(why) => Error::invalid(why),
-            Reason::ClientFailed(failure) => failure.into(),
-            Reason::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
-            Reason::TimedOut(Some(said)) => {
+            CallErrorKind::InvalidDeployment(why) => Error::invalid(why),
+            CallErrorKind::ClientFailed(failure) => failure.into(),
+            CallErrorKind::Closed => Error::new(ErrorKind::Cancelled, "the client is shut down"),
+            CallErrorKind::TimedOut(Some(said)) => {
                 Error::new(ErrorKind::Unavailable, "the slot could not be served in time")
                     .with_source(said)
             }
@@ -47,7 +47,7 @@ impl From<ServerError> for Error {
         let (kind, message) = match said.code.as_str() {
             "WRONGTYPE" => (ErrorKind::Foreign, "the key holds a value of another type"),
             "LOCKFOREIGN" => (ErrorKind::Foreign, "the key holds a hash that is no lock"),
-            _ if said.detail.contains("LOCKFOREIGN") => {
+            _ if said.message.contains("LOCKFOREIGN") => {
                 (ErrorKind::Foreign, "the lock's hash is malformed")
             }
             "LOCKVERSION" => {
@@ -56,11 +56,11 @@ impl From<ServerError> for Error {
             "OOM" => (ErrorKind::Refused, "the server's memory is full"),
             "NOPERM" => (ErrorKind::Refused, "the user lacks a right"),
             // Valkey's error for a command inside a script, with the command's name.
-            _ if said.detail.contains("ACL failure in script") => {
+            _ if said.message.contains("ACL failure in script") => {
                 (ErrorKind::Refused, "the user lacks a right")
             }
-            _ if said.detail.contains("NOPERM")
-                || said.detail.contains("can't run this command") =>
+            _ if said.message.contains("NOPERM")
+                || said.message.contains("can't run this command") =>
             {
                 // Some versions do not name the command.
                 (
@@ -77,21 +77,21 @@ impl From<ServerError> for Error {
 
 /// Whether a server refused a script before it began: the user has no right to run scripts, or none
 /// to the key. Servers name the script if it lacks a right itself.
-pub(crate) fn is_before_script(said: &ServerError) -> bool {
-    said.code == "NOPERM" && !said.detail.contains("script")
+pub(crate) fn is_rejected_before_run(said: &ServerError) -> bool {
+    said.code == "NOPERM" && !said.message.contains("script")
 }
 
-impl From<NodeError> for Error {
-    fn from(failure: NodeError) -> Self {
+impl From<ConnectionError> for Error {
+    fn from(failure: ConnectionError) -> Self {
         unconnected(failure)
     }
 }
 
 /// The error for a connection that cannot be opened.
-fn unconnected(failure: NodeError) -> Error {
+fn unconnected(failure: ConnectionError) -> Error {
     let kind = match failure {
-        NodeError { is_invalid: true, .. } => ErrorKind::Invalid,
-        NodeError { permanent: true, .. } => ErrorKind::Refused,
+        ConnectionError { is_invalid: true, .. } => ErrorKind::Invalid,
+        ConnectionError { is_permanent: true, .. } => ErrorKind::Refused,
         _ => ErrorKind::Unavailable,
     };
     let error = Error::new(kind, format!("cannot connect: {}", failure.message));

@@ -7,28 +7,28 @@ use bytes::Bytes;
 use crate::slot::Slot;
 
 /// The length of the client's id in an acquisition's id.
-pub(crate) const CLIENT: usize = 11;
-const COUNT: usize = 7;
+pub(crate) const CLIENT_ID_LEN: usize = 11;
+const COUNTER_LEN: usize = 7;
 const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 /// The id of a client: 66 random bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientId([u8; CLIENT]);
+pub(crate) struct ClientId([u8; CLIENT_ID_LEN]);
 
 /// The id of one acquisition: its client's id and a number that the client uses only once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct AcquisitionId([u8; CLIENT + COUNT]);
+pub(crate) struct AcquisitionId([u8; CLIENT_ID_LEN + COUNTER_LEN]);
 
 impl ClientId {
     /// Makes an id from 11 random bytes.
-    pub(crate) fn from_random(bytes: [u8; CLIENT]) -> Self {
+    pub(crate) fn from_random(bytes: [u8; CLIENT_ID_LEN]) -> Self {
         ClientId(bytes.map(|byte| DIGITS[usize::from(byte % 64)]))
     }
 
     pub(crate) fn acquisition(&self, count: u64) -> AcquisitionId {
-        let mut id = [b'0'; CLIENT + COUNT];
-        id[..CLIENT].copy_from_slice(&self.0);
-        for (place, digit) in id[CLIENT..].iter_mut().rev().enumerate() {
+        let mut id = [b'0'; CLIENT_ID_LEN + COUNTER_LEN];
+        id[..CLIENT_ID_LEN].copy_from_slice(&self.0);
+        for (place, digit) in id[CLIENT_ID_LEN..].iter_mut().rev().enumerate() {
             *digit = DIGITS[(count >> (6 * place)) as usize % 64];
         }
         AcquisitionId(id)
@@ -36,7 +36,7 @@ impl ClientId {
 
     /// The channel on which this client receives the grants of a slot.
     pub(crate) fn channel(&self, slot: Slot) -> Bytes {
-        Bytes::from(format!("{{{}}}rwlease:{self}", slot.tag()))
+        Bytes::from(format!("{{{}}}rwlease:{self}", slot.hashed_part()))
     }
 }
 
@@ -48,14 +48,14 @@ impl AcquisitionId {
 
     /// Parses an id of this library.
     pub(crate) fn parse(id: &str) -> Option<AcquisitionId> {
-        let bytes: [u8; CLIENT + COUNT] = id.as_bytes().try_into().ok()?;
+        let bytes: [u8; CLIENT_ID_LEN + COUNTER_LEN] = id.as_bytes().try_into().ok()?;
         bytes.iter().all(|byte| DIGITS.contains(byte)).then_some(AcquisitionId(bytes))
     }
 
     /// The client's number in an acquisition's id, if the acquisition is of this client.
-    pub(crate) fn count_of(id: &str, client: &ClientId) -> Option<u64> {
+    pub(crate) fn counter_of(id: &str, client: &ClientId) -> Option<u64> {
         let digits = id.as_bytes().strip_prefix(&client.0)?;
-        if digits.len() != COUNT {
+        if digits.len() != COUNTER_LEN {
             return None;
         }
         digits.iter().try_fold(0, |count, digit| {
@@ -94,12 +94,12 @@ mod tests {
         for count in [0, 1, 63, 64, 4_000_000, (1 << 42) - 1] {
             let id = client.acquisition(count);
             assert_eq!(id.as_str().len(), 18);
-            assert_eq!(AcquisitionId::count_of(id.as_str(), &client), Some(count));
-            assert_eq!(AcquisitionId::count_of(id.as_str(), &other), None);
+            assert_eq!(AcquisitionId::counter_of(id.as_str(), &client), Some(count));
+            assert_eq!(AcquisitionId::counter_of(id.as_str(), &other), None);
             assert_eq!(AcquisitionId::parse(id.as_str()), Some(id));
         }
         assert_ne!(client.acquisition(1), client.acquisition(2));
-        assert_eq!(AcquisitionId::count_of("", &client), None);
+        assert_eq!(AcquisitionId::counter_of("", &client), None);
         for other in ["", "01234567890123456", "0123456789012345678", "0123456789012345 7"] {
             assert_eq!(AcquisitionId::parse(other), None);
         }

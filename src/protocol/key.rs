@@ -8,15 +8,15 @@ use crate::error::{Error, Result};
 use crate::slot::Slot;
 
 /// The maximum length of a lock's name, in bytes.
-pub(crate) const LONGEST_NAME: usize = 512;
+pub(crate) const MAX_NAME_LEN: usize = 512;
 
 /// What a lock's key contains, which decides on the scripts to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     /// The hash of this protocol.
     ReadWrite,
     /// A string with an acquisition's id: the plain mutex.
-    Mutex,
+    SetNxMutex,
     /// The hash of a semaphore.
     Semaphore,
 }
@@ -24,22 +24,22 @@ pub(crate) enum Kind {
 /// A checked name with its key and slot.
 #[derive(Clone, Debug)]
 pub(crate) struct LockKey {
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     pub(crate) name: Arc<str>,
     pub(crate) key: Bytes,
     /// The other key of a two-key lock.
     #[cfg(feature = "legacy")]
-    pub(crate) other_key: Option<Bytes>,
+    pub(crate) second_key: Option<Bytes>,
     pub(crate) slot: Slot,
 }
 
 impl LockKey {
-    pub(crate) fn new(kind: Kind, prefix: &str, name: &str) -> Result<LockKey> {
+    pub(crate) fn new(kind: LockKind, prefix: &str, name: &str) -> Result<LockKey> {
         if name.is_empty() {
             return Err(Error::invalid("a lock's name must not be empty"));
-        } else if name.len() > LONGEST_NAME {
+        } else if name.len() > MAX_NAME_LEN {
             return Err(Error::invalid(format!(
-                "a lock's name must have at most {LONGEST_NAME} bytes"
+                "a lock's name must have at most {MAX_NAME_LEN} bytes"
             )));
         }
         let key = Bytes::from([prefix, name].concat());
@@ -49,7 +49,7 @@ impl LockKey {
             name: name.into(),
             key,
             #[cfg(feature = "legacy")]
-            other_key: None,
+            second_key: None,
             slot,
         })
     }
@@ -57,20 +57,20 @@ impl LockKey {
     /// Whether the lock has a queue.
     pub(crate) fn has_queue(&self) -> bool {
         #[cfg(feature = "legacy")]
-        if self.other_key.is_some() {
+        if self.second_key.is_some() {
             return false;
         }
-        self.kind != Kind::Mutex
+        self.kind != LockKind::SetNxMutex
     }
 
     /// Whether a client may keep the lock cached.
     pub(crate) fn can_be_cached(&self) -> bool {
-        self.has_queue() && self.kind == Kind::ReadWrite
+        self.has_queue() && self.kind == LockKind::ReadWrite
     }
 
     /// Adds the lock's name and slot to an error.
-    pub(crate) fn with_lock(&self, error: impl Into<Error>) -> Error {
-        error.into().about(&self.name, self.slot)
+    pub(crate) fn add_context(&self, error: impl Into<Error>) -> Error {
+        error.into().with_lock(&self.name, self.slot)
     }
 }
 
@@ -80,12 +80,12 @@ mod tests {
 
     #[test]
     fn bad_names_are_refused() {
-        for name in ["", &"x".repeat(LONGEST_NAME + 1)] {
+        for name in ["", &"x".repeat(MAX_NAME_LEN + 1)] {
             assert_eq!(
-                LockKey::new(Kind::ReadWrite, "rwlease:", name).unwrap_err().kind(),
+                LockKey::new(LockKind::ReadWrite, "rwlease:", name).unwrap_err().kind(),
                 crate::ErrorKind::Invalid
             );
         }
-        assert!(LockKey::new(Kind::Mutex, "", &"x".repeat(LONGEST_NAME)).is_ok());
+        assert!(LockKey::new(LockKind::SetNxMutex, "", &"x".repeat(MAX_NAME_LEN)).is_ok());
     }
 }

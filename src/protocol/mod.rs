@@ -22,41 +22,41 @@ mod semaphore;
 pub(crate) mod two_key;
 
 pub use acquire::Fairness;
-pub(crate) use acquire::{Acquire, Acquired, BLOCK, Goal, Grant, Permits, Wait};
-pub(crate) use error::is_before_script;
-pub(crate) use id::{AcquisitionId, CLIENT, ClientId};
-pub(crate) use inspect::{Entry, Holds, Inspect, Page, Record, View};
-pub(crate) use key::{Kind, LONGEST_NAME, LockKey};
-pub(crate) use mutex::InspectMutex;
-pub(crate) use push::Message;
+pub(crate) use acquire::{AcquireRequest, AcquireReply, TOKEN_BLOCK, AcquireKind, Grant, PermitRequest, QueueTerms};
+pub(crate) use error::is_rejected_before_run;
+pub(crate) use id::{AcquisitionId, CLIENT_ID_LEN, ClientId};
+pub(crate) use inspect::{WaiterRecord, HoldsRequest, InspectRequest, PageCursor, HolderRecord, InspectReply};
+pub(crate) use key::{LockKind, MAX_NAME_LEN, LockKey};
+pub(crate) use mutex::InspectSetNxRequest;
+pub(crate) use push::PushMessage;
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) use push::Push;
-pub(crate) use raise::{AHEAD, RaiseToken, Raised};
-pub(crate) use release::{Ended, Release, pump, pumped};
-pub(crate) use renew::{Downgrade, Renew, Renewed};
-pub(crate) use reply::{BadReply, Envelope};
-pub(crate) use revoke::{Forced, Revoked, force_release, revoke};
+pub(crate) use push::GrantMessage;
+pub(crate) use raise::{MAX_TOKEN_LEAD, RaiseTokenRequest, RaiseTokenReply};
+pub(crate) use release::{ReleaseReply, ReleaseRequest, pump_request, parse_pump_reply};
+pub(crate) use renew::{DowngradeRequest, RenewRequest, RenewReply};
+pub(crate) use reply::{ReplyError, Envelope};
+pub(crate) use revoke::{ForceReleaseReply, RevokeReply, force_release, revoke};
 pub(crate) use script::Scripts;
 pub use script::scripts;
 pub(crate) use semaphore::{
-    InspectSemaphore, LimitSet, SemaphorePage, SemaphoreView, SetLimit, Shrink,
+    InspectSemaphoreRequest, SetLimitReply, SemaphoreCursor, InspectSemaphoreReply, SetLimitRequest, ReleasePermitsRequest,
 };
 
 /// The mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum LockMode {
     /// Shared with other readers.
     Read,
     /// Exclusive.
     Write,
 }
 
-impl Mode {
+impl LockMode {
     /// The word of the protocol.
     pub(crate) fn letter(self) -> &'static str {
         match self {
-            Mode::Read => "r",
-            Mode::Write => "w",
+            LockMode::Read => "r",
+            LockMode::Write => "w",
         }
     }
 }

@@ -5,26 +5,26 @@ use bytes::Bytes;
 
 use super::Scripts;
 use super::key::LockKey;
-use super::reply::{BadReply, Elements};
-use crate::node::{Command, Reply};
+use super::reply::{ReplyError, ReplyReader};
+use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// Queries the value that a mutex holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InspectMutex;
+pub(crate) struct InspectSetNxRequest;
 
 /// The contents of a mutex.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SetNxValue {
     pub(crate) value: Bytes,
     /// The time left of its lease, ms, or `None` if it never ends.
-    pub(crate) left: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
 }
 
-impl InspectMutex {
+impl InspectSetNxRequest {
     pub(crate) fn call(self, scripts: &'static Scripts, lock: &LockKey) -> Call {
         Call {
-            script: &scripts.mutex_inspect,
+            script: &scripts.set_nx_inspect,
             slot: lock.slot,
             key: lock.key.clone(),
             second_key: None,
@@ -33,16 +33,16 @@ impl InspectMutex {
         }
     }
 
-    pub(crate) fn read(reply: Reply) -> Result<Option<Held>, BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+    pub(crate) fn read(reply: RespValue) -> Result<Option<SetNxValue>, ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         match status.as_bytes() {
             b"held" => {
                 let (value, deadline) = (rest.bytes()?, rest.number()?);
-                let left = (deadline > 0).then(|| deadline.saturating_sub(envelope.now));
-                Ok(Some(Held { value, left }))
+                let left = (deadline > 0).then(|| deadline.saturating_sub(envelope.server_now));
+                Ok(Some(SetNxValue { value, ttl_ms: left }))
             }
             b"absent" => Ok(None),
-            _ => Err(status.unknown()),
+            _ => Err(status.unknown_error()),
         }
     }
 }

@@ -5,34 +5,34 @@ use std::time::Duration;
 use super::Scripts;
 use super::id::AcquisitionId;
 use super::key::LockKey;
-use super::reply::{BadReply, Elements};
-use crate::node::{Command, Reply};
+use super::reply::{ReplyError, ReplyReader};
+use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// A member refuses a token that is further ahead of its clock than this.
-pub(crate) const AHEAD: Duration = Duration::from_secs(60);
+pub(crate) const MAX_TOKEN_LEAD: Duration = Duration::from_secs(60);
 
 /// Raises the last fencing token of a lock on a member to that of a quorum.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RaiseToken {
+pub(crate) struct RaiseTokenRequest {
     pub(crate) id: AcquisitionId,
     pub(crate) token: u64,
 }
 
 /// A member's answer to a quorum's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Raised {
+pub(crate) enum RaiseTokenReply {
     /// Its last token is now at least this one.
-    Done,
+    Raised,
     /// The token is this far ahead of the member's clock, and was refused.
-    Ahead(Duration),
+    TooFarAhead(Duration),
     /// The acquisition does not hold the lock there.
-    Lost,
+    NotHeld,
 }
 
-impl RaiseToken {
+impl RaiseTokenRequest {
     pub(crate) fn call(&self, scripts: &'static Scripts, lock: &LockKey) -> Call {
-        let args = Command::new().word(self.id.as_str()).number(self.token);
+        let args = Command::new().arg(self.id.as_str()).arg_u64(self.token);
         Call {
             script: &scripts.raise_token,
             slot: lock.slot,
@@ -43,16 +43,16 @@ impl RaiseToken {
         }
     }
 
-    pub(crate) fn read(&self, reply: Reply) -> Result<Raised, BadReply> {
-        let (envelope, status, _) = Elements::open(reply)?;
+    pub(crate) fn read(&self, reply: RespValue) -> Result<RaiseTokenReply, ReplyError> {
+        let (envelope, status, _) = ReplyReader::parse_header(reply)?;
         match status.as_bytes() {
-            b"raised" => Ok(Raised::Done),
+            b"raised" => Ok(RaiseTokenReply::Raised),
             b"ahead" => {
-                let ahead_ms = (self.token / 1000).saturating_sub(envelope.now);
-                Ok(Raised::Ahead(Duration::from_millis(ahead_ms)))
+                let ahead_ms = (self.token / 1000).saturating_sub(envelope.server_now);
+                Ok(RaiseTokenReply::TooFarAhead(Duration::from_millis(ahead_ms)))
             }
-            b"lost" => Ok(Raised::Lost),
-            _ => Err(status.unknown()),
+            b"lost" => Ok(RaiseTokenReply::NotHeld),
+            _ => Err(status.unknown_error()),
         }
     }
 }
@@ -62,28 +62,28 @@ mod tests {
     use super::*;
     use crate::protocol::ClientId;
 
-    fn raise(token: u64) -> RaiseToken {
+    fn raise(token: u64) -> RaiseTokenRequest {
         let id = ClientId::from_random([1; 11]).acquisition(1);
-        RaiseToken { id, token }
+        RaiseTokenRequest { id, token }
     }
 
-    fn reply(now: u64, status: &'static str) -> Reply {
-        Reply::Text(format!("{status} {now} 0").into())
+    fn reply(now: u64, status: &'static str) -> RespValue {
+        RespValue::String(format!("{status} {now} 0").into())
     }
 
     #[test]
     fn the_scripts_have_the_same_bound() {
         let prelude = include_str!("../../lua/lib/prelude.lua");
-        assert!(prelude.contains(&format!("local AHEAD = {} --", AHEAD.as_millis())));
+        assert!(prelude.contains(&format!("local AHEAD = {} --", MAX_TOKEN_LEAD.as_millis())));
     }
 
     #[test]
     fn what_a_member_says_is_read() {
         let asked = raise(1_700_000_090_000_999);
-        assert_eq!(asked.read(reply(1_700_000_000_000, "raised")).unwrap(), Raised::Done);
-        assert_eq!(asked.read(reply(1_700_000_000_000, "lost")).unwrap(), Raised::Lost);
+        assert_eq!(asked.read(reply(1_700_000_000_000, "raised")).unwrap(), RaiseTokenReply::Raised);
+        assert_eq!(asked.read(reply(1_700_000_000_000, "lost")).unwrap(), RaiseTokenReply::NotHeld);
         let ahead = asked.read(reply(1_700_000_000_000, "ahead")).unwrap();
-        assert_eq!(ahead, Raised::Ahead(Duration::from_secs(90)));
+        assert_eq!(ahead, RaiseTokenReply::TooFarAhead(Duration::from_secs(90)));
         assert!(asked.read(reply(1_700_000_000_000, "granted")).is_err());
     }
 }

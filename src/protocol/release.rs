@@ -3,39 +3,39 @@
 use super::Scripts;
 use super::acquire::Grant;
 use super::id::AcquisitionId;
-use super::key::{Kind, LockKey};
-use super::reply::{BadReply, Elements, Envelope};
+use super::key::{LockKind, LockKey};
+use super::reply::{ReplyError, ReplyReader, Envelope};
 #[cfg(feature = "legacy")]
 use super::two_key;
-use crate::node::{Command, Reply};
+use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// Ends an acquisition's lease or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Release {
+pub(crate) struct ReleaseRequest {
     /// End only the wait for an upgrade.
-    pub(crate) only_wait: bool,
+    pub(crate) wait_only: bool,
 }
 
 /// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ended {
+pub(crate) enum ReleaseReply {
     /// Its record existed: nobody else was granted the lock meanwhile.
     Released,
     /// It was waiting.
-    Left,
+    LeftQueue,
     /// Its record existed, but a forced release had taken the lock away.
-    Expired,
+    ForceReleased,
     /// The lock has no record of it.
-    Absent,
+    NotFound,
     /// The upgrade had been granted before its wait could end.
-    Writing(Grant),
+    UpgradeGranted(Grant),
 }
 
 /// Room for the arguments on the wire.
-const ARGUMENTS: usize = 48;
+const USUAL_ARGS_LEN: usize = 48;
 
-impl Release {
+impl ReleaseRequest {
     pub(crate) fn call(
         &self,
         scripts: &'static Scripts,
@@ -43,15 +43,15 @@ impl Release {
         lock: &LockKey,
     ) -> Call {
         #[cfg(feature = "legacy")]
-        if lock.other_key.is_some() {
+        if lock.second_key.is_some() {
             return two_key::release(id, lock);
         }
-        let args = Command::with_capacity(ARGUMENTS).word(id.as_str());
+        let args = Command::with_capacity(USUAL_ARGS_LEN).arg(id.as_str());
         let (script, args) = match lock.kind {
-            Kind::Mutex => (&scripts.mutex_release, args),
-            Kind::ReadWrite if self.only_wait => (&scripts.release, args.word("wait")),
-            Kind::ReadWrite => (&scripts.release, args),
-            Kind::Semaphore => (&scripts.semaphore_release, args),
+            LockKind::SetNxMutex => (&scripts.set_nx_release, args),
+            LockKind::ReadWrite if self.wait_only => (&scripts.release, args.arg("wait")),
+            LockKind::ReadWrite => (&scripts.release, args),
+            LockKind::Semaphore => (&scripts.semaphore_release, args),
         };
         Call {
             script,
@@ -63,30 +63,30 @@ impl Release {
         }
     }
 
-    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Ended), BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, ReleaseReply), ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let ended = match status.as_bytes() {
-            b"released" => Ended::Released,
-            b"left" => Ended::Left,
-            b"expired" => Ended::Expired,
-            b"absent" => Ended::Absent,
-            b"writing" => Ended::Writing(Grant::read(&mut rest)?),
-            _ => return Err(status.unknown()),
+            b"released" => ReleaseReply::Released,
+            b"left" => ReleaseReply::LeftQueue,
+            b"expired" => ReleaseReply::ForceReleased,
+            b"absent" => ReleaseReply::NotFound,
+            b"writing" => ReleaseReply::UpgradeGranted(Grant::read(&mut rest)?),
+            _ => return Err(status.unknown_error()),
         };
         Ok((envelope, ended))
     }
 }
 
 /// Continues the work that another call left over.
-pub(crate) fn pump(scripts: &'static Scripts, lock: &LockKey) -> Call {
+pub(crate) fn pump_request(scripts: &'static Scripts, lock: &LockKey) -> Call {
     let (script, args) = match lock.kind {
-        Kind::Semaphore => (&scripts.semaphore_pump, Command::new()),
-        _ => (&scripts.pump, Command::new().word(lock.slot.tag())),
+        LockKind::Semaphore => (&scripts.semaphore_grant_waiters, Command::new()),
+        _ => (&scripts.grant_waiters, Command::new().arg(lock.slot.hashed_part())),
     };
     Call { script, slot: lock.slot, key: lock.key.clone(), second_key: None, args, not_after: None }
 }
 
 /// The reply of `pump`.
-pub(crate) fn pumped(reply: Reply) -> Result<Envelope, BadReply> {
-    Elements::open(reply).map(|(envelope, _, _)| envelope)
+pub(crate) fn parse_pump_reply(reply: RespValue) -> Result<Envelope, ReplyError> {
+    ReplyReader::parse_header(reply).map(|(envelope, _, _)| envelope)
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use super::acquire::{BLOCK, Grant, millis};
+use super::acquire::{TOKEN_BLOCK, Grant, to_millis};
 use super::id::AcquisitionId;
-use super::key::{Kind, LockKey};
-use super::reply::{BadReply, Elements, Envelope};
-use super::{Mode, Scripts};
-use crate::node::{Command, Reply};
+use super::key::{LockKind, LockKey};
+use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::{LockMode, Scripts};
+use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// Extends a lease, or claims a grant. If the server's record of this token holds more than the
 /// client does, because a failover has lost a downgrade or a partial release, the call repeats
 /// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Renew {
+pub(crate) struct RenewRequest {
     pub(crate) lease: Duration,
-    pub(crate) mode: Mode,
+    pub(crate) mode: LockMode,
     pub(crate) token: u64,
     /// The permits that are held, or 0 for another kind of lock.
     pub(crate) permits: u32,
@@ -27,31 +27,31 @@ pub(crate) struct Renew {
 
 /// The outcome of a renewal or a downgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Renewed {
-    Held(Grant),
+pub(crate) enum RenewReply {
+    Renewed(Grant),
     /// The lease is valid but will not be extended.
     Revoked(Grant),
     /// The acquisition holds by another token, and nothing was done.
     Other(Grant),
-    Lost,
+    NotHeld,
 }
 
-impl Renew {
+impl RenewRequest {
     pub(crate) fn call(
         &self,
         scripts: &'static Scripts,
         id: AcquisitionId,
         lock: &LockKey,
     ) -> Call {
-        let args = Command::new().word(id.as_str()).number(millis(self.lease));
+        let args = Command::new().arg(id.as_str()).arg_u64(to_millis(self.lease));
         let (script, args) = match lock.kind {
-            Kind::Mutex => (&scripts.mutex_renew, args),
-            Kind::ReadWrite => {
-                let args = args.word(self.mode.letter()).number(self.token);
-                (&scripts.renew, if self.cached { args.number(BLOCK) } else { args })
+            LockKind::SetNxMutex => (&scripts.set_nx_renew, args),
+            LockKind::ReadWrite => {
+                let args = args.arg(self.mode.letter()).arg_u64(self.token);
+                (&scripts.renew, if self.cached { args.arg_u64(TOKEN_BLOCK) } else { args })
             }
-            Kind::Semaphore => {
-                (&scripts.semaphore_renew, args.number(self.permits.into()).number(self.token))
+            LockKind::Semaphore => {
+                (&scripts.semaphore_renew, args.arg_u64(self.permits.into()).arg_u64(self.token))
             }
         };
         Call {
@@ -67,22 +67,22 @@ impl Renew {
 
 /// Turns a write into a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Downgrade {
+pub(crate) struct DowngradeRequest {
     pub(crate) token: u64,
     pub(crate) lease: Duration,
     /// As in [`Renew`].
     pub(crate) cached: bool,
 }
 
-impl Downgrade {
+impl DowngradeRequest {
     pub(crate) fn call(
         &self,
         scripts: &'static Scripts,
         id: AcquisitionId,
         lock: &LockKey,
     ) -> Call {
-        let args = Command::new().word(id.as_str()).number(self.token).number(millis(self.lease));
-        let args = if self.cached { args.word("k") } else { args };
+        let args = Command::new().arg(id.as_str()).arg_u64(self.token).arg_u64(to_millis(self.lease));
+        let args = if self.cached { args.arg("k") } else { args };
         Call {
             script: &scripts.downgrade,
             slot: lock.slot,
@@ -94,16 +94,16 @@ impl Downgrade {
     }
 }
 
-impl Renewed {
-    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Renewed), BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+impl RenewReply {
+    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, RenewReply), ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let renewed = match status.as_bytes() {
-            b"renewed" => Renewed::Held(Grant::read(&mut rest)?),
-            b"granted" => Renewed::Held(Grant::read_named(&mut rest)?),
-            b"revoked" => Renewed::Revoked(Grant::read(&mut rest)?),
-            b"other" => Renewed::Other(Grant::read(&mut rest)?),
-            b"lost" => Renewed::Lost,
-            _ => return Err(status.unknown()),
+            b"renewed" => RenewReply::Renewed(Grant::read(&mut rest)?),
+            b"granted" => RenewReply::Renewed(Grant::read_named(&mut rest)?),
+            b"revoked" => RenewReply::Revoked(Grant::read(&mut rest)?),
+            b"other" => RenewReply::Other(Grant::read(&mut rest)?),
+            b"lost" => RenewReply::NotHeld,
+            _ => return Err(status.unknown_error()),
         };
         Ok((envelope, renewed))
     }

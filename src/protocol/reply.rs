@@ -4,108 +4,108 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::decimal::leading_number;
-use crate::node::{Reply, ServerError};
+use crate::decimal::parse_leading_u64;
+use crate::node::{RespValue, ServerError};
 
 /// A reply that does not have its script's shape, or an error from the server.
 #[derive(Debug)]
-pub(crate) enum BadReply {
-    Error(ServerError),
-    Garbled(String),
+pub(crate) enum ReplyError {
+    Server(ServerError),
+    Malformed(String),
 }
 
 /// The part that all replies have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Envelope {
     /// The server's time, ms; 0 if the script did not read the clock.
-    pub(crate) now: u64,
+    pub(crate) server_now: u64,
     /// Whether work is left over, to be continued by `pump`.
-    pub(crate) more: bool,
+    pub(crate) has_pump_work: bool,
 }
 
 /// A reply's elements, read one after the other.
 #[derive(Debug)]
-pub(crate) enum Elements {
+pub(crate) enum ReplyReader {
     /// Words in one text, and the position of the rest. Each word has a space before it.
     Words(Bytes, usize),
     /// The rest of a list.
-    List(std::vec::IntoIter<Reply>),
+    List(std::vec::IntoIter<RespValue>),
 }
 
-impl Elements {
+impl ReplyReader {
     /// Splits a reply into its envelope, its status and the rest.
-    pub(crate) fn open(reply: Reply) -> Result<(Envelope, Status, Elements), BadReply> {
+    pub(crate) fn parse_header(reply: RespValue) -> Result<(Envelope, StatusWord, ReplyReader), ReplyError> {
         let (status, mut rest) = match reply {
-            Reply::Text(text) => {
+            RespValue::String(text) => {
                 let end = word_end(&text, 0);
-                (text.slice(..end), Elements::Words(text, end))
+                (text.slice(..end), ReplyReader::Words(text, end))
             }
-            Reply::List(elements) => {
-                let mut rest = Elements::List(elements.into_iter());
+            RespValue::Array(elements) => {
+                let mut rest = ReplyReader::List(elements.into_iter());
                 (rest.bytes()?, rest)
             }
-            Reply::Error(error) => return Err(BadReply::Error(error)),
-            other => return Err(BadReply::Garbled(format!("{other:?} instead of a text"))),
+            RespValue::Error(error) => return Err(ReplyError::Server(error)),
+            other => return Err(ReplyError::Malformed(format!("{other:?} instead of a text"))),
         };
         let (now, more) = (rest.number()?, rest.number()? != 0);
-        Ok((Envelope { now, more }, Status(status), rest))
+        Ok((Envelope { server_now: now, has_pump_work: more }, StatusWord(status), rest))
     }
 
     /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Elements::Words(text, at) => *at == text.len(),
-            Elements::List(rest) => rest.len() == 0,
+            ReplyReader::Words(text, at) => *at == text.len(),
+            ReplyReader::List(rest) => rest.len() == 0,
         }
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64, BadReply> {
+    pub(crate) fn number(&mut self) -> Result<u64, ReplyError> {
         let found = match self {
-            Elements::Words(text, at) if *at == text.len() => None,
-            Elements::Words(text, at) => match leading_number(&text[*at + 1..]) {
+            ReplyReader::Words(text, at) if *at == text.len() => None,
+            ReplyReader::Words(text, at) => match parse_leading_u64(&text[*at + 1..]) {
                 Some((number, digits)) => {
                     *at += 1 + digits;
                     return Ok(number);
                 }
-                None => next_word(text, at).map(|word| Reply::Text(text.slice(word))),
+                None => next_word(text, at).map(|word| RespValue::String(text.slice(word))),
             },
-            Elements::List(rest) => match rest.next() {
-                Some(Reply::Int(number)) if number >= 0 => return Ok(number as u64),
+            ReplyReader::List(rest) => match rest.next() {
+                Some(RespValue::Int(number)) if number >= 0 => return Ok(number as u64),
                 other => other,
             },
         };
-        Err(garbled(found, "a number"))
+        Err(malformed(found, "a number"))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<Bytes, BadReply> {
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, ReplyError> {
         match self.next() {
-            Some(Reply::Text(text)) => Ok(text),
-            other => Err(garbled(other, "a string")),
+            Some(RespValue::String(text)) => Ok(text),
+            other => Err(malformed(other, "a string")),
         }
     }
 
-    pub(crate) fn text(&mut self) -> Result<String, BadReply> {
+    pub(crate) fn text(&mut self) -> Result<String, ReplyError> {
         String::from_utf8(self.bytes()?.to_vec())
-            .map_err(|_| BadReply::Garbled("a string that is not UTF-8".into()))
+            .map_err(|_| ReplyError::Malformed("a string that is not UTF-8".into()))
     }
 
     /// Reads a list of strings.
-    pub(crate) fn texts(&mut self) -> Result<Vec<String>, BadReply> {
+    pub(crate) fn texts(&mut self) -> Result<Vec<String>, ReplyError> {
         match self.next() {
-            Some(Reply::List(list)) => {
+            Some(RespValue::Array(list)) => {
                 let count = list.len();
-                let mut inner = Elements::List(list.into_iter());
+                let mut inner = ReplyReader::List(list.into_iter());
                 (0..count).map(|_| inner.text()).collect()
             }
-            other => Err(garbled(other, "a list")),
+            other => Err(malformed(other, "a list")),
         }
     }
 
-    fn next(&mut self) -> Option<Reply> {
+    fn next(&mut self) -> Option<RespValue> {
         match self {
-            Elements::List(rest) => rest.next(),
-            Elements::Words(text, at) => {
-                next_word(text, at).map(|word| Reply::Text(text.slice(word)))
+            ReplyReader::List(rest) => rest.next(),
+            ReplyReader::Words(text, at) => {
+                next_word(text, at).map(|word| RespValue::String(text.slice(word)))
             }
         }
     }
@@ -128,30 +128,30 @@ fn word_end(text: &[u8], begin: usize) -> usize {
 
 /// The word that names the outcome.
 #[derive(Debug)]
-pub(crate) struct Status(Bytes);
+pub(crate) struct StatusWord(Bytes);
 
-impl Status {
+impl StatusWord {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    pub(crate) fn unknown(&self) -> BadReply {
-        BadReply::Garbled(format!("unknown status {:?}", self.0))
+    pub(crate) fn unknown_error(&self) -> ReplyError {
+        ReplyError::Malformed(format!("unknown status {:?}", self.0))
     }
 }
 
-fn garbled(found: Option<Reply>, wanted: &str) -> BadReply {
-    BadReply::Garbled(match found {
+fn malformed(found: Option<RespValue>, wanted: &str) -> ReplyError {
+    ReplyError::Malformed(match found {
         Some(found) => format!("{found:?} instead of {wanted}"),
         None => format!("nothing instead of {wanted}"),
     })
 }
 
-impl From<BadReply> for crate::error::Error {
-    fn from(bad: BadReply) -> Self {
+impl From<ReplyError> for crate::error::Error {
+    fn from(bad: ReplyError) -> Self {
         match bad {
-            BadReply::Error(error) => error.into(),
-            BadReply::Garbled(what) => crate::error::Error::new(
+            ReplyError::Server(error) => error.into(),
+            ReplyError::Malformed(what) => crate::error::Error::new(
                 crate::error::ErrorKind::Incompatible,
                 format!("the reply is not of this protocol: {what}"),
             ),
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn a_text_and_a_list_say_the_same() {
-        let list = [Reply::Text("lock".into()), Reply::Int(1700), Reply::Int(1), Reply::Int(5)];
-        for reply in [Reply::Text("lock 1700 1 5".into()), Reply::List(list.into())] {
-            let (envelope, status, mut rest) = Elements::open(reply).unwrap();
-            assert_eq!(envelope, Envelope { now: 1700, more: true });
+        let list = [RespValue::String("lock".into()), RespValue::Int(1700), RespValue::Int(1), RespValue::Int(5)];
+        for reply in [RespValue::String("lock 1700 1 5".into()), RespValue::Array(list.into())] {
+            let (envelope, status, mut rest) = ReplyReader::parse_header(reply).unwrap();
+            assert_eq!(envelope, Envelope { server_now: 1700, has_pump_work: true });
             assert_eq!(status.as_bytes(), b"lock");
             assert!(!rest.is_empty());
             assert_eq!(rest.number().unwrap(), 5);
@@ -180,12 +180,12 @@ mod tests {
     #[test]
     fn what_no_script_says_is_garbled() {
         for text in ["", "granted", "granted 17", "granted x 0", "granted 17 -1", "granted  17 0"] {
-            let opened = Elements::open(Reply::Text(text.into()));
-            assert!(matches!(opened, Err(BadReply::Garbled(_))), "{text:?}");
+            let opened = ReplyReader::parse_header(RespValue::String(text.into()));
+            assert!(matches!(opened, Err(ReplyError::Malformed(_))), "{text:?}");
         }
-        let words = Reply::List(vec![Reply::Text("lock".into()), Reply::Text("17".into())]);
-        for reply in [Reply::Nil, Reply::Int(1), Reply::List(vec![]), words] {
-            assert!(matches!(Elements::open(reply), Err(BadReply::Garbled(_))));
+        let words = RespValue::Array(vec![RespValue::String("lock".into()), RespValue::String("17".into())]);
+        for reply in [RespValue::Nil, RespValue::Int(1), RespValue::Array(vec![]), words] {
+            assert!(matches!(ReplyReader::parse_header(reply), Err(ReplyError::Malformed(_))));
         }
     }
 }

@@ -2,27 +2,27 @@
 
 use super::Scripts;
 use super::key::LockKey;
-use super::reply::{BadReply, Elements, Envelope};
-use crate::node::{Command, Reply};
+use super::reply::{ReplyError, ReplyReader, Envelope};
+use crate::node::{Command, RespValue};
 use crate::router::{Call, Script};
 
 /// The leases that were revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Revoked {
+pub(crate) struct RevokeReply {
     /// Leases with this token or a lower one are not renewed.
     pub(crate) token: u64,
     pub(crate) readers: u64,
     /// When the writer's lease ends, server ms; 0 if there is no writer.
-    pub(crate) writer_ends: u64,
+    pub(crate) writer_deadline: u64,
 }
 
 /// The holders that the lock was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Forced {
+pub(crate) struct ForceReleaseReply {
     /// The new token.
     pub(crate) token: u64,
     /// Whether there was a writer.
-    pub(crate) writer: bool,
+    pub(crate) had_writer: bool,
     pub(crate) readers: u64,
 }
 
@@ -42,40 +42,40 @@ fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Command::new().number(token).word(lock.slot.tag()),
+        args: Command::new().arg_u64(token).arg(lock.slot.hashed_part()),
         not_after: None,
     }
 }
 
-impl Revoked {
+impl RevokeReply {
     /// `None` if nobody held the lock.
-    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Revoked>), BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, Option<RevokeReply>), ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let revoked = match status.as_bytes() {
-            b"revoked" => Some(Revoked {
+            b"revoked" => Some(RevokeReply {
                 token: rest.number()?,
                 readers: rest.number()?,
-                writer_ends: rest.number()?,
+                writer_deadline: rest.number()?,
             }),
             b"free" => None,
-            _ => return Err(status.unknown()),
+            _ => return Err(status.unknown_error()),
         };
         Ok((envelope, revoked))
     }
 }
 
-impl Forced {
+impl ForceReleaseReply {
     /// `None` if nobody held the lock.
-    pub(crate) fn read(reply: Reply) -> Result<(Envelope, Option<Forced>), BadReply> {
-        let (envelope, status, mut rest) = Elements::open(reply)?;
+    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, Option<ForceReleaseReply>), ReplyError> {
+        let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let forced = match status.as_bytes() {
-            b"forced" => Some(Forced {
+            b"forced" => Some(ForceReleaseReply {
                 token: rest.number()?,
-                writer: rest.bytes()? != "-",
+                had_writer: rest.bytes()? != "-",
                 readers: rest.number()?,
             }),
             b"free" => None,
-            _ => return Err(status.unknown()),
+            _ => return Err(status.unknown_error()),
         };
         Ok((envelope, forced))
     }

@@ -21,7 +21,7 @@ pub(crate) struct Scripts {
     pub(crate) acquire_write: Script,
     pub(crate) release: Script,
     pub(crate) renew: Script,
-    pub(crate) pump: Script,
+    pub(crate) grant_waiters: Script,
     pub(crate) downgrade: Script,
     pub(crate) upgrade: Script,
     pub(crate) revoke: Script,
@@ -29,16 +29,16 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     pub(crate) holds: Script,
     pub(crate) raise_token: Script,
-    pub(crate) take_up: Script,
-    pub(crate) mutex_acquire: Script,
-    pub(crate) mutex_renew: Script,
-    pub(crate) mutex_release: Script,
-    pub(crate) mutex_inspect: Script,
+    pub(crate) accept_transfer: Script,
+    pub(crate) set_nx_acquire: Script,
+    pub(crate) set_nx_renew: Script,
+    pub(crate) set_nx_release: Script,
+    pub(crate) set_nx_inspect: Script,
     pub(crate) semaphore_acquire: Script,
     pub(crate) semaphore_renew: Script,
     pub(crate) semaphore_release: Script,
-    pub(crate) semaphore_shrink: Script,
-    pub(crate) semaphore_pump: Script,
+    pub(crate) semaphore_release_permits: Script,
+    pub(crate) semaphore_grant_waiters: Script,
     pub(crate) semaphore_set_limit: Script,
     pub(crate) semaphore_inspect: Script,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Scripts {
 /// }
 /// ```
 pub fn scripts() -> impl Iterator<Item = &'static Script> {
-    Scripts::built_in().all().into_iter().chain(legacy())
+    Scripts::embedded().all().into_iter().chain(legacy())
 }
 
 #[cfg(feature = "legacy")]
@@ -72,7 +72,7 @@ impl Scripts {
             &self.acquire_write,
             &self.release,
             &self.renew,
-            &self.pump,
+            &self.grant_waiters,
             &self.downgrade,
             &self.upgrade,
             &self.revoke,
@@ -80,26 +80,26 @@ impl Scripts {
             &self.inspect,
             &self.holds,
             &self.raise_token,
-            &self.take_up,
-            &self.mutex_acquire,
-            &self.mutex_renew,
-            &self.mutex_release,
-            &self.mutex_inspect,
+            &self.accept_transfer,
+            &self.set_nx_acquire,
+            &self.set_nx_renew,
+            &self.set_nx_release,
+            &self.set_nx_inspect,
             &self.semaphore_acquire,
             &self.semaphore_renew,
             &self.semaphore_release,
-            &self.semaphore_shrink,
-            &self.semaphore_pump,
+            &self.semaphore_release_permits,
+            &self.semaphore_grant_waiters,
             &self.semaphore_set_limit,
             &self.semaphore_inspect,
         ]
     }
 
     /// The compiled-in scripts.
-    pub(crate) fn built_in() -> &'static Scripts {
+    pub(crate) fn embedded() -> &'static Scripts {
         static BUILT_IN: LazyLock<Scripts> = LazyLock::new(|| {
             // Compiled-in files are always found; a test checks that none is missing.
-            Scripts::assemble(compiled_in).unwrap_or_else(|never| match never {})
+            Scripts::assemble(embedded_file).unwrap_or_else(|never| match never {})
         });
         &BUILT_IN
     }
@@ -122,7 +122,7 @@ impl Scripts {
             acquire_write: script("acquire_write", ACQUIRE)?,
             release: script("release", &["released", "left", "expired", "absent", "writing"])?,
             renew: script("renew", &["renewed", "revoked", "other", "lost"])?,
-            pump: script("pump", PUMP)?,
+            grant_waiters: script("pump", PUMP)?,
             downgrade: script("downgrade", &[GRANTED, "lost"])?,
             upgrade: script(
                 "upgrade",
@@ -133,19 +133,19 @@ impl Scripts {
             inspect: script("inspect", &["lock", "absent"])?,
             holds: script("holds", &["writes", "reads", "absent"])?,
             raise_token: script("raise_token", &["raised", "ahead", "lost"])?,
-            take_up: script("take_up", &[GRANTED, "lost", "stale"])?,
-            mutex_acquire: script("mutex/acquire", TRY)?,
-            mutex_renew: script("mutex/renew", &[GRANTED, "lost"])?,
-            mutex_release: Script { deletes_if_equal: true, ..script("mutex/release", RELEASE)? },
-            mutex_inspect: script("mutex/inspect", &["held", "absent"])?,
+            accept_transfer: script("take_up", &[GRANTED, "lost", "stale"])?,
+            set_nx_acquire: script("mutex/acquire", TRY)?,
+            set_nx_renew: script("mutex/renew", &[GRANTED, "lost"])?,
+            set_nx_release: Script { has_delifeq_shortcut: true, ..script("mutex/release", RELEASE)? },
+            set_nx_inspect: script("mutex/inspect", &["held", "absent"])?,
             semaphore_acquire: script(
                 "semaphore/acquire",
                 &[GRANTED, "queued", "refused", "limit", "full", "stale"],
             )?,
             semaphore_renew: script("semaphore/renew", &["renewed", "other", "lost"])?,
             semaphore_release: script("semaphore/release", &["released", "left", "absent"])?,
-            semaphore_shrink: script("semaphore/shrink", &["kept", "lost"])?,
-            semaphore_pump: script("semaphore/pump", PUMP)?,
+            semaphore_release_permits: script("semaphore/shrink", &["kept", "lost"])?,
+            semaphore_grant_waiters: script("semaphore/pump", PUMP)?,
             semaphore_set_limit: script("semaphore/set_limit", &["set", "limit", "stale"])?,
             semaphore_inspect: script("semaphore/inspect", &["semaphore", "absent"])?,
         })
@@ -170,7 +170,7 @@ impl Script {
     #[cfg(feature = "legacy")]
     pub(super) fn built_in(name: &'static str, statuses: &'static [&'static str]) -> Script {
         // Compiled-in files are always found; a test checks that none is missing.
-        Script::assemble(name, statuses, compiled_in).unwrap_or_else(|never| match never {})
+        Script::assemble(name, statuses, embedded_file).unwrap_or_else(|never| match never {})
     }
 }
 
@@ -199,8 +199,8 @@ fn append<E>(
     Ok(layers)
 }
 
-fn compiled_in(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
-    let found = FILES.iter().find(|(file, _)| *file == name);
+fn embedded_file(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
+    let found = EMBEDDED_FILES.iter().find(|(file, _)| *file == name);
     Ok(found.map_or("", |(_, text)| text).into())
 }
 
@@ -210,7 +210,7 @@ macro_rules! files {
     };
 }
 
-const FILES: &[(&str, &str)] = files![
+const EMBEDDED_FILES: &[(&str, &str)] = files![
     "acquire_read.lua",
     "acquire_write.lua",
     "release.lua",
@@ -315,7 +315,7 @@ mod tests {
     fn what_is_compiled_in_is_what_is_in_the_folder() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         let read = Scripts::from_folder(&folder).unwrap();
-        assert_eq!(Scripts::built_in().acquire_write.digest, read.acquire_write.digest);
+        assert_eq!(Scripts::embedded().acquire_write.digest, read.acquire_write.digest);
         for script in scripts() {
             assert!(script.text.lines().count() > 20, "{} is whole", script.name);
             assert!(!script.text.contains("-- @"), "{} has nothing left to assemble", script.name);

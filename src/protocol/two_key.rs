@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::acquire::{Acquire, Goal};
+use super::acquire::{AcquireRequest, AcquireKind};
 use super::id::AcquisitionId;
 use super::key::LockKey;
 use super::script::{RELEASE, TRY};
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::node::Command;
-use crate::protocol::Mode;
+use crate::protocol::LockMode;
 use crate::router::{Call, Script};
 
 /// The scripts of the two-key lock.
@@ -38,25 +38,25 @@ impl TwoKeyScripts {
 
 /// The readers' key comes first, whichever is this acquisition's own.
 pub(super) fn acquire(
-    acquire: &Acquire,
+    acquire: &AcquireRequest,
     id: AcquisitionId,
     (lock, other_key): (&LockKey, &Bytes),
-    not_after: Moment,
+    not_after: LocalInstant,
 ) -> Call {
     let scripts = TwoKeyScripts::built_in();
-    let (script, [read, write]) = match acquire.goal {
-        Goal::Take(Mode::Read, _) => (&scripts.acquire_read, [&lock.key, other_key]),
-        Goal::Take(Mode::Write, _)
-        | Goal::Upgrade { .. }
-        | Goal::TakeUp { .. }
-        | Goal::Permits(_) => (&scripts.acquire_write, [other_key, &lock.key]),
+    let (script, [read, write]) = match acquire.kind {
+        AcquireKind::Lock(LockMode::Read, _) => (&scripts.acquire_read, [&lock.key, other_key]),
+        AcquireKind::Lock(LockMode::Write, _)
+        | AcquireKind::Upgrade { .. }
+        | AcquireKind::Transfer { .. }
+        | AcquireKind::PermitRequest(_) => (&scripts.acquire_write, [other_key, &lock.key]),
     };
     Call {
         script,
         slot: lock.slot,
         key: read.clone(),
         second_key: Some(write.clone()),
-        args: Command::new().word(id.as_str()).number(acquire.lease.as_secs()),
+        args: Command::new().arg(id.as_str()).arg_u64(acquire.lease.as_secs()),
         not_after: Some(not_after),
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn release(id: AcquisitionId, lock: &LockKey) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Command::new().word(id.as_str()),
+        args: Command::new().arg(id.as_str()),
         not_after: None,
     }
 }

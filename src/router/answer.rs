@@ -1,15 +1,15 @@
 //! Maps each answer of a server to the decision that follows.
 
-use crate::node::{Address, Reply, ServerError, server_ms};
-use crate::router::telemetry::Attempted;
-use crate::router::translation::Translation;
+use crate::node::{Address, RespValue, ServerError, server_ms};
+use crate::router::telemetry::AttemptResult;
+use crate::router::translation::AddressTranslator;
 use crate::slot::Slot;
 
 /// What to do after an answer.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Decision {
+pub(crate) enum ReplyAction {
     /// The script ran, and this is its reply.
-    Done(Reply),
+    Done(RespValue),
     /// The slot belongs to that node: send the call there, and update the map.
     Moved(Address),
     /// The slot migrates and the key is not here: send this one attempt to that node.
@@ -18,48 +18,48 @@ pub(crate) enum Decision {
     NoScript,
     /// The slot or the server cannot serve the call at the moment. If `refresh` is set, another
     /// node may be able to.
-    Backoff { error: ServerError, refresh: bool },
+    RetryLater { error: ServerError, refresh: bool },
     /// The server refused the call.
-    Refused(ServerError),
+    Rejected(ServerError),
     /// The reply does not follow the protocol.
-    Garbled(String),
+    Malformed(String),
 }
 
-impl Decision {
+impl ReplyAction {
     /// How an attempt with this answer is counted.
-    pub(crate) fn outcome(&self) -> Attempted {
+    pub(crate) fn outcome(&self) -> AttemptResult {
         match self {
-            Decision::Done(_) => Attempted::Answered,
-            Decision::Moved(_) => Attempted::Moved,
-            Decision::Ask(_) => Attempted::Ask,
-            Decision::NoScript => Attempted::NoScript,
-            Decision::Backoff { .. } => Attempted::Later,
-            Decision::Refused(_) => Attempted::Refused,
-            Decision::Garbled(_) => Attempted::Garbled,
+            ReplyAction::Done(_) => AttemptResult::Replied,
+            ReplyAction::Moved(_) => AttemptResult::Moved,
+            ReplyAction::Ask(_) => AttemptResult::Ask,
+            ReplyAction::NoScript => AttemptResult::NoScript,
+            ReplyAction::RetryLater { .. } => AttemptResult::Retryable,
+            ReplyAction::Rejected(_) => AttemptResult::Rejected,
+            ReplyAction::Malformed(_) => AttemptResult::Malformed,
         }
     }
 }
 
 /// Decides what to do after `reply`, which the server at `asked` gave to a call of a script on a
 /// key of `slot`.
-pub(crate) fn decide(
-    reply: Reply,
+pub(crate) fn action_for_reply(
+    reply: RespValue,
     slot: Slot,
     asked: &Address,
-    translation: &Translation,
-) -> Decision {
+    translation: &AddressTranslator,
+) -> ReplyAction {
     match reply {
-        Reply::Error(error) => decide_error(error, slot, asked, translation),
-        reply if server_ms(&reply).is_some() => Decision::Done(reply),
-        reply => Decision::Garbled(format!("unexpected reply: {reply:?} to a script")),
+        RespValue::Error(error) => action_for_error(error, slot, asked, translation),
+        reply if server_ms(&reply).is_some() => ReplyAction::Done(reply),
+        reply => ReplyAction::Malformed(format!("unexpected reply: {reply:?} to a script")),
     }
 }
 
 /// The answer to a call that was sent after `ASKING`. A server that refuses `ASKING` redirects the
 /// call, and the refusal is the reason.
-pub(crate) fn after_asking(asking: Reply, answer: Reply) -> Reply {
+pub(crate) fn merge_asking_reply(asking: RespValue, answer: RespValue) -> RespValue {
     match (&asking, &answer) {
-        (Reply::Error(_), Reply::Error(error)) if error.code == "MOVED" => asking,
+        (RespValue::Error(_), RespValue::Error(error)) if error.code == "MOVED" => asking,
         _ => answer,
     }
 }
@@ -67,9 +67,9 @@ pub(crate) fn after_asking(asking: Reply, answer: Reply) -> Reply {
 /// Returns true if the connection must be replaced after this answer to a script on a key of
 /// `slot`. The server at the other end may no longer be the one that the address stands for, or the
 /// replies may be out of step with the calls.
-pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
+pub(crate) fn invalidates_connection(reply: &RespValue, slot: Slot) -> bool {
     match reply {
-        Reply::Error(error) => match code(error) {
+        RespValue::Error(error) => match code(error) {
             "READONLY" | "NOAUTH" => true,
             "MOVED" | "ASK" => Redirect::read(error).is_none_or(|redirect| redirect.slot != slot),
             _ => false,
@@ -79,9 +79,9 @@ pub(crate) fn spoils(reply: &Reply, slot: Slot) -> bool {
 }
 
 /// Returns true if the server knows the script whose text was sent to it.
-pub(crate) fn has_run(reply: &Reply) -> bool {
+pub(crate) fn is_script_loaded(reply: &RespValue) -> bool {
     match reply {
-        Reply::Error(error) => {
+        RespValue::Error(error) => {
             let code = code(error);
             code.starts_with("LOCK")
                 || matches!(code, "OOM" | "READONLY" | "NOREPLICAS" | "WRONGTYPE")
@@ -90,36 +90,36 @@ pub(crate) fn has_run(reply: &Reply) -> bool {
     }
 }
 
-fn decide_error(
+fn action_for_error(
     error: ServerError,
     slot: Slot,
     asked: &Address,
-    translation: &Translation,
-) -> Decision {
-    let error = unwrapped(error);
+    translation: &AddressTranslator,
+) -> ReplyAction {
+    let error = unwrap_script_error(error);
     match error.code.as_str() {
         "MOVED" | "ASK" => {
             let Some(redirect) = Redirect::read(&error).filter(|redirect| redirect.slot == slot)
             else {
-                return Decision::Garbled(format!("malformed redirect for slot {slot}: {error}"));
+                return ReplyAction::Malformed(format!("malformed redirect for slot {slot}: {error}"));
             };
             match redirect.place {
                 Some((host, port)) if error.code == "MOVED" => {
-                    Decision::Moved(translation.address(host, port, asked))
+                    ReplyAction::Moved(translation.address(host, port, asked))
                 }
-                Some((host, port)) => Decision::Ask(translation.address(host, port, asked)),
+                Some((host, port)) => ReplyAction::Ask(translation.address(host, port, asked)),
                 // The map has the node's address, or another node will take over.
-                None => Decision::Backoff { error, refresh: true },
+                None => ReplyAction::RetryLater { error, refresh: true },
             }
         }
-        "NOSCRIPT" => Decision::NoScript,
+        "NOSCRIPT" => ReplyAction::NoScript,
         // Temporary: the keys are partly migrated, another script runs, or replicas are missing.
-        "TRYAGAIN" | "BUSY" | "NOREPLICAS" => Decision::Backoff { error, refresh: false },
+        "TRYAGAIN" | "BUSY" | "NOREPLICAS" => ReplyAction::RetryLater { error, refresh: false },
         // A failover is under way, the node is starting, or it has become a replica.
         "CLUSTERDOWN" | "MASTERDOWN" | "LOADING" | "READONLY" => {
-            Decision::Backoff { error, refresh: true }
+            ReplyAction::RetryLater { error, refresh: true }
         }
-        _ => Decision::Refused(error),
+        _ => ReplyAction::Rejected(error),
     }
 }
 
@@ -134,7 +134,7 @@ struct Redirect<'a> {
 
 impl Redirect<'_> {
     fn read(error: &ServerError) -> Option<Redirect<'_>> {
-        let mut words = error.detail.split_ascii_whitespace();
+        let mut words = error.message.split_ascii_whitespace();
         let slot = words.next()?.parse().ok().and_then(Slot::new)?;
         let (host, port) = words.next()?.rsplit_once(':')?;
         let is_number = !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
@@ -149,10 +149,10 @@ impl Redirect<'_> {
 }
 
 /// The master that a `MOVED` error names, for any slot.
-pub(crate) fn moved_to(
+pub(crate) fn moved_target(
     error: &ServerError,
     asked: &Address,
-    translation: &Translation,
+    translation: &AddressTranslator,
 ) -> Option<(Slot, Address)> {
     let Redirect { slot, place } = Redirect::read(error).filter(|_| error.code == "MOVED")?;
     place.map(|(host, port)| (slot, translation.address(host, port, asked)))
@@ -161,21 +161,21 @@ pub(crate) fn moved_to(
 /// Servers before 7.0 wrap the error of a command in a script: `ERR Error running script (...): ...
 /// -OOM command not allowed`. This returns the inner error, with the code that later versions give
 /// it.
-fn unwrapped(error: ServerError) -> ServerError {
-    match inner(&error) {
-        Some((code, detail)) => ServerError { code: code.into(), detail: detail.trim_end().into() },
+fn unwrap_script_error(error: ServerError) -> ServerError {
+    match wrapped_error(&error) {
+        Some((code, detail)) => ServerError { code: code.into(), message: detail.trim_end().into() },
         None => error,
     }
 }
 
 /// The code of an error, or of the error that it wraps.
 fn code(error: &ServerError) -> &str {
-    inner(error).map_or(&error.code, |(code, _)| code)
+    wrapped_error(error).map_or(&error.code, |(code, _)| code)
 }
 
-fn inner(error: &ServerError) -> Option<(&str, &str)> {
-    let wraps = error.code == "ERR" && error.detail.starts_with("Error running script");
-    let inner = error.detail.split(": -").nth(1).filter(|_| wraps)?;
+fn wrapped_error(error: &ServerError) -> Option<(&str, &str)> {
+    let wraps = error.code == "ERR" && error.message.starts_with("Error running script");
+    let inner = error.message.split(": -").nth(1).filter(|_| wraps)?;
     let is_code = |(code, _): &(&str, &str)| {
         !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase())
     };
@@ -198,11 +198,11 @@ mod tests {
 
     fn error(text: &str) -> ServerError {
         let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-        ServerError { code: code.into(), detail: detail.into() }
+        ServerError { code: code.into(), message: detail.into() }
     }
 
-    fn on(text: &str) -> Decision {
-        decide(Reply::Error(error(text)), slot(), &asked(), &Translation::default())
+    fn on(text: &str) -> ReplyAction {
+        action_for_reply(RespValue::Error(error(text)), slot(), &asked(), &AddressTranslator::default())
     }
 
     fn to(host: &str, port: u16) -> Address {
@@ -211,11 +211,11 @@ mod tests {
 
     #[test]
     fn redirects() {
-        assert_eq!(on("MOVED 3999 127.0.0.1:6381"), Decision::Moved(to("127.0.0.1", 6381)));
-        assert_eq!(on("ASK 3999 node-1.example:6381"), Decision::Ask(to("node-1.example", 6381)));
-        assert_eq!(on("MOVED 3999 :6379"), Decision::Moved(to("asked", 6379)), "the same host");
-        assert_eq!(on("MOVED 3999 ::1:6379"), Decision::Moved(to("::1", 6379)));
-        assert_eq!(on("ASK 3999 [fe80::2]:6379"), Decision::Ask(to("fe80::2", 6379)));
+        assert_eq!(on("MOVED 3999 127.0.0.1:6381"), ReplyAction::Moved(to("127.0.0.1", 6381)));
+        assert_eq!(on("ASK 3999 node-1.example:6381"), ReplyAction::Ask(to("node-1.example", 6381)));
+        assert_eq!(on("MOVED 3999 :6379"), ReplyAction::Moved(to("asked", 6379)), "the same host");
+        assert_eq!(on("MOVED 3999 ::1:6379"), ReplyAction::Moved(to("::1", 6379)));
+        assert_eq!(on("ASK 3999 [fe80::2]:6379"), ReplyAction::Ask(to("fe80::2", 6379)));
     }
 
     #[test]
@@ -225,23 +225,23 @@ mod tests {
         {
             for kind in ["MOVED", "ASK"] {
                 let error = error(&format!("{kind} 3999 {place}"));
-                let reply = Reply::Error(error.clone());
-                assert!(!spoils(&reply, slot()), "{error}");
-                let decision = decide(reply, slot(), &asked(), &Translation::default());
-                assert_eq!(decision, Decision::Backoff { error, refresh: true });
+                let reply = RespValue::Error(error.clone());
+                assert!(!invalidates_connection(&reply, slot()), "{error}");
+                let decision = action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
+                assert_eq!(decision, ReplyAction::RetryLater { error, refresh: true });
             }
             let moved = error(&format!("MOVED 3999 {place}"));
-            assert_eq!(moved_to(&moved, &asked(), &Translation::default()), None);
+            assert_eq!(moved_target(&moved, &asked(), &AddressTranslator::default()), None);
         }
     }
 
     #[test]
     fn redirects_are_translated() {
-        let translation = Translation(Some(Arc::new(|_, port| ("outside".into(), port + 1))));
-        let reply = Reply::Error(error("MOVED 3999 inside:1"));
+        let translation = AddressTranslator(Some(Arc::new(|_, port| ("outside".into(), port + 1))));
+        let reply = RespValue::Error(error("MOVED 3999 inside:1"));
         assert_eq!(
-            decide(reply, slot(), &asked(), &translation),
-            Decision::Moved(to("outside", 2))
+            action_for_reply(reply, slot(), &asked(), &translation),
+            ReplyAction::Moved(to("outside", 2))
         );
     }
 
@@ -264,13 +264,13 @@ mod tests {
             "ASK 3999",
             "ASK host:1 3999",
         ] {
-            assert!(matches!(on(text), Decision::Garbled(_)), "{text} gave {:?}", on(text));
+            assert!(matches!(on(text), ReplyAction::Malformed(_)), "{text} gave {:?}", on(text));
         }
     }
 
     #[test]
     fn what_passes_and_what_does_not() {
-        assert_eq!(on("NOSCRIPT No matching script. Please use EVAL."), Decision::NoScript);
+        assert_eq!(on("NOSCRIPT No matching script. Please use EVAL."), ReplyAction::NoScript);
         for (text, refreshes) in [
             ("TRYAGAIN Multiple keys request during rehashing of slot", false),
             ("BUSY Redis is busy running a script.", false),
@@ -281,7 +281,7 @@ mod tests {
             ("READONLY You can't write against a read only replica.", true),
             ("NOREPLICAS Not enough good replicas to write.", false),
         ] {
-            assert_eq!(on(text), Decision::Backoff { error: error(text), refresh: refreshes });
+            assert_eq!(on(text), ReplyAction::RetryLater { error: error(text), refresh: refreshes });
         }
         for text in [
             "OOM command not allowed",
@@ -293,7 +293,7 @@ mod tests {
             "MOVEDX 1",
             "",
         ] {
-            assert_eq!(on(text), Decision::Refused(error(text)));
+            assert_eq!(on(text), ReplyAction::Rejected(error(text)));
         }
     }
 
@@ -307,76 +307,76 @@ mod tests {
         let readonly = "READONLY You can't write against a read only replica.";
         assert_eq!(
             on(&wrapped(&format!("@user_script: 1: -{readonly}"))),
-            Decision::Backoff { error: error(readonly), refresh: true }
+            ReplyAction::RetryLater { error: error(readonly), refresh: true }
         );
         let oom = "OOM command not allowed when used memory > 'maxmemory'.";
         assert_eq!(
             on(&wrapped(&format!("@user_script: 1: -{oom}"))),
-            Decision::Refused(error(oom))
+            ReplyAction::Rejected(error(oom))
         );
         for inner in ["user_script:1: attempt to index a nil value", "a: -b c", "a: -"] {
-            assert_eq!(on(&wrapped(inner)), Decision::Refused(error(&wrapped(inner))));
+            assert_eq!(on(&wrapped(inner)), ReplyAction::Rejected(error(&wrapped(inner))));
         }
     }
 
     #[test]
     fn what_spoils_a_connection_and_what_does_not() {
-        let ran = |ms| Reply::Text(format!("granted {ms} 0").into());
+        let ran = |ms| RespValue::String(format!("granted {ms} 0").into());
         let readonly =
             "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";
         for text in ["READONLY x", "NOAUTH x", "MOVED", "MOVED 1 a:1", "ASK x", readonly] {
-            assert!(spoils(&Reply::Error(error(text)), slot()), "{text}");
+            assert!(invalidates_connection(&RespValue::Error(error(text)), slot()), "{text}");
         }
         for text in
             ["MOVED 3999 a:1", "ASK 3999 :1", "NOSCRIPT x", "CLUSTERDOWN x", "OOM x", "ERR x"]
         {
-            assert!(!spoils(&Reply::Error(error(text)), slot()), "{text}");
+            assert!(!invalidates_connection(&RespValue::Error(error(text)), slot()), "{text}");
         }
-        assert!(!spoils(&ran(1700), slot()));
-        for foreign in [Reply::Nil, Reply::Text("OK".into()), Reply::List(vec![]), ran(-1)] {
-            assert!(spoils(&foreign, slot()), "{foreign:?}");
+        assert!(!invalidates_connection(&ran(1700), slot()));
+        for foreign in [RespValue::Nil, RespValue::String("OK".into()), RespValue::Array(vec![]), ran(-1)] {
+            assert!(invalidates_connection(&foreign, slot()), "{foreign:?}");
         }
     }
 
     #[test]
     fn a_script_that_failed_while_it_ran_is_known() {
         for text in ["LOCKFOREIGN x", "OOM x", "READONLY x", "WRONGTYPE x"] {
-            assert!(has_run(&Reply::Error(error(text))), "{text}");
+            assert!(is_script_loaded(&RespValue::Error(error(text))), "{text}");
         }
         for text in ["MOVED 3999 a:1", "ASK 3999 a:1", "NOPERM x", "NOSCRIPT x", "ERR x"] {
-            assert!(!has_run(&Reply::Error(error(text))), "{text}");
+            assert!(!is_script_loaded(&RespValue::Error(error(text))), "{text}");
         }
     }
 
     #[test]
     fn a_reply_tells_the_time() {
-        let reply = |reply| decide(reply, slot(), &asked(), &Translation::default());
-        let text = |text: &'static str| Reply::Text(text.into());
-        let list = Reply::List(vec![text("lock"), Reply::Int(1700), Reply::Int(0)]);
+        let reply = |reply| action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
+        let text = |text: &'static str| RespValue::String(text.into());
+        let list = RespValue::Array(vec![text("lock"), RespValue::Int(1700), RespValue::Int(0)]);
         for whole in [text("granted 1700 0 1 2"), list] {
             assert_eq!(server_ms(&whole), Some(1700));
-            assert_eq!(reply(whole.clone()), Decision::Done(whole));
+            assert_eq!(reply(whole.clone()), ReplyAction::Done(whole));
         }
         assert_eq!(server_ms(&text("released 0 0")), Some(0));
-        let odd = vec![text("1700"), text("granted x"), text("OK"), text(""), Reply::Nil];
+        let odd = vec![text("1700"), text("granted x"), text("OK"), text(""), RespValue::Nil];
         let lists = [
             vec![],
-            vec![Reply::Nil],
+            vec![RespValue::Nil],
             vec![text("lock")],
-            vec![text("lock"), Reply::Int(-1)],
-            vec![Reply::Int(1700), text("lock")],
+            vec![text("lock"), RespValue::Int(-1)],
+            vec![RespValue::Int(1700), text("lock")],
         ];
-        for other in odd.into_iter().chain(lists.map(Reply::List)).chain([Reply::Int(1700)]) {
-            assert!(matches!(reply(other), Decision::Garbled(_)));
+        for other in odd.into_iter().chain(lists.map(RespValue::Array)).chain([RespValue::Int(1700)]) {
+            assert!(matches!(reply(other), ReplyAction::Malformed(_)));
         }
     }
 
     #[test]
     fn a_refused_subscription_names_the_owner() {
-        let translation = Translation::default();
+        let translation = AddressTranslator::default();
         let moved = error("MOVED 3999 :6381");
-        assert_eq!(moved_to(&moved, &asked(), &translation), Some((slot(), to("asked", 6381))));
-        assert_eq!(moved_to(&error("ASK 3999 :6381"), &asked(), &translation), None);
-        assert_eq!(moved_to(&error("MOVED x"), &asked(), &translation), None);
+        assert_eq!(moved_target(&moved, &asked(), &translation), Some((slot(), to("asked", 6381))));
+        assert_eq!(moved_target(&error("ASK 3999 :6381"), &asked(), &translation), None);
+        assert_eq!(moved_target(&error("MOVED x"), &asked(), &translation), None);
     }
 }

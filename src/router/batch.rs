@@ -8,68 +8,68 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
 
-use crate::clock::Moment;
-use crate::node::{Address, Command, Reply};
+use crate::clock::LocalInstant;
+use crate::node::{Address, Command, RespValue};
 use crate::router::Router;
-use crate::router::call::{Answer, Call, CallError, Script};
-use crate::router::connection::{Connection, Exchange, Failure, Priority};
-use crate::router::in_flight::{Attempt, InFlightCall, Waited};
-use crate::router::sent_with::SentWith;
-use crate::router::texts::{Sender, Unknown};
+use crate::router::call::{CallReply, Call, CallError, Script};
+use crate::router::connection::{ServerConnection, TimedReply, ExchangeError, Priority};
+use crate::router::in_flight::{AttemptOutcome, InFlightCall, WaitEnd};
+use crate::router::sent_with::SendMarker;
+use crate::router::texts::{UploadTurn, NoScriptReply};
 
 /// The most calls in one pipeline, so that a batch does not keep a server from others for long.
-const PIPELINE: usize = 128;
+const MAX_PIPELINE: usize = 128;
 
-type Outcome = Result<Answer, CallError>;
+type CallResult = Result<CallReply, CallError>;
 
 /// A call without an answer so far, and its place in the batch.
-type Open<'a> = (usize, InFlightCall<'a>);
+type OpenCall<'a> = (usize, InFlightCall<'a>);
 
 impl Router {
     /// Sends all calls at the same time, and reports each answer, with the call's place, as it
     /// comes: no call waits for a slower one. Retries are sent in pipelines too, so a server in
     /// trouble delays the others little.
-    pub(crate) async fn each(
+    pub(crate) async fn call_each(
         &self,
         calls: &[Call],
-        deadline: Moment,
+        deadline: LocalInstant,
         priority: Priority,
-        tell: impl Fn(usize, Outcome) + Send + Sync,
+        tell: impl Fn(usize, CallResult) + Send + Sync,
     ) {
         let open = |(at, call)| (at, InFlightCall::new(self, call, deadline));
-        let batch = Batch { router: self, deadline, priority, tell };
+        let batch = CallBatch { router: self, deadline, priority, on_reply: tell };
         let mut under_way = FuturesUnordered::new();
-        under_way.extend(batch.parts(calls.iter().enumerate().map(open).collect()));
+        under_way.extend(batch.group_by_server(calls.iter().enumerate().map(open).collect()));
         while let Some(still_open) = under_way.next().await {
-            under_way.extend(batch.parts(still_open));
+            under_way.extend(batch.group_by_server(still_open));
         }
     }
 }
 
-struct Batch<'a, T> {
+struct CallBatch<'a, T> {
     router: &'a Router,
-    deadline: Moment,
+    deadline: LocalInstant,
     priority: Priority,
-    tell: T,
+    on_reply: T,
 }
 
-impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
+impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
     /// Sends each call to its next server. Each part resolves to the calls that need another
     /// attempt.
-    fn parts<'b>(&'b self, open: Vec<Open<'a>>) -> Vec<BoxFuture<'b, Vec<Open<'a>>>> {
-        let mut groups: BTreeMap<(Address, bool), Vec<Open<'a>>> = BTreeMap::new();
+    fn group_by_server<'b>(&'b self, open: Vec<OpenCall<'a>>) -> Vec<BoxFuture<'b, Vec<OpenCall<'a>>>> {
+        let mut groups: BTreeMap<(Address, bool), Vec<OpenCall<'a>>> = BTreeMap::new();
         let mut resting = Vec::new();
         let mut longest = Duration::ZERO;
         for (at, mut in_flight) in open {
             let mut pause = in_flight.take_pause();
             if pause.is_zero() {
-                match in_flight.destination() {
+                match in_flight.next_server() {
                     Err(error) => {
-                        (self.tell)(at, Err(error));
+                        (self.on_reply)(at, Err(error));
                         continue;
                     }
                     Ok(Some(address)) => {
-                        let group = groups.entry((address, in_flight.is_asking())).or_default();
+                        let group = groups.entry((address, in_flight.needs_asking())).or_default();
                         group.push((at, in_flight));
                         continue;
                     }
@@ -81,41 +81,41 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         }
         let mut parts = Vec::new();
         if !resting.is_empty() {
-            parts.push(self.rest(resting, longest).boxed());
+            parts.push(self.wait_and_retry(resting, longest).boxed());
         }
         for ((address, asking), mut group) in groups {
             while !group.is_empty() {
-                let others = group.split_off(group.len().min(PIPELINE));
-                parts.push(self.part(address.clone(), asking, group).boxed());
+                let others = group.split_off(group.len().min(MAX_PIPELINE));
+                parts.push(self.send_group(address.clone(), asking, group).boxed());
                 group = others;
             }
         }
         parts
     }
 
-    async fn rest(&self, resting: Vec<Open<'a>>, pause: Duration) -> Vec<Open<'a>> {
-        self.router.rest(pause, self.deadline).await;
+    async fn wait_and_retry(&self, resting: Vec<OpenCall<'a>>, pause: Duration) -> Vec<OpenCall<'a>> {
+        self.router.back_off(pause, self.deadline).await;
         resting
     }
 
     /// Sends calls that have the same server in one pipeline: the master of their slots, or the
     /// target of an ASK.
-    async fn part(&self, address: Address, asking: bool, mut part: Vec<Open<'a>>) -> Vec<Open<'a>> {
-        let attempts = match self.texts(&address, asking, &mut part).await {
+    async fn send_group(&self, address: Address, asking: bool, mut part: Vec<OpenCall<'a>>) -> Vec<OpenCall<'a>> {
+        let attempts = match self.claim_script_uploads(&address, asking, &mut part).await {
             Some(senders) => {
-                let attempts = self.attempts(&address, asking, &part).await;
+                let attempts = self.send_and_wait(&address, asking, &part).await;
                 for (at, sender) in senders {
-                    attempts.get(at).inspect(|attempt| sender.learn(attempt));
+                    attempts.get(at).inspect(|attempt| sender.finish(attempt));
                 }
                 attempts
             }
-            None => each_one(&part, |_| Attempt::Silent { sent: None }),
+            None => same_outcome(&part, |_| AttemptOutcome::NoReply { sent: None }),
         };
         let settled =
             part.into_iter().zip(attempts).filter_map(|((at, mut in_flight), attempt)| {
-                match in_flight.settle(&address, attempt).transpose() {
+                match in_flight.apply_outcome(&address, attempt).transpose() {
                     None => return Some((at, in_flight)),
-                    Some(outcome) => (self.tell)(at, outcome),
+                    Some(outcome) => (self.on_reply)(at, outcome),
                 }
                 None
             });
@@ -125,31 +125,31 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     /// For each script that the server does not know, picks one call of the part to send the text,
     /// unless another caller has sent it. Returns the places of those calls. `None` if that took
     /// too long, or if the slots have another master.
-    async fn texts(
+    async fn claim_script_uploads(
         &self,
         address: &Address,
         asking: bool,
-        part: &mut [Open<'a>],
-    ) -> Option<Vec<(usize, Sender)>> {
-        let mut wanted: BTreeMap<&'static str, (&'static Script, Unknown)> = BTreeMap::new();
-        for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.wanted_text()) {
+        part: &mut [OpenCall<'a>],
+    ) -> Option<Vec<(usize, UploadTurn)>> {
+        let mut wanted: BTreeMap<&'static str, (&'static Script, NoScriptReply)> = BTreeMap::new();
+        for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.missing_script()) {
             let latest = &mut wanted.entry(script.name).or_insert((script, unknown)).1;
-            latest.sent = latest.sent.max(unknown.sent);
-            latest.again |= unknown.again;
+            latest.sent_at = latest.sent_at.max(unknown.sent_at);
+            latest.was_believed_loaded |= unknown.was_believed_loaded;
         }
         let mut senders = Vec::new();
         // In the order of the names, so that two parts do not deadlock.
         for (name, (script, unknown)) in wanted {
             let (_, first) = part.first()?;
-            let turn = self.router.texts.turn(address, script, unknown);
-            let Waited::Done(sender) = first.wait(address, !asking, turn).await else {
+            let turn = self.router.script_uploads.acquire_turn(address, script, unknown);
+            let WaitEnd::Done(sender) = first.wait(address, !asking, turn).await else {
                 return None;
             };
             let mut sender = sender;
             for (at, (_, in_flight)) in part.iter_mut().enumerate() {
-                if in_flight.wanted_text().is_some_and(|(script, _)| script.name == name) {
+                if in_flight.missing_script().is_some_and(|(script, _)| script.name == name) {
                     let sender = sender.take();
-                    in_flight.bring_text(sender.is_some());
+                    in_flight.set_upload(sender.is_some());
                     senders.extend(sender.map(|sender| (at, sender)));
                 }
             }
@@ -158,37 +158,37 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     }
 
     /// Sends the calls and waits for the answers, as long as an answer can still be of use.
-    async fn attempts(&self, address: &Address, asking: bool, part: &[Open<'a>]) -> Vec<Attempt> {
+    async fn send_and_wait(&self, address: &Address, asking: bool, part: &[OpenCall<'a>]) -> Vec<AttemptOutcome> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
         let connections = &self.router.connections;
-        let ready = connections.ready(address);
+        let ready = connections.get(address);
         // The slots of a server usually leave it together, so watching one of them is enough. A
         // server that ASK named is not their master.
         let watch = (ready.is_none() || part.iter().any(|(_, in_flight)| in_flight.is_in_doubt()))
             && !asking;
         let connection = match ready {
             Some(connection) => connection,
-            None => match first.wait(address, watch, connections.reach(address)).await {
-                Waited::Done(Ok(connection)) => connection,
-                Waited::Done(Err(failure)) => {
-                    return each_one(part, |_| Attempt::Unconnected(failure.clone()));
+            None => match first.wait(address, watch, connections.connect_or_wait(address)).await {
+                WaitEnd::Done(Ok(connection)) => connection,
+                WaitEnd::Done(Err(failure)) => {
+                    return same_outcome(part, |_| AttemptOutcome::NotConnected(failure.clone()));
                 }
-                Waited::MasterLeft | Waited::Late => {
-                    return each_one(part, |_| Attempt::Silent { sent: None });
+                WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
+                    return same_outcome(part, |_| AttemptOutcome::NoReply { sent: None });
                 }
             },
         };
         let limits: Vec<u64> =
             part.iter().map(|(_, in_flight)| in_flight.not_after(&connection)).collect();
-        let sent = SentWith::default();
+        let sent = SendMarker::default();
         let sending = self.pipelined(&connection, asking, part, &limits, &sent);
         match first.wait(address, watch, sending).await {
-            Waited::Done(attempts) => attempts,
-            Waited::MasterLeft | Waited::Late => {
-                let was_sent = sent.give_up().is_some();
-                each_one(&limits, |&limit| Attempt::Silent { sent: was_sent.then_some(limit) })
+            WaitEnd::Done(attempts) => attempts,
+            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
+                let was_sent = sent.cancel().is_some();
+                same_outcome(&limits, |&limit| AttemptOutcome::NoReply { sent: was_sent.then_some(limit) })
             }
         }
     }
@@ -196,21 +196,21 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     /// The outcome of each call of a pipeline.
     async fn pipelined(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ServerConnection>,
         asking: bool,
-        part: &[Open<'a>],
+        part: &[OpenCall<'a>],
         limits: &[u64],
-        sent: &SentWith,
-    ) -> Vec<Attempt> {
+        sent: &SendMarker,
+    ) -> Vec<AttemptOutcome> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
-        let turn = match connection.turn(self.priority, part.len(), first.queue_until()).await {
+        let turn = match connection.pipeline_permit(self.priority, part.len(), first.permit_deadline()).await {
             Ok(turn) => turn,
-            Err(none) => return each_one(part, |_| none.into()),
+            Err(none) => return same_outcome(part, |_| none.into()),
         };
         if !connection.is_usable() || self.router.connections.is_closed() {
-            return each_one(part, |_| Attempt::Silent { sent: None });
+            return same_outcome(part, |_| AttemptOutcome::NoReply { sent: None });
         }
         // ASKING applies to the next command only.
         let prefix = || asking.then(Command::asking);
@@ -219,30 +219,30 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
         let with_limits = part.iter().zip(limits).zip(&deletes);
         let commands: Vec<Command> = with_limits
             .flat_map(|(((_, in_flight), &not_after), &deletes)| {
-                prefix().into_iter().chain([in_flight.command(connection, not_after, deletes)])
+                prefix().into_iter().chain([in_flight.to_command(connection, not_after, deletes)])
             })
             .collect();
-        if !sent.note(0) {
-            return each_one(part, |_| Attempt::Silent { sent: None });
+        if !sent.try_mark_sent(0) {
+            return same_outcome(part, |_| AttemptOutcome::NoReply { sent: None });
         }
         match connection.pipeline_with(Some(turn), &commands, self.deadline).await {
-            Ok(Exchange { value, sent, received }) => {
+            Ok(TimedReply { value, sent_at: sent, received_at: received }) => {
                 let mut replies = value.into_iter();
-                let mut next = || replies.next().unwrap_or(Reply::Nil);
+                let mut next = || replies.next().unwrap_or(RespValue::Nil);
                 let part = part.iter().zip(&deletes);
                 part.map(|((_, in_flight), &deletes)| {
                     let asking = asking.then(&mut next);
-                    let exchange = Exchange { value: next(), sent, received };
-                    in_flight.hear(connection, exchange, asking, deletes)
+                    let exchange = TimedReply { value: next(), sent_at: sent, received_at: received };
+                    in_flight.outcome_of_reply(connection, exchange, asking, deletes)
                 })
                 .collect()
             }
-            Err(Failure::Silent) => {
-                connection.gave_up(self.router.clock.now(), self.router.limits.response_timeout);
-                each_one(limits, |&limit| Attempt::Silent { sent: Some(limit) })
+            Err(ExchangeError::NoReply) => {
+                connection.on_caller_timeout(self.router.clock.now(), self.router.limits.response_timeout);
+                same_outcome(limits, |&limit| AttemptOutcome::NoReply { sent: Some(limit) })
             }
-            Err(Failure::Quiet) => each_one(limits, |&not_after| Attempt::Quiet { not_after }),
-            Err(Failure::Broken(failure)) => each_one(limits, |&not_after| Attempt::Broken {
+            Err(ExchangeError::Quiet) => same_outcome(limits, |&not_after| AttemptOutcome::Quiet { not_after }),
+            Err(ExchangeError::Connection(failure)) => same_outcome(limits, |&not_after| AttemptOutcome::ConnectionLost {
                 failure: failure.clone(),
                 not_after,
             }),
@@ -250,6 +250,6 @@ impl<'a, T: Fn(usize, Outcome) + Send + Sync> Batch<'a, T> {
     }
 }
 
-fn each_one<P>(part: &[P], attempt: impl Fn(&P) -> Attempt) -> Vec<Attempt> {
+fn same_outcome<P>(part: &[P], attempt: impl Fn(&P) -> AttemptOutcome) -> Vec<AttemptOutcome> {
     part.iter().map(attempt).collect()
 }

@@ -11,10 +11,10 @@
 //! - A script that may answer `granted` has the acquisition's id as the first of its own arguments,
 //!   and the reply names it in the fourth word.
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::health::ClientFailure;
-use crate::node::{Address, Command, NodeError, Reply, ServerError};
-use crate::router::tried::Tried;
+use crate::node::{Address, Command, ConnectionError, RespValue, ServerError};
+use crate::router::tried::ServerList;
 use crate::slot::Slot;
 
 /// A Lua script of the protocol.
@@ -24,21 +24,21 @@ pub struct Script {
     pub(crate) text: String,
     pub(crate) digest: String,
     /// `EVALSHA` and the digest.
-    pub(crate) by_digest: Command,
+    pub(crate) evalsha: Command,
     /// `EVAL` and the text.
-    pub(crate) by_text: Command,
+    pub(crate) eval: Command,
     /// Its usual case is `DELIFEQ` with its key and its argument, on servers that have that
     /// command.
-    pub(crate) deletes_if_equal: bool,
+    pub(crate) has_delifeq_shortcut: bool,
     /// The statuses of its replies; empty if every status is possible.
     pub(crate) statuses: &'static [&'static str],
 }
 
 impl Script {
     pub(crate) fn new(name: &'static str, text: String, digest: String) -> Script {
-        let by_digest = Command::new().word("EVALSHA").word(&digest);
-        let by_text = Command::new().word("EVAL").word(&text);
-        Script { name, text, digest, by_digest, by_text, deletes_if_equal: false, statuses: &[] }
+        let by_digest = Command::new().arg("EVALSHA").arg(&digest);
+        let by_text = Command::new().arg("EVAL").arg(&text);
+        Script { name, text, digest, evalsha: by_digest, eval: by_text, has_delifeq_shortcut: false, statuses: &[] }
     }
 
     /// The script's name, which is that of its file in `lua/`.
@@ -67,20 +67,20 @@ pub(crate) struct Call {
     /// The arguments that follow the envelope in `ARGV`.
     pub(crate) args: Command,
     /// The moment after which the server must refuse to run it (scripts that acquire).
-    pub(crate) not_after: Option<Moment>,
+    pub(crate) not_after: Option<LocalInstant>,
 }
 
 /// The answer to a call.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) reply: Reply,
+pub(crate) struct CallReply {
+    pub(crate) value: RespValue,
     /// When the attempt that was answered was sent, and when the answer came.
-    pub(crate) sent: Moment,
-    pub(crate) received: Moment,
+    pub(crate) sent_at: LocalInstant,
+    pub(crate) received_at: LocalInstant,
     /// The server that answered.
-    pub(crate) address: Address,
+    pub(crate) server: Address,
     /// How many replicas have the write, if the call waited for any.
-    pub(crate) confirmed: u32,
+    pub(crate) replicas_confirmed: u32,
     /// The latest `not_after` (server ms) of the attempts that may have been sent and got no
     /// answer: each of them can still arrive until then. 0 if one of them had no `not_after`, or if
     /// it is unknown.
@@ -91,17 +91,17 @@ pub(crate) struct Answer {
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct CallError {
-    pub(crate) reason: Reason,
+    pub(crate) kind: CallErrorKind,
     /// As in [`Answer::in_doubt`]. `None` means that the script did not run and will not run.
     pub(crate) in_doubt: Option<u64>,
     /// The last failure of an attempt, if that is not the reason itself.
     #[source]
-    pub(crate) last: Option<NodeError>,
+    pub(crate) last_error: Option<ConnectionError>,
 }
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Reason {
+pub(crate) enum CallErrorKind {
     /// The deadline passed while the slot could not be served. Holds the server's last answer.
     #[error("no answer in time{}", .0.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
     TimedOut(Option<ServerError>),
@@ -116,25 +116,25 @@ pub(crate) enum Reason {
     TooManyRedirects(u32),
     /// The server refused: rights, memory, wrong type, a script error.
     #[error("{0}")]
-    Refused(ServerError),
+    Rejected(ServerError),
     /// No server could be reached when the client was made, the last one for this reason.
     #[error("no server can be reached (tried {0}): {1}")]
-    Unreachable(Tried, String),
+    Unreachable(ServerList, String),
     /// No sentinel could be reached when the client was made, the last one for this reason.
     #[error("no sentinel can be reached (tried {0}): {1}")]
-    NoSentinel(Tried, String),
+    NoSentinel(ServerList, String),
     /// The seeds are of several deployments, or are none.
     #[error("{0}")]
-    Invalid(String),
+    InvalidDeployment(String),
     /// No node serves the slot.
     #[error("no node serves slot {0}")]
-    NoNode(Slot),
+    SlotUnassigned(Slot),
     /// A reply that does not have the script's shape, or does not follow the protocol.
     #[error("{0}")]
-    Garbled(String),
+    MalformedReply(String),
     /// A connection error that no retry can fix (wrong password, TLS).
     #[error("cannot connect")]
-    Permanent,
+    PermanentConnectionError,
     #[error("the client is shut down")]
     Closed,
     #[error("{0}")]

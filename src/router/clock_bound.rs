@@ -6,61 +6,61 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 
 /// How long a generation of answers lasts. Answers are kept in two generations, because clocks
 /// drift and are set.
-const GENERATION: Duration = Duration::from_secs(5);
+const GENERATION_LEN: Duration = Duration::from_secs(5);
 
 /// The oldest answer that counts where the drift of the clocks matters.
-const OLDEST: Duration = Duration::from_secs(10);
+const MAX_SAMPLE_AGE: Duration = Duration::from_secs(10);
 
 /// How far the two clocks can drift apart, in microseconds, within the age of the oldest answer
 /// that counts, if one of them is off by 500 parts in a million.
-const DRIFT: i64 = OLDEST.as_micros() as i64 / 2_000;
+const MAX_DRIFT_MICROS: i64 = MAX_SAMPLE_AGE.as_micros() as i64 / 2_000;
 
 /// Bounds for the difference between local time and the clock of one server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClockBound {
-    previous: Span,
-    current: Span,
-    newest: Span,
+pub(crate) struct ClockBounds {
+    previous: OffsetRange,
+    current: OffsetRange,
+    newest: OffsetRange,
     /// When the calls of the first answers were sent, in the previous generation and in this one.
-    previous_since: Moment,
-    since: Moment,
+    previous_began: LocalInstant,
+    current_began: LocalInstant,
 }
 
-impl ClockBound {
+impl ClockBounds {
     /// Takes the time in a reply into account.
-    pub(crate) fn observe(&mut self, sent: Moment, received: Moment, server_ms: u64) {
-        let age = received.since(self.since);
-        if age >= GENERATION {
-            self.previous = if age >= 2 * GENERATION { Span::ANYTHING } else { self.current };
-            self.current = Span::ANYTHING;
-            (self.previous_since, self.since) = (self.since, sent);
+    pub(crate) fn observe(&mut self, sent: LocalInstant, received: LocalInstant, server_ms: u64) {
+        let age = received.saturating_duration_since(self.current_began);
+        if age >= GENERATION_LEN {
+            self.previous = if age >= 2 * GENERATION_LEN { OffsetRange::ANYTHING } else { self.current };
+            self.current = OffsetRange::ANYTHING;
+            (self.previous_began, self.current_began) = (self.current_began, sent);
         }
-        self.since = self.since.min(sent); // answers need not come in the order of their requests
-        self.newest = Span::observed(sent, received, server_ms);
-        self.current = self.current.narrowed(self.newest);
+        self.current_began = self.current_began.min(sent); // answers need not come in the order of their requests
+        self.newest = OffsetRange::observed(sent, received, server_ms);
+        self.current = self.current.intersect(self.newest);
     }
 
     /// The earliest local moment at which the server's clock can reach `server_ms`, if the clocks
     /// run at the same speed from `now` on. `None` if nothing is known, if the answers contradict
     /// each other (one of the clocks was set), or if the last answer is so old that the clock can
     /// have drifted away.
-    pub(crate) fn not_before(&self, server_ms: u64, now: Moment) -> Option<Moment> {
+    pub(crate) fn not_before(&self, server_ms: u64, now: LocalInstant) -> Option<LocalInstant> {
         let young = |span, since| {
-            if now.since(since) <= OLDEST { span } else { Span::ANYTHING }
+            if now.saturating_duration_since(since) <= MAX_SAMPLE_AGE { span } else { OffsetRange::ANYTHING }
         };
-        let previous = young(self.previous, self.previous_since);
-        let span = previous.narrowed(young(self.current, self.since));
+        let previous = young(self.previous, self.previous_began);
+        let span = previous.intersect(young(self.current, self.current_began));
         (span.is_bounded() && span.is_consistent()).then(|| {
-            moment(micros_of_ms(server_ms).saturating_add(span.earliest).saturating_sub(DRIFT))
+            moment(micros_of_ms(server_ms).saturating_add(span.earliest).saturating_sub(MAX_DRIFT_MICROS))
         })
     }
 
     /// The most that the server's clock can read at local moment `at`. `None` if nothing is known.
-    pub(crate) fn server_ms_at_most(&self, at: Moment) -> Option<u64> {
+    pub(crate) fn max_server_ms(&self, at: LocalInstant) -> Option<u64> {
         let span = if self.is_consistent() { self.span() } else { self.newest };
         span.is_bounded()
             .then(|| micros(at).saturating_sub(span.earliest).max(0).unsigned_abs() / 1000)
@@ -71,32 +71,32 @@ impl ClockBound {
         self.span().is_consistent()
     }
 
-    fn span(&self) -> Span {
-        self.previous.narrowed(self.current)
+    fn span(&self) -> OffsetRange {
+        self.previous.intersect(self.current)
     }
 }
 
 /// Bounds of (local time - server time), in microseconds.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct OffsetRange {
     earliest: i64,
     latest: i64,
 }
 
-impl Span {
-    const ANYTHING: Span = Span { earliest: i64::MIN, latest: i64::MAX };
+impl OffsetRange {
+    const ANYTHING: OffsetRange = OffsetRange { earliest: i64::MIN, latest: i64::MAX };
 
-    fn observed(sent: Moment, received: Moment, server_ms: u64) -> Span {
+    fn observed(sent: LocalInstant, received: LocalInstant, server_ms: u64) -> OffsetRange {
         let server = micros_of_ms(server_ms);
         // A server that reports `S` ms may be almost a millisecond past it.
-        Span {
+        OffsetRange {
             earliest: micros(sent).saturating_sub(server.saturating_add(1000)),
             latest: micros(received).saturating_sub(server),
         }
     }
 
-    fn narrowed(self, other: Span) -> Span {
-        Span { earliest: self.earliest.max(other.earliest), latest: self.latest.min(other.latest) }
+    fn intersect(self, other: OffsetRange) -> OffsetRange {
+        OffsetRange { earliest: self.earliest.max(other.earliest), latest: self.latest.min(other.latest) }
     }
 
     fn is_bounded(self) -> bool {
@@ -108,53 +108,53 @@ impl Span {
     }
 }
 
-impl Default for Span {
+impl Default for OffsetRange {
     fn default() -> Self {
-        Span::ANYTHING
+        OffsetRange::ANYTHING
     }
 }
 
-fn micros(at: Moment) -> i64 {
+fn micros(at: LocalInstant) -> i64 {
     // A thousandth of 64 bits fits.
-    at.micros_since_origin() as i64
+    at.as_micros() as i64
 }
 
 fn micros_of_ms(server_ms: u64) -> i64 {
     i64::try_from(server_ms.saturating_mul(1000)).unwrap_or(i64::MAX)
 }
 
-fn moment(micros: i64) -> Moment {
-    Moment::from_origin(Duration::from_micros(micros.max(0).unsigned_abs()))
+fn moment(micros: i64) -> LocalInstant {
+    LocalInstant::from_duration(Duration::from_micros(micros.max(0).unsigned_abs()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_origin(Duration::from_millis(ms))
+    fn at(ms: u64) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_millis(ms))
     }
 
     #[test]
     fn nothing_is_known_at_first() {
-        let bound = ClockBound::default();
+        let bound = ClockBounds::default();
         assert_eq!(bound.not_before(1, at(1)), None);
-        assert_eq!(bound.server_ms_at_most(at(1)), None);
+        assert_eq!(bound.max_server_ms(at(1)), None);
         assert!(bound.is_consistent());
     }
 
     #[test]
     fn one_answer_bounds_the_clock_by_its_round_trip() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(100), at(140), 1_000_000);
         // It read 1,000,000 to 1,000,000.999 between 100 and 140.
         assert_eq!(bound.not_before(1_000_500, at(140)), Some(at(594)));
-        assert_eq!(bound.server_ms_at_most(at(600)), Some(1_000_501));
+        assert_eq!(bound.max_server_ms(at(600)), Some(1_000_501));
     }
 
     #[test]
     fn answers_narrow_it_down() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(100), at(140), 1_000_000); // the offset is 99 ms to 140 ms below
         bound.observe(at(200), at(201), 1_000_070);
         assert_eq!(bound.not_before(1_001_000, at(400)), Some(at(1124)));
@@ -169,26 +169,26 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..1000 {
             let offset = random.u64(1_000..1_000_000); // the server's µs at local 0
-            let mut bound = ClockBound::default();
+            let mut bound = ClockBounds::default();
             let mut now = 0;
             for _ in 0..20 {
                 let sent = now + random.u64(0..50_000);
                 let served = sent + random.u64(0..20_000);
                 now = served + random.u64(0..20_000);
-                let moment = |micros| Moment::from_origin(Duration::from_micros(micros));
+                let moment = |micros| LocalInstant::from_duration(Duration::from_micros(micros));
                 bound.observe(moment(sent), moment(now), (served + offset) / 1000);
                 assert!(bound.is_consistent());
                 let deadline_ms = (now + offset) / 1000 + random.u64(1..5000);
                 let truly = moment(deadline_ms * 1000 - offset);
                 assert!(bound.not_before(deadline_ms, moment(now)).unwrap() <= truly);
-                assert!(bound.server_ms_at_most(truly).unwrap() >= deadline_ms);
+                assert!(bound.max_server_ms(truly).unwrap() >= deadline_ms);
             }
         }
     }
 
     #[test]
     fn what_a_clock_drifts_while_it_is_remembered_is_allowed_for() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(0), at(0), 1_000_000);
         // The server's clock is fast by 500 parts in a million, so after nine seconds it reads this
         // at 8999.5.
@@ -197,18 +197,18 @@ mod tests {
 
     #[test]
     fn what_is_older_than_the_drift_allowed_for_says_nothing_of_a_moment() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(3), at(3), 1_000_003);
         assert_eq!(bound.not_before(1_009_004, at(10_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(10_004)), None);
-        assert!(bound.server_ms_at_most(at(10_004)).is_some(), "a limit is better than none");
+        assert!(bound.max_server_ms(at(10_004)).is_some(), "a limit is better than none");
         // A second generation that says less is used alone as soon as the first one is too old.
         bound.observe(at(6_000), at(6_100), 1_006_090);
         assert_eq!(bound.not_before(1_009_004, at(9_000)), Some(at(8_998)));
         assert_eq!(bound.not_before(1_009_004, at(11_000)), Some(at(8_908)));
         assert_eq!(bound.not_before(1_009_004, at(16_100)), None);
         // A call that was sent long ago can have read the clock as long ago.
-        let mut slow = ClockBound::default();
+        let mut slow = ClockBounds::default();
         slow.observe(at(20_000), at(20_001), 1_020_000);
         slow.observe(at(8_000), at(20_002), 1_008_000);
         assert_eq!(slow.not_before(1_021_000, at(20_002)), None);
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_is_noticed_and_believed_after_a_while() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(100), at(101), 1_000_000);
         bound.observe(at(200), at(201), 1_030_000);
         assert!(!bound.is_consistent());
         assert_eq!(bound.not_before(1_040_000, at(201)), None);
-        assert_eq!(bound.server_ms_at_most(at(200)), Some(1_030_001), "the newest answer counts");
+        assert_eq!(bound.max_server_ms(at(200)), Some(1_030_001), "the newest answer counts");
         bound.observe(at(5_300), at(5_301), 1_035_100);
         assert!(!bound.is_consistent(), "the generation before still counts");
         bound.observe(at(10_400), at(10_401), 1_040_200);
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn after_a_long_silence_only_the_new_answer_counts() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(100), at(100), 1_000_000);
         bound.observe(at(3_600_100), at(3_600_150), 4_599_800);
         assert!(bound.is_consistent());
@@ -240,12 +240,12 @@ mod tests {
 
     #[test]
     fn nonsense_does_not_overflow() {
-        let mut bound = ClockBound::default();
+        let mut bound = ClockBounds::default();
         bound.observe(at(0), at(0), u64::MAX);
         bound.observe(at(u64::MAX / 2), at(u64::MAX / 2), 0);
         let _ = (
             bound.not_before(u64::MAX, at(u64::MAX)),
-            bound.server_ms_at_most(at(u64::MAX / 2)),
+            bound.max_server_ms(at(u64::MAX / 2)),
             bound.is_consistent(),
         );
     }

@@ -22,46 +22,46 @@ use ::redis::{Cmd, RedisError, Value};
 use futures::future::{self, Either};
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
-use crate::node::redis::{connect_failure, packed, reply_of};
-use crate::node::{Address, NodeError, Reply, ServerError, server_ms};
-use crate::router::about::server_time;
-use crate::router::answer::{Decision, decide};
-use crate::router::clock_bound::ClockBound;
-use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, command};
-use crate::router::telemetry::{self, Attempted, Load};
-use crate::router::time_out::time_out;
-use crate::router::translation::Translation;
-use crate::router::{ATTEMPTS, Answer, Call, CallError, Reason, Runtime, closed, lock};
+use crate::node::redis::{connect_error, to_cmd, from_value};
+use crate::node::{Address, ConnectionError, RespValue, ServerError, server_ms};
+use crate::router::about::parse_time;
+use crate::router::answer::{ReplyAction, action_for_reply};
+use crate::router::clock_bound::ClockBounds;
+use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, to_command};
+use crate::router::telemetry::{self, AttemptResult, ServerLoad};
+use crate::router::time_out::reply_timeout;
+use crate::router::translation::AddressTranslator;
+use crate::router::{ATTEMPT_BACKOFF, CallReply, Call, CallError, CallErrorKind, RuntimeHandle, closed, lock};
 use crate::slot::Slot;
 
 /// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
 /// timeout allows it. One attempt here must be long enough for that.
-const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sends calls over a connection that the application uses as well.
 pub(crate) struct ClusterAdapter {
-    runtime: Runtime,
+    runtime: RuntimeHandle,
     connection: ClusterConnection,
     clock: Arc<dyn Clock>,
     /// The limit for one attempt.
     response_timeout: Duration,
     /// Bounds for the clock of each slot's server.
-    bounds: Mutex<HashMap<Slot, ClockBound>>,
-    load: Load,
+    bounds: Mutex<HashMap<Slot, ClockBounds>>,
+    load: ServerLoad,
     closed: AtomicBool,
 }
 
 /// A call under way and the history of its attempts.
 #[derive(Default)]
-struct InFlightCall {
-    text: bool,
-    troubles: u32,
+struct AdapterCall {
+    sends_source: bool,
+    failure_count: u32,
     protocol_errors: u32,
     in_doubt: Option<u64>,
     last_error: Option<ServerError>,
-    last_failure: Option<NodeError>,
+    last_failure: Option<ConnectionError>,
 }
 
 impl ClusterAdapter {
@@ -71,25 +71,25 @@ impl ClusterAdapter {
         response_timeout: Duration,
     ) -> Self {
         ClusterAdapter {
-            runtime: Runtime::current(ClientHealth::default()),
+            runtime: RuntimeHandle::current(ClientHealth::default()),
             connection,
             clock,
-            response_timeout: response_timeout.max(LEAST_PATIENCE),
+            response_timeout: response_timeout.max(MIN_ATTEMPT_TIMEOUT),
             bounds: Mutex::default(),
-            load: Load::of(&somewhere()),
+            load: ServerLoad::of(&placeholder_address()),
             closed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
-        let mut state = InFlightCall::default();
+    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
+        let mut state = AdapterCall::default();
         loop {
             if self.closed.load(Ordering::Acquire) {
                 return Err(state.failed(closed(self.runtime.health())));
             }
             if self.clock.now() >= deadline {
                 let last = state.last_error.take();
-                return Err(state.failed(Reason::TimedOut(last)));
+                return Err(state.failed(CallErrorKind::TimedOut(last)));
             }
             if let Some(answer) = self.attempt(call, deadline, &mut state).await? {
                 return Ok(answer);
@@ -103,30 +103,30 @@ impl ClusterAdapter {
         &self,
         call: &Call,
         replicas: u32,
-        deadline: Moment,
-    ) -> Result<Answer, CallError> {
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         if replicas == 0 {
             return self.call(call, deadline).await;
         }
-        Err(beyond("replicas cannot be waited for"))
+        Err(unsupported("replicas cannot be waited for"))
     }
 
     /// One placeholder, because the connection does not say which servers there are.
     /// [`Self::query`] refuses it.
     pub(crate) fn masters(&self) -> Vec<Address> {
-        vec![somewhere()]
+        vec![placeholder_address()]
     }
 
-    pub(crate) async fn query(&self) -> Result<Reply, CallError> {
-        Err(beyond("the servers cannot be queried one by one"))
+    pub(crate) async fn query(&self) -> Result<RespValue, CallError> {
+        Err(unsupported("the servers cannot be queried one by one"))
     }
 
     /// Reports each answer as it comes.
     pub(crate) async fn each(
         &self,
         calls: &[Call],
-        deadline: Moment,
-        tell: impl Fn(usize, Result<Answer, CallError>) + Send + Sync,
+        deadline: LocalInstant,
+        tell: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
     ) {
         let mut under_way: FuturesUnordered<_> = calls
             .iter()
@@ -138,7 +138,7 @@ impl ClusterAdapter {
         }
     }
 
-    pub(crate) fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &RuntimeHandle {
         &self.runtime
     }
 
@@ -151,9 +151,9 @@ impl ClusterAdapter {
     async fn attempt(
         &self,
         call: &Call,
-        deadline: Moment,
-        state: &mut InFlightCall,
-    ) -> Result<Option<Answer>, CallError> {
+        deadline: LocalInstant,
+        state: &mut AdapterCall,
+    ) -> Result<Option<CallReply>, CallError> {
         let not_after = match call.not_after {
             Some(moment) => match self.server_ms(call.slot, moment, deadline, state).await? {
                 Some(server_ms) => server_ms,
@@ -165,37 +165,37 @@ impl ClusterAdapter {
             },
             None => 0,
         };
-        let command = command(call, state.text, "-", not_after);
-        let (shape, command) = (command.shape(), packed(&command));
+        let command = to_command(call, state.sends_source, "-", not_after);
+        let (shape, command) = (command.shape(), to_cmd(&command));
         let sent = self.clock.now();
         let in_flight = self.load.in_flight(1);
         let outcome = self.send(command, None, deadline).await;
         drop(in_flight);
-        let tell = |outcome| telemetry::attempted(call.slot, &somewhere(), outcome);
+        let tell = |outcome| telemetry::record_attempt(call.slot, &placeholder_address(), outcome);
         let Some(outcome) = outcome else {
-            tell(Attempted::Silent);
+            tell(AttemptResult::NoReply);
             state.note_in_doubt(not_after);
             return Ok(None);
         };
         let received = self.clock.now();
-        let checked = |reply| shape.check(&reply).map(|()| reply).map_err(NodeError::from);
+        let checked = |reply| shape.check(&reply).map(|()| reply).map_err(ConnectionError::from);
         let reply = match outcome.and_then(checked) {
             Ok(reply) => reply,
             // Not the reply to this call. The connection cannot be replaced: it is the
             // application's.
             Err(failure) if failure.is_protocol_error => {
-                tell(Attempted::Garbled);
+                tell(AttemptResult::Malformed);
                 state.note_in_doubt(not_after);
                 state.protocol_errors += 1;
                 if state.protocol_errors == MAX_PROTOCOL_ERRORS {
-                    return Err(state.failed(Reason::Garbled(failure.message)));
+                    return Err(state.failed(CallErrorKind::MalformedReply(failure.message)));
                 }
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
                 return Ok(None);
             }
             Err(failure) => {
-                tell(Attempted::Broken);
+                tell(AttemptResult::ConnectionLost);
                 state.note_in_doubt(not_after);
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
@@ -205,44 +205,44 @@ impl ClusterAdapter {
         if let Some(server_ms) = server_ms(&reply).filter(|server_ms| *server_ms > 0) {
             self.observe(call.slot, sent, received, server_ms);
         }
-        let decision = decide(reply, call.slot, &somewhere(), &Translation::default());
+        let decision = action_for_reply(reply, call.slot, &placeholder_address(), &AddressTranslator::default());
         tell(decision.outcome());
         match decision {
-            Decision::Done(reply) => Ok(Some(Answer {
-                reply,
-                sent,
-                received,
-                address: somewhere(),
-                confirmed: 0,
+            ReplyAction::Done(reply) => Ok(Some(CallReply {
+                value: reply,
+                sent_at: sent,
+                received_at: received,
+                server: placeholder_address(),
+                replicas_confirmed: 0,
                 in_doubt: state.in_doubt,
             })),
-            Decision::NoScript if state.text => {
-                Err(state.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())))
+            ReplyAction::NoScript if state.sends_source => {
+                Err(state.failed(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())))
             }
-            Decision::NoScript => {
-                state.text = true;
+            ReplyAction::NoScript => {
+                state.sends_source = true;
                 Ok(None)
             }
             // The connection itself follows redirects up to its own limit. It may have sent the
             // call before, and lost that answer.
-            Decision::Moved(_) | Decision::Ask(_) => {
+            ReplyAction::Moved(_) | ReplyAction::Ask(_) => {
                 state.note_in_doubt(not_after);
                 self.pause(state, deadline).await;
                 Ok(None)
             }
-            Decision::Backoff { error, .. } => {
+            ReplyAction::RetryLater { error, .. } => {
                 state.last_error = Some(error);
                 self.pause(state, deadline).await;
                 Ok(None)
             }
-            Decision::Refused(error) => {
+            ReplyAction::Rejected(error) => {
                 // The connection may have sent it before, and lost that answer.
                 state.note_in_doubt(not_after);
-                Err(state.failed(Reason::Refused(error)))
+                Err(state.failed(CallErrorKind::Rejected(error)))
             }
-            Decision::Garbled(what) => {
+            ReplyAction::Malformed(what) => {
                 state.note_in_doubt(0);
-                Err(state.failed(Reason::Garbled(what)))
+                Err(state.failed(CallErrorKind::MalformedReply(what)))
             }
         }
     }
@@ -252,8 +252,8 @@ impl ClusterAdapter {
         &self,
         command: Cmd,
         slot: Option<Slot>,
-        deadline: Moment,
-    ) -> Option<Result<Reply, NodeError>> {
+        deadline: LocalInstant,
+    ) -> Option<Result<RespValue, ConnectionError>> {
         let mut connection = self.connection.clone();
         let request = Box::pin(async move {
             match slot {
@@ -266,9 +266,9 @@ impl ClusterAdapter {
                 }
             }
         });
-        let until = self.clock.now().after(self.response_timeout).min(deadline);
-        match future::select(request, pin!(time_out(&*self.clock, until))).await {
-            Either::Left((outcome, _)) => Some(outcome.map(reply_of).or_else(reply_of_error)),
+        let until = self.clock.now().saturating_add(self.response_timeout).min(deadline);
+        match future::select(request, pin!(reply_timeout(&*self.clock, until))).await {
+            Either::Left((outcome, _)) => Some(outcome.map(from_value).or_else(reply_of_error)),
             Either::Right(_) => None,
         }
     }
@@ -278,9 +278,9 @@ impl ClusterAdapter {
     async fn server_ms(
         &self,
         slot: Slot,
-        moment: Moment,
-        deadline: Moment,
-        state: &mut InFlightCall,
+        moment: LocalInstant,
+        deadline: LocalInstant,
+        state: &mut AdapterCall,
     ) -> Result<Option<u64>, CallError> {
         let known = self.known_server_ms(slot, moment);
         if known.is_some() {
@@ -290,41 +290,41 @@ impl ClusterAdapter {
         let mut time = Cmd::new();
         time.arg("TIME");
         let told = match self.send(time, Some(slot), deadline).await {
-            Some(outcome) => outcome.and_then(|reply| server_time(Some(reply))),
+            Some(outcome) => outcome.and_then(|reply| parse_time(Some(reply))),
             None => return Ok(None),
         };
         match told {
             Ok(server_ms) => self.observe(slot, sent, self.clock.now(), server_ms),
             Err(failure) => {
-                let permanent = failure.permanent;
+                let permanent = failure.is_permanent;
                 state.last_failure = Some(failure);
                 if permanent {
-                    return Err(state.failed(Reason::Permanent));
+                    return Err(state.failed(CallErrorKind::PermanentConnectionError));
                 }
             }
         }
         Ok(self.known_server_ms(slot, moment))
     }
 
-    fn known_server_ms(&self, slot: Slot, moment: Moment) -> Option<u64> {
-        lock(&self.bounds).get(&slot)?.server_ms_at_most(moment)
+    fn known_server_ms(&self, slot: Slot, moment: LocalInstant) -> Option<u64> {
+        lock(&self.bounds).get(&slot)?.max_server_ms(moment)
     }
 
-    fn observe(&self, slot: Slot, sent: Moment, received: Moment, server_ms: u64) {
+    fn observe(&self, slot: Slot, sent: LocalInstant, received: LocalInstant, server_ms: u64) {
         let mut bounds = lock(&self.bounds);
         let bound = bounds.entry(slot).or_default();
         bound.observe(sent, received, server_ms);
         if !bound.is_consistent() {
             // Another server has the slot now, with another clock.
-            *bound = ClockBound::default();
+            *bound = ClockBounds::default();
             bound.observe(sent, received, server_ms);
         }
     }
 
-    async fn pause(&self, state: &mut InFlightCall, deadline: Moment) {
-        let pause = ATTEMPTS.pause(state.troubles);
-        state.troubles += 1;
-        let until = self.clock.now().after(pause).min(deadline);
+    async fn pause(&self, state: &mut AdapterCall, deadline: LocalInstant) {
+        let pause = ATTEMPT_BACKOFF.delay(state.failure_count);
+        state.failure_count += 1;
+        let until = self.clock.now().saturating_add(pause).min(deadline);
         self.clock.sleep_until(until).await;
     }
 }
@@ -335,7 +335,7 @@ impl fmt::Debug for ClusterAdapter {
     }
 }
 
-impl InFlightCall {
+impl AdapterCall {
     fn note_in_doubt(&mut self, not_after: u64) {
         self.in_doubt = match self.in_doubt {
             Some(0) => Some(0),
@@ -344,28 +344,28 @@ impl InFlightCall {
         };
     }
 
-    fn failed(&mut self, reason: Reason) -> CallError {
-        CallError { reason, in_doubt: self.in_doubt, last: self.last_failure.take() }
+    fn failed(&mut self, reason: CallErrorKind) -> CallError {
+        CallError { kind: reason, in_doubt: self.in_doubt, last_error: self.last_failure.take() }
     }
 }
 
 /// An error that a server answered is an answer.
-fn reply_of_error(error: RedisError) -> Result<Reply, NodeError> {
+fn reply_of_error(error: RedisError) -> Result<RespValue, ConnectionError> {
     match error.code() {
-        Some(code) => Ok(Reply::Error(ServerError::new(code, error.detail().unwrap_or_default()))),
-        None => Err(NodeError { maybe_sent: true, ..connect_failure(error) }),
+        Some(code) => Ok(RespValue::Error(ServerError::new(code, error.detail().unwrap_or_default()))),
+        None => Err(ConnectionError { maybe_sent: true, ..connect_error(error) }),
     }
 }
 
 /// The error for a call that needs connections of this library's own.
-fn beyond(what: &str) -> CallError {
-    InFlightCall::default().failed(Reason::Refused(ServerError {
+fn unsupported(what: &str) -> CallError {
+    AdapterCall::default().failed(CallErrorKind::Rejected(ServerError {
         code: "ERR".into(),
-        detail: format!("{what} on a connection of the application's"),
+        message: format!("{what} on a connection of the application's"),
     }))
 }
 
 /// A placeholder address: the connection does not say which server it called.
-fn somewhere() -> Address {
+fn placeholder_address() -> Address {
     Address { host: "cluster".into(), port: 0 }
 }

@@ -1,9 +1,9 @@
 //! Reads replies to `CLUSTER SLOTS`. An entry that cannot be used costs no other one its slots.
 
-use crate::node::{Address, Reply};
+use crate::node::{Address, RespValue};
 use crate::router::bad_entries::BadEntry;
 use crate::router::map::SlotMap;
-use crate::router::translation::Translation;
+use crate::router::translation::AddressTranslator;
 use crate::slot::Slot;
 
 /// A reply to `CLUSTER SLOTS`.
@@ -16,11 +16,11 @@ pub(crate) struct ClusterSlots {
 
 /// Reads the reply of the server at `asked`. Fails if the reply is no list at all.
 pub(crate) fn read(
-    reply: &Reply,
+    reply: &RespValue,
     asked: &Address,
-    translation: &Translation,
+    translation: &AddressTranslator,
 ) -> Result<ClusterSlots, String> {
-    let Reply::List(entries) = reply else {
+    let RespValue::Array(entries) = reply else {
         return Err(format!("the reply is no list: {reply:?}"));
     };
     let slots = ClusterSlots { map: SlotMap::empty(), bad_entries: Vec::new() };
@@ -34,7 +34,7 @@ pub(crate) fn read(
 struct Reader<'a> {
     slots: ClusterSlots,
     asked: &'a Address,
-    translation: &'a Translation,
+    translation: &'a AddressTranslator,
 }
 
 /// A node in a reply.
@@ -46,7 +46,7 @@ struct Node<'a> {
 
 impl Reader<'_> {
     /// Reads an entry: the first and the last slot of a range, its master, its replicas.
-    fn read_entry(&mut self, entry: &Reply) {
+    fn read_entry(&mut self, entry: &RespValue) {
         let Some((first, last, nodes)) = range(entry) else {
             return self.skip(format!("entry {entry:?}"), "it is no range of slots");
         };
@@ -63,7 +63,7 @@ impl Reader<'_> {
 
     /// Adds a node to the map. `None` if it cannot be dialled. Its id is known to be a node's all
     /// the same.
-    fn read_node(&mut self, reply: &Reply) -> Option<Address> {
+    fn read_node(&mut self, reply: &RespValue) -> Option<Address> {
         let Node { id, place } = node(reply);
         match place {
             Ok((host, port)) => {
@@ -91,8 +91,8 @@ impl Reader<'_> {
 }
 
 /// The slots of an entry, and its nodes.
-fn range(entry: &Reply) -> Option<(Slot, Slot, &[Reply])> {
-    let Reply::List(items) = entry else {
+fn range(entry: &RespValue) -> Option<(Slot, Slot, &[RespValue])> {
+    let RespValue::Array(items) = entry else {
         return None;
     };
     let [first, last, nodes @ ..] = items.as_slice() else {
@@ -102,18 +102,18 @@ fn range(entry: &Reply) -> Option<(Slot, Slot, &[Reply])> {
     (first <= last).then_some((first, last, nodes))
 }
 
-fn slot(reply: &Reply) -> Option<Slot> {
+fn slot(reply: &RespValue) -> Option<Slot> {
     match reply {
-        Reply::Int(number) => u16::try_from(*number).ok().and_then(Slot::new),
+        RespValue::Int(number) => u16::try_from(*number).ok().and_then(Slot::new),
         _ => None,
     }
 }
 
 /// Reads a node: host, port, and since 7.0 its id and further names. A node whose address the
 /// server does not know (its address belongs to another node now) has port 0.
-fn node(reply: &Reply) -> Node<'_> {
+fn node(reply: &RespValue) -> Node<'_> {
     let items = match reply {
-        Reply::List(items) => items.as_slice(),
+        RespValue::Array(items) => items.as_slice(),
         _ => &[],
     };
     let [host, port, rest @ ..] = items else {
@@ -124,17 +124,17 @@ fn node(reply: &Reply) -> Node<'_> {
 }
 
 fn place<'a>(
-    host: &'a Reply,
-    port: &Reply,
-    rest: &'a [Reply],
+    host: &'a RespValue,
+    port: &RespValue,
+    rest: &'a [RespValue],
 ) -> Result<(&'a str, u16), &'static str> {
     let port = match port {
-        Reply::Int(0) => return Err("it has no address"),
-        Reply::Int(port) => u16::try_from(*port).map_err(|_| "its port is out of range")?,
+        RespValue::Int(0) => return Err("it has no address"),
+        RespValue::Int(port) => u16::try_from(*port).map_err(|_| "its port is out of range")?,
         _ => return Err("its port is no number"),
     };
     let host = match host {
-        Reply::Nil => "",
+        RespValue::Nil => "",
         host => text(host).ok_or("its host is no text")?,
     };
     // A node that should announce a host name but has none is announced as `?`, with its IP address
@@ -145,8 +145,8 @@ fn place<'a>(
 
 /// The further name of this kind in the fields after a node's host and port: its id, and a list of
 /// kinds and names.
-fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
-    let [_, Reply::List(names), ..] = rest else {
+fn further_name<'a>(rest: &'a [RespValue], kind: &str) -> Option<&'a str> {
+    let [_, RespValue::Array(names), ..] = rest else {
         return None;
     };
     names.chunks_exact(2).find_map(|pair| match pair {
@@ -155,9 +155,9 @@ fn further_name<'a>(rest: &'a [Reply], kind: &str) -> Option<&'a str> {
     })
 }
 
-fn text(reply: &Reply) -> Option<&str> {
+fn text(reply: &RespValue) -> Option<&str> {
     match reply {
-        Reply::Text(text) => std::str::from_utf8(text).ok(),
+        RespValue::String(text) => std::str::from_utf8(text).ok(),
         _ => None,
     }
 }
@@ -176,20 +176,20 @@ mod tests {
         address("asked", 7000)
     }
 
-    fn text(text: &str) -> Reply {
-        Reply::Text(text.to_owned().into())
+    fn text(text: &str) -> RespValue {
+        RespValue::String(text.to_owned().into())
     }
 
-    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = Reply>) -> Reply {
-        Reply::List([Reply::Int(first), Reply::Int(last)].into_iter().chain(nodes).collect())
+    fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = RespValue>) -> RespValue {
+        RespValue::Array([RespValue::Int(first), RespValue::Int(last)].into_iter().chain(nodes).collect())
     }
 
-    fn node(host: Reply, port: i64, id: &str) -> Reply {
-        Reply::List(vec![host, Reply::Int(port), text(id)])
+    fn node(host: RespValue, port: i64, id: &str) -> RespValue {
+        RespValue::Array(vec![host, RespValue::Int(port), text(id)])
     }
 
-    fn read_from(entries: Vec<Reply>) -> ClusterSlots {
-        read(&Reply::List(entries), &asked(), &Translation::default()).unwrap()
+    fn read_from(entries: Vec<RespValue>) -> ClusterSlots {
+        read(&RespValue::Array(entries), &asked(), &AddressTranslator::default()).unwrap()
     }
 
     fn master_of(map: &SlotMap, slot: u16) -> Option<String> {
@@ -216,12 +216,12 @@ mod tests {
 
     #[test]
     fn read_takes_an_unknown_host_for_the_one_that_was_asked() {
-        let names = Reply::List(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
-        let named_aside = Reply::List(vec![text("?"), Reply::Int(5), text("id"), names]);
+        let names = RespValue::Array(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
+        let named_aside = RespValue::Array(vec![text("?"), RespValue::Int(5), text("id"), names]);
         let translation =
-            Translation(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
-        let reply = Reply::List(vec![
-            range(0, 0, [node(Reply::Nil, 1, "1")]),
+            AddressTranslator(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
+        let reply = RespValue::Array(vec![
+            range(0, 0, [node(RespValue::Nil, 1, "1")]),
             range(1, 1, [node(text(""), 2, "2")]),
             range(2, 2, [node(text("?"), 3, "3")]),
             range(3, 3, [node(text("inside"), 4, "4")]),
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn read_of_something_that_is_no_list_is_an_error() {
-        for reply in [Reply::Nil, Reply::Int(1), text("x")] {
-            assert!(read(&reply, &asked(), &Translation::default()).is_err(), "{reply:?}");
+        for reply in [RespValue::Nil, RespValue::Int(1), text("x")] {
+            assert!(read(&reply, &asked(), &AddressTranslator::default()).is_err(), "{reply:?}");
         }
         assert!(read_from(vec![]).map.is_empty());
     }
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn read_skips_what_cannot_be_used_and_says_why() {
         let a = || node(text("a"), 1, "1");
-        let no_utf8 = Reply::Text(bytes::Bytes::from_static(b"\xff"));
+        let no_utf8 = RespValue::String(bytes::Bytes::from_static(b"\xff"));
         for (entry, subject, reason) in [
-            (Reply::Int(1), "entry 1", "it is no range of slots"),
+            (RespValue::Int(1), "entry 1", "it is no range of slots"),
             (range(0, 16384, [a()]), "entry ", "it is no range of slots"),
             (range(-1, 1, [a()]), "entry ", "it is no range of slots"),
             (range(2, 1, [a()]), "entry ", "it is no range of slots"),
@@ -257,10 +257,10 @@ mod tests {
             (range(0, 1, [node(text("a"), 0, "dead")]), "node dead", "it has no address"),
             (range(0, 1, [node(text("a"), 65536, "x")]), "node x", "its port is out of range"),
             (range(0, 1, [node(text("a"), -1, "x")]), "node x", "its port is out of range"),
-            (range(0, 1, [node(Reply::Int(1), 1, "x")]), "node x", "its host is no text"),
+            (range(0, 1, [node(RespValue::Int(1), 1, "x")]), "node x", "its host is no text"),
             (range(0, 1, [node(no_utf8, 1, "x")]), "node x", "its host is no text"),
             (
-                range(0, 1, [Reply::List(vec![text("a"), text("1")])]),
+                range(0, 1, [RespValue::Array(vec![text("a"), text("1")])]),
                 "node [",
                 "its port is no number",
             ),
@@ -275,7 +275,7 @@ mod tests {
             assert_eq!(bad.reason, reason, "{bad:?}");
         }
         // A bad replica costs nothing but itself.
-        let dead = node(Reply::Nil, 0, "dead");
+        let dead = node(RespValue::Nil, 0, "dead");
         let ClusterSlots { map, bad_entries } = read_from(vec![range(0, 1, [a(), dead])]);
         assert_eq!(master_of(&map, 0).as_deref(), Some("a:1"));
         assert_eq!(bad_entries.len(), 1);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     /// Ten shards, with a replica each.
-    fn ten_shards() -> Vec<Reply> {
+    fn ten_shards() -> Vec<RespValue> {
         let shard = |number: i64| {
             let nodes = [(1, "m"), (2, "r")].map(|(port, kind)| {
                 node(text("host"), number * 10 + port, &format!("{kind}{number}-id"))
@@ -294,30 +294,30 @@ mod tests {
     }
 
     /// A value that does not belong where it is.
-    fn odd_value(random: &mut fastrand::Rng) -> Reply {
+    fn odd_value(random: &mut fastrand::Rng) -> RespValue {
         match random.u8(..16) {
-            0 => Reply::Nil,
-            1 => Reply::Int(0),
-            2 => Reply::Int(-1),
-            3 => Reply::Int(i64::MIN),
-            4 => Reply::Int(i64::MAX),
-            5 => Reply::Int(65_536),
-            6 => Reply::Int(16_384),
+            0 => RespValue::Nil,
+            1 => RespValue::Int(0),
+            2 => RespValue::Int(-1),
+            3 => RespValue::Int(i64::MIN),
+            4 => RespValue::Int(i64::MAX),
+            5 => RespValue::Int(65_536),
+            6 => RespValue::Int(16_384),
             7 => text(""),
             8 => text("?"),
-            9 => Reply::Text(bytes::Bytes::from_static(b"\xff\xfe\x00")),
-            10 => Reply::List(vec![]),
-            11 => Reply::List(vec![Reply::Nil, Reply::Int(0), Reply::Nil]),
-            12 => Reply::List(vec![text("ip"), Reply::Nil, text("hostname")]),
-            13 => Reply::Error(crate::node::ServerError { code: "ERR".into(), detail: "x".into() }),
-            14 => Reply::Text(vec![b'x'; 1 << 10].into()),
-            _ => Reply::List((0..random.usize(1..5)).map(|_| text("x")).collect()),
+            9 => RespValue::String(bytes::Bytes::from_static(b"\xff\xfe\x00")),
+            10 => RespValue::Array(vec![]),
+            11 => RespValue::Array(vec![RespValue::Nil, RespValue::Int(0), RespValue::Nil]),
+            12 => RespValue::Array(vec![text("ip"), RespValue::Nil, text("hostname")]),
+            13 => RespValue::Error(crate::node::ServerError { code: "ERR".into(), message: "x".into() }),
+            14 => RespValue::String(vec![b'x'; 1 << 10].into()),
+            _ => RespValue::Array((0..random.usize(1..5)).map(|_| text("x")).collect()),
         }
     }
 
     /// Replaces, removes or adds something in a list, at any depth.
-    fn mutate(reply: &mut Reply, random: &mut fastrand::Rng) {
-        let Reply::List(items) = reply else {
+    fn mutate(reply: &mut RespValue, random: &mut fastrand::Rng) {
+        let RespValue::Array(items) = reply else {
             *reply = odd_value(random);
             return;
         };
@@ -335,7 +335,7 @@ mod tests {
 
     /// Returns true if an entry claims slots of others, as no server's does: then nobody can tell
     /// which of the two is bad.
-    fn claims_slots_of_others(entry: &Reply, number: usize) -> bool {
+    fn claims_slots_of_others(entry: &RespValue, number: usize) -> bool {
         let own = (number * 1_000) as u16;
         super::range(entry)
             .is_some_and(|(first, last, _)| first.get() < own || last.get() > own + 999)

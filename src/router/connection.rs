@@ -9,48 +9,48 @@ use std::time::Duration;
 use futures::future::{self, Either};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, ProtocolError, Reply, ReplyShape,
-    ScriptCall, server_ms,
+    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ProtocolError, RespValue, ReplyShape,
+    EncodedScriptCall, server_ms,
 };
-use crate::router::about::{check_kind, locked_out, server_name, server_time};
-use crate::router::belief::{Identity, Process};
-use crate::router::clock_bound::ClockBound;
-use crate::router::heard::Heard;
-use crate::router::pulse::Pulse;
-use crate::router::runtime::Runtime;
-use crate::router::telemetry::Load;
-use crate::router::tenure::Tenure;
+use crate::router::about::{check_kind, auth_error, parse_server_name, parse_time};
+use crate::router::belief::{ServerIdentity, ServerProcess};
+use crate::router::clock_bound::ClockBounds;
+use crate::router::heard::LastActivity;
+use crate::router::pulse::SharedTimer;
+use crate::router::runtime::RuntimeHandle;
+use crate::router::telemetry::ServerLoad;
+use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
-use crate::router::time_out::time_out;
-use crate::router::unopened::{no_handshake, unopened};
+use crate::router::time_out::reply_timeout;
+use crate::router::unopened::{no_handshake, connect_error};
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
 /// The most pipelines of batches under way at once. More would only wait at the server and time out
 /// there.
-const PIPELINES: usize = 4;
+const MAX_PIPELINES: usize = 4;
 
 /// How often, within `response_timeout`, calls that wait for an answer check whether their time is
 /// up soon.
-const BEATS: u32 = 8;
+const TIMER_CHECKS: u32 = 8;
 
 /// The name of a server that does not report its run id.
-const NAMELESS: &str = "-";
+const UNKNOWN_SERVER: &str = "-";
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ConnectionLimits {
     /// The limit for opening a connection, its first answers included.
     pub(crate) connect_timeout: Duration,
     /// How long a connection may be quiet while something is under way on it.
     pub(crate) response_timeout: Duration,
     /// The most calls under way at once.
-    pub(crate) in_flight: usize,
+    pub(crate) max_in_flight: usize,
 }
 
-impl Limits {
+impl ConnectionLimits {
     pub(crate) fn of_opening(&self) -> TimeLimit {
         TimeLimit { length: self.connect_timeout, setting: "connect_timeout" }
     }
@@ -62,71 +62,71 @@ impl Limits {
 
 /// A connection that carries commands.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ServerConnection {
     name: Box<str>,
-    identity: Identity,
+    identity: ServerIdentity,
     /// Its map has shown that it belongs to the known cluster.
-    has_shown_map: AtomicBool,
+    map_verified: AtomicBool,
     /// The server has `DELIFEQ`, and has not refused it.
-    deletes_if_equal: AtomicBool,
-    node: Arc<dyn Node>,
+    has_delifeq: AtomicBool,
+    node: Arc<dyn CommandConnection>,
     clock: Arc<dyn Clock>,
     response_timeout: Duration,
-    pulse: Arc<Pulse>,
-    runtime: Runtime,
-    bound: Apart<Mutex<ClockBound>>,
-    opened: Moment,
+    shared_timer: Arc<SharedTimer>,
+    runtime: RuntimeHandle,
+    clock_bounds: CachePadded<Mutex<ClockBounds>>,
+    opened: LocalInstant,
     retired: AtomicBool,
     /// Set where sentinels name the master: ends when another server becomes the master.
-    tenure: OnceLock<Arc<Tenure>>,
+    master_term: OnceLock<Arc<MasterTerm>>,
     /// The next connection may have other credentials.
-    renews: bool,
+    rotates_credentials: bool,
     /// It has answered, and the last answer was no reason to retire it.
     proven: Arc<AtomicBool>,
     /// Permits for calls under way; closed when the connection is retired.
-    calls: Apart<Semaphore>,
+    call_permits: CachePadded<Semaphore>,
     /// Permits for pipelines of batches; closed likewise.
-    pipelines: Semaphore,
+    pipeline_permits: Semaphore,
     /// Those for pipelines of renewals, which do not wait behind others.
     renewals: Semaphore,
-    load: Load,
-    heard: Apart<Heard>,
+    load: ServerLoad,
+    activity: CachePadded<LastActivity>,
 }
 
 /// Separates what every call writes from what every call reads. A core that writes takes the whole
 /// cache line (two, on some) from the others.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
 /// An answer, with the times when its command was sent and when the answer came.
 #[derive(Debug)]
-pub(crate) struct Exchange<T> {
+pub(crate) struct TimedReply<T> {
     pub(crate) value: T,
-    pub(crate) sent: Moment,
-    pub(crate) received: Moment,
+    pub(crate) sent_at: LocalInstant,
+    pub(crate) received_at: LocalInstant,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ExchangeError {
     /// The time was up. What was sent may still arrive.
-    Silent,
+    NoReply,
     /// The connection brought nothing at all for too long, and is retired. What was sent may still
     /// arrive.
     Quiet,
-    Broken(NodeError),
+    Connection(ConnectionError),
 }
 
 /// Permission to send one more call or pipeline.
 #[derive(Debug)]
-pub(crate) struct Permit<'a> {
+pub(crate) struct SendPermit<'a> {
     permit: SemaphorePermit<'a>,
-    of: Permits,
+    pool: PermitPool,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Permits {
+enum PermitPool {
     Calls,
     Pipelines(Priority),
 }
@@ -141,14 +141,14 @@ pub(crate) enum Priority {
 
 /// Why there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum NoPermit {
+pub(crate) enum PermitError {
     /// The server did not finish earlier calls in time.
-    Late,
+    DeadlineExceeded,
     /// The connection is retired: make another one.
-    Retired,
+    ConnectionRetired,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Connects, and queries the server for its time, its name and its id. With `place`, dials that
     /// address, to which the host name was resolved before.
     pub(crate) async fn open(
@@ -156,28 +156,28 @@ impl Connection {
         clock: Arc<dyn Clock>,
         address: &Address,
         place: Option<&str>,
-        limits: Limits,
-    ) -> Result<Connection, NodeError> {
+        limits: ConnectionLimits,
+    ) -> Result<ServerConnection, ConnectionError> {
         let limit = limits.of_opening();
         let connects_with_tls = AtomicBool::new(connector.uses_tls());
         let opening = Box::pin(async {
             let node = match place {
                 None => connector.connect(address).await?,
-                Some(place) => connector.connect_at(address, place).await?,
+                Some(place) => connector.connect_to_addr(address, place).await?,
             };
             connects_with_tls.store(false, Ordering::Relaxed);
             let sent = clock.now();
             let replies = node
                 .pipeline(&[
-                    Command::new().word("TIME").expecting(ReplyShape::List),
-                    Command::new().word("INFO").word("server").expecting(ReplyShape::Text),
-                    Command::new().word("CLUSTER").word("MYID").expecting(ReplyShape::Text),
+                    Command::new().arg("TIME").expecting(ReplyShape::List),
+                    Command::new().arg("INFO").arg("server").expecting(ReplyShape::Text),
+                    Command::new().arg("CLUSTER").arg("MYID").expecting(ReplyShape::Text),
                 ])
                 .await?;
             Ok((node, sent, clock.now(), replies))
         });
-        let at = |failure| unopened(failure, address, connector.uses_tls());
-        let until = clock.now().after(limit.length);
+        let at = |failure| connect_error(failure, address, connector.uses_tls());
+        let until = clock.now().saturating_add(limit.length);
         let (node, sent, received, replies) =
             match future::select(opening, clock.sleep_until(until)).await {
                 Either::Left((opened, _)) => opened.map_err(at)?,
@@ -188,41 +188,41 @@ impl Connection {
                     });
                 }
             };
-        let renews = connector.renews_credentials();
-        if let Some(failure) = locked_out(&replies).filter(|_| renews) {
+        let renews = connector.rotates_credentials();
+        if let Some(failure) = auth_error(&replies).filter(|_| renews) {
             return Err(at(failure));
         }
         check_kind(&replies).map_err(at)?;
         let mut replies = replies.into_iter();
-        let mut bound = ClockBound::default();
-        bound.observe(sent, received, server_time(replies.next()).map_err(at)?);
+        let mut bound = ClockBounds::default();
+        bound.observe(sent, received, parse_time(replies.next()).map_err(at)?);
         let info = replies.next();
-        let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::has_it);
-        let name = server_name(info).unwrap_or_else(|| NAMELESS.into());
-        let identity = Identity::told(replies.next()).map_err(at)?;
-        let runtime = Runtime::current(connector.health());
-        let pulse = Pulse::new(clock.clone(), limits.response_timeout / BEATS, runtime.clone());
-        Ok(Connection {
+        let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::is_supported);
+        let name = parse_server_name(info).unwrap_or_else(|| UNKNOWN_SERVER.into());
+        let identity = ServerIdentity::from_reply(replies.next()).map_err(at)?;
+        let runtime = RuntimeHandle::current(connector.health());
+        let pulse = SharedTimer::new(clock.clone(), limits.response_timeout / TIMER_CHECKS, runtime.clone());
+        Ok(ServerConnection {
             name,
             identity,
-            has_shown_map: AtomicBool::new(false),
-            deletes_if_equal: AtomicBool::new(deletes_if_equal),
+            map_verified: AtomicBool::new(false),
+            has_delifeq: AtomicBool::new(deletes_if_equal),
             node,
             clock,
             response_timeout: limits.response_timeout,
-            pulse,
+            shared_timer: pulse,
             runtime,
-            bound: Apart(Mutex::new(bound)),
+            clock_bounds: CachePadded(Mutex::new(bound)),
             opened: received,
             retired: AtomicBool::new(false),
-            tenure: OnceLock::new(),
-            renews,
+            master_term: OnceLock::new(),
+            rotates_credentials: renews,
             proven: Arc::default(),
-            calls: Apart(Semaphore::new(limits.in_flight)),
-            pipelines: Semaphore::new(PIPELINES),
-            renewals: Semaphore::new(PIPELINES),
-            load: Load::of(address),
-            heard: Apart(Heard::default()),
+            call_permits: CachePadded(Semaphore::new(limits.max_in_flight)),
+            pipeline_permits: Semaphore::new(MAX_PIPELINES),
+            renewals: Semaphore::new(MAX_PIPELINES),
+            load: ServerLoad::of(address),
+            activity: CachePadded(LastActivity::default()),
         })
     }
 
@@ -233,61 +233,61 @@ impl Connection {
 
     /// False for a server that does not report its run id.
     pub(crate) fn has_name(&self) -> bool {
-        &*self.name != NAMELESS
+        &*self.name != UNKNOWN_SERVER
     }
 
     /// What the server said about itself when the connection was opened.
-    pub(crate) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
     /// Notes that the server's map has shown that it belongs to the known cluster.
-    pub(crate) fn note_shown_map(&self) {
-        self.has_shown_map.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_map_verified(&self) {
+        self.map_verified.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn has_shown_map(&self) -> bool {
-        self.has_shown_map.load(Ordering::Relaxed)
+    pub(crate) fn map_verified(&self) -> bool {
+        self.map_verified.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn deletes_if_equal(&self) -> bool {
-        self.deletes_if_equal.load(Ordering::Relaxed)
+    pub(crate) fn has_delifeq(&self) -> bool {
+        self.has_delifeq.load(Ordering::Relaxed)
     }
 
     /// Notes that the server refused `DELIFEQ`.
-    pub(crate) fn note_refused_delete(&self) {
-        self.deletes_if_equal.store(false, Ordering::Relaxed);
+    pub(crate) fn disable_delifeq(&self) {
+        self.has_delifeq.store(false, Ordering::Relaxed);
     }
 
     /// The name of the process, if the server reports it.
-    pub(crate) fn process(&self) -> Option<&str> {
+    pub(crate) fn process_name(&self) -> Option<&str> {
         self.has_name().then_some(&*self.name)
     }
 
     /// The process, and the address at which it was found.
-    pub(crate) fn met(&self) -> Option<Process> {
-        let name = self.process()?.into();
-        let place = self.place();
-        Some(Process { name, place })
+    pub(crate) fn observed_process(&self) -> Option<ServerProcess> {
+        let name = self.process_name()?.into();
+        let place = self.resolved_addr();
+        Some(ServerProcess { name, resolved_addr: place })
     }
 
     /// The address to which the host name was resolved, if that is known.
-    pub(crate) fn place(&self) -> Option<Arc<str>> {
-        self.node.place()
+    pub(crate) fn resolved_addr(&self) -> Option<Arc<str>> {
+        self.node.resolved_addr()
     }
 
-    pub(crate) fn bound(&self) -> ClockBound {
-        *lock(&self.bound.0)
+    pub(crate) fn clock_bounds(&self) -> ClockBounds {
+        *lock(&self.clock_bounds.0)
     }
 
     /// The most that this server's clock can read at a moment, or 0 for none.
-    pub(crate) fn server_ms(&self, moment: Option<Moment>) -> u64 {
-        moment.and_then(|moment| lock(&self.bound.0).server_ms_at_most(moment)).unwrap_or(0)
+    pub(crate) fn server_ms(&self, moment: Option<LocalInstant>) -> u64 {
+        moment.and_then(|moment| lock(&self.clock_bounds.0).max_server_ms(moment)).unwrap_or(0)
     }
 
     /// False once a new connection should replace this one.
     pub(crate) fn is_usable(&self) -> bool {
-        !self.retired.load(Ordering::Relaxed) && !self.is_over() && self.node.is_usable()
+        !self.retired.load(Ordering::Relaxed) && !self.is_superseded() && self.node.is_usable()
     }
 
     /// True if a call has found it broken or silent, or it was given up for another reason.
@@ -296,17 +296,17 @@ impl Connection {
     }
 
     /// Limits this connection's answers to that tenure.
-    pub(crate) fn serve_for(&self, tenure: Arc<Tenure>) {
-        let _ = self.tenure.set(tenure); // the first one stays
+    pub(crate) fn bind_to_term(&self, tenure: Arc<MasterTerm>) {
+        let _ = self.master_term.set(tenure); // the first one stays
     }
 
     /// Returns true if another server is the master by now.
-    pub(crate) fn is_over(&self) -> bool {
-        self.tenure.get().is_some_and(|tenure| tenure.is_over())
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.master_term.get().is_some_and(|tenure| tenure.has_ended())
     }
 
     /// Returns true if a command that was sent at `sent` may have been sent on it.
-    pub(crate) fn was_open_at(&self, sent: Moment) -> bool {
+    pub(crate) fn was_open_at(&self, sent: LocalInstant) -> bool {
         self.opened <= sent
     }
 
@@ -316,7 +316,7 @@ impl Connection {
     }
 
     /// The flag behind `is_proven`, which outlives the connection.
-    pub(crate) fn proof(&self) -> Arc<AtomicBool> {
+    pub(crate) fn proven_flag(&self) -> Arc<AtomicBool> {
         self.proven.clone()
     }
 
@@ -326,27 +326,27 @@ impl Connection {
     }
 
     /// A permit to send a call, if one is free.
-    pub(crate) fn try_permit(&self) -> Result<Option<Permit<'_>>, NoPermit> {
-        match self.calls.0.try_acquire() {
-            Ok(permit) => Ok(Some(Permit::new(permit, Permits::Calls))),
+    pub(crate) fn try_permit(&self) -> Result<Option<SendPermit<'_>>, PermitError> {
+        match self.call_permits.0.try_acquire() {
+            Ok(permit) => Ok(Some(SendPermit::new(permit, PermitPool::Calls))),
             Err(TryAcquireError::NoPermits) => Ok(None),
-            Err(TryAcquireError::Closed) => Err(NoPermit::Retired),
+            Err(TryAcquireError::Closed) => Err(PermitError::ConnectionRetired),
         }
     }
 
     /// Waits for a permit to send a call, first come, first served.
-    pub(crate) async fn permit(&self, until: Moment) -> Result<Permit<'_>, NoPermit> {
-        self.queue(Permits::Calls, 1, until).await
+    pub(crate) async fn permit(&self, until: LocalInstant) -> Result<SendPermit<'_>, PermitError> {
+        self.queue(PermitPool::Calls, 1, until).await
     }
 
     /// Waits for a permit to send a pipeline of a batch with that many commands.
-    pub(crate) async fn turn(
+    pub(crate) async fn pipeline_permit(
         &self,
         priority: Priority,
         commands: usize,
-        until: Moment,
-    ) -> Result<Permit<'_>, NoPermit> {
-        self.queue(Permits::Pipelines(priority), commands, until).await
+        until: LocalInstant,
+    ) -> Result<SendPermit<'_>, PermitError> {
+        self.queue(PermitPool::Pipelines(priority), commands, until).await
     }
 
     /// Sends a command and waits for its answer until `until`.
@@ -354,40 +354,40 @@ impl Connection {
         self: &Arc<Self>,
         _: &dyn Clock,
         command: Command,
-        until: Moment,
-    ) -> Result<Exchange<Reply>, Failure> {
+        until: LocalInstant,
+    ) -> Result<TimedReply<RespValue>, ExchangeError> {
         self.call_with(None, command, until).await
     }
 
     /// As `call`, with a permit, which is held until the answer.
     pub(crate) async fn call_with(
         self: &Arc<Self>,
-        permit: Option<Permit<'_>>,
+        permit: Option<SendPermit<'_>>,
         command: Command,
-        until: Moment,
-    ) -> Result<Exchange<Reply>, Failure> {
+        until: LocalInstant,
+    ) -> Result<TimedReply<RespValue>, ExchangeError> {
         self.single(|| self.node.call(command), permit, until).await
     }
 
     /// As `call_with`, for a call of a script.
     pub(crate) async fn call_script_with(
         self: &Arc<Self>,
-        permit: Permit<'_>,
-        call: &ScriptCall<'_>,
-        until: Moment,
-    ) -> Result<Exchange<Reply>, Failure> {
+        permit: SendPermit<'_>,
+        call: &EncodedScriptCall<'_>,
+        until: LocalInstant,
+    ) -> Result<TimedReply<RespValue>, ExchangeError> {
         self.single(|| self.node.call_script(call), Some(permit), until).await
     }
 
     async fn single(
         self: &Arc<Self>,
-        ask: impl FnOnce() -> Answering<Reply>,
-        permit: Option<Permit<'_>>,
-        until: Moment,
-    ) -> Result<Exchange<Reply>, Failure> {
+        ask: impl FnOnce() -> ResponseFuture<RespValue>,
+        permit: Option<SendPermit<'_>>,
+        until: LocalInstant,
+    ) -> Result<TimedReply<RespValue>, ExchangeError> {
         let _in_flight = self.load.in_flight(1);
         let exchange = self.exchange(ask, permit, until, self.response_timeout).await?;
-        self.check_let_in(std::slice::from_ref(&exchange.value))?;
+        self.check_auth_errors(std::slice::from_ref(&exchange.value))?;
         Ok(exchange)
     }
 
@@ -397,18 +397,18 @@ impl Connection {
         self: &Arc<Self>,
         _: &dyn Clock,
         commands: &[Command],
-        until: Moment,
-    ) -> Result<Exchange<Vec<Reply>>, Failure> {
+        until: LocalInstant,
+    ) -> Result<TimedReply<Vec<RespValue>>, ExchangeError> {
         self.pipeline_with(None, commands, until).await
     }
 
     /// As `pipeline`, with a permit.
     pub(crate) async fn pipeline_with(
         self: &Arc<Self>,
-        permit: Option<Permit<'_>>,
+        permit: Option<SendPermit<'_>>,
         commands: &[Command],
-        until: Moment,
-    ) -> Result<Exchange<Vec<Reply>>, Failure> {
+        until: LocalInstant,
+    ) -> Result<TimedReply<Vec<RespValue>>, ExchangeError> {
         self.pipeline_within(permit, commands, until, self.response_timeout).await
     }
 
@@ -419,13 +419,13 @@ impl Connection {
         address: &Address,
         commands: &[Command],
         limit: TimeLimit,
-    ) -> Result<Vec<Reply>, NodeError> {
-        let until = self.clock.now().after(limit.length);
+    ) -> Result<Vec<RespValue>, ConnectionError> {
+        let until = self.clock.now().saturating_add(limit.length);
         match self.pipeline_within(None, commands, until, limit.length).await {
             Ok(exchange) => Ok(exchange.value),
-            Err(Failure::Broken(failure)) => Err(NodeError { maybe_sent: false, ..failure }),
-            Err(Failure::Silent | Failure::Quiet) => {
-                self.gave_up(self.clock.now(), limit.length);
+            Err(ExchangeError::Connection(failure)) => Err(ConnectionError { maybe_sent: false, ..failure }),
+            Err(ExchangeError::NoReply | ExchangeError::Quiet) => {
+                self.on_caller_timeout(self.clock.now(), limit.length);
                 Err(limit.no_reply(address))
             }
         }
@@ -433,53 +433,53 @@ impl Connection {
 
     async fn pipeline_within(
         self: &Arc<Self>,
-        permit: Option<Permit<'_>>,
+        permit: Option<SendPermit<'_>>,
         commands: &[Command],
-        until: Moment,
+        until: LocalInstant,
         quiet: Duration,
-    ) -> Result<Exchange<Vec<Reply>>, Failure> {
+    ) -> Result<TimedReply<Vec<RespValue>>, ExchangeError> {
         let _in_flight = self.load.in_flight(commands.len());
         let exchange = self.exchange(|| self.node.pipeline(commands), permit, until, quiet).await?;
         if exchange.value.len() == commands.len() {
-            self.check_let_in(&exchange.value)?;
+            self.check_auth_errors(&exchange.value)?;
             return Ok(exchange);
         }
         // The replies on this connection may be out of step with its commands.
-        self.spoil();
+        self.retire_untrusted();
         let message = format!("{} answers to {} commands", exchange.value.len(), commands.len());
-        let failure = NodeError::from(ProtocolError(message.into()));
-        Err(Failure::Broken(NodeError { maybe_sent: true, ..failure }))
+        let failure = ConnectionError::from(ProtocolError(message.into()));
+        Err(ExchangeError::Connection(ConnectionError { maybe_sent: true, ..failure }))
     }
 
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
     /// connection must be replaced.
-    pub(crate) fn observe(&self, slot: Slot, sent: Moment, received: Moment, reply: &Reply) {
+    pub(crate) fn observe(&self, slot: Slot, sent: LocalInstant, received: LocalInstant, reply: &RespValue) {
         match server_ms(reply) {
             Some(0) => {}
-            Some(server_ms) => lock(&self.bound.0).observe(sent, received, server_ms),
-            None if answer::spoils(reply, slot) => self.spoil(),
+            Some(server_ms) => lock(&self.clock_bounds.0).observe(sent, received, server_ms),
+            None if answer::invalidates_connection(reply, slot) => self.retire_untrusted(),
             None => {}
         }
     }
 
     /// Notes that a caller gave up waiting. A connection that brought nothing at all for
     /// `response_timeout` is replaced: the network may have dropped it without any sign.
-    pub(crate) fn gave_up(&self, now: Moment, response_timeout: Duration) {
-        if now.since(self.heard.0.last()) >= response_timeout {
+    pub(crate) fn on_caller_timeout(&self, now: LocalInstant, response_timeout: Duration) {
+        if now.saturating_duration_since(self.activity.0.last()) >= response_timeout {
             self.retire();
         }
     }
 
     /// A server that no longer recognises this user may accept the credentials of the next
     /// connection, if those can differ.
-    fn check_let_in(&self, replies: &[Reply]) -> Result<(), Failure> {
-        if !self.renews {
+    fn check_auth_errors(&self, replies: &[RespValue]) -> Result<(), ExchangeError> {
+        if !self.rotates_credentials {
             return Ok(());
         }
-        match locked_out(replies) {
+        match auth_error(replies) {
             Some(failure) => {
-                self.spoil();
-                Err(Failure::Broken(failure))
+                self.retire_untrusted();
+                Err(ExchangeError::Connection(failure))
             }
             None => Ok(()),
         }
@@ -488,61 +488,61 @@ impl Connection {
     /// Refuses new calls on this connection.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.calls.0.close();
-        self.pipelines.close();
+        self.call_permits.0.close();
+        self.pipeline_permits.close();
         self.renewals.close();
     }
 
     /// As `retire`, because of an answer: the next connection must answer well before it is
     /// trusted.
-    fn spoil(&self) {
+    fn retire_untrusted(&self) {
         self.proven.store(false, Ordering::Relaxed);
         self.retire();
     }
 
     async fn queue(
         &self,
-        of: Permits,
+        of: PermitPool,
         commands: usize,
-        until: Moment,
-    ) -> Result<Permit<'_>, NoPermit> {
+        until: LocalInstant,
+    ) -> Result<SendPermit<'_>, PermitError> {
         let _queued = self.load.queued(commands);
         let turn = std::pin::pin!(self.semaphore(of).acquire());
         match future::select(turn, self.clock.sleep_until(until)).await {
-            Either::Left((Ok(permit), _)) => Ok(Permit::new(permit, of)),
-            Either::Left((Err(AcquireError { .. }), _)) => Err(NoPermit::Retired),
-            Either::Right(_) => Err(NoPermit::Late),
+            Either::Left((Ok(permit), _)) => Ok(SendPermit::new(permit, of)),
+            Either::Left((Err(AcquireError { .. }), _)) => Err(PermitError::ConnectionRetired),
+            Either::Right(_) => Err(PermitError::DeadlineExceeded),
         }
     }
 
-    fn semaphore(&self, of: Permits) -> &Semaphore {
+    fn semaphore(&self, of: PermitPool) -> &Semaphore {
         match of {
-            Permits::Calls => &self.calls.0,
-            Permits::Pipelines(Priority::Normal) => &self.pipelines,
-            Permits::Pipelines(Priority::Renewals) => &self.renewals,
+            PermitPool::Calls => &self.call_permits.0,
+            PermitPool::Pipelines(Priority::Normal) => &self.pipeline_permits,
+            PermitPool::Pipelines(Priority::Renewals) => &self.renewals,
         }
     }
 
     async fn exchange<T: Send + 'static>(
         self: &Arc<Self>,
-        ask: impl FnOnce() -> Answering<T>,
-        permit: Option<Permit<'_>>,
-        until: Moment,
+        ask: impl FnOnce() -> ResponseFuture<T>,
+        permit: Option<SendPermit<'_>>,
+        until: LocalInstant,
         quiet: Duration,
-    ) -> Result<Exchange<T>, Failure> {
+    ) -> Result<TimedReply<T>, ExchangeError> {
         // Read before anything is sent: a lease counts from here.
         let sent = self.clock.now();
-        self.heard.0.asked(sent);
-        let mut question = Question { connection: self, answer: Some(ask()), permit, sent };
+        self.activity.0.on_send(sent);
+        let mut question = InFlightCommand { connection: self, answer: Some(ask()), permit, sent };
         let Some(answer) = &mut question.answer else {
-            return Err(Failure::Silent);
+            return Err(ExchangeError::NoReply);
         };
-        let outcome = match self.hear_out(answer, sent, until, quiet).await {
+        let outcome = match self.await_reply(answer, sent, until, quiet).await {
             // Its effect may be lost, or may have reached the new master.
-            Ok(_) if self.is_over() => Err(Failure::Silent),
+            Ok(_) if self.is_superseded() => Err(ExchangeError::NoReply),
             outcome => outcome,
         };
-        if !matches!(outcome, Err(Failure::Silent)) {
+        if !matches!(outcome, Err(ExchangeError::NoReply)) {
             question.answer = None;
         }
         outcome
@@ -551,32 +551,32 @@ impl Connection {
     /// Waits for an answer until `until`, unless the connection brings nothing at all for `quiet`
     /// before. While anything arrives, the server is working on earlier calls, and a second copy
     /// would only queue behind the first.
-    async fn hear_out<T>(
+    async fn await_reply<T>(
         &self,
-        answer: &mut Answering<T>,
-        sent: Moment,
-        until: Moment,
+        answer: &mut ResponseFuture<T>,
+        sent: LocalInstant,
+        until: LocalInstant,
         quiet: Duration,
-    ) -> Result<Exchange<T>, Failure> {
+    ) -> Result<TimedReply<T>, ExchangeError> {
         let mut now = sent;
         loop {
-            let quiet_until = self.heard.0.quiet_since(sent).after(quiet);
+            let quiet_until = self.activity.0.idle_since(sent).saturating_add(quiet);
             let limit = pin!(self.wait_until(quiet_until.min(until), now));
             match future::select(&mut *answer, limit).await {
                 Either::Left((Ok(value), _)) => {
                     let received = self.clock.now();
-                    self.heard.0.answered(received);
+                    self.activity.0.on_receive(received);
                     if !self.is_proven() && !self.retired.load(Ordering::Relaxed) {
                         self.proven.store(true, Ordering::Relaxed);
                     }
-                    return Ok(Exchange { value, sent, received });
+                    return Ok(TimedReply { value, sent_at: sent, received_at: received });
                 }
                 Either::Left((Err(failure), _)) => {
                     match failure.is_protocol_error {
-                        true => self.spoil(),
+                        true => self.retire_untrusted(),
                         false => self.retire(),
                     }
-                    return Err(Failure::Broken(failure));
+                    return Err(ExchangeError::Connection(failure));
                 }
                 Either::Right((is_time_up, _)) => {
                     now = self.clock.now();
@@ -586,45 +586,45 @@ impl Connection {
                     }
                 }
             }
-            if now >= self.heard.0.quiet_since(sent).after(quiet) {
+            if now >= self.activity.0.idle_since(sent).saturating_add(quiet) {
                 self.retire();
-                return Err(Failure::Quiet);
+                return Err(ExchangeError::Quiet);
             }
             if now >= until {
-                return Err(Failure::Silent);
+                return Err(ExchangeError::NoReply);
             }
         }
     }
 
     /// Waits until `until` and returns true, or returns false when it is time to compute the wait
     /// again.
-    async fn wait_until(&self, until: Moment, now: Moment) -> bool {
-        let is_early = self.pulse.is_early_for(until.since(now));
+    async fn wait_until(&self, until: LocalInstant, now: LocalInstant) -> bool {
+        let is_early = self.shared_timer.ticks_before(until.saturating_duration_since(now));
         match is_early {
-            true => self.pulse.beat().await,
-            false => Box::pin(time_out(&*self.clock, until)).await,
+            true => self.shared_timer.next_tick().await,
+            false => Box::pin(reply_timeout(&*self.clock, until)).await,
         }
         !is_early
     }
 }
 
-impl<'a> Permit<'a> {
-    fn new(permit: SemaphorePermit<'a>, of: Permits) -> Self {
-        Permit { permit, of }
+impl<'a> SendPermit<'a> {
+    fn new(permit: SemaphorePermit<'a>, of: PermitPool) -> Self {
+        SendPermit { permit, pool: of }
     }
 }
 
 /// A command under way. If it is dropped before its answer has come, a background task goes on
 /// waiting: the answer shows that the server is working, and until then the command keeps its
 /// permit.
-struct Question<'a, T: Send + 'static> {
-    connection: &'a Arc<Connection>,
-    answer: Option<Answering<T>>,
-    permit: Option<Permit<'a>>,
-    sent: Moment,
+struct InFlightCommand<'a, T: Send + 'static> {
+    connection: &'a Arc<ServerConnection>,
+    answer: Option<ResponseFuture<T>>,
+    permit: Option<SendPermit<'a>>,
+    sent: LocalInstant,
 }
 
-impl<T: Send + 'static> Drop for Question<'_, T> {
+impl<T: Send + 'static> Drop for InFlightCommand<'_, T> {
     fn drop(&mut self) {
         let Some(mut answer) = self.answer.take().filter(|_| self.connection.is_usable()) else {
             return;
@@ -632,11 +632,11 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
         let (connection, sent) = (self.connection.clone(), self.sent);
         let permits = self.permit.take().map(|permit| {
             permit.permit.forget();
-            permit.of
+            permit.pool
         });
         self.connection.runtime.spawn("late answer", async move {
             let quiet = connection.response_timeout;
-            let _ = connection.hear_out(&mut answer, sent, FAR, quiet).await;
+            let _ = connection.await_reply(&mut answer, sent, NO_DEADLINE, quiet).await;
             if let Some(of) = permits {
                 connection.semaphore(of).add_permits(1);
             }
@@ -645,4 +645,4 @@ impl<T: Send + 'static> Drop for Question<'_, T> {
 }
 
 /// A wait without a limit.
-const FAR: Moment = Moment::from_origin(Duration::MAX);
+const NO_DEADLINE: LocalInstant = LocalInstant::from_duration(Duration::MAX);

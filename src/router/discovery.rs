@@ -11,11 +11,11 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use crate::node::{Address, NodeError};
-use crate::router::belief::{Deployment, Stranger, Told, View};
-use crate::router::sentinels::Sentinels;
+use crate::node::{Address, ConnectionError};
+use crate::router::belief::{Deployment, UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::sentinels::SentinelGroup;
 use crate::router::telemetry;
-use crate::router::topology::{Heard, SAMPLE, STAGGER, Topology, Unfound};
+use crate::router::topology::{NodeReply, SAMPLE_SIZE, QUERY_STAGGER, Topology, DiscoveryError};
 use crate::router::tried::Failures;
 
 /// A search for the deployment.
@@ -25,23 +25,23 @@ struct Search<'a> {
     seeds: VecDeque<Address>,
     /// The servers that were queried and have not answered.
     pending: Vec<Address>,
-    queries: FuturesUnordered<BoxFuture<'a, Heard>>,
+    queries: FuturesUnordered<BoxFuture<'a, NodeReply>>,
     queried: Vec<Address>,
-    views: Vec<View>,
+    views: Vec<NodeView>,
     failures: Failures,
 }
 
 impl Topology {
     /// Finds the deployment of the seeds, or the master that sentinels name, and installs the first
     /// map.
-    pub(crate) async fn discover(&self) -> Result<(), Unfound> {
+    pub(crate) async fn discover(&self) -> Result<(), DiscoveryError> {
         match self.sentinels() {
             Some(sentinels) => self.discover_master(sentinels).await,
             None => self.discover_seeds().await,
         }
     }
 
-    async fn discover_seeds(&self) -> Result<(), Unfound> {
+    async fn discover_seeds(&self) -> Result<(), DiscoveryError> {
         let since = self.lesson();
         // All clients of a fleet have the same seeds: they should not all query the first one.
         let mut seeds = self.seeds().to_vec();
@@ -58,20 +58,20 @@ impl Topology {
         search.find_first().await;
         search.hear_others().await;
         let Search { views, failures, .. } = search;
-        let failed = |otherwise: Option<NodeError>| {
+        let failed = |otherwise: Option<ConnectionError>| {
             let (tried, failure) = failures.settle(self.seeds(), otherwise);
-            telemetry::refresh_failed(&failure);
-            Err(Unfound::Failed(tried, failure))
+            telemetry::emit_refresh_failed(&failure);
+            Err(DiscoveryError::Unreachable(tried, failure))
         };
         if views.is_empty() {
             return failed(None);
         }
         match Deployment::of(views, self.seeds()) {
-            Deployment::Several(why) => Err(Unfound::Several(why)),
-            Deployment::Unsure(why) => failed(Some(NodeError::unsent(why))),
+            Deployment::Several(why) => Err(DiscoveryError::MultipleServers(why)),
+            Deployment::Unsure(why) => failed(Some(ConnectionError::not_sent(why))),
             Deployment::One { views, strangers } => {
                 for (address, why) in strangers {
-                    telemetry::stranger(&address, why.word(), &why);
+                    telemetry::emit_unexpected_server(&address, why.label(), &why);
                 }
                 match self.first_choice(&views) {
                     Some(view) => {
@@ -85,25 +85,25 @@ impl Topology {
     }
 
     /// The client must reach the master before it relies on it.
-    async fn discover_master(&self, sentinels: &Sentinels) -> Result<(), Unfound> {
+    async fn discover_master(&self, sentinels: &SentinelGroup) -> Result<(), DiscoveryError> {
         let since = self.lesson();
-        let master = sentinels.query().await.map_err(Unfound::Untold)?.address;
+        let master = sentinels.query().await.map_err(DiscoveryError::Sentinel)?.address;
         if let Err(failure) = self.connect(&master).await {
             let source = failure.source.as_ref();
-            let stranger = source.and_then(|source| source.downcast_ref::<Stranger>());
+            let stranger = source.and_then(|source| source.downcast_ref::<UnexpectedServer>());
             return Err(match stranger {
-                Some(Stranger::ClusterNode) => Unfound::Several(format!(
+                Some(UnexpectedServer::ClusterNode) => DiscoveryError::MultipleServers(format!(
                     "the sentinels name {master}, which is a node of a cluster; name nodes of the cluster instead of sentinels"
                 )),
                 _ => {
                     let mut failures = Failures::default();
                     failures.note(master.clone(), self.explain(failure, &master, None));
                     let (tried, failure) = failures.settle(&[master], None);
-                    Unfound::Failed(tried, failure)
+                    DiscoveryError::Unreachable(tried, failure)
                 }
             });
         }
-        self.install(View { node: master, told: Told::Alone(None) }, since);
+        self.install(NodeView { node: master, topology: ReportedTopology::Standalone(None) }, since);
         Ok(())
     }
 }
@@ -120,7 +120,7 @@ impl Search<'_> {
             }
             let is_last = self.seeds.is_empty();
             let clock = self.topology.clock();
-            let late = clock.sleep_until(clock.now().after(STAGGER));
+            let late = clock.sleep_until(clock.now().saturating_add(QUERY_STAGGER));
             tokio::select! {
                 biased;
                 Some(heard) = self.queries.next() => self.note(heard),
@@ -133,7 +133,7 @@ impl Search<'_> {
     /// that no map lists are waited for.
     async fn hear_others(&mut self) {
         let clock = self.topology.clock();
-        let mut late = clock.sleep_until(clock.now().after(STAGGER));
+        let mut late = clock.sleep_until(clock.now().saturating_add(QUERY_STAGGER));
         let mut is_late = false;
         while !self.views.is_empty() {
             self.query_others();
@@ -157,7 +157,7 @@ impl Search<'_> {
         fastrand::shuffle(&mut listed);
         others.append(&mut listed);
         for node in others {
-            if self.queried.len() < SAMPLE && !self.queried.contains(&node) {
+            if self.queried.len() < SAMPLE_SIZE && !self.queried.contains(&node) {
                 self.query(node);
             }
         }
@@ -165,9 +165,9 @@ impl Search<'_> {
 
     /// The nodes in the maps that were told.
     fn listed(&self) -> impl Iterator<Item = &Address> {
-        self.views.iter().flat_map(|view| match &view.told {
-            Told::Cluster { map, .. } => map.nodes(),
-            Told::Alone(_) => &[],
+        self.views.iter().flat_map(|view| match &view.topology {
+            ReportedTopology::Cluster { map, .. } => map.nodes(),
+            ReportedTopology::Standalone(_) => &[],
         })
     }
 
@@ -182,7 +182,7 @@ impl Search<'_> {
         self.queries.push(self.topology.query(node).boxed());
     }
 
-    fn note(&mut self, (node, outcome): Heard) {
+    fn note(&mut self, (node, outcome): NodeReply) {
         self.pending.retain(|pending| *pending != node);
         match outcome {
             Ok(view) => self.views.push(view),

@@ -3,38 +3,38 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 
 /// When a connection last brought anything. A server answers in order, so any answer shows that it
 /// is working on the earlier calls.
 ///
 /// One word: microseconds, and in the lowest bit whether something was sent since.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(AtomicU64);
+pub(crate) struct LastActivity(AtomicU64);
 
-impl Heard {
+impl LastActivity {
     /// Something is sent. If everything was answered before, the quiet time begins now.
-    pub(crate) fn asked(&self, now: Moment) {
+    pub(crate) fn on_send(&self, now: LocalInstant) {
         let last = self.0.load(Ordering::Relaxed);
         if last & 1 == 0 {
-            let asked = now.micros_since_origin() << 1 | 1;
+            let asked = now.as_micros() << 1 | 1;
             let _ = self.0.compare_exchange(last, asked, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     /// An answer came, to any command.
-    pub(crate) fn answered(&self, now: Moment) {
-        self.0.store(now.micros_since_origin() << 1, Ordering::Relaxed);
+    pub(crate) fn on_receive(&self, now: LocalInstant) {
+        self.0.store(now.as_micros() << 1, Ordering::Relaxed);
     }
 
     /// Since when nothing has come, for a call that was sent at `sent` and has no answer.
-    pub(crate) fn quiet_since(&self, sent: Moment) -> Moment {
+    pub(crate) fn idle_since(&self, sent: LocalInstant) -> LocalInstant {
         sent.max(self.last())
     }
 
     /// When the last answer came, or when the first command after it was sent.
-    pub(crate) fn last(&self) -> Moment {
-        Moment::from_origin(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
+    pub(crate) fn last(&self) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_micros(self.0.load(Ordering::Relaxed) >> 1))
     }
 }
 
@@ -42,21 +42,21 @@ impl Heard {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_origin(Duration::from_millis(ms))
+    fn at(ms: u64) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_millis(ms))
     }
 
     #[test]
     fn the_quiet_begins_with_the_first_question_and_anew_with_each_answer() {
-        let heard = Heard::default();
-        heard.asked(at(5));
-        heard.asked(at(7));
+        let heard = LastActivity::default();
+        heard.on_send(at(5));
+        heard.on_send(at(7));
         assert_eq!(heard.last(), at(5));
-        assert_eq!(heard.quiet_since(at(7)), at(7));
-        heard.answered(at(9));
-        assert_eq!(heard.quiet_since(at(7)), at(9), "the second question has no answer yet");
-        heard.asked(at(11));
-        heard.asked(at(12));
+        assert_eq!(heard.idle_since(at(7)), at(7));
+        heard.on_receive(at(9));
+        assert_eq!(heard.idle_since(at(7)), at(9), "the second question has no answer yet");
+        heard.on_send(at(11));
+        heard.on_send(at(12));
         assert_eq!(heard.last(), at(11));
     }
 }

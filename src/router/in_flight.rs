@@ -9,20 +9,20 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::node::{
-    Address, Command, GRANTED, NodeError, Reply, ScriptCall, ScriptShape, ServerError,
+    Address, Command, GRANTED, ConnectionError, RespValue, EncodedScriptCall, ScriptShape, ServerError,
 };
 use crate::router::Router;
-use crate::router::answer::after_asking;
-use crate::router::call::{Answer, Call, CallError, Reason, Script};
-use crate::router::connection::{Connection, Exchange, Failure, NoPermit, Permit};
-use crate::router::delete_if_equal::{self, Undone};
-use crate::router::sent_with::SentWith;
-use crate::router::telemetry::Attempted;
-use crate::router::texts::Unknown;
-use crate::router::time_out::time_out;
-use crate::router::topology::RefreshFrom;
+use crate::router::answer::merge_asking_reply;
+use crate::router::call::{CallReply, Call, CallError, CallErrorKind, Script};
+use crate::router::connection::{ServerConnection, TimedReply, ExchangeError, PermitError, SendPermit};
+use crate::router::delete_if_equal::{self, DelIfEqMiss};
+use crate::router::sent_with::SendMarker;
+use crate::router::telemetry::AttemptResult;
+use crate::router::texts::NoScriptReply;
+use crate::router::time_out::reply_timeout;
+use crate::router::topology::RefreshSource;
 
 /// A call under way and the history of its attempts.
 #[derive(Debug)]
@@ -32,64 +32,64 @@ pub(crate) struct InFlightCall<'a> {
     /// How many replicas must confirm it. If any, it uses the connections for confirmed calls.
     replicas: u32,
     confirmed: u32,
-    deadline: Moment,
-    next: Target,
+    deadline: LocalInstant,
+    target: CallTarget,
     /// The server's own command did not do it: only the script can.
-    by_script: bool,
+    script_only: bool,
     /// That command reported that there is nothing to delete, while nothing was in doubt.
-    is_gone: bool,
+    key_is_absent: bool,
     /// Redirects in a row.
-    redirects: u32,
+    redirect_count: u32,
     /// Failed attempts in a row.
-    troubles: u32,
+    failure_count: u32,
     /// Attempts whose connection brought replies that did not fit the commands.
     protocol_errors: u32,
     /// The wait before the next attempt.
     pause: Duration,
     in_doubt: Option<u64>,
     last_error: Option<ServerError>,
-    last_failure: Option<NodeError>,
+    last_failure: Option<ConnectionError>,
 }
 
 /// Where the call goes next, and how.
 #[derive(Debug, Default)]
-struct Target {
+struct CallTarget {
     /// `None` for the master of the slot.
     address: Option<Address>,
     /// The server that redirected the call there.
     named_by: Option<Address>,
     /// After ASK: the server imports the slot, and takes the call if `ASKING` precedes it.
     asking: bool,
-    text: Text,
+    text: ScriptForm,
 }
 
 /// How the script is named.
 #[derive(Clone, Copy, Debug, Default)]
-enum Text {
+enum ScriptForm {
     /// By its digest.
     #[default]
     Digest,
     /// The server does not know it: send the text, unless another caller has sent it meanwhile.
-    Wanted(Unknown),
+    Upload(NoScriptReply),
     /// By its digest, because another caller has sent the text.
-    Believed,
+    UploadedByOther,
     /// By its text.
-    Whole,
+    Source,
 }
 
 /// The outcome of one attempt.
 #[derive(Debug)]
-pub(crate) enum Attempt {
-    Answered(Exchange<Reply>),
+pub(crate) enum AttemptOutcome {
+    Replied(TimedReply<RespValue>),
     /// A reply, with the number of replicas that have the write.
-    Confirmed(Exchange<Reply>, u32),
+    Confirmed(TimedReply<RespValue>, u32),
     /// The server's own command did nothing: the script is needed.
-    Undone(Undone),
+    DelIfEqMiss(DelIfEqMiss),
     /// No connection: nothing was sent.
-    Unconnected(NodeError),
+    NotConnected(ConnectionError),
     /// No answer in time, or the slot has another master meanwhile. What was sent may still arrive
     /// until its `not_after`.
-    Silent {
+    NoReply {
         sent: Option<u64>,
     },
     /// No answer, because the connection brought nothing at all for too long. What was sent may
@@ -98,51 +98,51 @@ pub(crate) enum Attempt {
         not_after: u64,
     },
     /// The server is overloaded and it became too late to send the call: nothing was sent.
-    Crowded,
-    Broken {
-        failure: NodeError,
+    Overloaded,
+    ConnectionLost {
+        failure: ConnectionError,
         not_after: u64,
     },
 }
 
-impl Attempt {
+impl AttemptOutcome {
     /// How the attempt is counted, unless the answer decides that.
-    fn outcome(&self) -> Option<Attempted> {
+    fn outcome(&self) -> Option<AttemptResult> {
         match self {
-            Attempt::Answered(_) | Attempt::Confirmed(..) => None,
-            Attempt::Undone(Undone::Refused) => Some(Attempted::Refused),
-            Attempt::Undone(_) => Some(Attempted::Undone),
-            Attempt::Unconnected(_) => Some(Attempted::Unconnected),
-            Attempt::Silent { sent: None } | Attempt::Crowded => Some(Attempted::Unsent),
-            Attempt::Silent { sent: Some(_) } | Attempt::Quiet { .. } => Some(Attempted::Silent),
-            Attempt::Broken { failure, .. } if failure.is_protocol_error => {
-                Some(Attempted::Garbled)
+            AttemptOutcome::Replied(_) | AttemptOutcome::Confirmed(..) => None,
+            AttemptOutcome::DelIfEqMiss(DelIfEqMiss::Unsupported) => Some(AttemptResult::Rejected),
+            AttemptOutcome::DelIfEqMiss(_) => Some(AttemptResult::DelIfEqMiss),
+            AttemptOutcome::NotConnected(_) => Some(AttemptResult::NotConnected),
+            AttemptOutcome::NoReply { sent: None } | AttemptOutcome::Overloaded => Some(AttemptResult::NotSent),
+            AttemptOutcome::NoReply { sent: Some(_) } | AttemptOutcome::Quiet { .. } => Some(AttemptResult::NoReply),
+            AttemptOutcome::ConnectionLost { failure, .. } if failure.is_protocol_error => {
+                Some(AttemptResult::Malformed)
             }
-            Attempt::Broken { .. } => Some(Attempted::Broken),
+            AttemptOutcome::ConnectionLost { .. } => Some(AttemptResult::ConnectionLost),
         }
     }
 }
 
 /// How a wait ended.
-pub(crate) enum Waited<T> {
+pub(crate) enum WaitEnd<T> {
     Done(T),
-    MasterLeft,
-    Late,
+    MasterChanged,
+    DeadlineExceeded,
 }
 
 impl<'a> InFlightCall<'a> {
-    pub(crate) fn new(router: &'a Router, call: &'a Call, deadline: Moment) -> Self {
+    pub(crate) fn new(router: &'a Router, call: &'a Call, deadline: LocalInstant) -> Self {
         InFlightCall {
             router,
             call,
             replicas: 0,
             confirmed: 0,
             deadline,
-            next: Target::default(),
-            by_script: false,
-            is_gone: false,
-            redirects: 0,
-            troubles: 0,
+            target: CallTarget::default(),
+            script_only: false,
+            key_is_absent: false,
+            redirect_count: 0,
+            failure_count: 0,
             protocol_errors: 0,
             pause: Duration::ZERO,
             in_doubt: None,
@@ -156,44 +156,44 @@ impl<'a> InFlightCall<'a> {
         router: &'a Router,
         call: &'a Call,
         replicas: u32,
-        deadline: Moment,
+        deadline: LocalInstant,
     ) -> Self {
         InFlightCall { replicas, ..InFlightCall::new(router, call, deadline) }
     }
 
     /// Makes attempts until there is an answer.
-    pub(crate) async fn run(&mut self) -> Result<Answer, CallError> {
+    pub(crate) async fn run(&mut self) -> Result<CallReply, CallError> {
         loop {
-            if let Some(address) = self.destination()? {
+            if let Some(address) = self.next_server()? {
                 let attempt = self.attempt(&address).await;
-                if let Some(answer) = self.settle(&address, attempt)? {
+                if let Some(answer) = self.apply_outcome(&address, attempt)? {
                     return Ok(answer);
                 }
             }
             let pause = self.take_pause();
-            self.router.rest(pause, self.deadline).await;
+            self.router.back_off(pause, self.deadline).await;
         }
     }
 
     /// The server for the next attempt; `None` while it is unknown. Fails when it is too late for
     /// another attempt.
-    pub(crate) fn destination(&mut self) -> Result<Option<Address>, CallError> {
+    pub(crate) fn next_server(&mut self) -> Result<Option<Address>, CallError> {
         if self.router.connections.is_closed() {
-            return Err(self.failed(self.router.closed()));
+            return Err(self.into_error(self.router.closed()));
         }
-        let known = self.next.address.clone();
+        let known = self.target.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
         if self.router.clock.now() >= self.deadline {
             let reason = match address {
-                None => Reason::NoNode(self.call.slot),
-                Some(_) if self.is_redirected() => Reason::TooManyRedirects(self.redirects),
-                Some(_) => Reason::TimedOut(self.last_error.take()),
+                None => CallErrorKind::SlotUnassigned(self.call.slot),
+                Some(_) if self.is_redirected() => CallErrorKind::TooManyRedirects(self.redirect_count),
+                Some(_) => CallErrorKind::TimedOut(self.last_error.take()),
             };
-            return Err(self.failed(reason));
+            return Err(self.into_error(reason));
         }
         if address.is_none() {
-            drop(self.router.topology.refresh(RefreshFrom::Anyone));
-            self.lengthen_pause();
+            drop(self.router.topology.refresh(RefreshSource::Any));
+            self.increase_backoff();
         }
         Ok(address)
     }
@@ -205,8 +205,8 @@ impl<'a> InFlightCall<'a> {
 
     /// Returns true if the next server is not the slot's master, so that `ASKING` must precede the
     /// call.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.next.asking
+    pub(crate) fn needs_asking(&self) -> bool {
+        self.target.asking
     }
 
     /// Returns true if an earlier attempt may still arrive.
@@ -215,87 +215,87 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// The script whose text the server lacks, and what is known about that.
-    pub(crate) fn wanted_text(&self) -> Option<(&'static Script, Unknown)> {
-        match self.next.text {
-            Text::Wanted(unknown) => Some((self.call.script, unknown)),
+    pub(crate) fn missing_script(&self) -> Option<(&'static Script, NoScriptReply)> {
+        match self.target.text {
+            ScriptForm::Upload(unknown) => Some((self.call.script, unknown)),
             _ => None,
         }
     }
 
     /// With `brings`, this call sends the text. Otherwise it relies on another call that has sent
     /// it or sends it in the same pipeline.
-    pub(crate) fn bring_text(&mut self, brings: bool) {
-        self.next.text = if brings { Text::Whole } else { Text::Believed };
+    pub(crate) fn set_upload(&mut self, brings: bool) {
+        self.target.text = if brings { ScriptForm::Source } else { ScriptForm::UploadedByOther };
     }
 
     /// How long to wait for a permit. This ends before the deadline: a call without time for its
     /// answer would only leave its outcome in doubt.
-    pub(crate) fn queue_until(&self) -> Moment {
-        let left = self.deadline.since(self.router.clock.now());
-        self.deadline.before(self.router.limits.response_timeout.min(left / 2))
+    pub(crate) fn permit_deadline(&self) -> LocalInstant {
+        let left = self.deadline.saturating_duration_since(self.router.clock.now());
+        self.deadline.saturating_sub(self.router.limits.response_timeout.min(left / 2))
     }
 
     /// Until when an attempt at that server may arrive, by that server's clock.
-    pub(crate) fn not_after(&self, connection: &Connection) -> u64 {
+    pub(crate) fn not_after(&self, connection: &ServerConnection) -> u64 {
         connection.server_ms(self.call.not_after)
     }
 
     /// Returns true if the server's own command is sent in place of the script.
-    pub(crate) fn deletes_if_equal(&self, connection: &Connection) -> bool {
-        self.call.script.deletes_if_equal
-            && !self.by_script
+    pub(crate) fn deletes_if_equal(&self, connection: &ServerConnection) -> bool {
+        self.call.script.has_delifeq_shortcut
+            && !self.script_only
             && !self.brings_text()
-            && connection.deletes_if_equal()
+            && connection.has_delifeq()
     }
 
     /// The command for that server.
-    pub(crate) fn command(
+    pub(crate) fn to_command(
         &self,
-        connection: &Connection,
+        connection: &ServerConnection,
         not_after: u64,
         deletes: bool,
     ) -> Command {
         if deletes {
             return delete_if_equal::command(self.call);
         }
-        command(self.call, self.brings_text(), connection.name(), not_after)
+        to_command(self.call, self.brings_text(), connection.name(), not_after)
     }
 
     /// The outcome of an answer to that command, and of the one to `ASKING` before it.
-    pub(crate) fn hear(
+    pub(crate) fn outcome_of_reply(
         &self,
-        connection: &Connection,
-        exchange: Exchange<Reply>,
-        asking: Option<Reply>,
+        connection: &ServerConnection,
+        exchange: TimedReply<RespValue>,
+        asking: Option<RespValue>,
         deletes: bool,
-    ) -> Attempt {
-        let Exchange { mut value, sent, received } = exchange;
+    ) -> AttemptOutcome {
+        let TimedReply { mut value, sent_at: sent, received_at: received } = exchange;
         if deletes {
-            value = match delete_if_equal::read(value) {
+            value = match delete_if_equal::parse_reply(value) {
                 Ok(reply) => reply,
                 Err(undone) => {
-                    if undone == Undone::Refused {
-                        connection.note_refused_delete();
+                    if undone == DelIfEqMiss::Unsupported {
+                        connection.disable_delifeq();
                     }
-                    return Attempt::Undone(undone);
+                    return AttemptOutcome::DelIfEqMiss(undone);
                 }
             };
         }
         if let Some(asking) = asking {
-            value = after_asking(asking, value);
+            value = merge_asking_reply(asking, value);
         }
         connection.observe(self.call.slot, sent, received, &value);
-        Attempt::Answered(Exchange { value, sent, received })
+        AttemptOutcome::Replied(TimedReply { value, sent_at: sent, received_at: received })
     }
 
     fn brings_text(&self) -> bool {
-        matches!(self.next.text, Text::Whole)
+        matches!(self.target.text, ScriptForm::Source)
     }
 
     /// Sends the call and waits for the answer, as long as an answer can still be of use.
-    async fn attempt(&mut self, address: &Address) -> Attempt {
-        match self.wanted_text() {
-            None => self.attempt_as_is(address).await,
+    async fn attempt(&mut self, address: &Address) -> AttemptOutcome {
+        match self.missing_script() {
+            None => self.attempt_once(address).await,
             Some((script, unknown)) => {
                 Box::pin(self.attempt_with_text(address, script, unknown)).await
             }
@@ -307,75 +307,75 @@ impl<'a> InFlightCall<'a> {
         &mut self,
         address: &Address,
         script: &Script,
-        unknown: Unknown,
-    ) -> Attempt {
-        let turn = self.router.texts.turn(address, script, unknown);
-        let Waited::Done(sender) = self.wait(address, !self.next.asking, turn).await else {
-            return Attempt::Silent { sent: None };
+        unknown: NoScriptReply,
+    ) -> AttemptOutcome {
+        let turn = self.router.script_uploads.acquire_turn(address, script, unknown);
+        let WaitEnd::Done(sender) = self.wait(address, !self.target.asking, turn).await else {
+            return AttemptOutcome::NoReply { sent: None };
         };
-        self.bring_text(sender.is_some());
-        let attempt = self.attempt_as_is(address).await;
+        self.set_upload(sender.is_some());
+        let attempt = self.attempt_once(address).await;
         if let Some(sender) = sender {
-            sender.learn(&attempt);
+            sender.finish(&attempt);
         }
         attempt
     }
 
-    async fn attempt_as_is(&self, address: &Address) -> Attempt {
+    async fn attempt_once(&self, address: &Address) -> AttemptOutcome {
         // Rare cases have a boxed future, so that the future of the usual one stays small.
         if self.replicas > 0 {
             return Box::pin(self.attempt_confirmed(address)).await;
         }
-        match self.router.connections.ready(address) {
+        match self.router.connections.get(address) {
             // Without trouble, only the answer is waited for. (While the slot migrates, the server
             // that ASK named is not the master and need not be watched.)
-            Some(connection) if self.in_doubt.is_none() || self.next.asking => {
-                self.send(&connection, &SentWith::default()).await
+            Some(connection) if self.in_doubt.is_none() || self.target.asking => {
+                self.send(&connection, &SendMarker::default()).await
             }
-            ready => Box::pin(self.attempt_watched(address, ready)).await,
+            ready => Box::pin(self.attempt_with_master_watch(address, ready)).await,
         }
     }
 
     /// As `attempt`, in trouble: other nodes are queried for the slot's master meanwhile.
-    async fn attempt_watched(&self, address: &Address, ready: Option<Arc<Connection>>) -> Attempt {
-        let watch = !self.next.asking;
+    async fn attempt_with_master_watch(&self, address: &Address, ready: Option<Arc<ServerConnection>>) -> AttemptOutcome {
+        let watch = !self.target.asking;
         let connection = match ready {
             Some(connection) => connection,
             None => {
-                let connecting = self.router.connections.reach(address);
+                let connecting = self.router.connections.connect_or_wait(address);
                 match self.wait(address, watch, connecting).await {
-                    Waited::Done(Ok(connection)) => connection,
-                    Waited::Done(Err(failure)) => return Attempt::Unconnected(failure),
-                    Waited::MasterLeft | Waited::Late => return Attempt::Silent { sent: None },
+                    WaitEnd::Done(Ok(connection)) => connection,
+                    WaitEnd::Done(Err(failure)) => return AttemptOutcome::NotConnected(failure),
+                    WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => return AttemptOutcome::NoReply { sent: None },
                 }
             }
         };
         if watch {
-            self.send_watched(address, &connection).await
+            self.send_with_master_watch(address, &connection).await
         } else {
-            self.send(&connection, &SentWith::default()).await
+            self.send(&connection, &SendMarker::default()).await
         }
     }
 
     /// Sends the call in a group of calls that replicas must confirm.
-    async fn attempt_confirmed(&self, address: &Address) -> Attempt {
+    async fn attempt_confirmed(&self, address: &Address) -> AttemptOutcome {
         let replicated = &self.router.replicated;
         let watch = (self.in_doubt.is_some() || !replicated.is_ready(address, self.replicas))
-            && !self.next.asking;
-        let (asking, text) = (self.next.asking, self.brings_text());
-        let sent_with = Arc::<SentWith>::default();
+            && !self.target.asking;
+        let (asking, text) = (self.target.asking, self.brings_text());
+        let sent_with = Arc::<SendMarker>::default();
         let sending =
             replicated.send(address, self.call, self.replicas, asking, text, sent_with.clone());
         match self.wait(address, watch, sending).await {
-            Waited::Done(attempt) => attempt,
-            Waited::MasterLeft | Waited::Late => Attempt::Silent { sent: sent_with.give_up() },
+            WaitEnd::Done(attempt) => attempt,
+            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => AttemptOutcome::NoReply { sent: sent_with.cancel() },
         }
     }
 
-    async fn send(&self, connection: &Arc<Connection>, sent_with: &SentWith) -> Attempt {
+    async fn send(&self, connection: &Arc<ServerConnection>, sent_with: &SendMarker) -> AttemptOutcome {
         let permit = match connection.try_permit() {
             Ok(Some(permit)) => permit,
-            Ok(None) => match Box::pin(connection.permit(self.queue_until())).await {
+            Ok(None) => match Box::pin(connection.permit(self.permit_deadline())).await {
                 Ok(permit) => permit,
                 Err(none) => return none.into(),
             },
@@ -386,29 +386,29 @@ impl<'a> InFlightCall<'a> {
 
     async fn send_with(
         &self,
-        permit: Permit<'_>,
-        connection: &Arc<Connection>,
-        sent_with: &SentWith,
-    ) -> Attempt {
+        permit: SendPermit<'_>,
+        connection: &Arc<ServerConnection>,
+        sent_with: &SendMarker,
+    ) -> AttemptOutcome {
         let not_after = self.not_after(connection);
         let deletes = self.deletes_if_equal(connection);
-        if !sent_with.note(not_after) {
-            return Attempt::Silent { sent: None };
+        if !sent_with.try_mark_sent(not_after) {
+            return AttemptOutcome::NoReply { sent: None };
         }
         let mut asking = None;
-        let outcome = if !self.next.asking && !deletes {
+        let outcome = if !self.target.asking && !deletes {
             let call = script_call(self.call, self.brings_text(), connection.name(), not_after);
             connection.call_script_with(permit, &call, self.deadline).await
-        } else if self.next.asking {
-            let command = self.command(connection, not_after, deletes);
+        } else if self.target.asking {
+            let command = self.to_command(connection, not_after, deletes);
             let both = [Command::asking(), command];
             Box::pin(connection.pipeline_with(Some(permit), &both, self.deadline)).await.map(
                 |exchange| {
-                    let Exchange { mut value, sent, received } = exchange;
+                    let TimedReply { mut value, sent_at: sent, received_at: received } = exchange;
                     // A pipeline has an answer to each command.
-                    let answer = value.pop().unwrap_or(Reply::Nil);
+                    let answer = value.pop().unwrap_or(RespValue::Nil);
                     asking = value.pop();
-                    Exchange { value: answer, sent, received }
+                    TimedReply { value: answer, sent_at: sent, received_at: received }
                 },
             )
         } else {
@@ -416,22 +416,22 @@ impl<'a> InFlightCall<'a> {
             connection.call_with(Some(permit), command, self.deadline).await
         };
         match outcome {
-            Ok(exchange) => self.hear(connection, exchange, asking, deletes),
-            Err(Failure::Broken(failure)) => Attempt::Broken { failure, not_after },
-            Err(Failure::Silent) => {
-                connection.gave_up(self.router.clock.now(), self.router.limits.response_timeout);
-                Attempt::Silent { sent: Some(not_after) }
+            Ok(exchange) => self.outcome_of_reply(connection, exchange, asking, deletes),
+            Err(ExchangeError::Connection(failure)) => AttemptOutcome::ConnectionLost { failure, not_after },
+            Err(ExchangeError::NoReply) => {
+                connection.on_caller_timeout(self.router.clock.now(), self.router.limits.response_timeout);
+                AttemptOutcome::NoReply { sent: Some(not_after) }
             }
-            Err(Failure::Quiet) => Attempt::Quiet { not_after },
+            Err(ExchangeError::Quiet) => AttemptOutcome::Quiet { not_after },
         }
     }
 
     /// As `send`, but ends as soon as another node reports another master for the slot.
-    async fn send_watched(&self, address: &Address, connection: &Arc<Connection>) -> Attempt {
-        let sent_with = SentWith::default();
+    async fn send_with_master_watch(&self, address: &Address, connection: &Arc<ServerConnection>) -> AttemptOutcome {
+        let sent_with = SendMarker::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
-            Waited::Done(attempt) => attempt,
-            Waited::MasterLeft | Waited::Late => Attempt::Silent { sent: sent_with.give_up() },
+            WaitEnd::Done(attempt) => attempt,
+            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => AttemptOutcome::NoReply { sent: sent_with.cancel() },
         }
     }
 
@@ -442,36 +442,36 @@ impl<'a> InFlightCall<'a> {
         address: &Address,
         watch: bool,
         work: impl Future<Output = T>,
-    ) -> Waited<T> {
+    ) -> WaitEnd<T> {
         tokio::select! {
             biased;
-            done = work => Waited::Done(done),
-            () = self.router.topology.master_left(self.call.slot, address), if watch => Waited::MasterLeft,
-            () = time_out(&*self.router.clock, self.deadline) => Waited::Late,
+            done = work => WaitEnd::Done(done),
+            () = self.router.topology.wait_master_changed(self.call.slot, address), if watch => WaitEnd::MasterChanged,
+            () = reply_timeout(&*self.router.clock, self.deadline) => WaitEnd::DeadlineExceeded,
         }
     }
 }
 
-impl From<NoPermit> for Attempt {
-    fn from(none: NoPermit) -> Attempt {
+impl From<PermitError> for AttemptOutcome {
+    fn from(none: PermitError) -> AttemptOutcome {
         match none {
-            NoPermit::Late => Attempt::Crowded,
-            NoPermit::Retired => Attempt::Silent { sent: None },
+            PermitError::DeadlineExceeded => AttemptOutcome::Overloaded,
+            PermitError::ConnectionRetired => AttemptOutcome::NoReply { sent: None },
         }
     }
 }
 
 /// The command for a call to the server with that name. The envelope is filled in for each attempt.
-pub(crate) fn command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
+pub(crate) fn to_command(call: &Call, text: bool, name: &str, not_after: u64) -> Command {
     script_call(call, text, name, not_after).to_command()
 }
 
-fn script_call<'a>(call: &'a Call, text: bool, name: &'a str, not_after: u64) -> ScriptCall<'a> {
-    ScriptCall {
-        script: if text { &call.script.by_text } else { &call.script.by_digest },
+fn script_call<'a>(call: &'a Call, text: bool, name: &'a str, not_after: u64) -> EncodedScriptCall<'a> {
+    EncodedScriptCall {
+        script: if text { &call.script.eval } else { &call.script.evalsha },
         key: &call.key,
         second_key: call.second_key.as_deref(),
-        name,
+        server_name: name,
         not_after: call.not_after.map(|_| not_after),
         args: &call.args,
         shape: ScriptShape {

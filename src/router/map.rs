@@ -7,7 +7,7 @@ use crate::node::Address;
 use crate::slot::Slot;
 
 /// Marks a slot whose master is unknown.
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
 /// The master of every slot, and all known nodes.
 #[derive(Clone, PartialEq)]
@@ -32,7 +32,7 @@ impl SlotMap {
             ids: Vec::new(),
             without_address: Vec::new(),
             index: HashMap::new(),
-            masters: Slot::all().map(|_| NOBODY).collect(),
+            masters: Slot::all().map(|_| UNASSIGNED).collect(),
         }
     }
 
@@ -71,13 +71,13 @@ impl SlotMap {
     }
 
     /// Notes that a server named `address` as the slot's master. Returns true if that is new.
-    pub(crate) fn moved(&mut self, slot: Slot, address: &Address) -> bool {
+    pub(crate) fn set_master(&mut self, slot: Slot, address: &Address) -> bool {
         let master = self.index_of(address);
         std::mem::replace(&mut self.masters[slot.index()], master) != master
     }
 
     /// Returns true if the map has that node.
-    pub(crate) fn has(&self, address: &Address) -> bool {
+    pub(crate) fn contains(&self, address: &Address) -> bool {
         self.index.contains_key(address)
     }
 
@@ -102,17 +102,17 @@ impl SlotMap {
 
     /// How many slots have a master.
     pub(crate) fn served(&self) -> usize {
-        self.masters.iter().filter(|master| **master != NOBODY).count()
+        self.masters.iter().filter(|master| **master != UNASSIGNED).count()
     }
 
     /// Returns true if both maps have the same master for every slot.
-    pub(crate) fn agrees(&self, other: &SlotMap) -> bool {
+    pub(crate) fn has_same_masters(&self, other: &SlotMap) -> bool {
         (self.nodes == other.nodes && self.masters == other.masters)
             || Slot::all().all(|slot| self.master_of(slot) == other.master_of(slot))
     }
 
     /// Returns true if each slot that has a master in the other map has the same one here.
-    pub(crate) fn has_all_of(&self, other: &SlotMap) -> bool {
+    pub(crate) fn covers(&self, other: &SlotMap) -> bool {
         Slot::all().all(|slot| {
             other.master_of(slot).is_none_or(|master| self.master_of(slot) == Some(master))
         })
@@ -135,9 +135,9 @@ impl SlotMap {
     }
 
     /// This map, with the masters from `known` for slots that this map leaves out.
-    pub(crate) fn filled_from(mut self, known: &SlotMap) -> SlotMap {
+    pub(crate) fn with_gaps_from(mut self, known: &SlotMap) -> SlotMap {
         for slot in
-            Slot::all().filter(|slot| self.masters[slot.index()] == NOBODY).collect::<Vec<_>>()
+            Slot::all().filter(|slot| self.masters[slot.index()] == UNASSIGNED).collect::<Vec<_>>()
         {
             let master = usize::from(known.masters[slot.index()]);
             let Some(address) = known.nodes.get(master) else {
@@ -162,9 +162,9 @@ impl SlotMap {
         if let Some(index) = self.index.get(address) {
             return *index;
         }
-        let Some(index) = u16::try_from(self.nodes.len()).ok().filter(|index| *index != NOBODY)
+        let Some(index) = u16::try_from(self.nodes.len()).ok().filter(|index| *index != UNASSIGNED)
         else {
-            return NOBODY;
+            return UNASSIGNED;
         };
         self.nodes.push(address.clone());
         self.ids.push(None);
@@ -200,13 +200,13 @@ mod tests {
     fn a_moved_slot_has_a_new_owner_at_once() {
         let mut map = SlotMap::single(asked());
         let slot = Slot::of("x");
-        assert!(map.moved(slot, &address("new", 1)));
-        assert!(!map.moved(slot, &address("new", 1)), "no news");
+        assert!(map.set_master(slot, &address("new", 1)));
+        assert!(!map.set_master(slot, &address("new", 1)), "no news");
         assert_eq!(map.master_of(slot), Some(&address("new", 1)));
         assert_eq!(map.master_of(Slot::of("y")), Some(&asked()));
-        assert!(!map.agrees(&SlotMap::single(asked())));
-        assert!(map.moved(slot, &asked()));
-        assert!(map.agrees(&SlotMap::single(asked())), "nodes that own nothing do not matter");
+        assert!(!map.has_same_masters(&SlotMap::single(asked())));
+        assert!(map.set_master(slot, &asked()));
+        assert!(map.has_same_masters(&SlotMap::single(asked())), "nodes that own nothing do not matter");
         assert!(SlotMap::empty().is_empty());
         assert_eq!(SlotMap::empty().master_of(slot), None);
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::backoff::jittered;
-use crate::clock::Moment;
-use crate::node::{Address, Command, NodeError, Reply};
+use crate::backoff::with_jitter;
+use crate::clock::LocalInstant;
+use crate::node::{Address, Command, ConnectionError, RespValue};
 use crate::router::Router;
-use crate::router::call::{CallError, Reason};
-use crate::router::connection::{Connection, Failure};
-use crate::router::time_out::time_out;
+use crate::router::call::{CallError, CallErrorKind};
+use crate::router::connection::{ServerConnection, ExchangeError};
+use crate::router::time_out::reply_timeout;
 
 /// The pause before such a command is sent again.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Router {
     /// The known masters that serve slots, in no particular order.
@@ -25,28 +25,28 @@ impl Router {
         &self,
         address: &Address,
         command: &Command,
-        deadline: Moment,
-    ) -> Result<Reply, CallError> {
+        deadline: LocalInstant,
+    ) -> Result<RespValue, CallError> {
         loop {
             let (said, last) = match self.query_once(address, command, deadline).await {
-                Ok(Reply::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => {
+                Ok(RespValue::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => {
                     (Some(error), None)
                 }
-                Ok(Reply::Error(error)) => return Err(failed(Reason::Refused(error), None)),
+                Ok(RespValue::Error(error)) => return Err(query_error(CallErrorKind::Rejected(error), None)),
                 Ok(reply) => return Ok(reply),
-                Err(failure) if failure.permanent => {
-                    return Err(failed(Reason::Permanent, Some(failure)));
+                Err(failure) if failure.is_permanent => {
+                    return Err(query_error(CallErrorKind::PermanentConnectionError, Some(failure)));
                 }
                 Err(failure) => (None, Some(failure)),
             };
             if self.connections.is_closed() {
-                return Err(failed(self.closed(), last));
+                return Err(query_error(self.closed(), last));
             }
             let now = self.clock.now();
             if now >= deadline {
-                return Err(failed(Reason::TimedOut(said), last));
+                return Err(query_error(CallErrorKind::TimedOut(said), last));
             }
-            self.clock.sleep_until(now.after(jittered(PAUSE)).min(deadline)).await;
+            self.clock.sleep_until(now.saturating_add(with_jitter(RETRY_PAUSE)).min(deadline)).await;
         }
     }
 
@@ -54,16 +54,16 @@ impl Router {
         &self,
         address: &Address,
         command: &Command,
-        deadline: Moment,
-    ) -> Result<Reply, NodeError> {
+        deadline: LocalInstant,
+    ) -> Result<RespValue, ConnectionError> {
         let connection = self.connect_until(address, deadline).await?;
         let limit = self.limits.of_replies();
-        let until = self.clock.now().after(limit.length).min(deadline);
+        let until = self.clock.now().saturating_add(limit.length).min(deadline);
         match connection.call(&*self.clock, command.clone(), until).await {
             Ok(exchange) => Ok(exchange.value),
-            Err(Failure::Broken(failure)) => Err(failure),
-            Err(Failure::Silent | Failure::Quiet) => {
-                connection.gave_up(self.clock.now(), limit.length);
+            Err(ExchangeError::Connection(failure)) => Err(failure),
+            Err(ExchangeError::NoReply | ExchangeError::Quiet) => {
+                connection.on_caller_timeout(self.clock.now(), limit.length);
                 Err(limit.no_reply(address))
             }
         }
@@ -73,19 +73,19 @@ impl Router {
     async fn connect_until(
         &self,
         address: &Address,
-        deadline: Moment,
-    ) -> Result<Arc<Connection>, NodeError> {
+        deadline: LocalInstant,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
         let limit = self.limits.of_opening();
-        let until = self.clock.now().after(limit.length).min(deadline);
+        let until = self.clock.now().saturating_add(limit.length).min(deadline);
         let connected = tokio::select! {
             biased;
             connected = self.connections.connect(address) => connected,
-            () = time_out(&*self.clock, until) => Err(limit.no_reply(address)),
+            () = reply_timeout(&*self.clock, until) => Err(limit.no_reply(address)),
         };
         connected.map_err(|failure| self.topology.explain(failure, address, None))
     }
 }
 
-fn failed(reason: Reason, last: Option<NodeError>) -> CallError {
-    CallError { reason, in_doubt: None, last }
+fn query_error(reason: CallErrorKind, last: Option<ConnectionError>) -> CallError {
+    CallError { kind: reason, in_doubt: None, last_error: last }
 }

@@ -6,29 +6,29 @@ use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
 
 use crate::clock::Clock;
-use crate::node::{Address, Command, Connector, NodeError, Reply, ReplyShape};
+use crate::node::{Address, Command, Connector, ConnectionError, RespValue, ReplyShape};
 use crate::router::bad_entries::BadEntries;
-use crate::router::belief::{Admission, Identity, Kind, Known, Process, Stranger, View};
-use crate::router::connection::{Connection, Limits};
-use crate::router::sentinels::Sentinels;
+use crate::router::belief::{Admission, ServerIdentity, DeploymentKind, KnownCluster, ServerProcess, UnexpectedServer, NodeView};
+use crate::router::connection::{ServerConnection, ConnectionLimits};
+use crate::router::sentinels::SentinelGroup;
 use crate::router::telemetry;
 use crate::router::time_limit::TimeLimit;
-use crate::router::translation::Translation;
+use crate::router::translation::AddressTranslator;
 use crate::router::{read, views, write};
 
 /// What is known about the servers, shared by all that connect to them.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    known: RwLock<Known>,
-    translation: Translation,
-    limits: Limits,
+    known: RwLock<KnownCluster>,
+    translation: AddressTranslator,
+    limits: ConnectionLimits,
     /// The sentinels that name the master, if there are any.
-    sentinels: Option<Arc<Sentinels>>,
+    sentinels: Option<Arc<SentinelGroup>>,
     bad_entries: BadEntries,
 }
 
 impl Membership {
-    pub(crate) fn new(translation: Translation, limits: Limits) -> Self {
+    pub(crate) fn new(translation: AddressTranslator, limits: ConnectionLimits) -> Self {
         Membership {
             known: RwLock::default(),
             translation,
@@ -39,23 +39,23 @@ impl Membership {
     }
 
     /// Sets the sentinels that name the master.
-    pub(crate) fn with_sentinels(self, sentinels: Option<Arc<Sentinels>>) -> Self {
+    pub(crate) fn with_sentinels(self, sentinels: Option<Arc<SentinelGroup>>) -> Self {
         Membership { sentinels, ..self }
     }
 
-    pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
+    pub(crate) fn sentinels(&self) -> Option<&Arc<SentinelGroup>> {
         self.sentinels.as_ref()
     }
 
-    pub(crate) fn translation(&self) -> &Translation {
+    pub(crate) fn translation(&self) -> &AddressTranslator {
         &self.translation
     }
 
-    pub(crate) fn known(&self) -> RwLockReadGuard<'_, Known> {
+    pub(crate) fn known(&self) -> RwLockReadGuard<'_, KnownCluster> {
         read(&self.known)
     }
 
-    pub(crate) fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+    pub(crate) fn known_mut(&self) -> RwLockWriteGuard<'_, KnownCluster> {
         write(&self.known)
     }
 
@@ -63,22 +63,22 @@ impl Membership {
     /// connection.
     pub(crate) async fn view(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ServerConnection>,
         node: &Address,
-    ) -> Result<View, NodeError> {
-        let is_first = self.known().kind == Kind::Nothing;
+    ) -> Result<NodeView, ConnectionError> {
+        let is_first = self.known().kind == DeploymentKind::Unknown;
         let limit = if is_first { self.limits.of_opening() } else { self.limits.of_replies() };
         self.view_within(connection, node, limit).await
     }
 
     async fn view_within(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ServerConnection>,
         node: &Address,
         limit: TimeLimit,
-    ) -> Result<View, NodeError> {
+    ) -> Result<NodeView, ConnectionError> {
         let skip = |entry| self.bad_entries.report(node, entry);
-        views::view(connection, node, limit, &self.translation, skip).await
+        views::query_node_view(connection, node, limit, &self.translation, skip).await
     }
 
     /// Connects, and checks that the server is a known one.
@@ -87,23 +87,23 @@ impl Membership {
         connector: &dyn Connector,
         clock: &Arc<dyn Clock>,
         address: &Address,
-        limits: Limits,
-    ) -> Result<Arc<Connection>, NodeError> {
+        limits: ConnectionLimits,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
         if let Some(sentinels) = &self.sentinels {
             return self.open_master(sentinels, connector, clock, address, limits).await;
         }
         let connection =
-            Arc::new(Connection::open(connector, clock.clone(), address, None, limits).await?);
+            Arc::new(ServerConnection::open(connector, clock.clone(), address, None, limits).await?);
         match self.admission(address, &connection) {
-            Admission::Welcome => {
-                self.note_place(&connection);
+            Admission::Admitted => {
+                self.record_address(&connection);
                 Ok(connection)
             }
-            Admission::QueryItsMap => self.query_its_map(address, connection).await,
-            Admission::FindTheFirst => {
-                self.find_the_first(connector, clock, address, limits, connection).await
+            Admission::CheckSlotMap => self.check_slot_map(address, connection).await,
+            Admission::FindOriginal => {
+                self.find_original_process(connector, clock, address, limits, connection).await
             }
-            Admission::Refused(why) => Err(refused(address, why)),
+            Admission::Rejected(why) => Err(rejection_error(address, why)),
         }
     }
 
@@ -112,182 +112,182 @@ impl Membership {
     /// enough.
     async fn open_master(
         &self,
-        sentinels: &Sentinels,
+        sentinels: &SentinelGroup,
         connector: &dyn Connector,
         clock: &Arc<dyn Clock>,
         address: &Address,
-        limits: Limits,
-    ) -> Result<Arc<Connection>, NodeError> {
-        let opening = Connection::open(connector, clock.clone(), address, None, limits);
+        limits: ConnectionLimits,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
+        let opening = ServerConnection::open(connector, clock.clone(), address, None, limits);
         let (connection, master) =
-            try_join(opening, sentinels.query().map_err(NodeError::from)).await?;
+            try_join(opening, sentinels.query().map_err(ConnectionError::from)).await?;
         if master.address != *address {
-            return Err(refused(address, Stranger::Replaced));
+            return Err(rejection_error(address, UnexpectedServer::Replaced));
         }
-        if matches!(connection.identity(), Identity::Node(_)) {
-            return Err(refused(address, Stranger::ClusterNode));
+        if matches!(connection.identity(), ServerIdentity::ClusterNode(_)) {
+            return Err(rejection_error(address, UnexpectedServer::ClusterNode));
         }
-        if !sentinels.vouch_for(&master, connection.process()) {
-            return Err(refused(address, Stranger::OtherProcess));
+        if !sentinels.accepts_process(&master, connection.process_name()) {
+            return Err(rejection_error(address, UnexpectedServer::OtherProcess));
         }
         let connection = Arc::new(connection);
         if self.is_replica(&connection, address).await? {
-            return Err(refused(address, Stranger::Replica));
+            return Err(rejection_error(address, UnexpectedServer::Replica));
         }
-        connection.serve_for(master.tenure);
+        connection.bind_to_term(master.tenure);
         Ok(connection)
     }
 
     /// Queries the server itself. A server that does not report its role refuses what it cannot do.
     async fn is_replica(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ServerConnection>,
         address: &Address,
-    ) -> Result<bool, NodeError> {
-        let question = Command::new().word("INFO").word("replication").expecting(ReplyShape::Text);
+    ) -> Result<bool, ConnectionError> {
+        let question = Command::new().arg("INFO").arg("replication").expecting(ReplyShape::Text);
         let replies = connection.query(address, &[question], self.limits.of_opening()).await?;
-        Ok(matches!(&*replies, [Reply::Text(info)] if is_of_replica(info)))
+        Ok(matches!(&*replies, [RespValue::String(info)] if reports_replica(info)))
     }
 
     /// The process that was found first is remembered at the address where it was found last.
-    fn note_place(&self, connection: &Connection) {
-        let Some(met) = connection.met().filter(|met| met.place.is_some()) else {
+    fn record_address(&self, connection: &ServerConnection) {
+        let Some(met) = connection.observed_process().filter(|met| met.resolved_addr.is_some()) else {
             return;
         };
-        let first = self.known().first();
+        let first = self.known().original_process();
         if let Some(first) =
-            first.filter(|first| first.name == met.name && first.place != met.place)
+            first.filter(|first| first.name == met.name && first.resolved_addr != met.resolved_addr)
         {
-            self.known_mut().succeed(&first, met);
+            self.known_mut().replace_process(&first, met);
         }
     }
 
-    pub(crate) fn admission(&self, address: &Address, connection: &Connection) -> Admission {
-        self.known().admission(address, connection.identity(), connection.process())
+    pub(crate) fn admission(&self, address: &Address, connection: &ServerConnection) -> Admission {
+        self.known().admission(address, connection.identity(), connection.process_name())
     }
 
     /// Checks a node that is not in the known map: it may have joined since, or belong to another
     /// cluster.
-    async fn query_its_map(
+    async fn check_slot_map(
         &self,
         address: &Address,
-        connection: Arc<Connection>,
-    ) -> Result<Arc<Connection>, NodeError> {
+        connection: Arc<ServerConnection>,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
         let view = self.view_within(&connection, address, self.limits.of_opening()).await?;
-        match self.known().refusal(&view) {
+        match self.known().reject_reason(&view) {
             None => {
-                connection.note_shown_map();
+                connection.mark_map_verified();
                 Ok(connection)
             }
-            Some(why) => Err(refused(address, why)),
+            Some(why) => Err(rejection_error(address, why)),
         }
     }
 
     /// Checks a process other than the first one that was found at this name. It is accepted if the
     /// first one is gone: not while that answers at one of the addresses of the name, nor while its
     /// own address neither answers nor refuses.
-    async fn find_the_first(
+    async fn find_original_process(
         &self,
         connector: &dyn Connector,
         clock: &Arc<dyn Clock>,
         address: &Address,
-        limits: Limits,
-        found: Arc<Connection>,
-    ) -> Result<Arc<Connection>, NodeError> {
-        let Some(first) = self.known().first() else {
-            return self.judge(address, found);
+        limits: ConnectionLimits,
+        found: Arc<ServerConnection>,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
+        let Some(first) = self.known().original_process() else {
+            return self.admit(address, found);
         };
-        let until = clock.now().after(limits.connect_timeout);
+        let until = clock.now().saturating_add(limits.connect_timeout);
         let places = tokio::select! {
             biased;
-            places = places_besides(connector, address, &found, first.place.as_ref()) => places,
+            places = other_addresses(connector, address, &found, first.resolved_addr.as_ref()) => places,
             () = clock.sleep_until(until) => {
                 let message = format!("the addresses of {address} were not told in time");
-                return Err(NodeError::unsent(message));
+                return Err(ConnectionError::not_sent(message));
             }
         };
         let dials = places
             .iter()
-            .map(|place| Connection::open(connector, clock.clone(), address, Some(place), limits));
+            .map(|place| ServerConnection::open(connector, clock.clone(), address, Some(place), limits));
         let dialled = join_all(dials).await;
-        match weigh(&first, found, places.iter().zip(dialled)) {
-            Whereabouts::Found(connection) => {
-                self.note_place(&connection);
-                self.judge(address, connection)
+        match search_result(&first, found, places.iter().zip(dialled)) {
+            ProcessSearch::Alive(connection) => {
+                self.record_address(&connection);
+                self.admit(address, connection)
             }
-            Whereabouts::Unknown => Err(refused(address, Stranger::OtherServer)),
-            Whereabouts::Gone(heir) => {
-                if let Some(heir) = heir.met() {
-                    self.known_mut().succeed(&first, heir);
+            ProcessSearch::Unknown => Err(rejection_error(address, UnexpectedServer::OtherServer)),
+            ProcessSearch::Replaced(heir) => {
+                if let Some(heir) = heir.observed_process() {
+                    self.known_mut().replace_process(&first, heir);
                 }
-                self.judge(address, heir)
+                self.admit(address, heir)
             }
         }
     }
 
     /// Decides by what is known now: more may have been learned during a search.
-    fn judge(
+    fn admit(
         &self,
         address: &Address,
-        connection: Arc<Connection>,
-    ) -> Result<Arc<Connection>, NodeError> {
+        connection: Arc<ServerConnection>,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
         match self.admission(address, &connection) {
-            Admission::Welcome => Ok(connection),
-            Admission::Refused(why) => Err(refused(address, why)),
-            Admission::QueryItsMap | Admission::FindTheFirst => {
-                Err(refused(address, Stranger::OtherServer))
+            Admission::Admitted => Ok(connection),
+            Admission::Rejected(why) => Err(rejection_error(address, why)),
+            Admission::CheckSlotMap | Admission::FindOriginal => {
+                Err(rejection_error(address, UnexpectedServer::OtherServer))
             }
         }
     }
 }
 
 /// What a search found out about the process that was found first.
-enum Whereabouts {
-    Found(Arc<Connection>),
+enum ProcessSearch {
+    Alive(Arc<ServerConnection>),
     /// It is gone, and the process of this connection replaces it.
-    Gone(Arc<Connection>),
+    Replaced(Arc<ServerConnection>),
     /// It may come back.
     Unknown,
 }
 
 /// Decides by the processes that answer at the addresses of the name, beside the `found` one.
-fn weigh<'a>(
-    first: &Process,
-    found: Arc<Connection>,
-    dialled: impl Iterator<Item = (&'a Arc<str>, Result<Connection, NodeError>)>,
-) -> Whereabouts {
-    let home = first.place.as_ref();
+fn search_result<'a>(
+    first: &ServerProcess,
+    found: Arc<ServerConnection>,
+    dialled: impl Iterator<Item = (&'a Arc<str>, Result<ServerConnection, ConnectionError>)>,
+) -> ProcessSearch {
+    let home = first.resolved_addr.as_ref();
     let mut heir = found;
     let mut may_be_there = false;
     for (place, dialled) in dialled {
         let is_home = home.is_none_or(|home| home == place);
         match dialled {
-            Ok(connection) if connection.process() == Some(&*first.name) => {
-                return Whereabouts::Found(Arc::new(connection));
+            Ok(connection) if connection.process_name() == Some(&*first.name) => {
+                return ProcessSearch::Alive(Arc::new(connection));
             }
             // The process that is there now has the data that the first one kept on disk, if any
             // process has.
             Ok(connection) if home == Some(place) => heir = Arc::new(connection),
             Ok(_) => {}
-            Err(failure) => may_be_there |= is_home && !failure.refused,
+            Err(failure) => may_be_there |= is_home && !failure.is_connection_refused,
         }
     }
-    if may_be_there { Whereabouts::Unknown } else { Whereabouts::Gone(heir) }
+    if may_be_there { ProcessSearch::Unknown } else { ProcessSearch::Replaced(heir) }
 }
 
 /// The addresses of the name, without the one where `found` was found. If they cannot be resolved,
 /// `home` may be one.
-async fn places_besides(
+async fn other_addresses(
     connector: &dyn Connector,
     address: &Address,
-    found: &Connection,
+    found: &ServerConnection,
     home: Option<&Arc<str>>,
 ) -> Vec<Arc<str>> {
-    let mut places = connector.places(address).await;
+    let mut places = connector.resolve(address).await;
     if places.is_empty() {
         places.extend(home.cloned());
     }
-    match found.place() {
+    match found.resolved_addr() {
         Some(here) => places.retain(|place| *place != here),
         None if places.len() < 2 => places.clear(),
         None => {}
@@ -296,14 +296,14 @@ async fn places_besides(
 }
 
 /// Returns true if this is a replica's answer to `INFO replication`.
-fn is_of_replica(info: &[u8]) -> bool {
+fn reports_replica(info: &[u8]) -> bool {
     info.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"role:slave")
 }
 
-fn refused(address: &Address, why: Stranger) -> NodeError {
-    telemetry::stranger(address, why.word(), &why);
-    NodeError {
+fn rejection_error(address: &Address, why: UnexpectedServer) -> ConnectionError {
+    telemetry::emit_unexpected_server(address, why.label(), &why);
+    ConnectionError {
         source: Some(Arc::new(why)),
-        ..NodeError::unsent(format!("at {address} there is {why}"))
+        ..ConnectionError::not_sent(format!("at {address} there is {why}"))
     }
 }

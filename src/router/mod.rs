@@ -48,36 +48,36 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::backoff::{Backoff, jittered, part_of};
-use crate::clock::{Clock, Moment};
+use crate::backoff::{Backoff, with_jitter, scale};
+use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
 use crate::node::{Address, Connector};
 use crate::slot::Slot;
-use connection::Limits;
-use connections::Connections;
+use connection::ConnectionLimits;
+use connections::ConnectionPool;
 use in_flight::InFlightCall;
 use membership::Membership;
-use replicated::ReplicatedCalls;
-use sentinels::Sentinels;
-use texts::Texts;
-use topology::{RefreshFrom, Topology, Unfound};
-use translation::Translation;
+use replicated::ReplicatedCallPools;
+use sentinels::SentinelGroup;
+use texts::ScriptUploads;
+use topology::{RefreshSource, Topology, DiscoveryError};
+use translation::AddressTranslator;
 
 pub use call::Script;
-pub(crate) use call::{Answer, Call, CallError, Reason};
-pub(crate) use clock_bound::ClockBound;
+pub(crate) use call::{CallReply, Call, CallError, CallErrorKind};
+pub(crate) use clock_bound::ClockBounds;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
 pub(crate) use connection::Priority;
-pub(crate) use runtime::Runtime;
+pub(crate) use runtime::RuntimeHandle;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
-pub(crate) use sentinels::SentinelSettings;
-pub(crate) use subscriptions::{Event, Listener, Subscriptions};
-pub(crate) use translation::AddressTranslation;
+pub(crate) use sentinels::SentinelTargets;
+pub(crate) use subscriptions::{SubscriptionEvent, EventListener, Subscriptions};
+pub(crate) use translation::TranslateFn;
 pub(crate) use transport::Transport;
 
 /// Pauses between the attempts of one call.
-const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
+const ATTEMPT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
 
 /// The longest pause before a connection that broke under a call is made again. A server or a proxy
 /// that restarts cuts the connections of all clients at once, and should not get all their dials at
@@ -85,49 +85,49 @@ const ATTEMPTS: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_
 const FIRST_REDIAL: Duration = Duration::from_millis(100);
 
 /// How long a server is left alone after a failed dial, and a channel after a failed join.
-const DIALS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+const DIAL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Settings of the router. Each duration limits one thing.
 #[derive(Clone)]
-pub(crate) struct RouterSettings {
+pub(crate) struct RouterConfig {
     /// Nodes of the cluster to start from. One that can be reached is enough.
     pub(crate) seeds: Vec<Address>,
     /// The sentinels that name the server, in place of seeds.
-    pub(crate) sentinels: Option<SentinelSettings>,
+    pub(crate) sentinels: Option<SentinelTargets>,
     /// The limit for opening a connection, with authentication and first answers.
     pub(crate) connect_timeout: Duration,
     /// How long a connection may be quiet while a call is under way on it. After that the call's
     /// outcome is unknown, and the call is repeated.
     pub(crate) response_timeout: Duration,
     /// The most calls under way at one server. Further calls wait here.
-    pub(crate) max_in_flight: usize,
+    pub(crate) max_in_flight_per_server: usize,
     /// The interval between two refreshes of the slot map in the background.
     pub(crate) refresh_interval: Duration,
-    pub(crate) address_translator: Option<AddressTranslation>,
+    pub(crate) address_translator: Option<TranslateFn>,
 }
 
-impl Default for RouterSettings {
+impl Default for RouterConfig {
     fn default() -> Self {
-        RouterSettings {
+        RouterConfig {
             seeds: Vec::new(),
             sentinels: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
-            max_in_flight: 256,
+            max_in_flight_per_server: 256,
             refresh_interval: Duration::from_secs(30),
             address_translator: None,
         }
     }
 }
 
-impl fmt::Debug for RouterSettings {
+impl fmt::Debug for RouterConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RouterSettings")
             .field("seeds", &self.seeds)
             .field("sentinels", &self.sentinels)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
-            .field("max_in_flight", &self.max_in_flight)
+            .field("max_in_flight", &self.max_in_flight_per_server)
             .field("refresh_interval", &self.refresh_interval)
             .finish_non_exhaustive()
     }
@@ -136,55 +136,55 @@ impl fmt::Debug for RouterSettings {
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
 pub(crate) struct Router {
-    runtime: Runtime,
+    runtime: RuntimeHandle,
     clock: Arc<dyn Clock>,
-    limits: Limits,
-    connections: Arc<Connections>,
+    limits: ConnectionLimits,
+    connections: Arc<ConnectionPool>,
     topology: Arc<Topology>,
-    texts: Arc<Texts>,
-    replicated: Arc<ReplicatedCalls>,
+    script_uploads: Arc<ScriptUploads>,
+    replicated: Arc<ReplicatedCallPools>,
     subscriptions: Subscriptions,
-    background: Background,
+    background: BackgroundTasks,
 }
 
 /// Tasks that are aborted when this is dropped.
 #[derive(Debug)]
-struct Background(Vec<AbortHandle>);
+struct BackgroundTasks(Vec<AbortHandle>);
 
 impl Router {
     /// Fetches the slot map from the seeds, and from the nodes that they name.
     pub(crate) async fn connect(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
-        settings: RouterSettings,
+        settings: RouterConfig,
     ) -> Result<Arc<Router>, CallError> {
-        let limits = Limits {
+        let limits = ConnectionLimits {
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
-            in_flight: settings.max_in_flight,
+            max_in_flight: settings.max_in_flight_per_server,
         };
-        let translation = Translation(settings.address_translator);
+        let translation = AddressTranslator(settings.address_translator);
         let sentinels = settings.sentinels.map(|sentinels| {
-            Arc::new(Sentinels::new(sentinels, clock.clone(), translation.clone(), limits))
+            Arc::new(SentinelGroup::new(sentinels, clock.clone(), translation.clone(), limits))
         });
         let membership = Membership::new(translation, limits).with_sentinels(sentinels.clone());
         let membership = Arc::new(membership);
-        let runtime = Runtime::current(connector.health());
-        let connections = Connections::new(
+        let runtime = RuntimeHandle::current(connector.health());
+        let connections = ConnectionPool::new(
             runtime.clone(),
             connector.clone(),
             clock.clone(),
             membership.clone(),
             limits,
         );
-        let replicated = Arc::new(ReplicatedCalls::new(
+        let replicated = Arc::new(ReplicatedCallPools::new(
             runtime.clone(),
             connector.clone(),
             clock.clone(),
             membership.clone(),
             limits,
         ));
-        let texts = Arc::new(Texts::new(clock.clone(), settings.response_timeout));
+        let texts = Arc::new(ScriptUploads::new(clock.clone(), settings.response_timeout));
         let topology = Topology::new(
             runtime.clone(),
             connections.clone(),
@@ -192,8 +192,8 @@ impl Router {
             settings.seeds,
             membership,
         );
-        topology.discover().await.map_err(Unfound::into_call_error)?;
-        let refreshing = refresh_slowly(
+        topology.discover().await.map_err(DiscoveryError::into_call_error)?;
+        let refreshing = refresh_periodically(
             topology.clone(),
             replicated.clone(),
             texts.clone(),
@@ -202,10 +202,10 @@ impl Router {
         );
         let refreshing = runtime.spawn("regular refresh", refreshing);
         let watching = sentinels.map(|sentinels| {
-            runtime.spawn("sentinels", sentinels::watch(sentinels, topology.clone()))
+            runtime.spawn("sentinels", sentinels::run_subscriptions(sentinels, topology.clone()))
         });
         let tasks = [refreshing].into_iter().chain(watching);
-        let background = Background(tasks.map(|task| task.abort_handle()).collect());
+        let background = BackgroundTasks(tasks.map(|task| task.abort_handle()).collect());
         let subscriptions = Subscriptions::start(
             runtime.clone(),
             connector,
@@ -219,7 +219,7 @@ impl Router {
             limits,
             connections,
             topology,
-            texts,
+            script_uploads: texts,
             replicated,
             subscriptions,
             background,
@@ -230,7 +230,7 @@ impl Router {
     ///
     /// If the future is dropped, a command may stay under way. It can arrive until the call's
     /// `not_after`.
-    pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
+    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
         InFlightCall::new(self, call, deadline).run().await
     }
 
@@ -240,8 +240,8 @@ impl Router {
         &self,
         call: &Call,
         replicas: u32,
-        deadline: Moment,
-    ) -> Result<Answer, CallError> {
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         InFlightCall::confirmed(self, call, replicas, deadline).run().await
     }
 
@@ -251,8 +251,8 @@ impl Router {
     }
 
     /// Bounds for that server's clock, if there is a connection to it.
-    pub(crate) fn bound(&self, address: &Address) -> Option<ClockBound> {
-        self.connections.ready(address).map(|connection| connection.bound())
+    pub(crate) fn clock_bounds(&self, address: &Address) -> Option<ClockBounds> {
+        self.connections.get(address).map(|connection| connection.clock_bounds())
     }
 
     pub(crate) fn subscriptions(&self) -> &Subscriptions {
@@ -260,18 +260,18 @@ impl Router {
     }
 
     /// Waits between two attempts, but not past the deadline.
-    async fn rest(&self, pause: Duration, deadline: Moment) {
+    async fn back_off(&self, pause: Duration, deadline: LocalInstant) {
         if !pause.is_zero() {
-            self.clock.sleep_until(self.clock.now().after(pause).min(deadline)).await;
+            self.clock.sleep_until(self.clock.now().saturating_add(pause).min(deadline)).await;
         }
     }
 
     /// Why calls fail once the connections are closed.
-    pub(crate) fn closed(&self) -> Reason {
+    pub(crate) fn closed(&self) -> CallErrorKind {
         closed(self.runtime.health())
     }
 
-    pub(crate) fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &RuntimeHandle {
         &self.runtime
     }
 
@@ -287,42 +287,42 @@ impl Router {
 }
 
 /// The reason of calls to a client that was shut down, or has failed.
-fn closed(health: &ClientHealth) -> Reason {
-    health.failure().map_or(Reason::Closed, |failure| Reason::ClientFailed(failure.clone()))
+fn closed(health: &ClientHealth) -> CallErrorKind {
+    health.failure().map_or(CallErrorKind::Closed, |failure| CallErrorKind::ClientFailed(failure.clone()))
 }
 
-impl Background {
+impl BackgroundTasks {
     fn end(&self) {
         self.0.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundTasks {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Refreshes the map at intervals, for changes that no redirect reports: nodes that joined or left.
-async fn refresh_slowly(
+async fn refresh_periodically(
     topology: Arc<Topology>,
-    replicated: Arc<ReplicatedCalls>,
-    texts: Arc<Texts>,
+    replicated: Arc<ReplicatedCallPools>,
+    texts: Arc<ScriptUploads>,
     clock: Arc<dyn Clock>,
     interval: Duration,
 ) {
     loop {
-        clock.sleep_until(clock.now().after(jittered(interval))).await;
-        topology.refresh(RefreshFrom::Several).await;
-        topology.forget_strangers();
-        replicated.retain(|address| topology.knows(address));
-        texts.retain(|address| topology.knows(address));
+        clock.sleep_until(clock.now().saturating_add(with_jitter(interval))).await;
+        topology.refresh(RefreshSource::Several).await;
+        topology.drop_foreign_nodes();
+        replicated.retain(|address| topology.contains(address));
+        texts.retain(|address| topology.contains(address));
     }
 }
 
 /// The pause before a connection that broke is made again for the first time.
 fn first_redial() -> Duration {
-    part_of(FIRST_REDIAL, fastrand::f64())
+    scale(FIRST_REDIAL, fastrand::f64())
 }
 
 // What these locks protect is consistent at every moment, so a panic elsewhere does not corrupt it.

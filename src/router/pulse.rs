@@ -8,46 +8,46 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::router::runtime::Runtime;
+use crate::router::runtime::RuntimeHandle;
 
 /// Wakes all waiting calls once a period, while there are any.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct SharedTimer {
     clock: Arc<dyn Clock>,
     period: Duration,
-    runtime: Runtime,
-    beats: Notify,
+    runtime: RuntimeHandle,
+    tick: Notify,
     /// A call has waited since the last beat.
-    used: AtomicBool,
+    has_waiters: AtomicBool,
     /// The task that beats is running.
-    runs: AtomicBool,
+    is_running: AtomicBool,
 }
 
-impl Pulse {
-    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration, runtime: Runtime) -> Arc<Pulse> {
-        Arc::new(Pulse {
+impl SharedTimer {
+    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration, runtime: RuntimeHandle) -> Arc<SharedTimer> {
+        Arc::new(SharedTimer {
             clock,
             period,
             runtime,
-            beats: Notify::new(),
-            used: AtomicBool::new(false),
-            runs: AtomicBool::new(false),
+            tick: Notify::new(),
+            has_waiters: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
         })
     }
 
     /// Returns true if a wait for the next beat ends in time for a deadline that is `left` away.
-    pub(crate) fn is_early_for(&self, left: Duration) -> bool {
+    pub(crate) fn ticks_before(&self, left: Duration) -> bool {
         left >= self.period * 2
     }
 
     /// Resolves at the next beat, at most a period from now.
-    pub(crate) async fn beat(self: &Arc<Self>) {
-        let beat = self.beats.notified();
-        if !self.used.load(Ordering::SeqCst) {
-            self.used.store(true, Ordering::SeqCst);
+    pub(crate) async fn next_tick(self: &Arc<Self>) {
+        let beat = self.tick.notified();
+        if !self.has_waiters.load(Ordering::SeqCst) {
+            self.has_waiters.store(true, Ordering::SeqCst);
         }
-        if !self.runs.load(Ordering::SeqCst) && !self.runs.swap(true, Ordering::SeqCst) {
-            let mut beating = Beating { pulse: self.clone(), has_ended: false };
+        if !self.is_running.load(Ordering::SeqCst) && !self.is_running.swap(true, Ordering::SeqCst) {
+            let mut beating = TimerTask { pulse: self.clone(), has_ended: false };
             // With its runtime, the client's connections have ended: each caller beats for itself.
             if self
                 .runtime
@@ -61,19 +61,19 @@ impl Pulse {
     }
 
     async fn pause(&self) {
-        self.clock.sleep_until(self.clock.now().after(self.period)).await;
+        self.clock.sleep_until(self.clock.now().saturating_add(self.period)).await;
     }
 }
 
 /// The task that beats. It ends when no call has waited for a period, or with its runtime.
-struct Beating {
-    pulse: Arc<Pulse>,
+struct TimerTask {
+    pulse: Arc<SharedTimer>,
     has_ended: bool,
 }
 
-impl Beating {
+impl TimerTask {
     async fn run(&mut self) {
-        let Pulse { beats, used, runs, .. } = &*self.pulse;
+        let SharedTimer { tick: beats, has_waiters: used, is_running: runs, .. } = &*self.pulse;
         loop {
             self.pulse.pause().await;
             let is_used = used.swap(false, Ordering::SeqCst);
@@ -91,11 +91,11 @@ impl Beating {
     }
 }
 
-impl Drop for Beating {
+impl Drop for TimerTask {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.pulse.runs.store(false, Ordering::SeqCst);
-            self.pulse.beats.notify_waiters();
+            self.pulse.is_running.store(false, Ordering::SeqCst);
+            self.pulse.tick.notify_waiters();
         }
     }
 }
@@ -112,17 +112,17 @@ mod tests {
     #[tokio::test]
     async fn it_beats_for_all_while_somebody_waits() {
         let pulse =
-            Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current(ClientHealth::default()));
-        assert!(pulse.is_early_for(PERIOD * 2) && !pulse.is_early_for(PERIOD));
+            SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()));
+        assert!(pulse.ticks_before(PERIOD * 2) && !pulse.ticks_before(PERIOD));
         for _ in 0..3 {
             futures::join!(pulse.beat(), pulse.beat());
-            assert!(pulse.runs.load(Ordering::SeqCst));
+            assert!(pulse.is_running.load(Ordering::SeqCst));
         }
-        while pulse.runs.load(Ordering::SeqCst) {
+        while pulse.is_running.load(Ordering::SeqCst) {
             tokio::time::sleep(PERIOD).await;
         }
         assert_eq!(Arc::strong_count(&pulse), 1, "nobody waits, and the task has ended");
-        pulse.beat().await;
+        pulse.next_tick().await;
     }
 
     fn two_runtimes() -> [tokio::runtime::Runtime; 2] {
@@ -130,18 +130,18 @@ mod tests {
         [runtime().unwrap(), runtime().unwrap()]
     }
 
-    fn on(runtime: &tokio::runtime::Runtime) -> Arc<Pulse> {
+    fn on(runtime: &tokio::runtime::Runtime) -> Arc<SharedTimer> {
         let _inside = runtime.enter();
-        Pulse::new(Arc::new(SystemClock), PERIOD, Runtime::current(ClientHealth::default()))
+        SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()))
     }
 
     #[test]
     fn it_beats_while_the_runtime_of_the_first_caller_stands_still() {
         let [client, caller] = two_runtimes();
         let pulse = on(&client);
-        let mut waiting = Box::pin(pulse.beat());
+        let mut waiting = Box::pin(pulse.next_tick());
         caller.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });
-        let beaten = async { tokio::time::timeout(PERIOD * 1000, pulse.beat()).await };
+        let beaten = async { tokio::time::timeout(PERIOD * 1000, pulse.next_tick()).await };
         client.block_on(beaten).expect("a beat");
     }
 
@@ -149,13 +149,13 @@ mod tests {
     fn it_beats_on_when_its_runtime_is_gone() {
         let [first, second] = two_runtimes();
         let pulse = on(&first);
-        first.block_on(pulse.beat());
-        let mut waiting = Box::pin(pulse.beat());
+        first.block_on(pulse.next_tick());
+        let mut waiting = Box::pin(pulse.next_tick());
         second.block_on(async { assert!(futures::poll!(&mut waiting).is_pending()) });
         drop(first);
         second.block_on(waiting);
         let start = std::time::Instant::now();
-        second.block_on(pulse.beat());
+        second.block_on(pulse.next_tick());
         assert!(start.elapsed() >= PERIOD, "each caller waits by itself");
     }
 }

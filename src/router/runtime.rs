@@ -11,15 +11,15 @@ use crate::health::ClientHealth;
 /// The runtime on which the client was made, and the health of the client, to which all its tasks
 /// report.
 #[derive(Clone, Debug)]
-pub(crate) struct Runtime {
+pub(crate) struct RuntimeHandle {
     handle: Handle,
     health: ClientHealth,
 }
 
-impl Runtime {
+impl RuntimeHandle {
     /// The runtime of the caller. Clients are made on one.
-    pub(crate) fn current(health: ClientHealth) -> Runtime {
-        Runtime { handle: Handle::current(), health }
+    pub(crate) fn current(health: ClientHealth) -> RuntimeHandle {
+        RuntimeHandle { handle: Handle::current(), health }
     }
 
     pub(crate) fn health(&self) -> &ClientHealth {

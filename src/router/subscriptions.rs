@@ -21,47 +21,47 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::node::{Address, Connector};
 use crate::router::read;
-use crate::router::runtime::Runtime;
+use crate::router::runtime::RuntimeHandle;
 use crate::router::topology::Topology;
 use crate::slot::Slot;
-use keeper::{Keeper, KeeperCommand};
+use keeper::{SubscriptionManager, ManagerCommand};
 
 /// An event of the subscriptions.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum SubscriptionEvent {
     Message {
         slot: Slot,
         address: Address,
         payload: Bytes,
-        received: Moment,
+        received: LocalInstant,
     },
     /// The subscription was made, made again, or lost. A message may have been missed: waiters
     /// should poll.
-    Poll {
+    PollRequired {
         slot: Slot,
     },
 }
 
 /// Receives the events.
-pub(crate) type Listener = Box<dyn Fn(Event) + Send + Sync>;
+pub(crate) type EventListener = Box<dyn Fn(SubscriptionEvent) + Send + Sync>;
 
 /// Passes events from the links and the keeper to the listener. No other task is in between: the
 /// task that reads the connection gives a pushed grant to the listener.
 #[derive(Clone, Default)]
-struct Events(Arc<OnceLock<Listener>>);
+struct EventSender(Arc<OnceLock<EventListener>>);
 
-impl Events {
-    fn tell(&self, event: Event) {
+impl EventSender {
+    fn send(&self, event: SubscriptionEvent) {
         if let Some(listener) = self.0.get() {
             listener(event);
         }
     }
 }
 
-impl fmt::Debug for Events {
+impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Events")
     }
@@ -70,30 +70,30 @@ impl fmt::Debug for Events {
 /// For each wanted channel that is joined at the master of its slot, the name of that server. The
 /// server reported the name on the subscribed connection itself, because another connection to the
 /// same address may lead to another server.
-type Joined = Arc<RwLock<HashMap<Slot, Box<str>>>>;
+type SubscribedServers = Arc<RwLock<HashMap<Slot, Box<str>>>>;
 
 /// The subscriptions of a client, one for each slot that it wants. The keeper knows which.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    joined: Joined,
-    commands: mpsc::UnboundedSender<KeeperCommand>,
-    events: Events,
-    keeper: AbortHandle,
+    subscribed: SubscribedServers,
+    commands: mpsc::UnboundedSender<ManagerCommand>,
+    events: EventSender,
+    manager: AbortHandle,
 }
 
 impl Subscriptions {
     /// Starts the keeper's task, without any wanted channel.
     pub(crate) fn start(
-        runtime: Runtime,
+        runtime: RuntimeHandle,
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         connect_timeout: Duration,
         topology: Arc<Topology>,
     ) -> Subscriptions {
         let (commands, taken) = mpsc::unbounded_channel();
-        let events = Events::default();
-        let joined = Joined::default();
-        let keeper = Keeper::new(
+        let events = EventSender::default();
+        let joined = SubscribedServers::default();
+        let keeper = SubscriptionManager::new(
             runtime.clone(),
             connector,
             clock,
@@ -103,44 +103,44 @@ impl Subscriptions {
             joined.clone(),
         );
         let keeper = runtime.spawn("subscriptions", keeper.run(taken)).abort_handle();
-        Subscriptions { joined, commands, events, keeper }
+        Subscriptions { subscribed: joined, commands, events, manager: keeper }
     }
 
     /// Keeps the channel joined at the master of its slot from now on. Returns at once. Calling it
     /// again is harmless.
-    pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
-        self.tell(KeeperCommand::Want { slot, channel });
+    pub(crate) fn subscribe(&self, slot: Slot, channel: Bytes) {
+        self.send_command(ManagerCommand::Subscribe { slot, channel });
     }
 
     /// Leaves the slot's channel.
-    pub(crate) fn unwant(&self, slot: Slot) {
-        self.tell(KeeperCommand::Unwant { slot });
+    pub(crate) fn unsubscribe(&self, slot: Slot) {
+        self.send_command(ManagerCommand::Unsubscribe { slot });
     }
 
     /// Notes that a call for that slot was redirected by ASK: while the slot migrates, messages
     /// come from both servers.
-    pub(crate) fn asked(&self, slot: Slot, source: &Address, target: &Address) {
-        self.tell(KeeperCommand::Ask { slot, source: source.clone(), target: target.clone() });
+    pub(crate) fn on_ask(&self, slot: Slot, source: &Address, target: &Address) {
+        self.send_command(ManagerCommand::AddMigrationTarget { slot, source: source.clone(), target: target.clone() });
     }
 
     /// The name of the server where the slot's channel is joined now, if that is the master as far
     /// as is known, and has a name.
-    pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
-        read(&self.joined).get(&slot).map(|name| name.to_string())
+    pub(crate) fn subscribed_server(&self, slot: Slot) -> Option<String> {
+        read(&self.subscribed).get(&slot).map(|name| name.to_string())
     }
 
     /// Sets the listener. The task that receives an event calls it at once, so it must neither wait
     /// nor take long. Only the first listener is used.
-    pub(crate) fn listen(&self, listener: Listener) {
+    pub(crate) fn set_listener(&self, listener: EventListener) {
         let _ = self.events.0.set(listener);
     }
 
     /// Ends all subscriptions.
     pub(crate) fn close(&self) {
-        self.keeper.abort();
+        self.manager.abort();
     }
 
-    fn tell(&self, command: KeeperCommand) {
+    fn send_command(&self, command: ManagerCommand) {
         // The keeper ends only after `close`.
         let _ = self.commands.send(command);
     }

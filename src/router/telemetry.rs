@@ -7,7 +7,7 @@ use tracing::{debug, info, trace, warn};
 
 use crate::node::Address;
 use crate::slot::Slot;
-use crate::telemetry::{Gauge, count, count_each, emit_in_drop, level, measure};
+use crate::telemetry::{Gauge, count_event, count_labeled, emit_in_drop, server_gauge, record_duration};
 
 /// Describes the metrics to exporters that show descriptions.
 pub(crate) fn describe() {
@@ -49,48 +49,48 @@ pub(crate) fn describe() {
 }
 
 /// A server redirected a call.
-pub(crate) fn redirected(slot: Slot, kind: &'static str, node: &Address, to: &Address) {
+pub(crate) fn record_redirect(slot: Slot, kind: &'static str, node: &Address, to: &Address) {
     debug!(name: "rwlease.redirect", %slot, %node, %to, outcome = kind);
-    count!("rwlease_redirects_total", "kind" => kind);
+    count_event!("rwlease_redirects_total", "kind" => kind);
 }
 
 /// The slot map was fetched.
-pub(crate) fn refreshed(node: &Address, changed: bool) {
+pub(crate) fn record_refresh(node: &Address, changed: bool) {
     let outcome = if changed { "changed" } else { "same" };
     debug!(name: "rwlease.refresh", %node, outcome);
-    count!("rwlease_refreshes_total", "outcome" => outcome);
+    count_event!("rwlease_refreshes_total", "outcome" => outcome);
 }
 
 /// No node gave a slot map.
-pub(crate) fn refresh_failed(why: &dyn Display) {
+pub(crate) fn emit_refresh_failed(why: &dyn Display) {
     debug!(name: "rwlease.refresh", outcome = "failed", %why);
-    count!("rwlease_refreshes_total", "outcome" => "failed");
+    count_event!("rwlease_refreshes_total", "outcome" => "failed");
 }
 
 /// A node reports an older epoch than the known one, and too few masters do.
-pub(crate) fn refresh_outdated(node: &Address) {
+pub(crate) fn emit_refresh_outdated(node: &Address) {
     debug!(name: "rwlease.refresh", %node, outcome = "outdated");
-    count!("rwlease_refreshes_total", "outcome" => "outdated");
+    count_event!("rwlease_refreshes_total", "outcome" => "outdated");
 }
 
 /// Sentinels name another master. Holders of locks continue there.
-pub(crate) fn master_changed(from: &Address, to: &Address, epoch: u64) {
+pub(crate) fn record_master_change(from: &Address, to: &Address, epoch: u64) {
     info!(name: "rwlease.master", %from, %to, epoch);
-    count!("rwlease_master_changes_total");
+    count_event!("rwlease_master_changes_total");
 }
 
 /// A sentinel is subscribed to.
-pub(crate) fn sentinel_joined(node: &Address) {
+pub(crate) fn emit_sentinel_subscribed(node: &Address) {
     debug!(name: "rwlease.sentinel", %node, outcome = "joined");
 }
 
 /// A sentinel does not answer, or its subscription has ended.
-pub(crate) fn sentinel_failed(node: &Address, why: &dyn Display) {
+pub(crate) fn emit_sentinel_failed(node: &Address, why: &dyn Display) {
     debug!(name: "rwlease.sentinel", %node, outcome = "failed", %why);
 }
 
 /// A server at a known address is not one of the known servers. No commands are sent to it.
-pub(crate) fn stranger(node: &Address, outcome: &'static str, why: &dyn Display) {
+pub(crate) fn emit_unexpected_server(node: &Address, outcome: &'static str, why: &dyn Display) {
     warn!(name: "rwlease.stranger", %node, outcome, %why);
 }
 
@@ -100,27 +100,27 @@ pub(crate) fn bad_entry(node: &Address, entry: &str, why: &str) {
 }
 
 /// Another process answers at an address. Without a cluster, what only the old one knew is lost.
-pub(crate) fn restarted(node: &Address, from: &str, to: &str) {
+pub(crate) fn emit_restart(node: &Address, from: &str, to: &str) {
     warn!(name: "rwlease.restart", %node, from, to);
 }
 
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carries {
+pub(crate) enum ConnectionKind {
     Commands,
     Subscriptions,
 }
 
 /// A dial ended: the connection is open, or could not be made.
-pub(crate) fn dialled(
+pub(crate) fn record_dial(
     node: &Address,
-    carries: Carries,
+    carries: ConnectionKind,
     took: Duration,
     failure: Option<&dyn Display>,
 ) {
     let kind = match carries {
-        Carries::Commands => "commands",
-        Carries::Subscriptions => "subscriptions",
+        ConnectionKind::Commands => "commands",
+        ConnectionKind::Subscriptions => "subscriptions",
     };
     let seconds = took.as_secs_f64();
     let outcome = match failure {
@@ -133,49 +133,49 @@ pub(crate) fn dialled(
             "failed"
         }
     };
-    measure!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
+    record_duration!("rwlease_connect_seconds", took, "kind" => kind, "outcome" => outcome);
 }
 
 /// The outcome of one attempt of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempted {
-    Answered,
+pub(crate) enum AttemptResult {
+    Replied,
     /// The server's own command did nothing, and the script is called.
-    Undone,
+    DelIfEqMiss,
     Moved,
     Ask,
     NoScript,
     /// The slot or the server cannot serve the call at the moment.
-    Later,
-    Refused,
-    Garbled,
-    Unconnected,
+    Retryable,
+    Rejected,
+    Malformed,
+    NotConnected,
     /// Given up before it was sent.
-    Unsent,
+    NotSent,
     /// Sent, without an answer in time.
-    Silent,
+    NoReply,
     /// The connection broke.
-    Broken,
+    ConnectionLost,
 }
 
 /// A call was attempted at a server.
-pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
+pub(crate) fn record_attempt(slot: Slot, node: &Address, attempted: AttemptResult) {
     let outcome = match attempted {
-        Attempted::Answered => "answered",
-        Attempted::Undone => "undone",
-        Attempted::Moved => "moved",
-        Attempted::Ask => "ask",
-        Attempted::NoScript => "noscript",
-        Attempted::Later => "later",
-        Attempted::Refused => "refused",
-        Attempted::Garbled => "garbled",
-        Attempted::Unconnected => "unconnected",
-        Attempted::Unsent => "unsent",
-        Attempted::Silent => "silent",
-        Attempted::Broken => "broken",
+        AttemptResult::Replied => "answered",
+        AttemptResult::DelIfEqMiss => "undone",
+        AttemptResult::Moved => "moved",
+        AttemptResult::Ask => "ask",
+        AttemptResult::NoScript => "noscript",
+        AttemptResult::Retryable => "later",
+        AttemptResult::Rejected => "refused",
+        AttemptResult::Malformed => "garbled",
+        AttemptResult::NotConnected => "unconnected",
+        AttemptResult::NotSent => "unsent",
+        AttemptResult::NoReply => "silent",
+        AttemptResult::ConnectionLost => "broken",
     };
     trace!(name: "rwlease.attempt", %slot, %node, outcome);
-    count_each!("rwlease_attempts_total", "outcome" => outcome, [
+    count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
         "answered",
         "undone",
         "moved",
@@ -194,7 +194,7 @@ pub(crate) fn attempted(slot: Slot, node: &Address, attempted: Attempted) {
 /// The gauges of this process's load on one server, looked up once so that a call only adds and
 /// subtracts. All instances for one server share them.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct ServerLoad {
     in_flight: Gauge,
     queued: Gauge,
 }
@@ -202,69 +202,69 @@ pub(crate) struct Load {
 /// Commands that a gauge counts until this is dropped.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Counted<'a> {
+pub(crate) struct GaugeGuard<'a> {
     gauge: &'a Gauge,
     commands: f64,
 }
 
-impl Load {
-    pub(crate) fn of(node: &Address) -> Load {
-        Load {
-            in_flight: level!("rwlease_commands_in_flight", node),
-            queued: level!("rwlease_commands_queued", node),
+impl ServerLoad {
+    pub(crate) fn of(node: &Address) -> ServerLoad {
+        ServerLoad {
+            in_flight: server_gauge!("rwlease_commands_in_flight", node),
+            queued: server_gauge!("rwlease_commands_queued", node),
         }
     }
 
     /// Counts commands that are sent and have no answer so far.
-    pub(crate) fn in_flight(&self, commands: usize) -> Counted<'_> {
-        Counted::add(&self.in_flight, commands)
+    pub(crate) fn in_flight(&self, commands: usize) -> GaugeGuard<'_> {
+        GaugeGuard::add(&self.in_flight, commands)
     }
 
     /// Counts commands that wait for a permit.
-    pub(crate) fn queued(&self, commands: usize) -> Counted<'_> {
-        Counted::add(&self.queued, commands)
+    pub(crate) fn queued(&self, commands: usize) -> GaugeGuard<'_> {
+        GaugeGuard::add(&self.queued, commands)
     }
 }
 
-impl Counted<'_> {
-    fn add(gauge: &Gauge, commands: usize) -> Counted<'_> {
+impl GaugeGuard<'_> {
+    fn add(gauge: &Gauge, commands: usize) -> GaugeGuard<'_> {
         let commands = commands as f64;
         gauge.increment(commands);
-        Counted { gauge, commands }
+        GaugeGuard { gauge, commands }
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         emit_in_drop(|| self.gauge.decrement(self.commands));
     }
 }
 
 /// The channel of a slot was joined.
-pub(crate) fn joined(node: &Address, slot: Slot) {
+pub(crate) fn record_subscribed(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "joined");
-    count!("rwlease_subscriptions_total", "outcome" => "joined");
+    count_event!("rwlease_subscriptions_total", "outcome" => "joined");
 }
 
 /// This client left a channel.
-pub(crate) fn left(node: &Address, slot: Slot) {
+pub(crate) fn record_unsubscribed(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "left");
-    count!("rwlease_subscriptions_total", "outcome" => "left");
+    count_event!("rwlease_subscriptions_total", "outcome" => "left");
 }
 
 /// The server ended a subscription, or its connection broke.
-pub(crate) fn unsubscribed(node: &Address, slot: Slot) {
+pub(crate) fn record_subscription_lost(node: &Address, slot: Slot) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "lost");
-    count!("rwlease_subscriptions_total", "outcome" => "lost");
+    count_event!("rwlease_subscriptions_total", "outcome" => "lost");
 }
 
 /// A subscription was refused.
-pub(crate) fn subscribe_refused(node: &Address, slot: Slot, why: &dyn Display) {
+pub(crate) fn record_subscribe_rejected(node: &Address, slot: Slot, why: &dyn Display) {
     debug!(name: "rwlease.subscribe", %slot, %node, outcome = "refused", %why);
-    count!("rwlease_subscriptions_total", "outcome" => "refused");
+    count_event!("rwlease_subscriptions_total", "outcome" => "refused");
 }
 
 /// A connection that carries subscriptions broke.
-pub(crate) fn subscriptions_broken(node: &Address, why: &dyn Display) {
+pub(crate) fn emit_subscription_connection_lost(node: &Address, why: &dyn Display) {
     debug!(name: "rwlease.subscribe", %node, outcome = "failed", %why);
 }

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From the time when a server was named as the master until another one is named.
 #[derive(Debug, Default)]
-pub(crate) struct Tenure {
-    is_over: AtomicBool,
+pub(crate) struct MasterTerm {
+    has_ended: AtomicBool,
 }
 
-impl Tenure {
+impl MasterTerm {
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.has_ended.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 }
 
@@ -24,20 +24,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::node::fake::{Fakes, TestClock, address};
-    use crate::router::connection::{Connection, Limits};
+    use crate::node::fake::{FakeCluster, TestClock, address};
+    use crate::router::connection::{ServerConnection, ConnectionLimits};
 
     const LIMIT: Duration = Duration::from_secs(1);
-    const LIMITS: Limits = Limits { connect_timeout: LIMIT, response_timeout: LIMIT, in_flight: 1 };
+    const LIMITS: ConnectionLimits = ConnectionLimits { connect_timeout: LIMIT, response_timeout: LIMIT, max_in_flight: 1 };
 
     /// Even before the client has a new map.
     #[tokio::test(start_paused = true)]
     async fn a_connection_serves_for_one_tenure() {
-        let (fakes, at) = (Fakes::new(&[(0, 16383, "a")]), address("a"));
-        let opening = Connection::open(&fakes, TestClock::start(), &at, None, LIMITS);
+        let (fakes, at) = (FakeCluster::new(&[(0, 16383, "a")]), address("a"));
+        let opening = ServerConnection::open(&fakes, TestClock::start(), &at, None, LIMITS);
         let connection = opening.await.unwrap();
-        let tenure = Arc::<Tenure>::default();
-        connection.serve_for(tenure.clone());
+        let tenure = Arc::<MasterTerm>::default();
+        connection.bind_to_term(tenure.clone());
         assert!(connection.is_usable());
         tenure.end();
         assert!(!connection.is_usable());

@@ -23,10 +23,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use crate::clock::{Clock, Moment};
-use crate::node::fake::{Act, Door, EPOCH_MS, Fakes, TestClock, address, ran, refusal, text};
-use crate::node::{Command, Reply};
-use crate::router::{Answer, Call, CallError, Priority, Reason, Router, RouterSettings, Script};
+use crate::clock::{Clock, LocalInstant};
+use crate::node::fake::{FakeReply, DialBehavior, EPOCH_MS, FakeCluster, TestClock, address, script_reply, refusal, text};
+use crate::node::{Command, RespValue};
+use crate::router::{CallReply, Call, CallError, Priority, CallErrorKind, Router, RouterConfig, Script};
 use crate::slot::Slot;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| script("test"));
@@ -40,7 +40,7 @@ const ALL: (u16, u16, &str) = (0, 16383, "a");
 const HALVES: [(u16, u16, &str); 2] = [(0, 8191, "a"), (8192, 16383, "b")];
 
 struct Bench {
-    fakes: Fakes,
+    fakes: FakeCluster,
     clock: Arc<TestClock>,
     router: Arc<Router>,
 }
@@ -50,11 +50,11 @@ impl Bench {
         Bench::with(ranges, |_| ()).await
     }
 
-    async fn with(ranges: &[(u16, u16, &str)], change: impl FnOnce(&mut RouterSettings)) -> Bench {
-        let fakes = Fakes::new(ranges);
+    async fn with(ranges: &[(u16, u16, &str)], change: impl FnOnce(&mut RouterConfig)) -> Bench {
+        let fakes = FakeCluster::new(ranges);
         let clock = TestClock::start();
         let mut settings =
-            RouterSettings { seeds: vec![address(ranges[0].2)], ..RouterSettings::default() };
+            RouterConfig { seeds: vec![address(ranges[0].2)], ..RouterConfig::default() };
         change(&mut settings);
         let router =
             Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
@@ -65,21 +65,21 @@ impl Bench {
         bench
     }
 
-    fn within(&self, seconds: u64) -> Moment {
-        self.clock.now().after(Duration::from_secs(seconds))
+    fn within(&self, seconds: u64) -> LocalInstant {
+        self.clock.now().saturating_add(Duration::from_secs(seconds))
     }
 
-    async fn call(&self, key: &str) -> Result<Answer, CallError> {
+    async fn call(&self, key: &str) -> Result<CallReply, CallError> {
         self.router.call(&call(key), self.within(10)).await
     }
 }
 
 impl Router {
     /// The outcomes of all calls, in the order of the calls.
-    async fn batch(&self, calls: &[Call], deadline: Moment) -> Vec<Result<Answer, CallError>> {
+    async fn batch(&self, calls: &[Call], deadline: LocalInstant) -> Vec<Result<CallReply, CallError>> {
         let outcomes = Mutex::new(BTreeMap::new());
         let keep = |at, outcome| drop(outcomes.lock().unwrap().insert(at, outcome));
-        self.each(calls, deadline, Priority::Normal, keep).await;
+        self.call_each(calls, deadline, Priority::Normal, keep).await;
         outcomes.into_inner().unwrap().into_values().collect()
     }
 }
@@ -90,12 +90,12 @@ fn call(key: &str) -> Call {
         slot: Slot::of(key),
         key: bytes::Bytes::copy_from_slice(key.as_bytes()),
         second_key: None,
-        args: Command::of(["arg"]),
+        args: Command::from_words(["arg"]),
         not_after: None,
     }
 }
 
-fn redirect(kind: &str, key: &str, host: &str) -> Act {
+fn redirect(kind: &str, key: &str, host: &str) -> FakeReply {
     refusal(&format!("{kind} {} {host}:1", Slot::of(key)))
 }
 
@@ -105,10 +105,10 @@ fn line(command: &str, key: &str, host: &str) -> String {
 }
 
 /// A client of these servers.
-async fn connect(fakes: &Fakes, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
-    let settings = RouterSettings {
+async fn connect(fakes: &FakeCluster, seeds: &[&str]) -> Result<Arc<Router>, CallError> {
+    let settings = RouterConfig {
         seeds: seeds.iter().map(|host| address(host)).collect(),
-        ..RouterSettings::default()
+        ..RouterConfig::default()
     };
     Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings).await
 }

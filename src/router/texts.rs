@@ -13,142 +13,142 @@ use std::time::Duration;
 use futures::future;
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::node::Address;
 use crate::router::answer;
 use crate::router::call::Script;
-use crate::router::in_flight::Attempt;
+use crate::router::in_flight::AttemptOutcome;
 use crate::router::lock;
-use crate::router::time_out::time_out;
+use crate::router::time_out::reply_timeout;
 
 /// What is known about the scripts at the servers.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct ScriptUploads {
     clock: Arc<dyn Clock>,
     /// How long a turn lasts.
-    patience: Duration,
-    by_place: Mutex<HashMap<(Address, &'static str), Arc<Text>>>,
+    turn_timeout: Duration,
+    by_server: Mutex<HashMap<(Address, &'static str), Arc<ScriptUpload>>>,
 }
 
 /// One script at one server.
 #[derive(Debug, Default)]
-struct Text {
-    state: Mutex<State>,
+struct ScriptUpload {
+    state: Mutex<UploadState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UploadState {
     /// The end of the last turn, while the text is being sent. The caller that sends it may not be
     /// polled, or its server may be slow, so the others do not wait for it longer than that.
-    being_sent_until: Option<Moment>,
+    upload_deadline: Option<LocalInstant>,
     /// When the server last answered to the text. Calls that were sent earlier may have arrived
     /// before it.
-    known_at: Option<Moment>,
+    loaded_at: Option<LocalInstant>,
 }
 
 /// A server did not know a script.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unknown {
+pub(crate) struct NoScriptReply {
     /// When the call that was answered so was sent.
-    pub(crate) sent: Moment,
+    pub(crate) sent_at: LocalInstant,
     /// It was sent because the server was believed to know the script.
-    pub(crate) again: bool,
+    pub(crate) was_believed_loaded: bool,
 }
 
 /// The turn to send a text. When it is dropped, or has lasted too long, one of the waiting calls
 /// gets the turn.
 #[derive(Debug)]
-pub(crate) struct Sender {
-    text: Arc<Text>,
+pub(crate) struct UploadTurn {
+    text: Arc<ScriptUpload>,
     /// The end of the turn, which no other turn has.
-    until: Moment,
+    deadline: LocalInstant,
 }
 
-impl Texts {
+impl ScriptUploads {
     pub(crate) fn new(clock: Arc<dyn Clock>, patience: Duration) -> Self {
-        Texts { clock, patience, by_place: Mutex::default() }
+        ScriptUploads { clock, turn_timeout: patience, by_server: Mutex::default() }
     }
 
     /// Waits for the turn to send the text to that server. `None` if the server knows it by now.
-    pub(crate) async fn turn(
+    pub(crate) async fn acquire_turn(
         &self,
         address: &Address,
         script: &Script,
-        unknown: Unknown,
-    ) -> Option<Sender> {
+        unknown: NoScriptReply,
+    ) -> Option<UploadTurn> {
         let text = {
-            let mut texts = lock(&self.by_place);
+            let mut texts = lock(&self.by_server);
             texts.entry((address.clone(), script.name)).or_default().clone()
         };
         let until = loop {
             // Created before the check, so that no change is missed.
             let changed = pin!(text.changed.notified());
-            let next = lock(&text.state).next(unknown, self.clock.now(), self.patience);
+            let next = lock(&text.state).next(unknown, self.clock.now(), self.turn_timeout);
             match next {
-                Next::Known => return None,
-                Next::Turn(until) => break until,
-                Next::Wait(until) => {
-                    future::select(changed, pin!(time_out(&*self.clock, until))).await;
+                UploadStep::Loaded => return None,
+                UploadStep::Upload(until) => break until,
+                UploadStep::Wait(until) => {
+                    future::select(changed, pin!(reply_timeout(&*self.clock, until))).await;
                 }
             }
         };
-        Some(Sender { text, until })
+        Some(UploadTurn { text, deadline: until })
     }
 
     /// Forgets servers that `keep` does not keep.
     pub(crate) fn retain(&self, keep: impl Fn(&Address) -> bool) {
-        lock(&self.by_place)
+        lock(&self.by_server)
             .retain(|(address, _), text| keep(address) || Arc::strong_count(text) > 1);
     }
 }
 
 /// What a call does that needs the text at a server.
-enum Next {
-    Known,
-    Turn(Moment),
-    Wait(Moment),
+enum UploadStep {
+    Loaded,
+    Upload(LocalInstant),
+    Wait(LocalInstant),
 }
 
-impl State {
-    fn next(&mut self, unknown: Unknown, now: Moment, patience: Duration) -> Next {
-        if self.known_at.is_some_and(|known_at| unknown.is_older_than(known_at)) {
-            return Next::Known;
+impl UploadState {
+    fn next(&mut self, unknown: NoScriptReply, now: LocalInstant, patience: Duration) -> UploadStep {
+        if self.loaded_at.is_some_and(|known_at| unknown.is_older_than(known_at)) {
+            return UploadStep::Loaded;
         }
-        if let Some(until) = self.being_sent_until.filter(|until| *until > now) {
-            return Next::Wait(until);
+        if let Some(until) = self.upload_deadline.filter(|until| *until > now) {
+            return UploadStep::Wait(until);
         }
-        let until = now.after(patience);
-        self.being_sent_until = Some(until);
-        Next::Turn(until)
+        let until = now.saturating_add(patience);
+        self.upload_deadline = Some(until);
+        UploadStep::Upload(until)
     }
 }
 
-impl Unknown {
+impl NoScriptReply {
     /// With equal times the order is unknown, and to believe that the server knows the script costs
     /// little.
-    fn is_older_than(&self, known_at: Moment) -> bool {
-        self.sent < known_at || (self.sent == known_at && !self.again)
+    fn is_older_than(&self, known_at: LocalInstant) -> bool {
+        self.sent_at < known_at || (self.sent_at == known_at && !self.was_believed_loaded)
     }
 }
 
-impl Sender {
+impl UploadTurn {
     /// Notes the outcome of the call that had the text.
-    pub(crate) fn learn(self, attempt: &Attempt) {
-        if let Attempt::Answered(exchange) | Attempt::Confirmed(exchange, _) = attempt
-            && answer::has_run(&exchange.value)
+    pub(crate) fn finish(self, attempt: &AttemptOutcome) {
+        if let AttemptOutcome::Replied(exchange) | AttemptOutcome::Confirmed(exchange, _) = attempt
+            && answer::is_script_loaded(&exchange.value)
         {
-            let known_at = &mut lock(&self.text.state).known_at;
-            *known_at = (*known_at).max(Some(exchange.received));
+            let known_at = &mut lock(&self.text.state).loaded_at;
+            *known_at = (*known_at).max(Some(exchange.received_at));
         }
     }
 }
 
-impl Drop for Sender {
+impl Drop for UploadTurn {
     fn drop(&mut self) {
         let mut state = lock(&self.text.state);
-        if state.being_sent_until == Some(self.until) {
-            state.being_sent_until = None;
+        if state.upload_deadline == Some(self.deadline) {
+            state.upload_deadline = None;
         }
         drop(state);
         self.text.changed.notify_waiters();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::node::{Address, NodeError};
+use crate::node::{Address, ConnectionError};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit {
@@ -14,8 +14,8 @@ pub(crate) struct TimeLimit {
 
 impl TimeLimit {
     /// The failure of a server that sent nothing for that long.
-    pub(crate) fn no_reply(&self, address: &Address) -> NodeError {
-        NodeError::unsent(format!("{address}: no reply within {self}"))
+    pub(crate) fn no_reply(&self, address: &Address) -> ConnectionError {
+        ConnectionError::not_sent(format!("{address}: no reply within {self}"))
     }
 }
 

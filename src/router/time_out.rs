@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 
 /// How often the task that reads the connection gets to run first.
-const TURNS: usize = 4;
+const READER_YIELDS: usize = 4;
 
 /// The longest extra wait after the runtime stood still: there may be much to read then.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_EXTRA_WAIT: Duration = Duration::from_millis(100);
 
 /// Resolves when the time is up and what arrived by then has been read.
 ///
@@ -18,14 +18,14 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// time as the timer was late.
 ///
 /// Poll it after the work that it limits, each time.
-pub(super) async fn time_out(clock: &dyn Clock, until: Moment) {
+pub(super) async fn reply_timeout(clock: &dyn Clock, until: LocalInstant) {
     clock.sleep_until(until).await;
-    for _ in 0..TURNS {
+    for _ in 0..READER_YIELDS {
         tokio::task::yield_now().await;
     }
     let now = clock.now();
-    let late = now.since(until).min(LONGEST);
+    let late = now.saturating_duration_since(until).min(MAX_EXTRA_WAIT);
     if !late.is_zero() {
-        clock.sleep_until(now.after(late)).await;
+        clock.sleep_until(now.saturating_add(late)).await;
     }
 }

@@ -11,112 +11,112 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
-use crate::backoff::{Backoff, jittered};
-use crate::clock::{Clock, Moment};
-use crate::node::{Address, NodeError};
-use crate::router::belief::{Admission, Kind, Stranger, Told, View};
-use crate::router::call::{CallError, Reason};
-use crate::router::connection::Connection;
-use crate::router::connections::Connections;
+use crate::backoff::{Backoff, with_jitter};
+use crate::clock::{Clock, LocalInstant};
+use crate::node::{Address, ConnectionError};
+use crate::router::belief::{Admission, DeploymentKind, UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::call::{CallError, CallErrorKind};
+use crate::router::connection::ServerConnection;
+use crate::router::connections::ConnectionPool;
 use crate::router::membership::Membership;
-use crate::router::runtime::Runtime;
-use crate::router::sentinels::{Sentinels, Untold};
+use crate::router::runtime::RuntimeHandle;
+use crate::router::sentinels::{SentinelGroup, SentinelError};
 use crate::router::telemetry;
-use crate::router::translation::Translation;
-use crate::router::tried::Tried;
+use crate::router::translation::AddressTranslator;
+use crate::router::tried::ServerList;
 use crate::router::unopened::{Announcer, announced};
-use crate::router::watchers::Watchers;
+use crate::router::watchers::MasterWatches;
 use crate::router::{Slot, lock};
 
 /// The interval from the start of one refresh to the start of the next. It doubles after each
 /// refresh that brought nothing new.
-const FIRST_INTERVAL: Duration = Duration::from_millis(50);
-const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest interval while a call waits for a server that does not answer.
-const URGENT_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long one node is waited for before the next one is queried as well.
-pub(crate) const STAGGER: Duration = Duration::from_millis(100);
+pub(crate) const QUERY_STAGGER: Duration = Duration::from_millis(100);
 
 /// How many nodes are queried once one has reported something new.
-pub(crate) const SAMPLE: usize = 5;
+pub(crate) const SAMPLE_SIZE: usize = 5;
 
 /// The latest place of a seed among the nodes that are queried: the configured names lead to the
 /// nodes that exist now.
-const SEED_AT: usize = 2;
+const MAX_SEED_POSITION: usize = 2;
 
 /// Which nodes a refresh queries first.
 #[derive(Clone, Debug)]
-pub(crate) enum RefreshFrom {
-    Anyone,
+pub(crate) enum RefreshSource {
+    Any,
     /// Several, even if the first one reports nothing new: it may be behind.
     Several,
     /// This one knows best: it was just named as a master.
-    First(Address),
+    Prefer(Address),
     /// Not this one, unless no other node answers: it is in trouble.
-    Another(Address),
+    Avoid(Address),
 }
 
 /// The slot map, shared by all calls.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionPool>,
     clock: Arc<dyn Clock>,
     seeds: Vec<Address>,
     membership: Arc<Membership>,
     /// Notified when a slot changes its master. (Unlike `watch` it wakes tasks in the order of
     /// their arrival, so a simulation can be repeated.)
     changed: Notify,
-    refreshing: Mutex<Refreshing>,
-    watchers: Watchers,
-    runtime: Runtime,
+    refreshing: Mutex<RefreshState>,
+    watchers: MasterWatches,
+    runtime: RuntimeHandle,
 }
 
 #[derive(Debug, Default)]
-struct Refreshing {
-    under_way: Option<Shared<BoxFuture<'static, ()>>>,
+struct RefreshState {
+    in_flight: Option<Shared<BoxFuture<'static, ()>>>,
     /// When the last refresh began.
-    last: Option<Moment>,
+    last: Option<LocalInstant>,
     /// When the refresh under way begins.
-    begin: Moment,
+    starts_at: LocalInstant,
     /// Wakes the refresh under way when it should begin earlier.
-    hurry: Arc<Notify>,
+    start_earlier: Arc<Notify>,
     /// Refreshes in a row that brought nothing new.
-    unchanged: u32,
+    unchanged_count: u32,
 }
 
 /// Why there is no map.
 #[derive(Debug)]
-pub(crate) enum Unfound {
+pub(crate) enum DiscoveryError {
     /// The seeds are of several deployments.
-    Several(String),
+    MultipleServers(String),
     /// The sentinels name no master.
-    Untold(Untold),
+    Sentinel(SentinelError),
     /// None of these servers tells it.
-    Failed(Tried, NodeError),
+    Unreachable(ServerList, ConnectionError),
 }
 
 /// A node that was queried, and its answer.
-pub(crate) type Heard = (Address, Result<View, NodeError>);
+pub(crate) type NodeReply = (Address, Result<NodeView, ConnectionError>);
 
 /// The nodes that are queried for one refresh, and their answers so far.
-struct Survey<'a> {
+struct RefreshRound<'a> {
     /// Nodes that are not queried so far.
     candidates: VecDeque<Address>,
-    queries: FuturesUnordered<BoxFuture<'a, Heard>>,
+    queries: FuturesUnordered<BoxFuture<'a, NodeReply>>,
     queried: usize,
-    views: Vec<View>,
+    views: Vec<NodeView>,
     /// The node that is in trouble. It is queried only if the others cannot settle the map.
-    spared: Option<Address>,
+    avoided: Option<Address>,
     /// Addresses where nothing listens, or a server of another cluster does.
-    gone: HashSet<Address>,
-    last_failure: NodeError,
+    dead_addresses: HashSet<Address>,
+    last_failure: ConnectionError,
 }
 
 impl Topology {
     pub(crate) fn new(
-        runtime: Runtime,
-        connections: Arc<Connections>,
+        runtime: RuntimeHandle,
+        connections: Arc<ConnectionPool>,
         clock: Arc<dyn Clock>,
         seeds: Vec<Address>,
         membership: Arc<Membership>,
@@ -134,7 +134,7 @@ impl Topology {
             membership,
             changed: Notify::new(),
             refreshing: Mutex::default(),
-            watchers: Watchers::default(),
+            watchers: MasterWatches::default(),
             runtime,
         })
     }
@@ -147,21 +147,21 @@ impl Topology {
         &*self.clock
     }
 
-    pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
+    pub(crate) fn sentinels(&self) -> Option<&SentinelGroup> {
         self.membership.sentinels().map(|sentinels| &**sentinels)
     }
 
     /// The number of lessons so far. A view that is requested from now on should include them.
     pub(crate) fn lesson(&self) -> u64 {
-        self.membership.known().lesson()
+        self.membership.known().redirect_count()
     }
 
     /// The connection to a server, which is dialled if there is none.
-    pub(crate) async fn connect(&self, address: &Address) -> Result<Arc<Connection>, NodeError> {
+    pub(crate) async fn connect(&self, address: &Address) -> Result<Arc<ServerConnection>, ConnectionError> {
         self.connections.connect(address).await
     }
 
-    pub(crate) fn translation(&self) -> &Translation {
+    pub(crate) fn translation(&self) -> &AddressTranslator {
         self.membership.translation()
     }
 
@@ -169,10 +169,10 @@ impl Topology {
     /// `named_by`, or the server whose map is known.
     pub(crate) fn explain(
         &self,
-        failure: NodeError,
+        failure: ConnectionError,
         address: &Address,
         named_by: Option<&Address>,
-    ) -> NodeError {
+    ) -> ConnectionError {
         if self.seeds.contains(address) {
             return failure;
         }
@@ -205,44 +205,44 @@ impl Topology {
 
     /// Notes the master of a slot that a server named. Refreshes the whole map in the background,
     /// because slots seldom move alone.
-    pub(crate) fn moved(self: &Arc<Self>, slot: Slot, to: &Address) {
-        let is_news = self.membership.known_mut().moved(slot, to);
+    pub(crate) fn on_moved(self: &Arc<Self>, slot: Slot, to: &Address) {
+        let is_news = self.membership.known_mut().record_redirect(slot, to);
         if is_news {
             self.changed.notify_waiters();
-            lock(&self.refreshing).unchanged = 0;
+            lock(&self.refreshing).unchanged_count = 0;
         }
-        drop(self.refresh(RefreshFrom::First(to.clone())));
+        drop(self.refresh(RefreshSource::Prefer(to.clone())));
     }
 
     /// Handles a sentinel's report that the master has changed: queries all sentinels at once.
     /// Queries them again after that, because a query under way may have begun before the report.
-    pub(crate) async fn hear_of_change(self: &Arc<Self>) {
+    pub(crate) async fn on_master_change(self: &Arc<Self>) {
         for _ in 0..2 {
-            lock(&self.refreshing).unchanged = 0;
-            self.refresh(RefreshFrom::Several).await;
+            lock(&self.refreshing).unchanged_count = 0;
+            self.refresh(RefreshSource::Several).await;
         }
     }
 
     /// Starts a refresh of the map, unless one is under way. The returned future may be awaited or
     /// dropped.
-    pub(crate) fn refresh(self: &Arc<Self>, from: RefreshFrom) -> Shared<BoxFuture<'static, ()>> {
-        self.refresh_within(from, LONGEST_INTERVAL)
+    pub(crate) fn refresh(self: &Arc<Self>, from: RefreshSource) -> Shared<BoxFuture<'static, ()>> {
+        self.refresh_by(from, MAX_REFRESH_INTERVAL)
     }
 
     /// As `refresh`, at most `longest` after the last one began.
-    fn refresh_within(
+    fn refresh_by(
         self: &Arc<Self>,
-        from: RefreshFrom,
+        from: RefreshSource,
         longest: Duration,
     ) -> Shared<BoxFuture<'static, ()>> {
         let mut refreshing = lock(&self.refreshing);
-        let begin = refreshing.next_begin(self.clock.now(), longest);
-        let running = refreshing.under_way.as_ref();
+        let begin = refreshing.next_start(self.clock.now(), longest);
+        let running = refreshing.in_flight.as_ref();
         if let Some(under_way) = running.filter(|under_way| under_way.peek().is_none()).cloned() {
-            refreshing.hasten(begin);
+            refreshing.bring_forward(begin);
             return under_way;
         }
-        refreshing.begin = begin;
+        refreshing.starts_at = begin;
         let (tell, told) = oneshot::channel();
         let this = Arc::clone(self);
         self.runtime.spawn("refresh of the slot map", async move {
@@ -250,13 +250,13 @@ impl Topology {
             // A failure is logged there, and every call that needs the map refreshes again.
             let changed = this.fetch(&from).await;
             let mut refreshing = lock(&this.refreshing);
-            refreshing.unchanged = if changed { 0 } else { (refreshing.unchanged + 1).min(16) };
-            refreshing.under_way = None;
+            refreshing.unchanged_count = if changed { 0 } else { (refreshing.unchanged_count + 1).min(16) };
+            refreshing.in_flight = None;
             drop(refreshing);
             let _ = tell.send(());
         });
         let under_way = told.map(drop).boxed().shared();
-        refreshing.under_way = Some(under_way.clone());
+        refreshing.in_flight = Some(under_way.clone());
         under_way
     }
 
@@ -266,11 +266,11 @@ impl Topology {
             let (begin, hurry) = {
                 let mut refreshing = lock(&self.refreshing);
                 let now = self.clock.now();
-                if now >= refreshing.begin {
+                if now >= refreshing.starts_at {
                     refreshing.last = Some(now);
                     return;
                 }
-                (refreshing.begin, refreshing.hurry.clone())
+                (refreshing.starts_at, refreshing.start_earlier.clone())
             };
             tokio::select! {
                 () = self.clock.sleep_until(begin) => {}
@@ -282,9 +282,9 @@ impl Topology {
     /// Resolves when the map no longer has the slot at that address. Other nodes are queried for it
     /// at intervals, but not at once: a healthy server answers before that. All calls that wait for
     /// the same server share these queries.
-    pub(crate) async fn master_left(self: &Arc<Self>, slot: Slot, address: &Address) {
-        self.look_later().await;
-        let look = || self.clone().look_beside(address.clone());
+    pub(crate) async fn wait_master_changed(self: &Arc<Self>, slot: Slot, address: &Address) {
+        self.wait_before_poll().await;
+        let look = || self.clone().poll_other_nodes(address.clone());
         let _watcher = self.watchers.join(&self.runtime, address, look);
         loop {
             let changed = self.changed();
@@ -296,46 +296,46 @@ impl Topology {
     }
 
     /// Queries the other nodes again and again.
-    async fn look_beside(self: Arc<Self>, troubled: Address) {
+    async fn poll_other_nodes(self: Arc<Self>, troubled: Address) {
         loop {
-            self.refresh_within(RefreshFrom::Another(troubled.clone()), URGENT_INTERVAL).await;
-            self.look_later().await;
+            self.refresh_by(RefreshSource::Avoid(troubled.clone()), MAX_URGENT_INTERVAL).await;
+            self.wait_before_poll().await;
         }
     }
 
-    async fn look_later(&self) {
-        let pause = jittered(2 * FIRST_INTERVAL);
-        self.clock.sleep_until(self.clock.now().after(pause)).await;
+    async fn wait_before_poll(&self) {
+        let pause = with_jitter(2 * MIN_REFRESH_INTERVAL);
+        self.clock.sleep_until(self.clock.now().saturating_add(pause)).await;
     }
 
     /// Fetches the map anew. One node that reports nothing new is enough; otherwise a few are
     /// queried, and one of their views is chosen. A slow node causes little delay, because the next
     /// one is soon queried too. Returns true if a slot has another master now.
-    async fn fetch(&self, from: &RefreshFrom) -> bool {
+    async fn fetch(&self, from: &RefreshSource) -> bool {
         if let Some(sentinels) = self.sentinels() {
             return self.fetch_from_sentinels(sentinels).await;
         }
         let since = self.lesson();
-        let mut survey = Survey {
+        let mut survey = RefreshRound {
             candidates: self.candidates(from).into(),
             queries: FuturesUnordered::new(),
             queried: 0,
             views: Vec::new(),
-            spared: None,
-            gone: HashSet::new(),
-            last_failure: NodeError::unsent("no node is known"),
+            avoided: None,
+            dead_addresses: HashSet::new(),
+            last_failure: ConnectionError::not_sent("no node is known"),
         };
         loop {
             self.query_next(&mut survey);
             if survey.queries.is_empty() {
-                telemetry::refresh_failed(&survey.last_failure);
+                telemetry::emit_refresh_failed(&survey.last_failure);
                 return false;
             }
-            let response_timeout = self.clock.sleep_until(self.clock.now().after(STAGGER));
+            let response_timeout = self.clock.sleep_until(self.clock.now().saturating_add(QUERY_STAGGER));
             tokio::select! {
                 biased;
                 Some(heard) = survey.queries.next() => {
-                    let Some(view) = self.admit(&mut survey, heard) else {
+                    let Some(view) = self.accept_view(&mut survey, heard) else {
                         if survey.views.is_empty() {
                             continue;
                         }
@@ -345,42 +345,42 @@ impl Topology {
                             None => continue,
                         }
                     };
-                    let is_enough = !matches!(from, RefreshFrom::Several) || survey.views.len() > 1;
+                    let is_enough = !matches!(from, RefreshSource::Several) || survey.views.len() > 1;
                     if is_enough && self.membership.known().is_confirmed_by(&view) {
-                        telemetry::refreshed(&view.node, false);
+                        telemetry::record_refresh(&view.node, false);
                         return false;
                     }
-                    self.sample(from, &mut survey, view).await;
+                    self.query_more_nodes(from, &mut survey, view).await;
                 }
                 () = response_timeout => continue,
             }
             if let Some(view) = self.choose(&mut survey) {
                 return self.install(view, since);
             }
-            survey.candidates.extend(survey.spared.take());
+            survey.candidates.extend(survey.avoided.take());
         }
     }
 
     /// The master that sentinels name serves all slots. Nothing is sent to the one before it any
     /// more, even while the new one cannot be reached.
-    async fn fetch_from_sentinels(&self, sentinels: &Sentinels) -> bool {
+    async fn fetch_from_sentinels(&self, sentinels: &SentinelGroup) -> bool {
         let since = self.lesson();
         let master = match sentinels.query().await {
             Ok(master) => master.address,
             Err(untold) => {
-                telemetry::refresh_failed(&NodeError::from(untold));
+                telemetry::emit_refresh_failed(&ConnectionError::from(untold));
                 return false;
             }
         };
-        if self.knows(&master) {
-            telemetry::refreshed(&master, false);
+        if self.contains(&master) {
+            telemetry::record_refresh(&master, false);
             return false;
         }
-        self.install(View { node: master, told: Told::Alone(None) }, since)
+        self.install(NodeView { node: master, topology: ReportedTopology::Standalone(None) }, since)
     }
 
     /// Queries the next node, if there is one.
-    fn query_next<'a>(&'a self, survey: &mut Survey<'a>) {
+    fn query_next<'a>(&'a self, survey: &mut RefreshRound<'a>) {
         if let Some(node) = survey.candidates.pop_front() {
             survey.queried += 1;
             survey.queries.push(self.query(node).boxed());
@@ -388,48 +388,48 @@ impl Topology {
     }
 
     /// A node's view, if it counts.
-    fn admit(&self, survey: &mut Survey<'_>, (node, outcome): Heard) -> Option<View> {
+    fn accept_view(&self, survey: &mut RefreshRound<'_>, (node, outcome): NodeReply) -> Option<NodeView> {
         let view = match outcome {
             Ok(view) => view,
             Err(failure) => {
-                if failure.refused || is_of_stranger(&failure) {
-                    survey.gone.insert(node);
+                if failure.is_connection_refused || is_identity_error(&failure) {
+                    survey.dead_addresses.insert(node);
                 }
                 survey.last_failure = failure;
                 return None;
             }
         };
-        let Some(why) = self.membership.known().refusal(&view) else {
+        let Some(why) = self.membership.known().reject_reason(&view) else {
             return Some(view);
         };
-        telemetry::stranger(&node, why.word(), &why);
-        survey.last_failure = NodeError {
+        telemetry::emit_unexpected_server(&node, why.label(), &why);
+        survey.last_failure = ConnectionError {
             source: Some(Arc::new(why)),
-            ..NodeError::unsent(format!("at {node} there is {why}"))
+            ..ConnectionError::not_sent(format!("at {node} there is {why}"))
         };
-        survey.gone.insert(node);
+        survey.dead_addresses.insert(node);
         None
     }
 
     /// Queries a few nodes at once after one has reported something new, and waits a short time for
     /// them.
-    async fn sample<'a>(&'a self, from: &RefreshFrom, survey: &mut Survey<'a>, view: View) {
+    async fn query_more_nodes<'a>(&'a self, from: &RefreshSource, survey: &mut RefreshRound<'a>, view: NodeView) {
         survey.views.push(view);
-        if let RefreshFrom::Another(troubled) = from {
+        if let RefreshSource::Avoid(troubled) = from {
             let all = survey.candidates.len();
             survey.candidates.retain(|node| node != troubled);
-            survey.spared = (survey.candidates.len() < all).then(|| troubled.clone());
+            survey.avoided = (survey.candidates.len() < all).then(|| troubled.clone());
         }
-        while survey.queried < SAMPLE && !survey.candidates.is_empty() {
+        while survey.queried < SAMPLE_SIZE && !survey.candidates.is_empty() {
             self.query_next(survey);
         }
-        let mut late = self.clock.sleep_until(self.clock.now().after(STAGGER));
+        let mut late = self.clock.sleep_until(self.clock.now().saturating_add(QUERY_STAGGER));
         loop {
             tokio::select! {
                 biased;
                 heard = survey.queries.next() => {
                     let Some(heard) = heard else { return };
-                    let view = self.admit(survey, heard);
+                    let view = self.accept_view(survey, heard);
                     survey.views.extend(view);
                 }
                 () = &mut late => return,
@@ -438,27 +438,27 @@ impl Topology {
     }
 
     /// The view to install, once there is one.
-    fn choose(&self, survey: &mut Survey<'_>) -> Option<View> {
-        let chosen = self.membership.known().choose(&survey.views, &survey.gone).cloned();
+    fn choose(&self, survey: &mut RefreshRound<'_>) -> Option<NodeView> {
+        let chosen = self.membership.known().choose(&survey.views, &survey.dead_addresses).cloned();
         if chosen.is_none()
             && let Some(view) = survey.views.last()
         {
-            telemetry::refresh_outdated(&view.node);
+            telemetry::emit_refresh_outdated(&view.node);
             survey.last_failure =
-                NodeError::unsent(format!("{} tells of an older epoch than is known", view.node));
+                ConnectionError::not_sent(format!("{} tells of an older epoch than is known", view.node));
         }
         chosen
     }
 
     /// Of the first views, the one to install.
-    pub(crate) fn first_choice(&self, views: &[View]) -> Option<View> {
+    pub(crate) fn first_choice(&self, views: &[NodeView]) -> Option<NodeView> {
         self.membership.known().choose(views, &HashSet::new()).cloned()
     }
 
     /// Closes connections to nodes that are no longer part of the cluster.
-    pub(crate) fn forget_strangers(&self) {
+    pub(crate) fn drop_foreign_nodes(&self) {
         let known = self.membership.known();
-        self.connections.retain(|address| known.map.has(address) || self.seeds.contains(address));
+        self.connections.retain(|address| known.map.contains(address) || self.seeds.contains(address));
     }
 
     /// Stops all queries for the master.
@@ -469,27 +469,27 @@ impl Topology {
     }
 
     /// Returns true if this is a node of the cluster.
-    pub(crate) fn knows(&self, address: &Address) -> bool {
-        self.membership.known().map.has(address)
+    pub(crate) fn contains(&self, address: &Address) -> bool {
+        self.membership.known().map.contains(address)
     }
 
-    pub(crate) fn install(&self, view: View, since: u64) -> bool {
+    pub(crate) fn install(&self, view: NodeView, since: u64) -> bool {
         let node = view.node.clone();
         let changed = self.membership.known_mut().install(view, since);
         // Some may have been opened before anything was known. (Lock order: what is known before
         // the connections.)
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
-            connection.is_over()
-                || match known.admission(address, connection.identity(), connection.process()) {
-                    Admission::Welcome => false,
+            connection.is_superseded()
+                || match known.admission(address, connection.identity(), connection.process_name()) {
+                    Admission::Admitted => false,
                     // The new map may come from a node that lags behind.
-                    Admission::QueryItsMap => !connection.has_shown_map(),
-                    Admission::FindTheFirst | Admission::Refused(_) => true,
+                    Admission::CheckSlotMap => !connection.map_verified(),
+                    Admission::FindOriginal | Admission::Rejected(_) => true,
                 }
         });
         drop(known);
-        telemetry::refreshed(&node, changed);
+        telemetry::record_refresh(&node, changed);
         if changed {
             self.changed.notify_waiters();
         }
@@ -498,43 +498,43 @@ impl Topology {
 
     /// The nodes to query, in order: connected ones, other known ones, seeds. One of the seeds is
     /// among the first three.
-    fn candidates(&self, from: &RefreshFrom) -> Vec<Address> {
+    fn candidates(&self, from: &RefreshSource) -> Vec<Address> {
         let known = self.membership.known();
         let mut nodes = known.map.nodes().to_vec();
-        if known.kind != Kind::Cluster {
+        if known.kind != DeploymentKind::Cluster {
             return nodes;
         }
         fastrand::shuffle(&mut nodes);
-        nodes.sort_by_key(|address| self.connections.ready(address).is_none());
+        nodes.sort_by_key(|address| self.connections.get(address).is_none());
         let mut seeds = self.seeds.clone();
         fastrand::shuffle(&mut seeds);
-        seeds.sort_by_key(|seed| known.map.has(seed));
+        seeds.sort_by_key(|seed| known.map.contains(seed));
         drop(known);
-        if let RefreshFrom::First(first) = from {
+        if let RefreshSource::Prefer(first) = from {
             nodes.retain(|address| address != first);
             nodes.insert(0, first.clone());
         }
-        if let RefreshFrom::Another(last) = from {
+        if let RefreshSource::Avoid(last) = from {
             seeds.sort_by_key(|seed| seed == last);
             nodes.retain(|address| address != last);
         }
         for (number, seed) in seeds.into_iter().enumerate() {
-            let early = &nodes[..nodes.len().min(SEED_AT + 1)];
+            let early = &nodes[..nodes.len().min(MAX_SEED_POSITION + 1)];
             if number == 0 && !early.contains(&seed) {
                 nodes.retain(|address| *address != seed);
-                nodes.insert(nodes.len().min(SEED_AT), seed);
+                nodes.insert(nodes.len().min(MAX_SEED_POSITION), seed);
             } else if !nodes.contains(&seed) {
                 nodes.push(seed);
             }
         }
-        if let RefreshFrom::Another(last) = from {
+        if let RefreshSource::Avoid(last) = from {
             nodes.retain(|address| address != last);
             nodes.push(last.clone());
         }
         nodes
     }
 
-    pub(crate) async fn query(&self, node: Address) -> Heard {
+    pub(crate) async fn query(&self, node: Address) -> NodeReply {
         let queried = async {
             let connection = self.connections.connect(&node).await?;
             self.membership.view(&connection, &node).await
@@ -545,49 +545,49 @@ impl Topology {
 }
 
 /// Returns true if a connection was refused because of the server's identity.
-fn is_of_stranger(failure: &NodeError) -> bool {
-    failure.source.as_ref().is_some_and(|source| source.is::<Stranger>())
+fn is_identity_error(failure: &ConnectionError) -> bool {
+    failure.source.as_ref().is_some_and(|source| source.is::<UnexpectedServer>())
 }
 
-impl Refreshing {
+impl RefreshState {
     /// When the next refresh may begin.
-    fn next_begin(&mut self, now: Moment, longest: Duration) -> Moment {
+    fn next_start(&mut self, now: LocalInstant, longest: Duration) -> LocalInstant {
         let Some(last) = self.last else { return now };
-        if now >= last.after(LONGEST_INTERVAL) {
-            self.unchanged = 0;
+        if now >= last.saturating_add(MAX_REFRESH_INTERVAL) {
+            self.unchanged_count = 0;
         }
         let interval =
-            Backoff::new(FIRST_INTERVAL, longest).pause(self.unchanged.saturating_sub(1));
+            Backoff::new(MIN_REFRESH_INTERVAL, longest).delay(self.unchanged_count.saturating_sub(1));
         // Never sooner than the shortest interval, so that many callers cause no storm.
-        last.after(interval.max(FIRST_INTERVAL)).max(now)
+        last.saturating_add(interval.max(MIN_REFRESH_INTERVAL)).max(now)
     }
 
     /// Moves the start of the refresh under way up to `by`, if it has not begun.
-    fn hasten(&mut self, by: Moment) {
-        if by < self.begin {
-            self.begin = by;
-            self.hurry.notify_one();
+    fn bring_forward(&mut self, by: LocalInstant) {
+        if by < self.starts_at {
+            self.starts_at = by;
+            self.start_earlier.notify_one();
         }
     }
 }
 
-impl Unfound {
+impl DiscoveryError {
     pub(crate) fn into_call_error(self) -> CallError {
         let (reason, last) = match self {
-            Unfound::Several(why) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::Invalid(why)) => (Reason::Invalid(why), None),
-            Unfound::Untold(Untold::Unheard(_, failure)) | Unfound::Failed(_, failure)
-                if failure.permanent =>
+            DiscoveryError::MultipleServers(why) => (CallErrorKind::InvalidDeployment(why), None),
+            DiscoveryError::Sentinel(SentinelError::Invalid(why)) => (CallErrorKind::InvalidDeployment(why), None),
+            DiscoveryError::Sentinel(SentinelError::NoReply(_, failure)) | DiscoveryError::Unreachable(_, failure)
+                if failure.is_permanent =>
             {
-                (Reason::Permanent, Some(failure))
+                (CallErrorKind::PermanentConnectionError, Some(failure))
             }
-            Unfound::Untold(Untold::Unheard(tried, failure)) => {
-                (Reason::NoSentinel(tried, failure.to_string()), Some(failure))
+            DiscoveryError::Sentinel(SentinelError::NoReply(tried, failure)) => {
+                (CallErrorKind::NoSentinel(tried, failure.to_string()), Some(failure))
             }
-            Unfound::Failed(tried, failure) => {
-                (Reason::Unreachable(tried, failure.to_string()), Some(failure))
+            DiscoveryError::Unreachable(tried, failure) => {
+                (CallErrorKind::Unreachable(tried, failure.to_string()), Some(failure))
             }
         };
-        CallError { reason, in_doubt: None, last }
+        CallError { kind: reason, in_doubt: None, last_error: last }
     }
 }

@@ -9,13 +9,13 @@ use crate::telemetry::callback_panicked;
 
 /// Turns an announced host and port into those to dial, where the two differ (port forwarding,
 /// container networks).
-pub(crate) type AddressTranslation = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
+pub(crate) type TranslateFn = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 /// The translation in the settings, if there is one.
 #[derive(Clone, Default)]
-pub(crate) struct Translation(pub(crate) Option<AddressTranslation>);
+pub(crate) struct AddressTranslator(pub(crate) Option<TranslateFn>);
 
-impl Translation {
+impl AddressTranslator {
     /// The address to dial for a node that the server at `asked` announced.
     ///
     /// A server that does not know a node's host leaves it empty or sends `?`: it means the host at
@@ -39,7 +39,7 @@ impl Translation {
     }
 }
 
-impl fmt::Debug for Translation {
+impl fmt::Debug for AddressTranslator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Translation(set)" } else { "Translation(none)" })
     }

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::clock::Moment;
-use crate::node::{Address, Command, Reply};
-use crate::router::{Answer, Call, CallError, ClockBound, Listener, Priority, Router, Runtime};
+use crate::clock::LocalInstant;
+use crate::node::{Address, Command, RespValue};
+use crate::router::{CallReply, Call, CallError, ClockBounds, EventListener, Priority, Router, RuntimeHandle};
 use crate::slot::Slot;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
-    Own(Arc<Router>),
+    Router(Arc<Router>),
     #[cfg(feature = "cluster-async")]
-    Adapter(Arc<crate::router::ClusterAdapter>),
+    ClusterConnection(Arc<crate::router::ClusterAdapter>),
 }
 
 impl Transport {
     /// As [`Router::call`].
-    pub(crate) async fn call(&self, call: &Call, deadline: Moment) -> Result<Answer, CallError> {
+    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
         match self {
-            Transport::Own(router) => router.call(call, deadline).await,
+            Transport::Router(router) => router.call(call, deadline).await,
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.call(call, deadline).await,
+            Transport::ClusterConnection(adapter) => adapter.call(call, deadline).await,
         }
     }
 
@@ -32,12 +32,12 @@ impl Transport {
         &self,
         call: &Call,
         replicas: u32,
-        deadline: Moment,
-    ) -> Result<Answer, CallError> {
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         match self {
-            Transport::Own(router) => router.call_replicated(call, replicas, deadline).await,
+            Transport::Router(router) => router.call_replicated(call, replicas, deadline).await,
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.call_replicated(call, replicas, deadline).await,
+            Transport::ClusterConnection(adapter) => adapter.call_replicated(call, replicas, deadline).await,
         }
     }
 
@@ -45,41 +45,41 @@ impl Transport {
     pub(crate) async fn each(
         &self,
         calls: &[Call],
-        deadline: Moment,
+        deadline: LocalInstant,
         priority: Priority,
-        tell: impl Fn(usize, Result<Answer, CallError>) + Send + Sync,
+        tell: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
     ) {
         match self {
-            Transport::Own(router) => router.each(calls, deadline, priority, tell).await,
+            Transport::Router(router) => router.call_each(calls, deadline, priority, tell).await,
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.each(calls, deadline, tell).await,
+            Transport::ClusterConnection(adapter) => adapter.each(calls, deadline, tell).await,
         }
     }
 
     /// As [`Router::master_of`].
     pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
         match self {
-            Transport::Own(router) => router.master_of(slot),
+            Transport::Router(router) => router.master_of(slot),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => None,
+            Transport::ClusterConnection(_) => None,
         }
     }
 
     /// As [`Router::bound`].
-    pub(crate) fn bound(&self, address: &Address) -> Option<ClockBound> {
+    pub(crate) fn bound(&self, address: &Address) -> Option<ClockBounds> {
         match self {
-            Transport::Own(router) => router.bound(address),
+            Transport::Router(router) => router.clock_bounds(address),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => None,
+            Transport::ClusterConnection(_) => None,
         }
     }
 
     /// As [`Router::masters`].
     pub(crate) fn masters(&self) -> Vec<Address> {
         match self {
-            Transport::Own(router) => router.masters(),
+            Transport::Router(router) => router.masters(),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.masters(),
+            Transport::ClusterConnection(adapter) => adapter.masters(),
         }
     }
 
@@ -88,12 +88,12 @@ impl Transport {
         &self,
         address: &Address,
         command: &Command,
-        deadline: Moment,
-    ) -> Result<Reply, CallError> {
+        deadline: LocalInstant,
+    ) -> Result<RespValue, CallError> {
         match self {
-            Transport::Own(router) => router.query(address, command, deadline).await,
+            Transport::Router(router) => router.query(address, command, deadline).await,
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.query().await,
+            Transport::ClusterConnection(adapter) => adapter.query().await,
         }
     }
 
@@ -101,53 +101,53 @@ impl Transport {
 
     pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
         match self {
-            Transport::Own(router) => router.subscriptions().want(slot, channel),
+            Transport::Router(router) => router.subscriptions().subscribe(slot, channel),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => {}
+            Transport::ClusterConnection(_) => {}
         }
     }
 
     pub(crate) fn unwant(&self, slot: Slot) {
         match self {
-            Transport::Own(router) => router.subscriptions().unwant(slot),
+            Transport::Router(router) => router.subscriptions().unsubscribe(slot),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => {}
+            Transport::ClusterConnection(_) => {}
         }
     }
 
     pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
         match self {
-            Transport::Own(router) => router.subscriptions().joined_at(slot),
+            Transport::Router(router) => router.subscriptions().subscribed_server(slot),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => None,
+            Transport::ClusterConnection(_) => None,
         }
     }
 
     /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). The application's
     /// connection brings no events.
-    pub(crate) fn listen(&self, listener: Listener) {
+    pub(crate) fn listen(&self, listener: EventListener) {
         match self {
-            Transport::Own(router) => router.subscriptions().listen(listener),
+            Transport::Router(router) => router.subscriptions().set_listener(listener),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(_) => drop(listener),
+            Transport::ClusterConnection(_) => drop(listener),
         }
     }
 
     /// As [`Router::runtime`].
-    pub(crate) fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &RuntimeHandle {
         match self {
-            Transport::Own(router) => router.runtime(),
+            Transport::Router(router) => router.runtime(),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.runtime(),
+            Transport::ClusterConnection(adapter) => adapter.runtime(),
         }
     }
 
     /// As [`Router::close`].
     pub(crate) fn close(&self) {
         match self {
-            Transport::Own(router) => router.close(),
+            Transport::Router(router) => router.close(),
             #[cfg(feature = "cluster-async")]
-            Transport::Adapter(adapter) => adapter.close(),
+            Transport::ClusterConnection(adapter) => adapter.close(),
         }
     }
 }

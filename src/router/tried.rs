@@ -2,21 +2,21 @@
 
 use std::fmt;
 
-use crate::node::{Address, NodeError};
+use crate::node::{Address, ConnectionError};
 
 /// More of them only make the message long.
-const NAMED: usize = 3;
+const MAX_LISTED: usize = 3;
 
 /// Servers that were tried: the first few are named, and the others counted.
 #[derive(Clone, Debug)]
-pub(crate) struct Tried(pub(crate) Vec<Address>);
+pub(crate) struct ServerList(pub(crate) Vec<Address>);
 
 /// Why servers could not be used, in the order in which they failed.
 #[derive(Debug, Default)]
-pub(crate) struct Failures(Vec<(Address, NodeError)>);
+pub(crate) struct Failures(Vec<(Address, ConnectionError)>);
 
 impl Failures {
-    pub(crate) fn note(&mut self, server: Address, failure: NodeError) {
+    pub(crate) fn note(&mut self, server: Address, failure: ConnectionError) {
         self.0.push((server, failure));
     }
 
@@ -26,22 +26,22 @@ impl Failures {
     pub(crate) fn settle(
         mut self,
         order: &[Address],
-        otherwise: Option<NodeError>,
-    ) -> (Tried, NodeError) {
+        otherwise: Option<ConnectionError>,
+    ) -> (ServerList, ConnectionError) {
         self.0.sort_by_key(|(server, _)| order.iter().position(|other| other == server));
-        let permanent = self.0.iter().find(|(_, failure)| failure.permanent);
+        let permanent = self.0.iter().find(|(_, failure)| failure.is_permanent);
         let permanent = permanent.map(|(_, failure)| failure.clone());
         let failure = permanent
             .or(otherwise)
             .or_else(|| self.0.first().map(|(_, failure)| failure.clone()))
-            .unwrap_or_else(|| NodeError::unsent("no server is known"));
-        (Tried(self.0.into_iter().map(|(server, _)| server).collect()), failure)
+            .unwrap_or_else(|| ConnectionError::not_sent("no server is known"));
+        (ServerList(self.0.into_iter().map(|(server, _)| server).collect()), failure)
     }
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for ServerList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (named, others) = self.0.split_at(self.0.len().min(NAMED));
+        let (named, others) = self.0.split_at(self.0.len().min(MAX_LISTED));
         for (number, address) in named.iter().enumerate() {
             write!(f, "{}{address}", if number == 0 { "" } else { ", " })?;
         }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_few_are_named_and_the_others_counted() {
         let tried =
-            |hosts: &[&str]| Tried(hosts.iter().map(|host| address(host)).collect()).to_string();
+            |hosts: &[&str]| ServerList(hosts.iter().map(|host| address(host)).collect()).to_string();
         assert_eq!(tried(&["a"]), "a:1");
         assert_eq!(tried(&["a", "b", "c"]), "a:1, b:1, c:1");
         assert_eq!(tried(&["a", "b", "c", "d", "e"]), "a:1, b:1, c:1 and 2 more");
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn settle_prefers_what_is_permanent_whatever_the_order_of_failures() {
         let order = ["a", "b", "c"].map(address);
-        let permanent = |message| NodeError { permanent: true, ..NodeError::unsent(message) };
+        let permanent = |message| ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) };
         for shuffled in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
-            let settle = |failures: [NodeError; 3], otherwise| {
+            let settle = |failures: [ConnectionError; 3], otherwise| {
                 let mut noted = Failures::default();
                 for at in shuffled {
                     noted.note(order[at].clone(), failures[at].clone());
@@ -80,9 +80,9 @@ mod tests {
                 assert_eq!(tried.to_string(), "a:1, b:1, c:1");
                 failure.message
             };
-            let passing = ["a", "b", "c"].map(NodeError::unsent);
+            let passing = ["a", "b", "c"].map(ConnectionError::not_sent);
             let mixed = [passing[0].clone(), permanent("b"), permanent("c")];
-            let otherwise = || Some(NodeError::unsent("otherwise"));
+            let otherwise = || Some(ConnectionError::not_sent("otherwise"));
             assert_eq!(settle(passing.clone(), None), "a");
             assert_eq!(settle(passing.clone(), otherwise()), "otherwise");
             assert_eq!(settle(mixed, otherwise()), "b");

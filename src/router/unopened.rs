@@ -4,8 +4,8 @@ use std::fmt;
 #[cfg(feature = "tls")]
 use std::io;
 
-use crate::node::{Address, NodeError, ServerError};
-use crate::router::belief::Stranger;
+use crate::node::{Address, ConnectionError, ServerError};
+use crate::router::belief::UnexpectedServer;
 use crate::router::time_limit::TimeLimit;
 
 /// Who announced an address that no setting names.
@@ -36,31 +36,31 @@ impl fmt::Display for Announcer {
 
 /// The failure of a connection that could not be opened. A port that expects TLS ends a connection
 /// that begins with anything else, and so does the port of a cluster bus.
-pub(crate) fn unopened(failure: NodeError, address: &Address, uses_tls: bool) -> NodeError {
+pub(crate) fn connect_error(failure: ConnectionError, address: &Address, uses_tls: bool) -> ConnectionError {
     let advice = match certificate_advice(&failure) {
         Some(advice) => advice,
-        None if !uses_tls && failure.ended => {
+        None if !uses_tls && failure.is_closed_by_peer => {
             "; does the port expect TLS, or is it that of the cluster bus?"
         }
         None => "",
     };
     let message = format!("{address}: {}{advice}", failure.message);
-    NodeError { message, maybe_sent: false, ..failure }
+    ConnectionError { message, maybe_sent: false, ..failure }
 }
 
 /// The failure for a server that has not ended the TLS handshake in time. Many a server waits for
 /// more of one that it does not understand.
-pub(crate) fn no_handshake(address: &Address, limit: TimeLimit) -> NodeError {
+pub(crate) fn no_handshake(address: &Address, limit: TimeLimit) -> ConnectionError {
     let message = format!("{address}: no TLS handshake within {limit}; does the port speak TLS?");
-    NodeError::unsent(message)
+    ConnectionError::not_sent(message)
 }
 
 /// The failure to reach an address that the user has not given.
-pub(crate) fn announced(failure: NodeError, by: &Announcer, is_translated: bool) -> NodeError {
+pub(crate) fn announced(failure: ConnectionError, by: &Announcer, is_translated: bool) -> ConnectionError {
     let source = failure.source.as_ref();
     let is_reached =
-        source.is_some_and(|source| source.is::<ServerError>() || source.is::<Stranger>());
-    if is_reached || failure.permanent {
+        source.is_some_and(|source| source.is::<ServerError>() || source.is::<UnexpectedServer>());
+    if is_reached || failure.is_permanent {
         return failure;
     }
     let advice = match is_translated {
@@ -71,11 +71,11 @@ pub(crate) fn announced(failure: NodeError, by: &Announcer, is_translated: bool)
         ),
     };
     let message = format!("{} (announced by {by}; {advice})", failure.message);
-    NodeError { message, ..failure }
+    ConnectionError { message, ..failure }
 }
 
 #[cfg(feature = "tls")]
-fn certificate_advice(failure: &NodeError) -> Option<&'static str> {
+fn certificate_advice(failure: &ConnectionError) -> Option<&'static str> {
     use rustls::{AlertDescription, CertificateError};
 
     let source = failure.source.as_ref()?.downcast_ref::<io::Error>()?;
@@ -91,7 +91,7 @@ fn certificate_advice(failure: &NodeError) -> Option<&'static str> {
 }
 
 #[cfg(not(feature = "tls"))]
-fn certificate_advice(_: &NodeError) -> Option<&'static str> {
+fn certificate_advice(_: &ConnectionError) -> Option<&'static str> {
     None
 }
 
@@ -103,11 +103,11 @@ mod tests {
     use super::*;
     use crate::node::dialer::Dialer;
     use crate::node::native::NativeConnector;
-    use crate::router::connection::{Connection, Limits};
+    use crate::router::connection::{ServerConnection, ConnectionLimits};
 
     const TIMEOUT: Duration = Duration::from_millis(500);
-    const LIMITS: Limits =
-        Limits { connect_timeout: TIMEOUT, response_timeout: TIMEOUT, in_flight: 1 };
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { connect_timeout: TIMEOUT, response_timeout: TIMEOUT, max_in_flight: 1 };
 
     /// Some ports end the connection, some reset it.
     #[tokio::test]
@@ -120,10 +120,10 @@ mod tests {
         });
         let connector = NativeConnector { dialer: Dialer::default() };
         let clock = Arc::new(crate::clock::SystemClock);
-        let opened = Connection::open(&connector, clock, &at, None, LIMITS).await;
+        let opened = ServerConnection::open(&connector, clock, &at, None, LIMITS).await;
         let failure = opened.unwrap_err();
         assert!(failure.message.contains("; does the port expect TLS, "), "{failure}");
-        assert!(!failure.permanent && !failure.maybe_sent);
+        assert!(!failure.is_permanent && !failure.maybe_sent);
     }
 
     /// Some servers answer what they take for a command; some wait for its end.
@@ -132,11 +132,11 @@ mod tests {
     async fn a_port_that_does_not_speak_tls_is_told() {
         use tokio::io::AsyncWriteExt;
 
-        use crate::node::dialer::TlsFiles;
+        use crate::node::dialer::TlsCertificates;
 
         let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
         let roots = Some(authority.cert.pem().into());
-        let tls = Some(TlsFiles { roots, client: None });
+        let tls = Some(TlsCertificates { roots, client: None });
         let connector = NativeConnector { dialer: Dialer { tls, ..Dialer::default() } };
         let cases: [(&[u8], bool, &str, &str); 2] = [
             (
@@ -157,9 +157,9 @@ mod tests {
                 std::future::pending::<()>().await;
             });
             let clock = Arc::new(crate::clock::SystemClock);
-            let opened = Connection::open(&connector, clock, &at, None, LIMITS).await;
+            let opened = ServerConnection::open(&connector, clock, &at, None, LIMITS).await;
             let failure = opened.unwrap_err();
-            assert_eq!(failure.permanent, permanent, "{failure}");
+            assert_eq!(failure.is_permanent, permanent, "{failure}");
             let message = &failure.message;
             assert!(message.contains(said) && message.contains(advice), "{message}");
             server.abort();

@@ -8,24 +8,24 @@ use tokio::task::AbortHandle;
 
 use crate::node::Address;
 use crate::router::lock;
-use crate::router::runtime::Runtime;
+use crate::router::runtime::RuntimeHandle;
 
 /// The watchers, by the server that calls wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<HashMap<Address, Weak<Watcher>>>);
+pub(crate) struct MasterWatches(Mutex<HashMap<Address, Weak<MasterWatch>>>);
 
 /// A task that looks until the last waiting call has dropped its watcher.
 #[derive(Debug)]
-pub(crate) struct Watcher(AbortHandle);
+pub(crate) struct MasterWatch(AbortHandle);
 
-impl Watchers {
+impl MasterWatches {
     /// The running watcher for this server, or a new one that runs `look`.
     pub(crate) fn join<F>(
         &self,
-        runtime: &Runtime,
+        runtime: &RuntimeHandle,
         address: &Address,
         look: impl FnOnce() -> F,
-    ) -> Arc<Watcher>
+    ) -> Arc<MasterWatch>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -35,13 +35,13 @@ impl Watchers {
         }
         watchers.retain(|_, watcher| watcher.strong_count() > 0);
         let watcher =
-            Arc::new(Watcher(runtime.spawn("search for a master", look()).abort_handle()));
+            Arc::new(MasterWatch(runtime.spawn("search for a master", look()).abort_handle()));
         watchers.insert(address.clone(), Arc::downgrade(&watcher));
         watcher
     }
 }
 
-impl Drop for Watcher {
+impl Drop for MasterWatch {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -57,12 +57,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_watcher_ends_with_the_last_call_that_waits() {
-        let watchers = Watchers::default();
+        let watchers = MasterWatches::default();
         let looking = Arc::new(());
         let look = |address: &str| {
             let looks = looking.clone();
             watchers.join(
-                &Runtime::current(ClientHealth::default()),
+                &RuntimeHandle::current(ClientHealth::default()),
                 &self::address(address),
                 || async move {
                     let _looks = looks;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use super::history::{Grant, History, Hold, Nanos, Outcome};
 use super::permits::{self, Guilt};
@@ -358,12 +358,12 @@ impl Findings {
             while let Some(held) = granted.next_if(|held| held.grant.at < wait.until) {
                 let gone = held.gone_for_certain(&excuses(held.hold.worker));
                 all_gone = gone.max(all_gone);
-                if held.hold.mode == Mode::Write {
+                if held.hold.mode == LockMode::Write {
                     writers_gone = gone.max(writers_gone);
                 }
             }
             let gone = match wait.hold.mode {
-                Mode::Read if wait.hold.permits.is_none() => writers_gone,
+                LockMode::Read if wait.hold.permits.is_none() => writers_gone,
                 _ => all_gone,
             };
             let (requested, excuses) = (wait.hold.requested, excuses(wait.hold.worker));
@@ -505,7 +505,7 @@ impl<'a> Held<'a> {
 
     /// Whether it may share its token.
     fn is_shared(&self) -> bool {
-        self.grant.cached && self.hold.mode == Mode::Read
+        self.grant.cached && self.hold.mode == LockMode::Read
     }
 
     fn as_judged(&self, id: usize, excuses: &[Span]) -> judge::Hold {
@@ -540,7 +540,7 @@ impl<'a> Held<'a> {
     }
 
     fn excludes(&self, other: &Held<'_>) -> bool {
-        self.hold.mode == Mode::Write || other.hold.mode == Mode::Write
+        self.hold.mode == LockMode::Write || other.hold.mode == LockMode::Write
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::time::ClockId;
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use crate::support::{Error, Result};
 
@@ -68,7 +68,7 @@ pub struct Hold {
     pub worker: usize,
     pub name: usize,
     /// Holders of permits are like readers, apart from the limit.
-    pub mode: Mode,
+    pub mode: LockMode,
     pub permits: Option<Permits>,
     pub requested: Nanos,
     pub granted: Option<Grant>,
@@ -217,7 +217,7 @@ impl Source {
         if event == "R" {
             let name = words.next()?.parse().ok()?;
             let what = words.next()?;
-            let mode = if what == "w" { Mode::Write } else { Mode::Read };
+            let mode = if what == "w" { LockMode::Write } else { LockMode::Read };
             let permits = what.split_once('/').map(Permits::parse);
             let permits = if let Some(permits) = permits { Some(permits?) } else { None };
             self.holds.push(Hold { permits, ..Hold::new(worker, name, mode, at) });
@@ -246,7 +246,7 @@ impl Source {
 }
 
 impl Hold {
-    fn new(worker: usize, name: usize, mode: Mode, requested: Nanos) -> Hold {
+    fn new(worker: usize, name: usize, mode: LockMode, requested: Nanos) -> Hold {
         Hold {
             worker,
             name,

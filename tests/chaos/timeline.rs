@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use crate::chaos::history::{Hold, Nanos};
 use crate::chaos::run::Run;
@@ -89,7 +89,7 @@ fn draw_hold(
         );
     }
     if granted.is_some() {
-        let colour = if hold.mode == Mode::Write { "#1b6ca8" } else { "#9ecae1" };
+        let colour = if hold.mode == LockMode::Write { "#1b6ca8" } else { "#9ecae1" };
         let _ = write!(
             svg,
             "<rect x='{got:.1}' y='{}' width='{:.1}' height='{}' fill='{colour}'/>",

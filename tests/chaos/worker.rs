@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rwlease::{
-    Cache, CachedRwLock, ErrorKind, Lease, LeaseWatch, Locks, Mode, Released, Result as LockResult,
+    Cache, CachedRwLock, ErrorKind, Lease, LeaseWatch, Locks, LockMode, Released, Result as LockResult,
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -237,7 +237,7 @@ impl Bench {
         while self.goes_on() {
             let name = zipf(&mut random, names) * orders.groups + group;
             let mode =
-                if random.u8(..100) < orders.reads_percent { Mode::Read } else { Mode::Write };
+                if random.u8(..100) < orders.reads_percent { LockMode::Read } else { LockMode::Write };
             let hold = orders.hold.mul_f64(random.f64());
             let id = self.log.request(name, word(mode));
             let wanted = Wanted { id, name: &orders.names[name], mode, tries: random.u8(..8) == 0 };
@@ -257,9 +257,9 @@ impl Bench {
         let mut random = fastrand::Rng::with_seed(orders.seed.wrapping_sub(number as u64 + 1));
         while self.goes_on() {
             let hold = orders.keep.mul_f64(random.f64());
-            let id = self.log.request(orders.names.len() + number, word(Mode::Write));
+            let id = self.log.request(orders.names.len() + number, word(LockMode::Write));
             let name = &orders.keepers[number];
-            let wanted = Wanted { id, name, mode: Mode::Write, tries: false };
+            let wanted = Wanted { id, name, mode: LockMode::Write, tries: false };
             let taken = self.lead(&wanted, hold).await;
             self.over(id, taken).await;
         }
@@ -328,7 +328,7 @@ impl Bench {
         let lock = self.locks.rwlock(wanted.name)?;
         let replicas = self.orders.replicas;
         match wanted.mode {
-            Mode::Read => {
+            LockMode::Read => {
                 let guard = match wanted.tries {
                     true => lock.try_read().replicas(replicas).await?,
                     false => Some(lock.read().replicas(replicas).timeout(LONG).await?),
@@ -338,7 +338,7 @@ impl Bench {
                 self.read(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
             }
-            Mode::Write => {
+            LockMode::Write => {
                 let guard = match wanted.tries {
                     true => lock.try_write().replicas(replicas).await?,
                     false => Some(lock.write().replicas(replicas).timeout(LONG).await?),
@@ -370,7 +370,7 @@ impl Bench {
     ) -> LockResult<()> {
         let lock = handles.of(&self.locks, wanted.name)?;
         match wanted.mode {
-            Mode::Read => {
+            LockMode::Read => {
                 let guard = match wanted.tries {
                     true => lock.try_read().await?,
                     false => Some(lock.read().timeout(LONG).await?),
@@ -380,7 +380,7 @@ impl Bench {
                 self.read(wanted, &held, hold).await;
                 self.release(wanted.id, &held, guard.release()).await;
             }
-            Mode::Write => {
+            LockMode::Write => {
                 let guard = match wanted.tries {
                     true => lock.try_write().await?,
                     false => Some(lock.write().timeout(LONG).await?),
@@ -485,7 +485,7 @@ struct Wanted<'a> {
     /// Its number in the log.
     id: u64,
     name: &'a str,
-    mode: Mode,
+    mode: LockMode,
     /// Whether it is a try.
     tries: bool,
 }
@@ -503,8 +503,8 @@ struct WantedPermits<'a> {
 }
 
 /// The form of the log.
-fn word(mode: Mode) -> char {
-    if mode == Mode::Write { 'w' } else { 'r' }
+fn word(mode: LockMode) -> char {
+    if mode == LockMode::Write { 'w' } else { 'r' }
 }
 
 /// What a task holds: a lease of its own, or a share of its process's cached lock.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::support::{Backend, Cluster, Shape};
-use rwlease::{ErrorKind, Locks, PlainBecause};
+use rwlease::{ErrorKind, Locks, UncachedReason};
 
 lock_tests!(two_clients);
 server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 masters with 0: locks_follow_their_slot }
@@ -50,7 +50,7 @@ async fn cached_locks_are_plain_and_say_why() {
         drop(lock.write().await.unwrap());
     }
     let local = lock.local();
-    assert_eq!((local.hold, local.plain_because), (None, Some(PlainBecause::Unsubscribed)));
+    assert_eq!((local.hold, local.plain_because), (None, Some(UncachedReason::NotSubscribed)));
 }
 
 /// It makes no round trip, but its own task needs a runtime.

@@ -9,9 +9,9 @@ use crate::conformance::site::Servers;
 use crate::support::{Backend, Cluster, Shape};
 use crate::support::{Error, Move, Result};
 use futures::FutureExt;
-use rwlease::embedded::{Engine, Faults, Served};
+use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 #[cfg(any(feature = "native", feature = "redis"))]
-use rwlease::embedded::{Fate, Message, Network, Weather};
+use rwlease::embedded::{Delivery, NetworkMessage, SimulatedNetwork, NetworkModel};
 use rwlease::{Builder, ErrorKind, Locks, Slot};
 use tokio::time::sleep;
 
@@ -19,25 +19,25 @@ lock_tests!(two_clients);
 server_tests!(by start);
 server_tests!(by start, with push);
 
-async fn two_clients() -> (Locks, Locks, Engine) {
-    let engine = Engine::new();
+async fn two_clients() -> (Locks, Locks, EmbeddedCluster) {
+    let engine = EmbeddedCluster::new();
     let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
     (connect().await, connect().await, engine)
 }
 
 /// An engine's servers.
 struct Embedded {
-    engine: Engine,
-    faults: Faults,
+    engine: EmbeddedCluster,
+    faults: FaultInjector,
     /// How often each was sent the text of a script.
     texts: Arc<Mutex<Vec<u64>>>,
 }
 
 async fn start(masters: u16, replicas: u16) -> Result<Embedded> {
-    let engine = Engine::builder().masters(masters).replicas(replicas).build();
+    let engine = EmbeddedCluster::builder().masters(masters).replicas(replicas).build();
     let texts = Arc::new(Mutex::new(vec![0; usize::from(masters)]));
     let counted = texts.clone();
-    engine.watch(move |served: &Served<'_>| {
+    engine.set_observer(move |served: &ServedCommand<'_>| {
         let mut texts = counted.lock().unwrap();
         if served.words()[0] == b"EVAL"
             && let Some(texts) = texts.get_mut(served.server())
@@ -148,7 +148,7 @@ impl Servers for Embedded {
 
     async fn say(&self, server: usize, words: &[&str]) -> Result<Vec<String>> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        Ok(self.engine.say(server, &words))
+        Ok(self.engine.execute(server, &words))
     }
 }
 
@@ -160,12 +160,12 @@ fn slot(step: Move) -> Slot {
 #[tokio::test]
 async fn what_only_urls_go_with_is_refused() {
     for (setting, settings) in crate::support::settings_beside_urls() {
-        let error = settings.connect_embedded(&Engine::new()).await.unwrap_err();
+        let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");
     }
-    let engine = Engine::builder().manual_time().build();
-    let host = Network::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
+    let engine = EmbeddedCluster::builder().manual_time().build();
+    let host = SimulatedNetwork::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
     for (setting, settings) in crate::support::settings_beside_urls() {
         let error = settings.connect_from(&host).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
@@ -198,7 +198,7 @@ async fn changed_scripts_are_refused_elsewhere() {
 
 #[test]
 fn a_client_needs_a_runtime() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let connecting = Locks::builder().connect_embedded(&engine);
     let error = connecting.now_or_never().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
@@ -220,7 +220,7 @@ async fn time_limits_of_the_router_are_checked() {
         (Locks::builder().response_timeout(Duration::MAX), "response timeout"),
         (Locks::builder().margin(Duration::MAX), "margin"),
     ] {
-        let error = settings.connect_embedded(&Engine::new()).await.unwrap_err();
+        let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{what}");
         assert!(error.to_string().contains(what), "{what}: {error}");
     }
@@ -230,8 +230,8 @@ async fn time_limits_of_the_router_are_checked() {
 struct Calm;
 
 #[cfg(any(feature = "native", feature = "redis"))]
-impl Weather for Calm {
-    fn sent(&self, _: &Message<'_>) -> Fate {
-        Fate::default()
+impl NetworkModel for Calm {
+    fn deliver(&self, _: &NetworkMessage<'_>) -> Delivery {
+        Delivery::default()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal, Semaphore};
+use rwlease::{ErrorKind, LeaseState, Locks, Released, RenewalPolicy, Semaphore};
 use tokio::time::timeout;
 
 use super::LONG;
@@ -149,7 +149,7 @@ pub async fn a_dropped_guard_is_released(one: &Locks, other: &Locks) {
 
 pub async fn release_tells_the_truth(one: &Locks, other: &Locks) {
     let (mine, theirs) = (one.rwlock("truth").unwrap(), other.rwlock("truth").unwrap());
-    let short = mine.write().lease(Duration::from_millis(200)).renewal(Renewal::Manual);
+    let short = mine.write().lease(Duration::from_millis(200)).renewal(RenewalPolicy::Manual);
     let short = short.await.unwrap();
     assert!(short.renew().await.is_ok());
     timeout(LONG, short.lost()).await.unwrap();
@@ -235,7 +235,7 @@ pub async fn permits_are_shared_up_to_the_limit(one: &Locks, other: &Locks) {
     assert!(mine.try_acquire(1).await.unwrap().is_none(), "none is left");
     let four = other.semaphore("permits", 4).unwrap();
     for error in [four.acquire(1).await.unwrap_err(), four.try_acquire(1).await.unwrap_err()] {
-        assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(5)));
+        assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(5)));
     }
 
     let waiting = |semaphore: &Semaphore, permits: u32| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, PlainBecause, Released, RwLock, Slot};
+use rwlease::{ErrorKind, Locks, UncachedReason, Released, RwLock, Slot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -242,7 +242,7 @@ pub async fn what_is_cached_is_called_back_without_a_poll(servers: &impl Servers
     while lock.local().hold.is_none() {
         drop(lock.write().await?);
         let why = lock.local().plain_because;
-        if !servers.push() && why == Some(PlainBecause::Unsubscribed) {
+        if !servers.push() && why == Some(UncachedReason::NotSubscribed) {
             return Ok(());
         }
         wait_limit.pause("it is plain").await?;

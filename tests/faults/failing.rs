@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use rwlease::{Locks, Renewal, WriteGuard};
+use rwlease::{Locks, RenewalPolicy, WriteGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cluster, ConnectTo, Fields, Server, as_fields};
@@ -60,7 +60,7 @@ impl Load {
             // The hash tag selects the shard whose master fails.
             let lock = self.locks.rwlock(format!("{}-{number}{{a}}", self.replicas)).unwrap();
             let request =
-                lock.write().lease(LEASE).renewal(Renewal::Manual).replicas(self.replicas);
+                lock.write().lease(LEASE).renewal(RenewalPolicy::Manual).replicas(self.replicas);
             if let Ok(guard) = request.timeout(Duration::from_secs(30)).await {
                 held.push(guard);
             }

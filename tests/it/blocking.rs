@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use rwlease::blocking::{Locks, Quorum, TakenUp};
-use rwlease::{ErrorKind, LeaseState, Released, Renewal, Ticket};
+use rwlease::{ErrorKind, LeaseState, Released, RenewalPolicy, Ticket};
 use tokio::runtime::Runtime;
 
 use crate::support::{ConnectTo, Single};
@@ -105,7 +105,7 @@ fn a_loss_is_told() {
     let Bench { one, other, .. } = &Bench::new();
     let lock = one.rwlock("losses").unwrap();
     let (tell, told) = mpsc::channel();
-    let guard = lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap();
+    let guard = lock.write().lease(SHORT * 4).renewal(RenewalPolicy::Manual).wait().unwrap();
     let tell_lost = tell.clone();
     guard.on_lost(move || tell_lost.send("lost").unwrap()).unwrap();
     assert!(!guard.lost_within(Duration::from_millis(1)).unwrap());
@@ -147,7 +147,7 @@ fn a_loss_is_told_though_the_guard_was_dropped_since() {
     let Bench { one, .. } = &Bench::new();
     let lose = |name| {
         let lock = one.rwlock(name).unwrap();
-        lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap()
+        lock.write().lease(SHORT * 4).renewal(RenewalPolicy::Manual).wait().unwrap()
     };
     let (tell_busy, busy) = mpsc::channel();
     let (go_on, gone_on) = mpsc::channel::<()>();
@@ -178,7 +178,7 @@ fn a_listener_that_panics_takes_nobody_else_with_it() {
     let Bench { one, other, .. } = &Bench::new();
     let lock = one.rwlock("panics").unwrap();
     let (tell, told) = mpsc::channel::<()>();
-    let guard = lock.write().lease(SHORT * 4).renewal(Renewal::Manual).wait().unwrap();
+    let guard = lock.write().lease(SHORT * 4).renewal(RenewalPolicy::Manual).wait().unwrap();
     guard
         .on_lost(move || {
             let _tell = tell;
@@ -383,7 +383,7 @@ fn permits_are_taken_waited_for_and_given_back_in_parts() {
     held.release_some(2).unwrap();
     assert_eq!((waiting.join().unwrap(), held.permits()), (2, 1));
     let error = semaphore.set_limit(2, 4).map(|_| ()).unwrap_err();
-    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(3)));
+    assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(3)));
     assert_eq!(semaphore.set_limit(3, 4).unwrap().limit(), 4);
     assert_eq!(semaphore.status().wait().unwrap().limit, Some(4));
     assert_eq!(held.release().unwrap(), Released::Released);
@@ -404,7 +404,7 @@ fn a_held_lock_is_handed_on() {
     assert_eq!(one.take_up(&ticket).wait().unwrap_err().kind(), ErrorKind::Lost);
 
     let back = taken.into_ticket().unwrap();
-    let taken = one.take_up(&back).timeout(LONG).renewal(Renewal::Manual).wait().unwrap();
+    let taken = one.take_up(&back).timeout(LONG).renewal(RenewalPolicy::Manual).wait().unwrap();
     assert!(lock.try_read().wait().unwrap().is_none());
     assert_eq!(taken.release().unwrap(), Released::Released);
 

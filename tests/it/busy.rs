@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{Locks, Renewal};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{Locks, RenewalPolicy};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{ConnectTo, Single, connect};
@@ -15,8 +15,8 @@ use crate::support::{ConnectTo, Single, connect};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn engine() -> Engine {
-    Engine::builder().masters(1).replicas(0).build()
+fn engine() -> EmbeddedCluster {
+    EmbeddedCluster::builder().masters(1).replicas(0).build()
 }
 
 /// Counts how often a future is polled.
@@ -47,12 +47,12 @@ async fn lease_of_any_length_is_renewed_thrice_in_its_time_at_most() {
                 continue;
             };
             let start = Instant::now();
-            engine.reset_tally();
+            engine.reset_script_stats();
             while guard.is_held() && start.elapsed() < 500 * MS {
                 sleep(MS).await;
             }
             time += start.elapsed();
-            renewals += engine.tally().scripts as f64;
+            renewals += engine.script_stats().scripts as f64;
             drop(guard);
             sleep(20 * MS).await;
         }
@@ -67,7 +67,7 @@ async fn renewals_at_most_ten_last_for_three_leases() {
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let lock = locks.rwlock("ten").unwrap();
     let start = Instant::now();
-    let guard = lock.write().lease(lease).renewal(Renewal::AtMost(10)).await.unwrap();
+    let guard = lock.write().lease(lease).renewal(RenewalPolicy::Limited(10)).await.unwrap();
     guard.lost().await;
     assert!(start.elapsed() > 3 * lease, "{:?}", start.elapsed());
 }
@@ -82,10 +82,10 @@ async fn dropping_many_guards_leaves_turns_to_others() {
     for number in 0..GUARDS {
         guards.push(locks.rwlock(format!("many:{number}")).unwrap().write().await.unwrap());
     }
-    let keys = engine.keys();
+    let keys = engine.key_count();
     drop(guards);
-    let (mut turns, before) = (0, engine.tally().scripts);
-    while engine.tally().scripts < before + GUARDS as u64 {
+    let (mut turns, before) = (0, engine.script_stats().scripts);
+    while engine.script_stats().scripts < before + GUARDS as u64 {
         tokio::task::yield_now().await;
         turns += 1;
     }

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{
-    Cache, CachedRwLock, CachedWriteGuard, ErrorKind, LeaseState, Locks, Mode, Released, RwLock,
+    Cache, CachedRwLock, CachedWriteGuard, ErrorKind, LeaseState, Locks, LockMode, Released, RwLock,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,11 +15,11 @@ mod interplay;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn engine() -> Engine {
-    Engine::builder().masters(1).replicas(0).build()
+fn engine() -> EmbeddedCluster {
+    EmbeddedCluster::builder().masters(1).replicas(0).build()
 }
 
-async fn client(engine: &Engine) -> Locks {
+async fn client(engine: &EmbeddedCluster) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
@@ -32,11 +32,11 @@ async fn plain(locks: &Locks) -> RwLock {
 }
 
 /// Makes the client cache the lock, and leaves no guard.
-async fn warm(lock: &CachedRwLock, mode: Mode) {
+async fn warm(lock: &CachedRwLock, mode: LockMode) {
     for _ in 0..10 {
         match mode {
-            Mode::Read => drop(lock.read().await.unwrap()),
-            Mode::Write => drop(lock.write().await.unwrap()),
+            LockMode::Read => drop(lock.read().await.unwrap()),
+            LockMode::Write => drop(lock.write().await.unwrap()),
         }
         if lock.local().hold == Some(mode) {
             return;
@@ -51,14 +51,14 @@ async fn a_lock_that_is_used_again_is_granted_without_a_message() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [LockMode::Read, LockMode::Write] {
         warm(&lock, mode).await;
-        engine.reset_tally();
+        engine.reset_script_stats();
         let mut last = 0;
         for _ in 0..1_000 {
             match mode {
-                Mode::Read => drop(lock.read().await.unwrap()),
-                Mode::Write => {
+                LockMode::Read => drop(lock.read().await.unwrap()),
+                LockMode::Write => {
                     let guard = lock.write().await.unwrap();
                     assert!(guard.is_held() && guard.token() > last);
                     last = guard.token();
@@ -66,7 +66,7 @@ async fn a_lock_that_is_used_again_is_granted_without_a_message() {
                 }
             }
         }
-        assert!(engine.tally().scripts <= 4, "{:?}: {:?}", mode, engine.tally());
+        assert!(engine.script_stats().scripts <= 4, "{:?}: {:?}", mode, engine.script_stats());
         sleep(4 * SECOND).await;
     }
 }
@@ -81,7 +81,7 @@ async fn the_cache_costs_no_more_calls_than_plain_locks() {
             let locks = client(&engine).await;
             let (cached, plain) = (cached(&locks).await, plain(&locks).await);
             let mut random = fastrand::Rng::with_seed(seed);
-            engine.reset_tally();
+            engine.reset_script_stats();
             for _ in 0..200 {
                 let mut up_to = |times: [u64; 3]| {
                     let longest = times[random.usize(0..3)];
@@ -113,7 +113,7 @@ async fn the_cache_costs_no_more_calls_than_plain_locks() {
                 sleep(pause).await;
             }
             sleep(5 * SECOND).await;
-            engine.tally().scripts
+            engine.script_stats().scripts
         };
         let (cached, plain) = (calls(true).await, calls(false).await);
         assert!(cached <= plain, "seed {seed}: {cached} of {plain}");
@@ -125,7 +125,7 @@ async fn another_client_gets_it_at_once_where_nobody_uses_it() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [LockMode::Read, LockMode::Write] {
         warm(&lock, mode).await;
         let began = Instant::now();
         let guard = others.write().await.unwrap();
@@ -141,15 +141,15 @@ async fn what_a_failover_brought_back_is_given_up_when_it_is_called_back() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let key = b"rwlease:cached";
     let server = engine.faults().master_of(lock.slot());
-    let [line] = &engine.say(server, &[b"HMGET", key, b"s"])[..] else { panic!("no line") };
+    let [line] = &engine.execute(server, &[b"HMGET", key, b"s"])[..] else { panic!("no line") };
     drop(others.write().await.unwrap());
     sleep(100 * MS).await;
     assert!(others.status().await.unwrap().writer.is_none());
     // As if a failover had lost the release.
-    engine.say(server, &[b"HSET", key, b"s", line.as_bytes()]);
+    engine.execute(server, &[b"HSET", key, b"s", line.as_bytes()]);
     assert!(others.status().await.unwrap().writer.is_some_and(|writer| writer.cached));
     let began = Instant::now();
     drop(others.write().await.unwrap());
@@ -162,12 +162,12 @@ async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let builder = Locks::builder().on_lost({
         let told = told.clone();
-        move |loss| told.lock().unwrap().push((loss.mode, loss.guards))
+        move |loss| told.lock().unwrap().push((loss.mode, loss.guard_count))
     });
     let here = builder.connect_embedded(&engine).await.unwrap();
     let there = client(&engine).await;
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     sleep(500 * MS).await;
     drop(lock.read().await.unwrap()); // makes the next contact due, which finds the loss
     others.force_release().await.unwrap();
@@ -175,13 +175,13 @@ async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
     assert_eq!(lock.local().hold, None);
     assert_eq!(told.lock().unwrap()[..], []);
 
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let guards = [lock.read().await.unwrap(), lock.read().await.unwrap()];
     others.force_release().await.unwrap();
     timeout(2 * SECOND, guards[0].lost()).await.unwrap();
     assert!(guards.iter().all(|guard| !guard.is_held() && guard.state() == LeaseState::Lost));
     sleep(4 * SECOND).await;
-    assert_eq!(told.lock().unwrap()[..], [(Mode::Read, 2)]);
+    assert_eq!(told.lock().unwrap()[..], [(LockMode::Read, 2)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +189,7 @@ async fn a_status_tells_which_holder_is_cached() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let reading = others.read().await.unwrap();
     let status = others.status().await.unwrap();
     let mut cached: Vec<bool> = status.reading.iter().map(|holder| holder.cached).collect();
@@ -203,10 +203,10 @@ async fn a_try_gets_what_others_have_only_cached() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     assert!(others.try_write().await.unwrap().is_some());
     sleep(20 * SECOND).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     let began = Instant::now();
     assert!(others.try_write().await.unwrap().is_none());
@@ -221,7 +221,7 @@ async fn a_try_to_read_is_not_refused_because_of_readers() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let reading = lock.read().await.unwrap();
     assert!(others.write().timeout(100 * MS).await.is_err());
     sleep(10 * MS).await;
@@ -241,19 +241,19 @@ async fn several_locks_at_once_wait_for_what_others_have_only_cached() {
     let names = ["first", "second", "third"];
     let cached = names.map(|name| here.rwlock(name).unwrap().cached().unwrap());
     for lock in &cached[1..] {
-        warm(lock, Mode::Write).await;
+        warm(lock, LockMode::Write).await;
     }
     let all = || names.iter().fold(there.multi(), |multi, name| multi.write(name));
     let guard = all().try_all().await.unwrap().expect("nobody uses them");
     assert_eq!(guard.leases().len(), 3);
     drop(guard);
     sleep(20 * SECOND).await;
-    warm(&cached[2], Mode::Write).await;
+    warm(&cached[2], LockMode::Write).await;
     let used = cached[2].write().await.unwrap();
     assert!(all().try_all().await.unwrap().is_none());
     drop(used);
     sleep(20 * SECOND).await;
-    warm(&cached[1], Mode::Write).await;
+    warm(&cached[1], LockMode::Write).await;
     assert!(timeout(SECOND, all().into_future()).await.unwrap().is_ok());
 }
 
@@ -262,7 +262,7 @@ async fn a_remote_reader_reads_beside_the_readers_of_a_cached_write() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let local = lock.read().await.unwrap();
     let remote = timeout(SECOND, others.read().into_future()).await.unwrap().unwrap();
     assert!(local.is_held() && remote.is_held());
@@ -276,7 +276,7 @@ async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let local = lock.write().await.unwrap();
     let token = local.token();
     let remote = tokio::spawn(async move { others.write().await.unwrap().token() });
@@ -298,7 +298,7 @@ async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() 
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let lock = cached(&here).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let busy = tokio::spawn(async move {
         loop {
             let guard = lock.write().await.unwrap();
@@ -320,7 +320,7 @@ async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
     let settings = Locks::builder().cache(Cache::default().min_hold(80 * MS));
     let (here, there) = (settings.connect_embedded(&engine).await.unwrap(), client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let local = lock.read().await.unwrap();
     let began = Instant::now();
     let remote = others.read().await.unwrap();
@@ -335,7 +335,7 @@ async fn readers_that_are_left_of_a_cached_write_let_others_read() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, reads, writes) = (cached(&here).await, plain(&there).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     sleep(100 * MS).await;
     let local = lock.read().await.unwrap();
     let read = tokio::spawn(async move { reads.read().await.unwrap() });
@@ -352,13 +352,13 @@ async fn what_is_not_used_is_given_back_in_two_seconds() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     sleep(2_100 * MS).await;
     assert_eq!(lock.local().hold, None);
     assert!(plain(&locks).await.status().await.unwrap().writer.is_none());
-    engine.reset_tally();
+    engine.reset_script_stats();
     sleep(30 * SECOND).await;
-    assert_eq!(engine.tally().scripts, 0);
+    assert_eq!(engine.script_stats().scripts, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,11 +366,11 @@ async fn it_is_given_back_with_the_last_handle() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let second = lock.clone();
     drop(lock);
     sleep(100 * MS).await;
-    assert_eq!(second.local().hold, Some(Mode::Write));
+    assert_eq!(second.local().hold, Some(LockMode::Write));
     drop(second);
     sleep(100 * MS).await;
     assert!(plain(&locks).await.status().await.unwrap().writer.is_none());
@@ -381,22 +381,22 @@ async fn local_requests_are_served_in_turn() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let order = Arc::new(std::sync::Mutex::new(String::new()));
     let first = lock.write().await.unwrap();
     let mut tasks = Vec::new();
     for (name, mode) in
-        [('a', Mode::Write), ('b', Mode::Read), ('c', Mode::Write), ('d', Mode::Read)]
+        [('a', LockMode::Write), ('b', LockMode::Read), ('c', LockMode::Write), ('d', LockMode::Read)]
     {
         let (lock, order) = (lock.clone(), order.clone());
         tasks.push(tokio::spawn(async move {
             match mode {
-                Mode::Read => {
+                LockMode::Read => {
                     let _guard = lock.read().await.unwrap();
                     order.lock().unwrap().push(name);
                     sleep(MS).await;
                 }
-                Mode::Write => {
+                LockMode::Write => {
                     let _guard = lock.write().await.unwrap();
                     order.lock().unwrap().push(name);
                     sleep(MS).await;
@@ -421,7 +421,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     assert!(timeout(MS, lock.write()).await.is_err());
     let error = lock.read().timeout(MS).await.unwrap_err();
@@ -431,7 +431,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     assert_eq!(lock.local().waiting, 0);
     drop(held);
     drop(lock.write().await.unwrap());
-    assert_eq!(lock.local().hold, Some(Mode::Write), "and the cache goes on");
+    assert_eq!(lock.local().hold, Some(LockMode::Write), "and the cache goes on");
     let error = lock.read().timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
@@ -441,7 +441,7 @@ async fn a_request_that_has_failed_has_no_place_any_more() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     let mut late = std::pin::pin!(lock.write().timeout(MS).into_future());
     assert_eq!((&mut late).await.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -456,7 +456,7 @@ async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     let mut waiting = Box::pin(async { lock.write().await });
     assert!(futures::poll!(&mut waiting).is_pending());
@@ -472,7 +472,7 @@ async fn a_loss_is_seen_by_every_guard_and_watch() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let first = lock.read().await.unwrap();
     let (watch, cancelled) = (first.watch(), first.cancellation());
     let ended = {
@@ -501,7 +501,7 @@ async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
     const EACH: u64 = 100;
     let engine = engine();
     let locks = client(&engine).await;
-    engine.reset_tally();
+    engine.reset_script_stats();
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..TASKS {
         let lock = cached(&locks).await;
@@ -517,7 +517,7 @@ async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
         });
     }
     tasks.join_all().await;
-    let calls = engine.tally().scripts;
+    let calls = engine.script_stats().scripts;
     assert!(calls < 8 * TASKS, "{calls} calls for {} pairs", TASKS * EACH);
 }
 
@@ -526,7 +526,7 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let plain = plain(&locks).await;
     let mut last = 0;
     for round in 0..5_000 {
@@ -579,14 +579,14 @@ async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let script = rwlease::scripts().find(|script| script.name() == "acquire_write").unwrap();
     let words =
         ["EVAL", script.text(), "1", "rwlease:cached", "-", "0", "another_one_12345", "9000"]
             .into_iter()
             .chain(["f", "1", "no", "1000 9000 10 -"])
             .map(str::as_bytes);
-    let said = engine.say(0, &words.collect::<Vec<_>>());
+    let said = engine.execute(0, &words.collect::<Vec<_>>());
     assert!(said[0].starts_with("queued"), "{said:?}");
     let asked = Instant::now();
     while lock.local().hold.is_some() {
@@ -604,11 +604,11 @@ async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     engine.faults().step_clock(0, -10_000);
     sleep(2 * SECOND).await;
-    warm(&lock, Mode::Write).await;
-    engine.reset_tally();
+    warm(&lock, LockMode::Write).await;
+    engine.reset_script_stats();
     let mut last = 0;
     for _ in 0..50 {
         let guard = lock.write().timeout(SECOND).await.unwrap();
@@ -617,11 +617,11 @@ async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
         drop(guard);
         drop(lock.read().timeout(SECOND).await.unwrap());
     }
-    let scripts = engine.tally().scripts;
+    let scripts = engine.script_stats().scripts;
     assert!(scripts <= 50 * 6, "{scripts}");
-    engine.reset_tally();
+    engine.reset_script_stats();
     sleep(5 * SECOND).await;
-    let scripts = engine.tally().scripts;
+    let scripts = engine.script_stats().scripts;
     assert!(scripts <= 3, "{scripts} calls for what nobody uses");
 }
 
@@ -632,7 +632,7 @@ async fn without_contact_nobody_new_is_let_in() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let held = lock.read().await.unwrap();
     engine.faults().pause(0);
     sleep(2 * SECOND).await;
@@ -651,7 +651,7 @@ async fn everything_can_be_printed() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let guard = lock.read().await.unwrap();
     let expected = "CachedReadGuard { name: \"cached\", state: Held, .. }";
     assert_eq!(format!("{guard:?}"), expected);
@@ -682,7 +682,7 @@ async fn a_shutdown_ends_what_is_cached_and_all_that_wait() {
     let engine = engine();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     let waits = {
         let lock = lock.clone();
@@ -702,13 +702,13 @@ async fn beyond_the_limit_locks_are_plain() {
     let locks = Locks::builder().cache(cache).connect_embedded(&engine).await.unwrap();
     let first = locks.rwlock("first").unwrap().cached().unwrap();
     let second = locks.rwlock("second").unwrap().cached().unwrap();
-    warm(&first, Mode::Read).await;
+    warm(&first, LockMode::Read).await;
     for _ in 0..5 {
         drop(first.read().await.unwrap());
         drop(second.read().await.unwrap());
         sleep(10 * MS).await;
     }
-    assert_eq!((first.local().hold, second.local().hold), (Some(Mode::Read), None));
+    assert_eq!((first.local().hold, second.local().hold), (Some(LockMode::Read), None));
     assert!(second.local().plain_because.is_some());
 }
 

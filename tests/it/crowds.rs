@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use rwlease::Locks;
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use tokio::time::sleep;
 
 /// The first end that the server knew of them has passed, and all have been renewed since.
 #[tokio::test(start_paused = true)]
 async fn try_beside_a_thousand_living_holders_takes_one_call() {
     const HOLDERS: u32 = 1_000;
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let (lock, semaphore) = (locks.rwlock("x").unwrap(), locks.semaphore("s", HOLDERS).unwrap());
     let (mut readers, mut holders) = (Vec::new(), Vec::new());
@@ -20,9 +20,9 @@ async fn try_beside_a_thousand_living_holders_takes_one_call() {
     }
     sleep(Duration::from_secs(31)).await;
     for _ in 0..3 {
-        engine.reset_tally();
+        engine.reset_script_stats();
         assert!(lock.try_write().await.unwrap().is_none());
         assert!(semaphore.try_acquire(1).await.unwrap().is_none());
-        assert_eq!(engine.tally().scripts, 2);
+        assert_eq!(engine.script_stats().scripts, 2);
     }
 }

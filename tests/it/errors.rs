@@ -13,7 +13,7 @@ use crate::support::{
     Cluster, Fake, Flow, Proxy, Sentinels, Server, ServerSettings, Shape, Single, WaitLimit, Watch,
 };
 use rwlease::ErrorKind::{self, Foreign, Invalid, Lost, Refused, Revoked, TimedOut, Unavailable};
-use rwlease::{Builder, Error, Locks, Renewal};
+use rwlease::{Builder, Error, Locks, RenewalPolicy};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -697,7 +697,7 @@ async fn a_lease_that_is_lost() {
         .await;
     table
         .row("a lease that was not renewed", Lost, &["lost"], &["TLS"], async {
-            let guard = short().renewal(Renewal::Manual).await?;
+            let guard = short().renewal(RenewalPolicy::Manual).await?;
             guard.lost().await;
             guard.renew().await
         })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Builder, Cache, ErrorKind, Locks, Quorum, Result, Retry};
 use tokio::time::{sleep, timeout};
 
@@ -47,7 +47,7 @@ async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Op
 
 /// Uses everything that a client does, with extreme settings.
 async fn walk(what: &str, settings: Builder) {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let other = Locks::builder().connect_embedded(&engine).await.unwrap();
     let locks = match settings.connect_embedded(&engine).await {
         Ok(locks) => locks,
@@ -111,7 +111,7 @@ async fn settings_of_a_client(extreme: Duration) {
 
 /// Each setter of a request, for a lock that is free and for one that is held for a second.
 async fn setters_of_requests(extreme: Duration) {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let other = Locks::builder().connect_embedded(&engine).await.unwrap();
     let (lock, mutex) = (locks.rwlock("extreme").unwrap(), locks.mutex("mutex").unwrap());
@@ -251,7 +251,7 @@ fn least_settings() -> Vec<(&'static str, Builder)> {
 /// Holds, waits, tries again and caches for a while. Returns how often the runtime went to sleep,
 /// and how many scripts ran.
 async fn live(settings: Builder, stopped: bool) -> (u64, u64) {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = settings.connect_embedded(&engine).await.unwrap();
     let others = Locks::builder().connect_embedded(&engine).await.unwrap();
     let taken = others.rwlock("taken").unwrap().write().await.unwrap();
@@ -273,13 +273,13 @@ async fn live(settings: Builder, stopped: bool) -> (u64, u64) {
         engine.faults().pause(0);
     }
     sleep(SECOND).await;
-    engine.reset_tally();
+    engine.reset_script_stats();
     let metrics = tokio::runtime::Handle::current().metrics();
     let before = metrics.worker_park_count(0);
     sleep(5 * SECOND).await;
     let sleeps = metrics.worker_park_count(0) - before;
     drop((taken, held, both));
-    (sleeps, engine.tally().scripts)
+    (sleeps, engine.script_stats().scripts)
 }
 
 /// In simulated time: it stands still while anything spins without a pause, and the shortest pause

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, Lease, LeaseState, Locks, Loss, WriteGuard};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{ErrorKind, Lease, LeaseState, Locks, LeaseLoss, WriteGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -40,7 +40,7 @@ impl PanicAt {
 
 /// A client with a guard of a minute and a request that waits for another client.
 struct Bench {
-    engine: Engine,
+    engine: EmbeddedCluster,
     locks: Locks,
     _others: Locks,
     guard: WriteGuard,
@@ -51,12 +51,12 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Bench {
-        let engine = Engine::builder().masters(1).replicas(1).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
         let losses = Arc::new(Mutex::new(Vec::new()));
         let heard = losses.clone();
         let settings = Locks::builder().lease(LEASE);
         let settings =
-            settings.on_lost(move |loss: &Loss| heard.lock().unwrap().push(loss.lock.to_string()));
+            settings.on_lost(move |loss: &LeaseLoss| heard.lock().unwrap().push(loss.lock.to_string()));
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let others = Locks::builder().lease(10 * LEASE).connect_embedded(&engine).await.unwrap();
         let taken = others.rwlock("taken").unwrap().write().await.unwrap();
@@ -221,7 +221,7 @@ impl rwlease::CredentialsProvider for NoCredentials {
         Box::pin(async { panic!("as the test wants") })
     }
 
-    fn may_change(&self) -> bool {
+    fn can_change(&self) -> bool {
         panic!("as the test wants")
     }
 }

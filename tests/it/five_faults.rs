@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::published::{SingleHash, Timeouts};
 use crate::support::{Error, Result, Single, connect};
 use redis::cmd;
-use rwlease::{Released, Renewal};
+use rwlease::{Released, RenewalPolicy};
 
 /// The time by a client's clock, for the published lock. Any value will do, because that lock
 /// ignores the server's clock.
@@ -103,7 +103,7 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
 
     let lock = connect(&[server.url()]).await?.rwlock("order")?;
     let long = granted(lock.try_read().lease(LONG).await?)?;
-    let short = granted(lock.try_read().lease(SHORT).renewal(Renewal::Manual).await?)?;
+    let short = granted(lock.try_read().lease(SHORT).renewal(RenewalPolicy::Manual).await?)?;
     pass(SHORT).await;
     assert_eq!(short.release().await?, Released::AlreadyLost);
     assert!(lock.try_write().await?.is_none());

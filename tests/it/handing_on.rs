@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, TakenUp, Ticket, WriteGuard};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, TakenUp, Ticket, WriteGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::until_waiting;
@@ -13,12 +13,12 @@ const LEASE: Duration = Duration::from_secs(9);
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(600);
 
-async fn client(engine: &Engine) -> Locks {
+async fn client(engine: &EmbeddedCluster) -> Locks {
     Locks::builder().lease(LEASE).connect_embedded(engine).await.unwrap()
 }
 
-async fn clients() -> (Engine, Locks, Locks) {
-    let engine = Engine::new();
+async fn clients() -> (EmbeddedCluster, Locks, Locks) {
+    let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     (engine, one, other)
 }
@@ -34,7 +34,7 @@ async fn a_guard_becomes_a_ticket_and_the_ticket_another_clients_guard() {
         assert!(!one.knows(&id), "nothing of it is left to do");
 
         let ticket: Ticket = text.parse().unwrap();
-        assert_eq!((ticket.name(), ticket.mode(), ticket.token()), (name, Mode::Write, token));
+        assert_eq!((ticket.name(), ticket.mode(), ticket.token()), (name, LockMode::Write, token));
         let guard = other.take_up(&ticket).await.unwrap();
         assert!(matches!(guard, TakenUp::Write(_)));
         assert_eq!((guard.name(), guard.token()), (name, token));
@@ -54,7 +54,7 @@ async fn a_read_is_handed_on_beside_others() {
     let lock = one.rwlock("shared").unwrap();
     let beside = lock.read().await.unwrap();
     let ticket = lock.read().await.unwrap().into_ticket().await.unwrap();
-    assert_eq!(ticket.mode(), Mode::Read);
+    assert_eq!(ticket.mode(), LockMode::Read);
     let TakenUp::Read(guard) = other.take_up(&ticket).await.unwrap() else {
         panic!("it was a read");
     };
@@ -146,7 +146,7 @@ async fn the_taker_chooses_its_own_lease() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("lease").unwrap();
     let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
-    let taking = other.take_up(&ticket).lease(10 * LEASE).renewal(rwlease::Renewal::Manual);
+    let taking = other.take_up(&ticket).lease(10 * LEASE).renewal(rwlease::RenewalPolicy::Manual);
     let guard = taking.timeout(LONG).await.unwrap();
     assert!(guard.remaining() > 9 * LEASE);
     sleep(11 * LEASE).await;
@@ -182,18 +182,18 @@ async fn an_upgrade_that_was_given_up_is_ended_first() {
     let reading = lock.read().await.unwrap();
     let refused = reading.upgrade().timeout(Duration::from_secs(1)).await.unwrap_err();
     let ticket = refused.into_guard().into_ticket().await.unwrap();
-    assert_eq!(ticket.mode(), Mode::Read);
+    assert_eq!(ticket.mode(), LockMode::Read);
     assert_eq!(lock.status().await.unwrap().waiters, 0);
     let _ = beside.release().await.unwrap();
     let guard = other.take_up(&ticket).await.unwrap();
-    assert_eq!(guard.mode(), Some(Mode::Read));
+    assert_eq!(guard.mode(), Some(LockMode::Read));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_or_revoked_is_not_handed_on() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("lost").unwrap();
-    let held = lock.write().lease(LEASE).renewal(rwlease::Renewal::Manual).await.unwrap();
+    let held = lock.write().lease(LEASE).renewal(rwlease::RenewalPolicy::Manual).await.unwrap();
     sleep(LEASE).await;
     assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Lost);
     let held = lock.write().await.unwrap();
@@ -219,7 +219,7 @@ async fn what_is_lost_or_revoked_is_not_handed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_is_told_later() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let hasty = || Locks::builder().lease(LEASE).call_timeout(Duration::from_secs(1));
     let one = hasty().connect_embedded(&engine).await.unwrap();
     let other = hasty().connect_embedded(&engine).await.unwrap();
@@ -239,7 +239,7 @@ async fn a_server_that_does_not_answer_is_told_later() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_half_way_it_is_released() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("dropped").unwrap();
     let held = lock.write().await.unwrap();
@@ -259,7 +259,7 @@ async fn dropped_half_way_it_is_released() {
 /// acquisition that no client knows any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_in_doubt_is_waited_for() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("doubt").unwrap();
     let sure = lock.write().await.unwrap();
@@ -284,12 +284,12 @@ async fn what_is_in_doubt_is_waited_for() {
 }
 
 /// A write that was granted at the second attempt. The first one had no answer.
-async fn in_doubt(engine: &Engine, locks: &Locks, name: &str, lease: Duration) -> WriteGuard {
+async fn in_doubt(engine: &EmbeddedCluster, locks: &Locks, name: &str, lease: Duration) -> WriteGuard {
     let lock = locks.rwlock(name).unwrap();
     engine.faults().pause(0);
     let acquiring =
         tokio::spawn(
-            async move { lock.write().lease(lease).renewal(Renewal::Manual).await.unwrap() },
+            async move { lock.write().lease(lease).renewal(RenewalPolicy::Manual).await.unwrap() },
         );
     sleep(Duration::from_millis(100)).await;
     engine.faults().kill_connections(0);
@@ -299,20 +299,20 @@ async fn in_doubt(engine: &Engine, locks: &Locks, name: &str, lease: Duration) -
 
 #[tokio::test(start_paused = true)]
 async fn too_few_replicas_take_nothing_up() {
-    let engine = Engine::builder().masters(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("replicas").unwrap();
     let held = lock.write().replicas(1).await.unwrap();
     let ticket = held.into_ticket().await.unwrap();
-    engine.faults().hold_back(1);
+    engine.faults().lag_replica(1);
     let error = other.take_up(&ticket).replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     // The lock was taken up, and then released.
     let held = timeout(LEASE / 2, lock.write()).await.unwrap().unwrap();
     let _ = held.release().await.unwrap();
-    engine.faults().catch_up(1);
+    engine.faults().sync_replica(1);
     let held = lock.write().replicas(1).await.unwrap();
-    engine.faults().hold_back(1);
+    engine.faults().lag_replica(1);
     assert_eq!(held.into_ticket().await.unwrap_err().kind(), ErrorKind::Unavailable);
     drop(timeout(LEASE / 2, lock.write()).await.unwrap().unwrap());
 }
@@ -320,7 +320,7 @@ async fn too_few_replicas_take_nothing_up() {
 /// The promoted replica has the take-up. So the guard keeps its lease, and the ticket is used up.
 #[tokio::test(start_paused = true)]
 async fn what_replicas_confirmed_is_taken_up_once_across_a_failover() {
-    let engine = Engine::builder().masters(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let held = one.rwlock("failover").unwrap().write().replicas(1).await.unwrap();
     let ticket = held.into_ticket().await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{LeaseState, Locks, Released};
 use tokio::time::{sleep, timeout};
 
@@ -11,8 +11,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(6);
 
 /// One server, whose process a failover replaces, and two clients.
-async fn bench() -> (Engine, Locks, Locks) {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+async fn bench() -> (EmbeddedCluster, Locks, Locks) {
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let connect = async || Locks::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
     (engine.clone(), connect().await, connect().await)
 }

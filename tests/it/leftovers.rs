@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use rwlease::embedded::{Engine, Served};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand};
 use rwlease::{ErrorKind, LeaseState, Locks, Released, RwLock, Slot};
 use tokio::time::{sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn client(engine: &Engine) -> Locks {
+async fn client(engine: &EmbeddedCluster) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
 /// A lock of that client in a slot of that server.
-fn lock_at(engine: &Engine, locks: &Locks, server: usize, prefix: &str) -> RwLock {
+fn lock_at(engine: &EmbeddedCluster, locks: &Locks, server: usize, prefix: &str) -> RwLock {
     let mut all = (0..).map(|number| locks.rwlock(format!("{prefix}:{number}")).unwrap());
     all.find(|lock| engine.faults().master_of(lock.slot()) == server).unwrap()
 }
@@ -35,7 +35,7 @@ async fn a_lock_keeps_its_client() {
 /// The shutdown sends its own releases. They do not change what the holder's release returns.
 #[tokio::test(start_paused = true)]
 async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = client(&engine).await;
     let guard = locks.rwlock("unknown").unwrap().write().lease(60 * SECOND).await.unwrap();
     engine.faults().pause(0);
@@ -48,7 +48,7 @@ async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
 /// A silent server keeps the client from draining, and the client still acquires nothing more.
 #[tokio::test(start_paused = true)]
 async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let wanted = lock_at(&engine, &locks, 0, "wanted");
     let others = other.rwlock(wanted.name()).unwrap();
@@ -73,7 +73,7 @@ async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "late");
     let others = other.rwlock(lock.name()).unwrap();
@@ -94,7 +94,7 @@ async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
 /// In real time, because a loop without a pause would stop simulated time.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_who_waits_does_not_hammer_a_full_server() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = locks.rwlock("full").unwrap();
     let holding = other.rwlock("full").unwrap().read().await.unwrap();
@@ -102,13 +102,13 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
     let waiting = tokio::spawn(async move { lock.write().await.map(|guard| guard.token()) });
     sleep(SECOND / 10).await;
     // The waiter's place has expired by the server's clock, and the next call removes it.
-    engine.faults().set_full_memory(0, true);
+    engine.faults().set_out_of_memory(0, true);
     engine.faults().step_clock(0, 15_000);
     let _ = also_holding.release().await.unwrap();
-    engine.reset_tally();
+    engine.reset_script_stats();
     sleep(2 * SECOND).await;
-    let scripts = engine.tally().scripts;
-    engine.faults().set_full_memory(0, false); // first, so that a loop without a pause ends
+    let scripts = engine.script_stats().scripts;
+    engine.faults().set_out_of_memory(0, false); // first, so that a loop without a pause ends
     assert!((1..100).contains(&scripts), "{scripts} scripts in two seconds");
     let token = holding.token();
     let _ = holding.release().await.unwrap();
@@ -117,7 +117,7 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sick_server_delays_no_renewal_at_another() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let locks = Locks::builder().lease(6 * SECOND).connect_embedded(&engine).await.unwrap();
     // The leases are taken one after the other and so end one after the other, but some are renewed
     // together. Then every fourth one is at another server, which does not answer.
@@ -140,7 +140,7 @@ async fn a_sick_server_delays_no_renewal_at_another() {
     assert!(sick.iter().all(|(_, guard)| guard.state() == LeaseState::Lost));
 }
 
-fn give(engine: &Engine, slot: Slot, to: usize) {
+fn give(engine: &EmbeddedCluster, slot: Slot, to: usize) {
     assert!(engine.faults().begin_move(slot, to));
     while engine.faults().move_key(slot) {}
     assert!(engine.faults().finish_move(slot));
@@ -149,7 +149,7 @@ fn give(engine: &Engine, slot: Slot, to: usize) {
 /// A poll that is under way when the time is up says nothing about the server.
 #[tokio::test(start_paused = true)]
 async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "up");
     let _holding = other.rwlock(lock.name()).unwrap().write().await.unwrap();
@@ -169,7 +169,7 @@ async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
 /// A request that is dropped at any of its awaits leaves neither a holder nor a waiter.
 #[tokio::test(start_paused = true)]
 async fn a_request_dropped_at_any_moment_leaves_nothing() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "dropped");
     let others = other.rwlock(lock.name()).unwrap();
@@ -201,7 +201,7 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
 /// the client has sent anything.
 #[tokio::test(start_paused = true)]
 async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "upgraded");
     let others = other.rwlock(lock.name()).unwrap();
@@ -230,7 +230,7 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
 /// The same for operations that change a lease or end it.
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "changed");
     let others = other.rwlock(lock.name()).unwrap();
@@ -261,7 +261,7 @@ async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
-    let engine = Engine::builder().masters(1).replicas(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (locks.rwlock("few").unwrap(), other.rwlock("few").unwrap());
     for _ in 0..3 {
@@ -278,7 +278,7 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
 /// that moment is the last one.
 #[tokio::test(start_paused = true)]
 async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = client(&engine).await;
     let lock = locks.rwlock("doubt").unwrap();
     let _ = lock.write().await.unwrap().release().await.unwrap(); // the server knows the scripts
@@ -288,7 +288,7 @@ async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
     let (acquire, release) = (digest("acquire_write"), digest("release"));
     let seen: Arc<Mutex<(u64, Vec<u64>)>> = Arc::default();
     let see = seen.clone();
-    engine.watch(move |served: &Served<'_>| {
+    engine.set_observer(move |served: &ServedCommand<'_>| {
         let (words, mut see) = (served.words(), see.lock().unwrap());
         if words.len() < 6 {
             return;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use rwlease::embedded::{Engine, Served};
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, ReadGuard, Released, Renewal, RwLock};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand};
+use rwlease::{ErrorKind, LeaseState, Locks, LockMode, ReadGuard, Released, RenewalPolicy, RwLock};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 
@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// One server, two clients, and the same lock for both.
 struct Bench {
-    engine: Engine,
+    engine: EmbeddedCluster,
     locks: Locks,
     lock: RwLock,
     others: RwLock,
@@ -31,7 +31,7 @@ impl Bench {
     }
 
     async fn with(settings: rwlease::Builder) -> Bench {
-        let engine = Engine::builder().masters(1).replicas(1).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let other = Locks::builder().connect_embedded(&engine).await.unwrap();
         let (lock, others) = (locks.rwlock("one").unwrap(), other.rwlock("one").unwrap());
@@ -122,7 +122,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
         let write = write.unwrap();
         assert!(OnGrant::has_acted());
         sleep(SECOND).await; // the server has run all calls by now
-        assert_eq!(write.mode(), Some(Mode::Write), "waits: {waits}, reads on: {reads_on}");
+        assert_eq!(write.mode(), Some(LockMode::Write), "waits: {waits}, reads on: {reads_on}");
         assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
         assert_eq!(write.release().await.unwrap(), Released::Released);
         if let Some(read) = other_read {
@@ -147,7 +147,7 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
     let write = reentrant.write(&bench.lock).await.unwrap();
     assert!(OnGrant::has_acted());
     sleep(SECOND).await;
-    assert_eq!(write.mode(), Some(Mode::Write));
+    assert_eq!(write.mode(), Some(LockMode::Write));
     assert!(bench.others.try_read().await.unwrap().is_none(), "a reader beside a writer");
     drop(write);
     sleep(SECOND).await;
@@ -185,11 +185,11 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
         assert!(ended.unwrap_err().is_panic() && OnGrant::has_acted());
         sleep(SECOND).await;
         if let Some(read) = read {
-            assert_eq!(read.mode(), Some(Mode::Read), "waits: {waits}");
+            assert_eq!(read.mode(), Some(LockMode::Read), "waits: {waits}");
             bench.must_be_read().await;
             // The lock can be written again.
             let write = timeout(5 * SECOND, reentrant.write(&bench.lock)).await.unwrap().unwrap();
-            assert_eq!(write.mode(), Some(Mode::Write));
+            assert_eq!(write.mode(), Some(LockMode::Write));
         }
         bench.must_be_free().await;
     }
@@ -228,7 +228,7 @@ async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
         }
         sleep(SECOND).await;
         if let Some(read) = read {
-            assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+            assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(LockMode::Read)));
             bench.must_be_read().await;
         }
         bench.must_be_free().await;
@@ -243,7 +243,7 @@ async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
     let read = reentrant.read(&bench.lock).lease(7 * SECOND).replicas(1).await.unwrap();
     let waits = Arc::new(Mutex::new(0));
     let counted = waits.clone();
-    bench.engine.watch(move |served: &Served<'_>| {
+    bench.engine.set_observer(move |served: &ServedCommand<'_>| {
         *counted.lock().unwrap() += u32::from(served.words()[0] == b"WAIT");
     });
     let write = reentrant.write(&bench.lock).await.unwrap();
@@ -256,12 +256,12 @@ async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
     // A write that too few replicas confirm is refused, and the read continues.
     let (faults, replicas) = (bench.engine.faults(), bench.engine.faults().replicas(0));
     assert!(!replicas.is_empty());
-    replicas.iter().for_each(|replica| faults.hold_back(*replica));
+    replicas.iter().for_each(|replica| faults.lag_replica(*replica));
     let refused = reentrant.write(&bench.lock).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    replicas.iter().for_each(|replica| faults.catch_up(*replica));
+    replicas.iter().for_each(|replica| faults.sync_replica(*replica));
     sleep(2 * SECOND).await;
-    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(LockMode::Read)));
     bench.must_be_read().await;
     drop(read);
     bench.must_be_free().await;
@@ -275,7 +275,7 @@ impl Bench {
         let digest = self.locks.scripts().find(|known| known.name() == script).unwrap().digest();
         let kept: Arc<Mutex<Option<Words>>> = Arc::default();
         let keep = kept.clone();
-        self.engine.watch(move |served: &Served<'_>| {
+        self.engine.set_observer(move |served: &ServedCommand<'_>| {
             if served.words().get(1).is_some_and(|word| *word == digest.as_bytes()) {
                 let words = || served.words().iter().map(|word| word.to_vec()).collect();
                 keep.lock().unwrap().get_or_insert_with(words);
@@ -289,7 +289,7 @@ impl Bench {
     fn again(&self, words: &Mutex<Option<Words>>) -> String {
         let words = words.lock().unwrap().clone().expect("it was sent before");
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let reply = self.engine.say(0, &words).concat();
+        let reply = self.engine.execute(0, &words).concat();
         reply.split(' ').next().unwrap().into()
     }
 
@@ -320,7 +320,7 @@ async fn a_renewal_that_answers_another_token_is_a_loss() {
             Bench::with(settings.on_lost(move |loss| heard.lock().unwrap().push(loss.token))).await;
         knows_scripts(&bench).await;
         let acquire = bench.record(script);
-        let guard: Box<dyn std::ops::Deref<Target = rwlease::Lease>> = match script {
+        let guard: Box<dyn std::ops::Deref<BenchCluster = rwlease::Lease>> = match script {
             "acquire_write" => Box::new(bench.lock.write().await.unwrap()),
             _ => Box::new(bench.lock.read().await.unwrap()),
         };
@@ -377,9 +377,9 @@ async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers
     let guard = bench.lock.write().await.unwrap();
     bench.replace(&acquire).await;
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
-    bench.engine.faults().refuse(0, Some("ERR as the test wants"));
+    bench.engine.faults().reply_with_error(0, Some("ERR as the test wants"));
     sleep(3 * SECOND).await;
-    bench.engine.faults().refuse(0, None);
+    bench.engine.faults().reply_with_error(0, None);
     bench.must_be_free().await;
     drop(guard);
 }
@@ -388,7 +388,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
     for (renewal, tries) in
-        [Renewal::Automatic, Renewal::Manual].into_iter().flat_map(|one| WAYS.map(|way| (one, way)))
+        [RenewalPolicy::Automatic, RenewalPolicy::Manual].into_iter().flat_map(|one| WAYS.map(|way| (one, way)))
     {
         let losses: Arc<Mutex<Vec<u64>>> = Arc::default();
         let told = losses.clone();
@@ -429,7 +429,7 @@ async fn an_owner_whose_upgrade_is_told_of_the_loss_begins_anew() {
     let write = write.unwrap();
     drop(read);
     sleep(SECOND).await;
-    assert_eq!((write.state(), write.mode()), (LeaseState::Held, Some(Mode::Write)));
+    assert_eq!((write.state(), write.mode()), (LeaseState::Held, Some(LockMode::Write)));
     assert_eq!(write.release().await.unwrap(), Released::Released);
     bench.must_be_free().await;
 }
@@ -462,12 +462,12 @@ async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended()
     let release = bench.locks.scripts().find(|script| script.name() == "release").unwrap().digest();
     let sent = Arc::new(Mutex::new(0));
     let count = sent.clone();
-    bench.engine.watch(move |served: &Served<'_>| {
+    bench.engine.set_observer(move |served: &ServedCommand<'_>| {
         let is_release = served.words().get(1).is_some_and(|word| *word == release.as_bytes());
         *count.lock().unwrap() += u32::from(is_release);
     });
     assert_eq!(guard.renew().await.unwrap_err().kind(), ErrorKind::Lost);
-    bench.engine.say(0, &[b"SET", key.as_slice(), b"what is no lock"]);
+    bench.engine.execute(0, &[b"SET", key.as_slice(), b"what is no lock"]);
     sleep(20 * SECOND).await;
     assert!(*sent.lock().unwrap() > 3, "it is tried again");
     sleep(60 * SECOND).await;
@@ -492,7 +492,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
     lease.renew().await.unwrap();
     assert_eq!((lease.state(), lease.token()), (LeaseState::Held, token));
     let write = upgrading.await.unwrap();
-    assert!(write.is_held() && write.token() > token && write.mode() == Some(Mode::Write));
+    assert!(write.is_held() && write.token() > token && write.mode() == Some(LockMode::Write));
     write.renew().await.unwrap();
     assert_eq!(write.release().await.unwrap(), Released::Released);
     bench.must_be_free().await;
@@ -520,7 +520,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_
         "before the wait was ended"
     );
     sleep(SECOND).await;
-    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(Mode::Read)));
+    assert_eq!((read.state(), read.mode()), (LeaseState::Held, Some(LockMode::Read)));
     assert!(read.token() > token);
     bench.must_be_read().await;
     read.renew().await.unwrap();
@@ -542,7 +542,7 @@ async fn an_answer_that_the_upgrade_overtook_is_no_loss() {
     assert!(futures::poll!(&mut upgrading).is_pending());
     bench.engine.faults().resume(0); // it serves both, in this order
     let write = upgrading.await.unwrap();
-    assert!(write.token() > 0 && write.mode() == Some(Mode::Write));
+    assert!(write.token() > 0 && write.mode() == Some(LockMode::Write));
     let renewed = renewing.await;
     assert_eq!(write.state(), LeaseState::Held, "{renewed:?}");
     renewed.unwrap();
@@ -574,7 +574,7 @@ impl Bench {
         let waiting = read.upgrade().timeout(SECOND).into_future();
         let refuse = async {
             sleep(SECOND * 9 / 10).await;
-            self.engine.faults().refuse(0, Some("ERR as the test wants"));
+            self.engine.faults().reply_with_error(0, Some("ERR as the test wants"));
         };
         let (refused, ()) = tokio::join!(waiting, refuse);
         let read = refused.unwrap_err().into_guard();
@@ -589,7 +589,7 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
     for ends_before in [false, true] {
         let bench = Bench::new().await;
         let (read, theirs) = bench.gave_up_an_upgrade().await;
-        bench.engine.faults().refuse(0, None);
+        bench.engine.faults().reply_with_error(0, None);
         let theirs = match ends_before {
             true => {
                 let _ = theirs.release().await.unwrap(); // this grants the upgrade
@@ -617,7 +617,7 @@ async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
     let reentrant = read.id().to_owned();
     let kept = timeout(20 * SECOND, read.keep()).await.expect("it ends");
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Unavailable);
-    bench.engine.faults().refuse(0, None);
+    bench.engine.faults().reply_with_error(0, None);
     assert!(bench.locks.shutdown(10 * SECOND).await.is_empty());
     assert!(bench.others.is_held_by(reentrant).await.unwrap(), "it is left to its lease");
     drop(theirs);
@@ -663,7 +663,7 @@ async fn an_upgrade_never_reaches_past_the_longest_hold() {
 fn calls_do_not_depend_on_the_runtime_of_others() {
     let own = tokio::runtime::Runtime::new().unwrap();
     let caller = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let engine = own.block_on(async { Engine::builder().masters(1).replicas(1).build() });
+    let engine = own.block_on(async { EmbeddedCluster::builder().masters(1).replicas(1).build() });
     let locks = own.block_on(Locks::builder().connect_embedded(&engine)).unwrap();
     let lock = locks.rwlock("runtimes").unwrap();
     for cuts in [false, true] {
@@ -687,7 +687,7 @@ async fn write_without_a_timeout_outlasts_the_call_timeout_while_no_server_serve
     for fault in ["silence", "LOADING Redis is loading the dataset in memory"] {
         match fault {
             "silence" => faults.pause(0),
-            error => faults.refuse(0, Some(error)),
+            error => faults.reply_with_error(0, Some(error)),
         }
         let lock = bench.lock.clone();
         let writing = tokio::spawn(async move { lock.write().await.unwrap() });
@@ -696,7 +696,7 @@ async fn write_without_a_timeout_outlasts_the_call_timeout_while_no_server_serve
         sleep(60 * SECOND).await;
         assert!(!writing.is_finished(), "{fault}");
         faults.resume(0);
-        faults.refuse(0, None);
+        faults.reply_with_error(0, None);
         let guard = timeout(10 * SECOND, writing).await.expect("it is served").unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::Released, "{fault}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::future::IntoFuture;
 
 use crate::support::{Cluster, ConnectTo, Shape, WaitLimit, connect};
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Retry};
+use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, Retry};
 use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ async fn all_are_held_in_their_modes_and_released_together() {
         held.leases().map(|lease| (lease.name().to_owned(), lease.mode().unwrap())).collect();
     // By key: the mutex has no prefix, and a write stands for a read of the same lock.
     let expected =
-        [("b", Mode::Write), ("a", Mode::Read), ("a{1}", Mode::Write), ("c", Mode::Write)];
+        [("b", LockMode::Write), ("a", LockMode::Read), ("a{1}", LockMode::Write), ("c", LockMode::Write)];
     assert_eq!(leases, expected.map(|(name, mode)| (name.to_owned(), mode)));
     assert!(held.is_held() && held.remaining() > Duration::from_secs(1));
     assert_eq!(held.state(), LeaseState::Held);
@@ -228,7 +228,7 @@ async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
     let theirs = locks.rwlock("m").unwrap().write().await.unwrap();
     let lease = Duration::from_secs(1);
     let request = waiting_client.multi().write("a").write("m");
-    let request = request.renewal(Renewal::Manual).lease(lease);
+    let request = request.renewal(RenewalPolicy::Manual).lease(lease);
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let holder = async || first.status().await.unwrap().writer.map(|writer| writer.id);

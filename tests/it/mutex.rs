@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{Cluster, Cut, Proxy, RedisPy, Shape, Single, WaitLimit, connect};
 use redis::cmd;
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, MutexGuard, Released, Renewal, Retry};
+use rwlease::{ErrorKind, LeaseState, Locks, LockMode, MutexGuard, Released, RenewalPolicy, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ async fn it_is_one_string_key_that_anybody_can_read() {
     assert_eq!(server.say::<String>("GET report").await.unwrap(), held.id());
     let left: u64 = server.say("PTTL report").await.unwrap();
     assert!((1..=20_000).contains(&left), "{left}");
-    assert_eq!((held.token(), held.mode()), (0, Some(Mode::Write)));
+    assert_eq!((held.token(), held.mode()), (0, Some(LockMode::Write)));
 
     let other = connect(&[server.url()]).await.unwrap().mutex("report").unwrap();
     assert!(other.try_lock().await.unwrap().is_none());
@@ -99,9 +99,9 @@ async fn it_is_renewed_while_it_is_held_and_no_more_often_than_it_may() {
     let lease = Duration::from_secs(2);
     let renewed = locks.mutex("renewed").unwrap().lock().lease(lease).await.unwrap();
     let twice = locks.mutex("twice").unwrap();
-    let twice = twice.lock().lease(lease).renewal(Renewal::AtMost(2)).await.unwrap();
+    let twice = twice.lock().lease(lease).renewal(RenewalPolicy::Limited(2)).await.unwrap();
     let never = locks.mutex("never").unwrap();
-    let never = never.lock().lease(lease).renewal(Renewal::Manual).await.unwrap();
+    let never = never.lock().lease(lease).renewal(RenewalPolicy::Manual).await.unwrap();
     timeout(LONG, never.lost()).await.unwrap();
     assert_eq!(never.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     timeout(LONG, twice.lost()).await.unwrap();

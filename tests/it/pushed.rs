@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{Builder, Locks, Renewal};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{Builder, Locks, RenewalPolicy};
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ async fn believed_at_first(settings: Builder) -> Duration {
 
 /// The same after a wait of this length.
 async fn believed_after(wait: Duration, settings: Builder) -> Duration {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
     let waiter = settings.connect_embedded(&engine).await.unwrap();
     let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
@@ -57,14 +57,14 @@ async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_
 #[tokio::test(start_paused = true)]
 async fn write_with_a_short_lease_granted_by_a_push_lasts_no_longer_than_the_lease() {
     const SHORT: Duration = Duration::from_millis(200);
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
     let waiter = Locks::builder().connect_embedded(&engine).await.unwrap();
     let held = holder.rwlock("pushed").unwrap().write().await.unwrap();
     let lock = waiter.rwlock("pushed").unwrap();
     let request = lock.clone();
     let waiting = tokio::spawn(async move {
-        request.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap()
+        request.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap()
     });
     sleep(SECOND).await;
     let _ = held.release().await.unwrap();

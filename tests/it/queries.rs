@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{Cluster, Shape, Single, WaitLimit, connect};
 use futures::StreamExt;
 use redis::cmd;
-use rwlease::{ErrorKind, Locks, Mode, RwLock, Status};
+use rwlease::{ErrorKind, Locks, LockMode, RwLock, Status};
 
 async fn single() -> (Single, Locks) {
     let server = Single::start().await.unwrap();
@@ -44,13 +44,13 @@ async fn holders_and_waiters_are_shown_in_order() {
     let lock = locks.rwlock("order:{42}").unwrap();
     let writing = lock.write().lease(Duration::from_secs(60)).await.unwrap();
     let mut tasks = Vec::new();
-    for (place, mode) in [Mode::Read, Mode::Write, Mode::Write, Mode::Read].into_iter().enumerate()
+    for (place, mode) in [LockMode::Read, LockMode::Write, LockMode::Write, LockMode::Read].into_iter().enumerate()
     {
         let lock = lock.clone();
         tasks.push(tokio::spawn(async move {
             match mode {
-                Mode::Read => drop(lock.read().await.unwrap()),
-                Mode::Write => drop(lock.write().await.unwrap()),
+                LockMode::Read => drop(lock.read().await.unwrap()),
+                LockMode::Write => drop(lock.write().await.unwrap()),
             }
         }));
         let lock = locks.rwlock("order:{42}").unwrap();
@@ -58,14 +58,14 @@ async fn holders_and_waiters_are_shown_in_order() {
     }
     let status = lock.status().await.unwrap();
     let writer = status.writer.as_ref().expect("somebody writes");
-    assert_eq!((writer.id.as_str(), writer.mode), (writing.id(), Mode::Write));
+    assert_eq!((writer.id.as_str(), writer.mode), (writing.id(), LockMode::Write));
     assert_eq!((writer.token, status.token), (writing.token(), writing.token()));
     assert!(
         writer.remaining <= Duration::from_secs(60) && writer.remaining > Duration::from_secs(1)
     );
     assert!(writer.age < Duration::from_secs(60) && !writer.revoked);
-    let modes: Vec<Mode> = status.waiting.iter().map(|waiter| waiter.mode).collect();
-    assert_eq!(modes, [Mode::Read, Mode::Write, Mode::Write, Mode::Read]);
+    let modes: Vec<LockMode> = status.waiting.iter().map(|waiter| waiter.mode).collect();
+    assert_eq!(modes, [LockMode::Read, LockMode::Write, LockMode::Write, LockMode::Read]);
     for pair in status.waiting.windows(2) {
         assert!(pair[0].age >= pair[1].age, "{pair:?}");
         assert!(!pair[0].remaining.is_zero());
@@ -90,7 +90,7 @@ async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
     let upgrade = tokio::spawn(mine.upgrade().into_future());
     let status = waiters(&lock, 1).await;
     let upgrader = status.upgrader.expect("it waits");
-    assert_eq!((upgrader.id.as_str(), upgrader.mode), (id.as_str(), Mode::Write));
+    assert_eq!((upgrader.id.as_str(), upgrader.mode), (id.as_str(), LockMode::Write));
     assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
     assert!(status.reading.iter().any(|holder| holder.id == id) && status.waiting.is_empty());
     // The age rises while it waits.
@@ -139,7 +139,7 @@ async fn pages_are_bounded_and_show_everybody_once() {
     }
     let held: BTreeSet<String> = reading.iter().map(|guard| guard.id().to_owned()).collect();
     assert_eq!(readers, held);
-    let modes: Vec<bool> = waiting.iter().map(|(_, mode)| *mode == Mode::Write).collect();
+    let modes: Vec<bool> = waiting.iter().map(|(_, mode)| *mode == LockMode::Write).collect();
     assert_eq!(modes, (0..17).map(|place| place % 3 == 0).collect::<Vec<_>>());
     let each: BTreeSet<_> = waiting.into_iter().map(|(id, _)| id).collect();
     assert_eq!(each.len(), 17, "each waiter once");

@@ -9,7 +9,7 @@ use crate::support::{
     Backend, Cluster, Cut, Flow, Proxy, Shape, Single, WaitLimit, connect, fields,
 };
 use rwlease::{
-    ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, Renewal, Retry,
+    ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, RenewalPolicy, Retry,
 };
 use tokio::time::timeout;
 
@@ -265,7 +265,7 @@ async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
     let held =
-        bench.quorum.mutex("ends").lease(lease).renewal(Renewal::Manual).member_timeout(MEMBER);
+        bench.quorum.mutex("ends").lease(lease).renewal(RenewalPolicy::Manual).member_timeout(MEMBER);
     let held = held.drift(Duration::from_millis(700)).timeout(LONG).await.unwrap();
     assert!(held.remaining() <= lease - Duration::from_millis(700));
     timeout(LONG, held.lost()).await.unwrap();
@@ -458,12 +458,12 @@ async fn a_member_may_be_a_cluster_and_the_least_are_three() {
 #[cfg(feature = "embedded")]
 mod embedded {
     use rwlease::Lease;
-    use rwlease::embedded::Engine;
+    use rwlease::embedded::EmbeddedCluster;
 
     use super::*;
 
-    async fn engines() -> (Vec<Engine>, Quorum) {
-        let engines: Vec<Engine> = (0..5).map(|_| Engine::builder().standalone().build()).collect();
+    async fn engines() -> (Vec<EmbeddedCluster>, Quorum) {
+        let engines: Vec<EmbeddedCluster> = (0..5).map(|_| EmbeddedCluster::builder().standalone().build()).collect();
         let mut members = Vec::new();
         for engine in &engines {
             let settings = Locks::builder().call_timeout(Duration::from_secs(2));
@@ -498,11 +498,11 @@ mod embedded {
     /// remember it.
     #[tokio::test(start_paused = true)]
     async fn tokens_rise_over_members_whose_clocks_differ() {
-        let engines: Vec<Engine> = (0..5u64)
+        let engines: Vec<EmbeddedCluster> = (0..5u64)
             .map(|place| {
                 let epoch =
                     Duration::from_secs(1_735_689_600) + Duration::from_millis(1_900 * place);
-                Engine::builder().standalone().starts_at(epoch).build()
+                EmbeddedCluster::builder().standalone().start_time(epoch).build()
             })
             .collect();
         let mut members = Vec::new();
@@ -530,16 +530,16 @@ mod embedded {
     }
 
     /// Members whose clocks are ahead by these numbers of seconds.
-    async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Quorum) {
+    async fn with_clocks<const N: usize>(ahead: [i64; N]) -> (Vec<EmbeddedCluster>, Quorum) {
         let (engines, _, quorum) = with_members(ahead).await;
         (engines, quorum)
     }
 
-    async fn with_members<const N: usize>(ahead: [i64; N]) -> (Vec<Engine>, Vec<Locks>, Quorum) {
+    async fn with_members<const N: usize>(ahead: [i64; N]) -> (Vec<EmbeddedCluster>, Vec<Locks>, Quorum) {
         let epoch = Duration::from_secs(1_735_689_600);
         let (mut engines, mut members) = (Vec::new(), Vec::new());
         for seconds in ahead {
-            let engine = Engine::builder().standalone().starts_at(epoch).build();
+            let engine = EmbeddedCluster::builder().standalone().start_time(epoch).build();
             engine.faults().set_clock(0, seconds * 1_000);
             let settings = Locks::builder().call_timeout(Duration::from_secs(2));
             members.push(settings.connect_embedded(&engine).await.unwrap());
@@ -550,24 +550,24 @@ mod embedded {
     }
 
     /// The last token at each member that knows the lock.
-    fn tokens(engines: &[Engine]) -> Vec<Option<u64>> {
+    fn tokens(engines: &[EmbeddedCluster]) -> Vec<Option<u64>> {
         engines.iter().map(|engine| line(engine).get(15..31)?.parse().ok()).collect()
     }
 
-    fn line(engine: &Engine) -> String {
-        engine.say(0, &[b"HGET", b"rwlease:lock", b"s"]).concat()
+    fn line(engine: &EmbeddedCluster) -> String {
+        engine.execute(0, &[b"HGET", b"rwlease:lock", b"s"]).concat()
     }
 
     /// Whether a writer is in the state line or in a field beside it.
-    fn is_written(engine: &Engine) -> bool {
-        let writer = engine.say(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
+    fn is_written(engine: &EmbeddedCluster) -> bool {
+        let writer = engine.execute(0, &[b"HEXISTS", b"rwlease:lock", b"writer"]);
         writer == ["1"] || line(engine).starts_with("2W")
     }
 
     const HOUR: i64 = 3_600;
 
     /// The server forgets the lock, as if it were restarted without persistence.
-    fn restart(engine: &Engine) {
+    fn restart(engine: &EmbeddedCluster) {
         engine.faults().stop(0);
         engine.faults().flush_data(0);
         engine.faults().start(0);
@@ -577,7 +577,7 @@ mod embedded {
         held.leases().filter(Lease::is_held).count()
     }
 
-    async fn gone(engines: &[Engine]) {
+    async fn gone(engines: &[EmbeddedCluster]) {
         tokio::time::sleep(Duration::from_secs(5)).await; // released in the background
         assert!(!engines.iter().any(is_written));
     }
@@ -644,7 +644,7 @@ mod embedded {
     #[tokio::test(start_paused = true)]
     async fn quorum_renew_takes_restarted_members_anew() {
         let (engines, quorum) = with_clocks([0; 3]).await;
-        let manual = || quorum.write("lock").renewal(Renewal::Manual);
+        let manual = || quorum.write("lock").renewal(RenewalPolicy::Manual);
         let held = manual().await.unwrap();
         for engine in &engines {
             restart(engine);
@@ -738,7 +738,7 @@ mod embedded {
         let request = || quorum.write("lock").lease(seconds(6));
         for (request, limit) in [
             (request().max_hold(seconds(20)), seconds(20)),
-            (request().renewal(Renewal::AtMost(5)), seconds(20)),
+            (request().renewal(RenewalPolicy::Limited(5)), seconds(20)),
         ] {
             let held = request.await.unwrap();
             restart(&engines[0]);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{Single, WaitLimit, connect};
-use rwlease::{ErrorKind, Locks, Mode, Released, Retry};
+use rwlease::{ErrorKind, Locks, LockMode, Released, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ async fn a_read_write_lock_counts_reads_and_writes() {
     let reading = reentrant.read(&lock).await.unwrap();
     assert!(lock.is_held_by(outer.id()).await.unwrap());
     assert_eq!(outer.release().await.unwrap(), Released::Released);
-    assert_eq!(lock.status().await.unwrap().writer.map(|writer| writer.mode), Some(Mode::Write));
+    assert_eq!(lock.status().await.unwrap().writer.map(|writer| writer.mode), Some(LockMode::Write));
     assert_eq!(inner.release().await.unwrap(), Released::Released);
     let status = lock.status().await.unwrap();
     assert!(status.writer.is_none() && status.readers == 1, "{status:?}");

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{ConnectTo, Cut, Flow, Proxy, Single, WaitLimit, fields};
-use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, Renewal};
+use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, RenewalPolicy};
 
 /// Longer than a test, so that the client sends nothing by itself.
 const LONG: Duration = Duration::from_secs(60);
@@ -173,10 +173,10 @@ async fn nor_is_a_mutex() {
 async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
-    let request = lock.write().lease(LONG).max_hold(LONG).renewal(Renewal::Manual);
+    let request = lock.write().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
     let written = request.replicas(1).await.unwrap();
     let mutex = stage.locks.mutex("m").unwrap();
-    let request = mutex.lock().lease(LONG).max_hold(LONG).renewal(Renewal::Manual);
+    let request = mutex.lock().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
     let locked = request.replicas(1).await.unwrap();
     let leases: [&Lease; 2] = [&written, &locked];
     for lease in leases {
@@ -235,20 +235,20 @@ async fn nor_is_one_that_the_client_makes_by_itself() {
 
 #[cfg(feature = "embedded")]
 mod embedded {
-    use rwlease::embedded::{Engine, WaitCovers};
-    use rwlease::{Locks, Renewal, Slot};
+    use rwlease::embedded::{EmbeddedCluster, WaitSemantics};
+    use rwlease::{Locks, RenewalPolicy, Slot};
 
     /// A slot takes its locks to a master whose replicas have confirmed nothing of them. There the
     /// next renewal decides.
     #[tokio::test(start_paused = true)]
     async fn what_was_confirmed_before_a_move_is_confirmed_after_it_by_the_next_renewal() {
-        for covers in [WaitCovers::EveryCommand, WaitCovers::WritesAlone] {
+        for covers in [WaitSemantics::AllWrites, WaitSemantics::OwnWrites] {
             for renews in [false, true] {
-                let engine = Engine::builder().wait_covers(covers).build();
+                let engine = EmbeddedCluster::builder().wait_semantics(covers).build();
                 let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
                 let other = Locks::builder().connect_embedded(&engine).await.unwrap();
                 let lock = holder.rwlock("a").unwrap();
-                let request = lock.write().renewal(Renewal::Manual);
+                let request = lock.write().renewal(RenewalPolicy::Manual);
                 let held = request.replicas(1).await.unwrap();
                 let (faults, slot) = (engine.faults(), Slot::of(b"rwlease:a"));
                 let from = faults.master_of(slot);

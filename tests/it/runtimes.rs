@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, LeaseState, Locks, Released};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -67,7 +67,7 @@ fn client_whose_runtime_has_ended_fails_at_once_on_another() {
 #[test]
 fn call_under_way_ends_with_the_runtime_of_its_client() {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let engine = first.block_on(async { Engine::builder().masters(1).replicas(0).build() });
+    let engine = first.block_on(async { EmbeddedCluster::builder().masters(1).replicas(0).build() });
     let locks = first.block_on(Locks::builder().connect_embedded(&engine)).unwrap();
     second.block_on(async {
         engine.faults().pause(0);

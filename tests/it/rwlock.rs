@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Cluster, connect, renewed};
-use rwlease::{ErrorKind, LeaseState, Released, Renewal};
+use rwlease::{ErrorKind, LeaseState, Released, RenewalPolicy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_share_and_writers_exclude() {
@@ -47,7 +47,7 @@ async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
     let _ = holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
     let manual =
-        lock.write().lease(Duration::from_millis(300)).renewal(Renewal::Manual).await.unwrap();
+        lock.write().lease(Duration::from_millis(300)).renewal(RenewalPolicy::Manual).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), manual.lost()).await.unwrap();
     assert_eq!(manual.state(), LeaseState::Lost);
     assert_eq!(manual.renew().await.unwrap_err().kind(), ErrorKind::Lost);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{Backend, Flow, Proxy, Single, WaitLimit};
-use rwlease::{Locks, Mode, WriteGuard};
+use rwlease::{Locks, LockMode, WriteGuard};
 use tokio::task::JoinHandle;
 
 const BACKENDS: &[Backend] = &[
@@ -72,7 +72,7 @@ async fn try_write_behind_a_surplus_reply_gets_no_grant_of_another() {
         let [free, held]: [Try; 2] = tries.try_into().unwrap();
         assert!(outcome(held).await.is_none(), "{backend:?}: another client holds it");
         let free = outcome(free).await.expect("free");
-        assert!(free.is_held() && free.mode() == Some(Mode::Write), "{backend:?}");
+        assert!(free.is_held() && free.mode() == Some(LockMode::Write), "{backend:?}");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::support::{Cluster, Cut, Flow, Proxy, Result, Shape, Single, WaitLimit
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
 use rwlease::{
-    ErrorKind, Locks, Mode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
+    ErrorKind, Locks, LockMode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
     WriteGuard,
 };
 use tokio::sync::Mutex;
@@ -78,7 +78,7 @@ async fn both_fleets_exclude_each_other() -> Result {
     drop(reading);
 
     let writing = try_write(&lock).await?.expect("free");
-    assert_eq!(writing.mode(), Mode::Write);
+    assert_eq!(writing.mode(), LockMode::Write);
     assert!(!old.acquire_read().await? && !old.acquire_write().await?);
     let (value, left): (String, u64) = redis::pipe()
         .cmd("GET")
@@ -102,14 +102,14 @@ async fn both_fleets_exclude_each_other() -> Result {
 #[tokio::test]
 async fn a_release_deletes_only_what_is_its_own() -> Result {
     let (server, lock, old) = stage().await?;
-    for mode in [Mode::Write, Mode::Read] {
+    for mode in [LockMode::Write, LockMode::Read] {
         let short = Duration::from_secs(1);
         let guard = match mode {
-            Mode::Write => lock.try_write(short).await?,
-            Mode::Read => lock.try_read(short).await?,
+            LockMode::Write => lock.try_write(short).await?,
+            LockMode::Read => lock.try_read(short).await?,
         };
         let guard = guard.expect("free");
-        let key = ["{order}:read", "{order}:write"][usize::from(mode == Mode::Write)];
+        let key = ["{order}:read", "{order}:write"][usize::from(mode == LockMode::Write)];
         let wait_limit = WaitLimit::new("the key to run out");
         while server.run::<bool>(cmd("EXISTS").arg(key)).await? {
             wait_limit.pause("it is there").await?;
@@ -229,13 +229,13 @@ async fn what_is_dropped_is_given_back() -> Result {
 #[cfg(feature = "embedded")]
 #[tokio::test(start_paused = true)]
 async fn its_end_is_told_and_shutdown_gives_it_back() -> Result {
-    let engine = rwlease::embedded::Engine::builder().masters(1).replicas(0).build();
+    let engine = rwlease::embedded::EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (tell, mut losses) = tokio::sync::mpsc::unbounded_channel();
     let settings = Locks::builder().on_lost(move |loss| tell.send(loss.mode).unwrap_or(()));
     let locks = settings.connect_embedded(&engine).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     let short = lock.try_write(Duration::from_secs(1)).await?.expect("free");
-    assert_eq!(losses.recv().await, Some(Mode::Write));
+    assert_eq!(losses.recv().await, Some(LockMode::Write));
     assert_eq!(short.remaining(), Duration::ZERO);
     sleep(Duration::from_secs(1)).await; // past the margin as well
     assert_eq!(short.release().await?, Released::AlreadyLost);
@@ -379,7 +379,7 @@ enum Member {
 
 /// What a member holds while it works.
 enum Held<'a> {
-    Old(&'a TwoKeys, Mode),
+    Old(&'a TwoKeys, LockMode),
     Both(TwoKeyGuard, Hash),
     New(Hash),
 }
@@ -391,12 +391,12 @@ enum Hash {
 }
 
 impl Member {
-    async fn take(&self, mode: Mode) -> Result<Held<'_>> {
+    async fn take(&self, mode: LockMode) -> Result<Held<'_>> {
         match self {
             Member::Old(old) => {
                 let acquire = async || match mode {
-                    Mode::Read => old.acquire_read().await,
-                    Mode::Write => old.acquire_write().await,
+                    LockMode::Read => old.acquire_read().await,
+                    LockMode::Write => old.acquire_write().await,
                 };
                 while !acquire().await? {
                     sleep(Duration::from_millis(5)).await;
@@ -416,12 +416,12 @@ impl Member {
 async fn take_both(
     old: &TwoKeyRwLock,
     new: &RwLock,
-    mode: Mode,
+    mode: LockMode,
     lease: Duration,
 ) -> Result<Option<(TwoKeyGuard, Hash)>> {
     let legacy = match mode {
-        Mode::Read => old.read(lease, PATIENCE).await?,
-        Mode::Write => old.write(lease, PATIENCE).await?,
+        LockMode::Read => old.read(lease, PATIENCE).await?,
+        LockMode::Write => old.write(lease, PATIENCE).await?,
     };
     let hash = Hash::take(new, mode).await?;
     let lasts = legacy.remaining() >= WORK;
@@ -429,10 +429,10 @@ async fn take_both(
 }
 
 impl Hash {
-    async fn take(lock: &RwLock, mode: Mode) -> Result<Hash> {
+    async fn take(lock: &RwLock, mode: LockMode) -> Result<Hash> {
         Ok(match mode {
-            Mode::Read => Hash::Read(lock.read().timeout(PATIENCE).max_hold(WORK).await?),
-            Mode::Write => Hash::Write(lock.write().timeout(PATIENCE).max_hold(WORK).await?),
+            LockMode::Read => Hash::Read(lock.read().timeout(PATIENCE).max_hold(WORK).await?),
+            LockMode::Write => Hash::Write(lock.write().timeout(PATIENCE).max_hold(WORK).await?),
         })
     }
 
@@ -450,13 +450,13 @@ impl Held<'_> {
     /// Releases in the opposite order.
     async fn release(self) -> Result {
         match self {
-            Held::Old(old, Mode::Read) => old.release_read().await?,
-            Held::Old(old, Mode::Write) => old.release_write().await?,
+            Held::Old(old, LockMode::Read) => old.release_read().await?,
+            Held::Old(old, LockMode::Write) => old.release_write().await?,
             Held::Both(old, new) => {
                 new.release().await?;
                 let (mode, released) = (old.mode(), old.release().await?);
                 // By now the readers' key may belong to another reader.
-                assert!(released == Released::Released || mode == Mode::Read, "{released:?}");
+                assert!(released == Released::Released || mode == LockMode::Read, "{released:?}");
             }
             Held::New(new) => new.release().await?,
         }
@@ -472,13 +472,13 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
         tokio::spawn(async move {
             for _ in 0..15 {
                 if number % 2 == 0 {
-                    let held = member.take(Mode::Write).await?;
+                    let held = member.take(LockMode::Write).await?;
                     inside.writes().await;
                     held.release().await?;
                 } else {
                     let alone = one_reader.then(|| reading.lock());
                     let _alone = OptionFuture::from(alone).await;
-                    let held = member.take(Mode::Read).await?;
+                    let held = member.take(LockMode::Read).await?;
                     inside.reads().await;
                     held.release().await?;
                 }
@@ -528,7 +528,7 @@ async fn a_fleet_moves_to_the_single_hash_on_a_cluster() -> Result {
 async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
     let (server, old, _) = stage().await?;
     let new = connect(&[server.url()]).await?.rwlock(NAME)?;
-    for mode in [Mode::Write, Mode::Read] {
+    for mode in [LockMode::Write, LockMode::Read] {
         assert!(take_both(&old, &new, mode, LEASE_OF_BOTH).await?.is_some());
         // As if the wait for the hash had used up the time.
         assert!(take_both(&old, &new, mode, WORK).await?.is_none());

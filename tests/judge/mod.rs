@@ -10,7 +10,7 @@
 
 pub mod search;
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 /// Nanoseconds, by the clock of the history.
 pub type Nanos = u64;
@@ -20,7 +20,7 @@ pub type Nanos = u64;
 pub struct Hold {
     /// The caller's name for it.
     pub id: usize,
-    pub mode: Mode,
+    pub mode: LockMode,
     pub token: u64,
     /// The process whose readers may share this token: set for a reader with a cached lease, and
     /// for a holder that was a writer, or may become a reader, under the same token.
@@ -46,7 +46,7 @@ pub struct Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub id: usize,
-    pub mode: Mode,
+    pub mode: LockMode,
     pub requested: Nanos,
     pub answered: Nanos,
     /// Until when it may have stood in the queue, and in the way of others: a try queues behind
@@ -92,7 +92,7 @@ impl Guilt {
 impl History {
     /// The guilty pairs: of grants out of order, one pair for each earlier hold.
     pub fn judge(&mut self) -> Vec<Guilt> {
-        let is_read = |hold: &Hold| hold.mode == Mode::Read;
+        let is_read = |hold: &Hold| hold.mode == LockMode::Read;
         self.holds.sort_unstable_by_key(|hold| (hold.token, hold.granted, is_read(hold)));
         let mut guilty = same_tokens(&self.holds);
         guilty.extend(overlaps(&self.holds));
@@ -110,10 +110,10 @@ impl History {
         for hold in &self.holds {
             all.add(hold.requested, hold.gone);
             match hold.mode {
-                Mode::Write => writers.add(hold.requested, hold.gone),
-                Mode::Read if hold.shares.is_some() => writers.add(hold.requested, hold.gone),
+                LockMode::Write => writers.add(hold.requested, hold.gone),
+                LockMode::Read if hold.shares.is_some() => writers.add(hold.requested, hold.gone),
                 // It may have waited behind others.
-                Mode::Read => writers.add(hold.requested, hold.granted),
+                LockMode::Read => writers.add(hold.requested, hold.granted),
             }
         }
         let attempts = self.attempts.iter().map(|one| (one.requested, one.gone));
@@ -125,7 +125,7 @@ impl History {
         writers.sort();
         all.sort();
         let is_guilty = |refusal: &&Refusal| {
-            let there = if refusal.mode == Mode::Write { &all } else { &writers };
+            let there = if refusal.mode == LockMode::Write { &all } else { &writers };
             let itself = usize::from(refusal.waited.is_some());
             there.count(refusal.requested, refusal.answered) <= itself
         };
@@ -136,7 +136,7 @@ impl History {
 
 fn same_tokens(holds: &[Hold]) -> Vec<Guilt> {
     let share = |first: &Hold, second: &Hold| {
-        second.mode == Mode::Read && first.shares.is_some() && first.shares == second.shares
+        second.mode == LockMode::Read && first.shares.is_some() && first.shares == second.shares
     };
     let groups = holds.chunk_by(|first, second| first.token == second.token);
     let in_pairs = groups.flat_map(|group| group.windows(2));
@@ -152,7 +152,7 @@ fn overlaps(holds: &[Hold]) -> Vec<Guilt> {
     let mut active: Vec<&Hold> = Vec::new();
     for hold in by_time {
         active.retain(|other| other.end >= hold.granted);
-        let writes = |other: &&&Hold| other.mode == Mode::Write || hold.mode == Mode::Write;
+        let writes = |other: &&&Hold| other.mode == LockMode::Write || hold.mode == LockMode::Write;
         let guilt = |other: &&Hold| Guilt::of(Rule::Overlap, other, hold);
         let overlap = |other: &&&Hold| writes(other) && contradicts(other, hold);
         guilty.extend(active.iter().filter(overlap).map(guilt));
@@ -175,14 +175,14 @@ fn order(holds: &[Hold]) -> Vec<Guilt> {
     for group in holds.chunk_by(|first, second| first.token == second.token) {
         for hold in group {
             let before: &[&Latest] = match (hold.mode, hold.shares) {
-                (Mode::Write, _) => &[&writers, &readers, &sharers],
-                (Mode::Read, None) => &[&writers, &readers],
-                (Mode::Read, Some(_)) => &[&writers],
+                (LockMode::Write, _) => &[&writers, &readers, &sharers],
+                (LockMode::Read, None) => &[&writers, &readers],
+                (LockMode::Read, Some(_)) => &[&writers],
             };
             let requested = before.iter().filter_map(|latest| latest.requested);
             let requested = requested.max_by_key(|other| other.requested);
             let too_late = requested.filter(|other| other.requested > hold.granted);
-            let excluded = if hold.mode == Mode::Write { before } else { &before[..1] };
+            let excluded = if hold.mode == LockMode::Write { before } else { &before[..1] };
             let granted = excluded.iter().filter_map(|latest| latest.granted);
             let granted = granted.max_by_key(|other| (other.granted, other.end));
             let after =
@@ -191,9 +191,9 @@ fn order(holds: &[Hold]) -> Vec<Guilt> {
         }
         for hold in group {
             match (hold.mode, hold.shares) {
-                (Mode::Write, _) => writers.add(hold),
-                (Mode::Read, None) => readers.add(hold),
-                (Mode::Read, Some(_)) => sharers.add(hold),
+                (LockMode::Write, _) => writers.add(hold),
+                (LockMode::Read, None) => readers.add(hold),
+                (LockMode::Read, Some(_)) => sharers.add(hold),
             }
         }
     }

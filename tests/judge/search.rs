@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rwlease::Mode;
+use rwlease::LockMode;
 use todc_utils::linearizability::history::{Action, History as Actions};
 use todc_utils::{Specification, WGLChecker};
 
@@ -90,7 +90,7 @@ impl Specification for Lock {
 
 impl State {
     fn end(&mut self, hold: &Hold) -> bool {
-        let held = if hold.mode == Mode::Write { &mut self.writers } else { &mut self.readers };
+        let held = if hold.mode == LockMode::Write { &mut self.writers } else { &mut self.readers };
         let place = held.iter().position(|other| *other == hold.id);
         place.map(|place| held.remove(place)).is_some()
     }
@@ -98,20 +98,20 @@ impl State {
     fn grant(&mut self, hold: &Hold) -> bool {
         let Hold { id, mode, token, shares, .. } = *hold;
         let same = self.shares.insert(token, shares);
-        let is_shared = mode == Mode::Read && shares.is_some() && same == Some(shares);
-        let is_free = self.writers.is_empty() && (mode == Mode::Read || self.readers.is_empty());
+        let is_shared = mode == LockMode::Read && shares.is_some() && same == Some(shares);
+        let is_free = self.writers.is_empty() && (mode == LockMode::Read || self.readers.is_empty());
         let State { written, read, shared, .. } = *self;
         let least = match (mode, shares) {
-            (Mode::Write, _) => written.max(read).max(shared),
-            (Mode::Read, None) => written.max(read),
-            (Mode::Read, Some(_)) => written,
+            (LockMode::Write, _) => written.max(read).max(shared),
+            (LockMode::Read, None) => written.max(read),
+            (LockMode::Read, Some(_)) => written,
         };
         match (mode, shares) {
-            (Mode::Write, _) => self.written = token,
-            (Mode::Read, None) => self.read = token,
-            (Mode::Read, Some(_)) => self.shared = shared.max(token),
+            (LockMode::Write, _) => self.written = token,
+            (LockMode::Read, None) => self.read = token,
+            (LockMode::Read, Some(_)) => self.shared = shared.max(token),
         }
-        let held = if mode == Mode::Write { &mut self.writers } else { &mut self.readers };
+        let held = if mode == LockMode::Write { &mut self.writers } else { &mut self.readers };
         held.push(id);
         held.sort_unstable();
         let is_new = same.is_none() && token > least;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{RwLock, Slot};
 
 pub const DOCUMENTATION: &str = include_str!("../../docs/observing.md");
@@ -45,12 +45,12 @@ pub fn names(text: &str, starts: &[&str], prefix: &str) -> BTreeSet<String> {
 
 /// Waits until a waiter of the lock has told the server where it is subscribed, so that it gets
 /// pushes.
-pub async fn until_subscribed(engine: &Engine, lock: &RwLock) {
+pub async fn until_subscribed(engine: &EmbeddedCluster, lock: &RwLock) {
     let key = format!("rwlease:{}", lock.name());
     let subscribed = async {
         loop {
             let master = engine.faults().master_of(lock.slot());
-            let entries = engine.say(master, &[b"HVALS", key.as_bytes()]);
+            let entries = engine.execute(master, &[b"HVALS", key.as_bytes()]);
             let node = |entry: &String| entry.split(' ').nth(9).map(str::to_owned);
             if entries.iter().filter_map(node).any(|node| node != "-") {
                 return;
@@ -63,7 +63,7 @@ pub async fn until_subscribed(engine: &Engine, lock: &RwLock) {
 }
 
 /// Moves a slot to another master, without any notice.
-pub fn move_away(engine: &Engine, slot: Slot) {
+pub fn move_away(engine: &EmbeddedCluster, slot: Slot) {
     let faults = engine.faults();
     let other = 1 - faults.master_of(slot);
     assert!(faults.begin_move(slot, other) && faults.finish_move(slot));

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, Value, cmd};
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Locks, Script};
 
 use super::request::Request;
@@ -574,7 +574,7 @@ fn scripts() -> Vec<&'static Script> {
         return rwlease::scripts().collect();
     };
     let changed = Locks::builder().scripts_from(folder).unwrap();
-    let locks = runtime().block_on(changed.connect_embedded(&Engine::new())).unwrap();
+    let locks = runtime().block_on(changed.connect_embedded(&EmbeddedCluster::new())).unwrap();
     locks.scripts().collect()
 }
 

@@ -1,6 +1,6 @@
 //! Small random histories, good and bad ones, on which the judge and the search must agree.
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use crate::judge::Hold;
 use crate::judge::search::{has_order, is_good};
@@ -10,13 +10,13 @@ fn good(rng: &mut fastrand::Rng) -> Vec<Hold> {
     let (mut now, mut token) = (10, 1);
     let mut holds = Vec::new();
     for id in 0..rng.usize(2..7) {
-        let mode = if rng.bool() { Mode::Write } else { Mode::Read };
+        let mode = if rng.bool() { LockMode::Write } else { LockMode::Read };
         now += rng.u64(0..4);
         token += 1;
         let (requested, granted) = (now - rng.u64(0..6), now + rng.u64(0..3));
         let end = granted + rng.u64(0..4);
-        let shares = (mode == Mode::Read && rng.u8(0..3) == 0).then_some(1);
-        now = if mode == Mode::Write { end } else { now };
+        let shares = (mode == LockMode::Read && rng.u8(0..3) == 0).then_some(1);
+        now = if mode == LockMode::Write { end } else { now };
         holds.push(Hold { id, mode, token, shares, requested, granted, end, gone: end });
     }
     holds

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{Lease, LeaseWatch, Mode, QuorumGuard, Ticket};
+use rwlease::{Lease, LeaseWatch, LockMode, QuorumGuard, Ticket};
 
 use crate::census::Census;
 use crate::chronicle::Chronicle;
@@ -72,7 +72,7 @@ pub trait Held: std::fmt::Debug + Send + 'static {
     /// The acquisition of the lease, if it is one lease.
     fn id(&self) -> Option<String>;
     /// The mode that it shows, if it shows one.
-    fn mode(&self) -> Option<Mode> {
+    fn mode(&self) -> Option<LockMode> {
         None
     }
 }
@@ -90,7 +90,7 @@ impl Held for Lease {
         Some(Lease::id(self).to_string())
     }
 
-    fn mode(&self) -> Option<Mode> {
+    fn mode(&self) -> Option<LockMode> {
         Lease::mode(self)
     }
 }
@@ -128,7 +128,7 @@ impl Held for Arc<QuorumGuard> {
 pub struct Claim {
     pub lock: usize,
     pub host: usize,
-    pub mode: Mode,
+    pub mode: LockMode,
     pub token: u64,
     /// A replica has confirmed it, and confirms each renewal.
     pub is_replicated: bool,
@@ -235,7 +235,7 @@ impl Book {
     }
 
     /// A try was refused. It `may_wait` for holders that only cache the lock.
-    pub fn refused(&self, lock: usize, mode: Mode, since: Duration, may_wait: bool) {
+    pub fn refused(&self, lock: usize, mode: LockMode, since: Duration, may_wait: bool) {
         let now = self.court.now();
         self.pages.lock().unwrap().chronicle.refused((lock, mode), since, now, may_wait);
     }
@@ -315,7 +315,7 @@ impl Book {
     pub fn is_written(&self, lock: usize, host: usize) -> bool {
         let pages = self.pages.lock().unwrap();
         pages.beliefs.values().any(|Belief { claim, .. }| {
-            (claim.lock, claim.host, claim.mode) == (lock, host, Mode::Write)
+            (claim.lock, claim.host, claim.mode) == (lock, host, LockMode::Write)
         })
     }
 
@@ -422,7 +422,7 @@ impl Book {
         let mut writers: BTreeMap<usize, &Belief> = BTreeMap::new();
         let trusted =
             |belief: &&Belief| (self.is_strict || !belief.is_doubtful) && belief.held.is_held();
-        for writer in beliefs().filter(|belief| belief.mode() == Mode::Write).filter(trusted) {
+        for writer in beliefs().filter(|belief| belief.mode() == LockMode::Write).filter(trusted) {
             if let Some(other) = writers.insert(writer.claim.lock, writer) {
                 self.court
                     .accuse("one writer", || format!("{} and {}", other.tell(), writer.tell()));
@@ -438,7 +438,7 @@ impl Book {
         if writers.is_empty() {
             return;
         }
-        for reader in beliefs().filter(|belief| belief.mode() == Mode::Read).filter(trusted) {
+        for reader in beliefs().filter(|belief| belief.mode() == LockMode::Read).filter(trusted) {
             if let Some(writer) = writers.get(&reader.claim.lock) {
                 self.court.accuse("no reader beside a writer", || {
                     format!("{} and {}", reader.tell(), writer.tell())
@@ -494,9 +494,9 @@ impl Pages {
 
 impl Belief {
     /// A downgrade makes a write a read as soon as the lease says so.
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> LockMode {
         match self.held.mode() {
-            Some(Mode::Read) => Mode::Read,
+            Some(LockMode::Read) => LockMode::Read,
             _ => self.claim.mode,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{CachedReadGuard, CachedRwLock, CachedWriteGuard, LeaseWatch, Mode};
+use rwlease::{CachedReadGuard, CachedRwLock, CachedWriteGuard, LeaseWatch, LockMode};
 
 use crate::book::Claim;
 use crate::plan::Fault;
@@ -26,14 +26,14 @@ impl Users {
             match rng.u8(0..12) {
                 0 => {
                     let request = handle.try_read();
-                    if let Some(guard) = self.tried(lock, Mode::Read, wait_limit, request).await {
+                    if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await {
                         self.book.check_contact(lock, since, &self.locks.client_id());
                         self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 1 => {
                     let request = handle.try_write();
-                    if let Some(guard) = self.tried(lock, Mode::Write, wait_limit, request).await {
+                    if let Some(guard) = self.tried(lock, LockMode::Write, wait_limit, request).await {
                         self.book.check_contact(lock, since, &self.locks.client_id());
                         self.write_cached(rng, handle, lock, since, guard).await;
                     }
@@ -67,7 +67,7 @@ impl Users {
         guard: CachedReadGuard,
     ) {
         self.count_local(handle);
-        let (number, watch) = self.believe(lock, Mode::Read, since, guard.watch());
+        let (number, watch) = self.believe(lock, LockMode::Read, since, guard.watch());
         self.hold_cached(rng, handle, &watch, number, false).await;
         self.book.leave(number);
         if self.drops(rng) {
@@ -87,7 +87,7 @@ impl Users {
         guard: CachedWriteGuard,
     ) {
         self.count_local(handle);
-        let (number, watch) = self.believe(lock, Mode::Write, since, guard.watch());
+        let (number, watch) = self.believe(lock, LockMode::Write, since, guard.watch());
         self.hold_cached(rng, handle, &watch, number, true).await;
         self.book.leave(number);
         if rng.u8(0..5) == 0 {
@@ -120,7 +120,7 @@ impl Users {
     fn believe(
         &self,
         lock: usize,
-        mode: Mode,
+        mode: LockMode,
         since: Duration,
         watch: LeaseWatch,
     ) -> (u64, LeaseWatch) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rwlease::Locks;
-use rwlease::embedded::{Served, Watcher};
+use rwlease::embedded::{ServedCommand, CommandObserver};
 
 use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
@@ -283,14 +283,14 @@ impl Checker {
     }
 }
 
-impl Watcher for Checker {
-    fn served(&mut self, served: &Served<'_>) {
+impl CommandObserver for Checker {
+    fn on_command(&mut self, served: &ServedCommand<'_>) {
         self.0.lock().unwrap().look(served);
     }
 }
 
 impl Rules {
-    fn look(&mut self, served: &Served<'_>) {
+    fn look(&mut self, served: &ServedCommand<'_>) {
         let words = served.words();
         let reply = served.reply();
         self.served += 1;
@@ -495,7 +495,7 @@ fn text(word: &[u8]) -> &str {
     std::str::from_utf8(word).unwrap_or("")
 }
 
-fn tell(served: &Served<'_>, script: &str, reply: &[String]) -> String {
+fn tell(served: &ServedCommand<'_>, script: &str, reply: &[String]) -> String {
     let words = served.words();
     let args: Vec<_> = words[3..].iter().map(|word| String::from_utf8_lossy(word)).collect();
     format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use crate::book::Claim;
 use crate::census::Census;
@@ -86,7 +86,7 @@ impl Chronicle {
     /// A try was refused. It `may_wait` for holders that only cache the lock.
     pub fn refused(
         &mut self,
-        (lock, mode): (usize, Mode),
+        (lock, mode): (usize, LockMode),
         since: Duration,
         until: Duration,
         may_wait: bool,

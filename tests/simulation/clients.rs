@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::{Host, Network};
+use rwlease::embedded::{SimulatedHost, SimulatedNetwork};
 use rwlease::{Locks, Quorum};
 use tokio::task::JoinHandle;
 
@@ -18,7 +18,7 @@ use crate::users::{MEMBERS, Users};
 
 pub struct Clients {
     plan: Arc<Plan>,
-    network: Network,
+    network: SimulatedNetwork,
     book: Book,
     checker: Checker,
     census: Census,
@@ -29,7 +29,7 @@ pub struct Clients {
 }
 
 struct Client {
-    host: Host,
+    host: SimulatedHost,
     /// Set once the client is connected. A quorum has one for each member.
     locks: Arc<Mutex<Vec<Locks>>>,
     users: JoinHandle<()>,
@@ -38,7 +38,7 @@ struct Client {
 impl Clients {
     pub fn new(
         plan: &Plan,
-        network: Network,
+        network: SimulatedNetwork,
         book: Book,
         checker: Checker,
         census: Census,
@@ -59,8 +59,8 @@ impl Clients {
     }
 
     /// Picks a running client at random.
-    pub fn pick(&self, rng: &mut Rng) -> Option<&Host> {
-        let running: Vec<&Host> = self
+    pub fn pick(&self, rng: &mut Rng) -> Option<&SimulatedHost> {
+        let running: Vec<&SimulatedHost> = self
             .hosts
             .values()
             .map(|client| &client.host)
@@ -156,9 +156,9 @@ async fn run(
     plan: Arc<Plan>,
     checker: Checker,
     place: Arc<Mutex<Vec<Locks>>>,
-    host: Host,
+    host: SimulatedHost,
     seeds: Vec<u64>,
-    users: impl FnOnce(Locks, Option<Quorum>, Host) -> Users,
+    users: impl FnOnce(Locks, Option<Quorum>, SimulatedHost) -> Users,
 ) {
     let users_of = users;
     let prefixes = match plan.is_quorum {
@@ -178,7 +178,7 @@ async fn run(
     futures::future::join_all(lives).await;
 }
 
-async fn connect_in_the_end(plan: &Plan, host: &Host, prefix: &str) -> Locks {
+async fn connect_in_the_end(plan: &Plan, host: &SimulatedHost, prefix: &str) -> Locks {
     loop {
         match connect(plan, host, prefix).await {
             Ok(locks) => return locks,
@@ -189,7 +189,7 @@ async fn connect_in_the_end(plan: &Plan, host: &Host, prefix: &str) -> Locks {
 
 const PREFIX: &str = "rwlease:";
 
-async fn connect(plan: &Plan, host: &Host, prefix: &str) -> rwlease::Result<Locks> {
+async fn connect(plan: &Plan, host: &SimulatedHost, prefix: &str) -> rwlease::Result<Locks> {
     let mut settings = Locks::builder();
     if let Some(folder) = &plan.scripts {
         settings = settings.scripts_from(folder).unwrap();

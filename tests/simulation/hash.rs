@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rwlease::embedded::Served;
+use rwlease::embedded::ServedCommand;
 
 use crate::line;
 
@@ -78,7 +78,7 @@ impl Hash {
         })
     }
 
-    pub fn read(served: &Served<'_>) -> Hash {
+    pub fn read(served: &ServedCommand<'_>) -> Hash {
         let mut hash = Hash { expires: served.expires(), ..Hash::default() };
         let mut readers = None;
         let mut cached = 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rwlease::Slot;
-use rwlease::embedded::{Engine, Faults};
+use rwlease::embedded::{EmbeddedCluster, FaultInjector};
 
 use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
@@ -27,8 +27,8 @@ pub const SERVERS: usize = 2 * MASTERS;
 pub struct Nemesis {
     plan: Plan,
     rng: Rng,
-    engine: Engine,
-    faults: Faults,
+    engine: EmbeddedCluster,
+    faults: FaultInjector,
     book: Book,
     checker: Checker,
     court: Court,
@@ -79,7 +79,7 @@ enum Repair {
 impl Nemesis {
     pub fn new(
         plan: &Plan,
-        engine: &Engine,
+        engine: &EmbeddedCluster,
         strangers: Strangers,
         book: Book,
         checker: Checker,
@@ -179,7 +179,7 @@ impl Nemesis {
                 let delivers = self.rng.bool();
                 let heard = self.rng.bool().then(|| self.ms(0..500));
                 clients.pick(&mut self.rng).is_some_and(|host| {
-                    host.cut(server, delivers, heard);
+                    host.cut_connections(server, delivers, heard);
                     true
                 })
             }
@@ -211,7 +211,7 @@ impl Nemesis {
                 true
             }
             Fault::FullMemory => {
-                self.faults.set_full_memory(server, true);
+                self.faults.set_out_of_memory(server, true);
                 self.checker.set_full_memory(server, true);
                 let pause = self.ms(20..2_000);
                 self.then(now + pause, Repair::Memory(server));
@@ -287,8 +287,8 @@ impl Nemesis {
     fn set_lagging(&self, master: usize, lags: bool) {
         for replica in self.faults.replicas(master) {
             match lags {
-                true => self.faults.hold_back(replica),
-                false => self.faults.catch_up(replica),
+                true => self.faults.lag_replica(replica),
+                false => self.faults.sync_replica(replica),
             }
         }
         self.checker.set_lagging(master, lags);
@@ -314,7 +314,7 @@ impl Nemesis {
                 self.busy.remove(&server);
             }
             Repair::Memory(server) => {
-                self.faults.set_full_memory(server, false);
+                self.faults.set_out_of_memory(server, false);
                 self.checker.set_full_memory(server, false);
             }
             Repair::ClusterUp(server) => self.faults.set_cluster_down(server, false),
@@ -504,7 +504,7 @@ impl Nemesis {
                 self.checker.expect_in_doubt(lock);
                 let key = key(lock);
                 let known = (0..SERVERS)
-                    .any(|server| self.engine.say(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
+                    .any(|server| self.engine.execute(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
                 if !known || !locks.contains(&lock) {
                     self.lose_history(lock);
                 }
@@ -560,7 +560,7 @@ impl Nemesis {
 
     /// The hashes of these locks at a server, if it answers.
     fn contents(&self, locks: &[usize], server: usize) -> Option<Vec<Vec<String>>> {
-        let said = |lock: &usize| self.engine.say(server, &[b"HGETALL", key(*lock).as_bytes()]);
+        let said = |lock: &usize| self.engine.execute(server, &[b"HGETALL", key(*lock).as_bytes()]);
         let all: Vec<_> = locks.iter().map(said).collect();
         let is_error = |said: &Vec<String>| said.first().is_some_and(|word| word.starts_with('-'));
         (!all.iter().any(is_error)).then_some(all)
@@ -596,8 +596,8 @@ fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
 }
 
 /// The reading of a server's clock.
-pub fn server_ms(engine: &Engine, server: usize) -> u64 {
-    let time = engine.say(server, &[b"TIME"]);
+pub fn server_ms(engine: &EmbeddedCluster, server: usize) -> u64 {
+    let time = engine.execute(server, &[b"TIME"]);
     let part = |at: usize| time.get(at).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);
     part(0) * 1000 + part(1) / 1000
 }

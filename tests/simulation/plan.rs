@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::WaitCovers;
+use rwlease::embedded::WaitSemantics;
 
 /// All kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,7 +174,7 @@ pub struct Plan {
     /// The share of users that cache locks.
     pub caching: f64,
     /// The writes that the servers' `WAIT` covers.
-    pub wait_covers: WaitCovers,
+    pub wait_covers: WaitSemantics,
     /// Judges as if no assumption had been broken.
     pub is_strict: bool,
     /// Its users acquire locks on most of three members, and only these are judged.
@@ -258,7 +258,7 @@ impl Plan {
                 false => [0.1, 0.1, 0.5][rng.usize(0..3)],
             },
             caching: [0.0, 0.5, 1.0][rng.usize(0..if is_about_refusals(seed) { 1 } else { 3 })],
-            wait_covers: [WaitCovers::EveryCommand, WaitCovers::WritesAlone][rng.usize(0..2)],
+            wait_covers: [WaitSemantics::AllWrites, WaitSemantics::OwnWrites][rng.usize(0..2)],
             faults,
         };
         if rng.u8(0..4) == 0 && !is_about_refusals(seed) {

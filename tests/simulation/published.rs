@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::Engine;
+use rwlease::embedded::EmbeddedCluster;
 
 const SCRIPTS: [&str; 4] = [
     include_str!("../support/published/single_hash/acquire_read.lua"),
@@ -26,7 +26,7 @@ struct User {
 /// The number of steps until two conflicting users hold the lock.
 pub fn steps_until_broken(seed: u64, users: usize, most_ahead_ms: u64) -> Option<u64> {
     let mut rng = Rng::with_seed(seed);
-    let engine = Engine::builder().standalone().manual_time().build();
+    let engine = EmbeddedCluster::builder().standalone().manual_time().build();
     let mut users: Vec<User> =
         (0..users).map(|_| User { ahead_ms: rng.u64(0..=most_ahead_ms), held: None }).collect();
     for step in 1..100_000 {
@@ -45,12 +45,12 @@ pub fn steps_until_broken(seed: u64, users: usize, most_ahead_ms: u64) -> Option
 }
 
 impl User {
-    fn act(&mut self, engine: &Engine, rng: &mut Rng, now: u64) {
+    fn act(&mut self, engine: &EmbeddedCluster, rng: &mut Rng, now: u64) {
         let mine = now + self.ahead_ms;
         match self.held.take() {
             Some((writes, taken)) => {
                 let release = SCRIPTS[if writes { 3 } else { 2 }];
-                engine.say(
+                engine.execute(
                     0,
                     &[b"EVAL", release.as_bytes(), b"1", KEY, taken.to_string().as_bytes()],
                 );
@@ -63,7 +63,7 @@ impl User {
                 let numbers: Vec<String> = numbers.collect();
                 let mut words: Vec<&[u8]> = vec![b"EVAL", acquire.as_bytes(), b"1", KEY];
                 words.extend(numbers.iter().map(|number| number.as_bytes()));
-                if engine.say(0, &words) == ["1"] {
+                if engine.execute(0, &words) == ["1"] {
                     self.held = Some((writes, mine));
                 }
             }

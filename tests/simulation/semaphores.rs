@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{Mode, Renewal, Semaphore, SemaphoreGuard};
+use rwlease::{LockMode, RenewalPolicy, Semaphore, SemaphoreGuard};
 
 use crate::book::Claim;
 use crate::plan::{Fault, LEASES_MS, SEMAPHORE};
@@ -23,7 +23,7 @@ impl Users {
     async fn request_permits(&self, rng: &mut Rng) {
         let Some(semaphore) = self.semaphore(rng).await else { return };
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [Renewal::Automatic, Renewal::AtMost(1), Renewal::Manual][rng.usize(0..3)];
+        let renewal = [RenewalPolicy::Automatic, RenewalPolicy::Limited(1), RenewalPolicy::Manual][rng.usize(0..3)];
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
@@ -44,7 +44,7 @@ impl Users {
         let claim = Claim {
             lock: SEMAPHORE,
             host: self.host.number(),
-            mode: Mode::Read,
+            mode: LockMode::Read,
             token: guard.token(),
             is_replicated: replicas > 0,
             is_shared: false,

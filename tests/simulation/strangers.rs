@@ -1,24 +1,24 @@
 //! Servers of another cluster at the addresses of known servers.
 
-use rwlease::embedded::{Engine, Network, Served};
+use rwlease::embedded::{EmbeddedCluster, SimulatedNetwork, ServedCommand};
 
 use crate::census::Census;
 use crate::court::Court;
 
 /// Another cluster, and a server without cluster mode.
 pub struct Strangers {
-    network: Network,
-    cluster: Engine,
-    single: Engine,
+    network: SimulatedNetwork,
+    cluster: EmbeddedCluster,
+    single: EmbeddedCluster,
 }
 
 impl Strangers {
-    pub fn new(engine: &Engine, network: &Network, court: &Court, census: &Census) -> Strangers {
-        let cluster = Engine::builder().beside(engine).build();
-        let single = Engine::builder().standalone().beside(engine).build();
+    pub fn new(engine: &EmbeddedCluster, network: &SimulatedNetwork, court: &Court, census: &Census) -> Strangers {
+        let cluster = EmbeddedCluster::builder().address_twin(engine).build();
+        let single = EmbeddedCluster::builder().standalone().address_twin(engine).build();
         for stranger in [&cluster, &single] {
             let (court, census) = (court.clone(), census.clone());
-            stranger.watch(move |served: &Served<'_>| judge(served, &court, &census));
+            stranger.set_observer(move |served: &ServedCommand<'_>| judge(served, &court, &census));
         }
         Strangers { network: network.clone(), cluster, single }
     }
@@ -26,19 +26,19 @@ impl Strangers {
     /// Gives one of them the address of a server that is down.
     pub fn come(&self, server: usize, is_cluster: bool) {
         let stranger = if is_cluster { (&self.cluster, server) } else { (&self.single, 0) };
-        self.network.lead_to(server, Some(stranger));
+        self.network.redirect_connections(server, Some(stranger));
     }
 
     /// Gives the address back to its server.
     pub fn go(&self, server: usize) {
-        self.network.lead_to(server, None);
+        self.network.redirect_connections(server, None);
         self.cluster.faults().kill_connections(server);
         self.single.faults().kill_connections(0);
     }
 }
 
 /// A client may query a stranger's identity, and nothing else.
-fn judge(served: &Served<'_>, court: &Court, census: &Census) {
+fn judge(served: &ServedCommand<'_>, court: &Court, census: &Census) {
     let Some(command) = served.words().first() else { return };
     census.count("a stranger was met");
     if command.starts_with(b"EVAL") || command.starts_with(b"SCRIPT") {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{Mode, Ticket};
+use rwlease::{LockMode, Ticket};
 
 use crate::book::Claim;
 use crate::plan::{Fault, LEASES_MS};
@@ -20,7 +20,7 @@ impl Users {
         let since = self.book.now();
         let lead = if rng.u8(0..4) == 0 {
             let request = leader.try_campaign().lease(lease);
-            self.tried(lock, Mode::Write, wait_limit, request.into_future()).await
+            self.tried(lock, LockMode::Write, wait_limit, request.into_future()).await
         } else {
             let timeout = Duration::from_millis(rng.u64(20..6_000));
             let request = leader.campaign().lease(lease).timeout(timeout);
@@ -87,7 +87,7 @@ impl Users {
             since,
         };
         let number = self.book.enter(claim, (*guard).clone());
-        self.hold(rng, &guard, number, ticket.mode() == Mode::Write).await;
+        self.hold(rng, &guard, number, ticket.mode() == LockMode::Write).await;
         let hands_on = rng.u8(0..4) == 0;
         if hands_on {
             self.book.keep(guard.id().to_string());

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::{Either, select};
-use rwlease::embedded::Host;
+use rwlease::embedded::SimulatedHost;
 use rwlease::{
-    ErrorKind, Fairness, Lease, Locks, Mode, Quorum, ReadGuard, Released, Renewal, Slot, WriteGuard,
+    ErrorKind, Fairness, Lease, Locks, LockMode, Quorum, ReadGuard, Released, RenewalPolicy, Slot, WriteGuard,
 };
 
 use crate::book::{Book, Claim};
@@ -22,7 +22,7 @@ pub struct Users {
     pub locks: Locks,
     /// A quorum of three members, if the run is about quorums.
     pub quorum: Option<Quorum>,
-    pub host: Host,
+    pub host: SimulatedHost,
     pub book: Book,
     pub census: Census,
     pub stops: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Users {
     async fn request(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [Renewal::Automatic, Renewal::Automatic, Renewal::AtMost(1), Renewal::Manual]
+        let renewal = [RenewalPolicy::Automatic, RenewalPolicy::Automatic, RenewalPolicy::Limited(1), RenewalPolicy::Manual]
             [rng.usize(0..4)];
         let fairness = if rng.u8(0..8) == 0 { Fairness::ReadersFirst } else { Fairness::PhaseFair };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
@@ -87,7 +87,7 @@ impl Users {
                     .fairness(fairness)
                     .replicas(replicas);
                 if let Some(guard) =
-                    self.tried(lock, Mode::Read, wait_limit, request.into_future()).await
+                    self.tried(lock, LockMode::Read, wait_limit, request.into_future()).await
                 {
                     self.read(rng, held, guard).await;
                 }
@@ -95,7 +95,7 @@ impl Users {
             4..8 => {
                 let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
                 if let Some(guard) =
-                    self.tried(lock, Mode::Write, wait_limit, request.into_future()).await
+                    self.tried(lock, LockMode::Write, wait_limit, request.into_future()).await
                 {
                     self.write(rng, held, guard).await;
                 }
@@ -163,7 +163,7 @@ impl Users {
         let claim = Claim {
             lock,
             host: self.host.number(),
-            mode: if writes { Mode::Write } else { Mode::Read },
+            mode: if writes { LockMode::Write } else { LockMode::Read },
             token: guard.token().unwrap_or(0),
             is_replicated: false,
             is_shared: writes,
@@ -212,7 +212,7 @@ impl Users {
         let numbers: Vec<u64> =
             guard.leases().map(|lease| self.enter_by_name(lease, since)).collect();
         for (number, lease) in numbers.iter().zip(guard.leases()) {
-            self.hold(rng, lease, *number, lease.mode() == Some(Mode::Write)).await;
+            self.hold(rng, lease, *number, lease.mode() == Some(LockMode::Write)).await;
         }
         numbers.into_iter().for_each(|number| self.book.leave(number));
         if !self.drops(rng) {
@@ -226,7 +226,7 @@ impl Users {
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
         let since = self.book.now();
         let requests = (0..rng.usize(20..50)).map(|_| {
-            let request = rwlock.read().lease(lease).renewal(Renewal::Manual);
+            let request = rwlock.read().lease(lease).renewal(RenewalPolicy::Manual);
             request.timeout(Duration::from_millis(3_000)).into_future()
         });
         let asks = self.book.asks(&[lock]);
@@ -260,7 +260,7 @@ impl Users {
     pub async fn tried<T>(
         &self,
         lock: usize,
-        mode: Mode,
+        mode: LockMode,
         wait_limit: Option<Duration>,
         request: impl Future<Output = rwlease::Result<Option<T>>> + Send + Unpin,
     ) -> Option<T> {
@@ -472,10 +472,10 @@ impl Users {
         let claim = Claim {
             lock: held.lock,
             host: self.host.number(),
-            mode: lease.mode().unwrap_or(Mode::Read),
+            mode: lease.mode().unwrap_or(LockMode::Read),
             token: lease.token(),
             is_replicated: held.is_replicated,
-            is_shared: held.was_writer || lease.mode() == Some(Mode::Write),
+            is_shared: held.was_writer || lease.mode() == Some(LockMode::Write),
             is_handed: false,
             permits: 0,
             since: held.since,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::embedded::{Fate, Kind, Message, Weather};
+use rwlease::embedded::{Delivery, MessageKind, NetworkMessage, NetworkModel};
 
 use crate::census::Census;
 use crate::court::Court;
@@ -75,8 +75,8 @@ impl Storm {
     }
 }
 
-impl Weather for Storm {
-    fn sent(&self, message: &Message<'_>) -> Fate {
+impl NetworkModel for Storm {
+    fn deliver(&self, message: &NetworkMessage<'_>) -> Delivery {
         let mut inner = self.0.lock().unwrap();
         let fate = inner.decide(message);
         inner.note(message, &fate);
@@ -85,12 +85,12 @@ impl Weather for Storm {
 }
 
 impl Inner {
-    fn decide(&mut self, message: &Message<'_>) -> Fate {
-        let mut fate = Fate { there: self.latency(), back: self.latency(), ..Fate::default() };
+    fn decide(&mut self, message: &NetworkMessage<'_>) -> Delivery {
+        let mut fate = Delivery { request_delay: self.latency(), reply_delay: self.latency(), ..Delivery::default() };
         if self.is_calm {
             return fate;
         }
-        let is_notice = message.kind == Kind::Notice;
+        let is_notice = message.kind == MessageKind::Push;
         let is_after_ask = message
             .commands()
             .any(|command| command.first().is_some_and(|word| *word == b"ASKING"));
@@ -105,23 +105,23 @@ impl Inner {
             fate.loses_reply = true;
         }
         if fate.loses_request || fate.loses_reply {
-            fate.heard_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
+            fate.break_noticed_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
         }
         if self.strikes(Fault::Delay) {
             let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)])
                 .mul_f64(self.rng.f64())
                 .min(latest);
             if self.rng.bool() {
-                fate.there += late;
+                fate.request_delay += late;
             } else {
-                fate.back += late;
+                fate.reply_delay += late;
             }
         }
         // A late duplicate matters only if much has happened since, so there must be many.
-        if message.kind == Kind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
+        if message.kind == MessageKind::Commands && (0..4).any(|_| self.strikes(Fault::Double)) {
             let late =
                 Duration::from_millis([5, 300, 3000][self.rng.usize(0..3)]).mul_f64(self.rng.f64());
-            fate.again = Some(late.min(latest));
+            fate.duplicate_after = Some(late.min(latest));
             let ids = message.commands().filter_map(|command| command.get(6).map(|id| id.to_vec()));
             self.doubled.extend(ids.filter_map(|id| String::from_utf8(id).ok()));
         }
@@ -129,7 +129,7 @@ impl Inner {
     }
 
     /// Notes the last request of each holder. The holder's id follows the server's name.
-    fn note(&mut self, message: &Message<'_>, fate: &Fate) {
+    fn note(&mut self, message: &NetworkMessage<'_>, fate: &Delivery) {
         let sent = Sent { at: self.court.now(), is_answered: !fate.loses_reply };
         let ids = message.commands().filter_map(|command| command.get(5).map(|id| id.to_vec()));
         self.sent.extend(ids.filter_map(|id| Some((String::from_utf8(id).ok()?, sent))));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rwlease::Slot;
-use rwlease::embedded::{Engine, Network, Served};
+use rwlease::embedded::{EmbeddedCluster, SimulatedNetwork, ServedCommand};
 
 use crate::book::Book;
 use crate::census::Census;
@@ -86,7 +86,7 @@ pub fn run(plan: &Plan) -> Outcome {
 
 struct World {
     plan: Plan,
-    engine: Engine,
+    engine: EmbeddedCluster,
     storm: Storm,
     book: Book,
     checker: Checker,
@@ -110,14 +110,14 @@ struct World {
 
 impl World {
     fn new(plan: &Plan) -> World {
-        let engine = Engine::builder().wait_covers(plan.wait_covers).manual_time().build();
+        let engine = EmbeddedCluster::builder().wait_semantics(plan.wait_covers).manual_time().build();
         let (court, census) = (Court::new(plan, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone(), court.clone());
         let book = Book::new(court.clone(), census.clone(), plan);
         let checker =
             Checker::new(court.clone(), census.clone(), storm.clone(), book.clone(), plan);
-        engine.watch(checker.clone());
-        let network = Network::new(&engine, Arc::new(storm.clone()));
+        engine.set_observer(checker.clone());
+        let network = SimulatedNetwork::new(&engine, Arc::new(storm.clone()));
         let nemesis = Nemesis::new(
             plan,
             &engine,
@@ -168,7 +168,7 @@ impl World {
             self.go_until(self.engine.now() + calm).await;
         }
         self.come_to_rest().await;
-        self.engine.watch(|_: &Served<'_>| {}); // breaks a reference cycle
+        self.engine.set_observer(|_: &ServedCommand<'_>| {}); // breaks a reference cycle
         let (scripts, most_calls) = self.checker.effort();
         Outcome {
             violation: self.court.violation(),
@@ -218,7 +218,7 @@ impl World {
             return;
         }
         self.go_until(self.engine.now() + life).await;
-        let keys = self.engine.keys();
+        let keys = self.engine.key_count();
         if keys > 0 {
             self.court.accuse("nothing is left behind", || format!("{keys} keys"));
         }
@@ -251,7 +251,7 @@ impl World {
                 continue; // the fault may have made tasks ready at once
             }
             let mut next = until;
-            if let Some(wait) = self.engine.until_next_wake() {
+            if let Some(wait) = self.engine.time_to_next_wake() {
                 next = next.min(now + wait);
             }
             if let Some(due) = self.nemesis.next_due() {

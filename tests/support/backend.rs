@@ -23,7 +23,7 @@ pub async fn connect<U: AsRef<str>>(urls: &[U]) -> Result<Locks, Error> {
 }
 
 /// Connects settings by the chosen backend.
-pub trait ConnectTo {
+pub trait ConnectBuilder {
     /// Connects to the deployment of these servers.
     fn connect_to<U: AsRef<str> + Sync>(
         self,
@@ -31,7 +31,7 @@ pub trait ConnectTo {
     ) -> impl Future<Output = Result<Locks, Error>> + Send;
 }
 
-impl ConnectTo for Builder {
+impl ConnectBuilder for Builder {
     async fn connect_to<U: AsRef<str> + Sync>(self, urls: &[U]) -> Result<Locks, Error> {
         Backend::chosen().connect(self, urls).await
     }
@@ -78,7 +78,7 @@ impl Backend {
 
 /// Each setting that applies only to URLs, with its name: other ways to connect refuse them.
 #[cfg(any(feature = "native", feature = "redis"))]
-pub fn settings_beside_urls() -> [(&'static str, Builder); 6] {
+pub fn url_only_settings() -> [(&'static str, Builder); 6] {
     let settings = Locks::builder;
     [
         ("servers", settings().servers(["redis://127.0.0.1:1"])),

@@ -8,9 +8,9 @@ use super::{Cluster, Result, Server};
 
 /// Which connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clients {
+pub enum ClientKind {
     /// Those that carry commands.
-    Commanding,
+    Commands,
     /// Those with a subscription.
     Subscribed,
 }
@@ -18,19 +18,19 @@ pub enum Clients {
 impl Server {
     /// Closes the connections of one kind, except the one that sends this, and returns their
     /// number.
-    pub async fn kill_clients(&self, which: Clients) -> Result<u64> {
-        self.say(which.command()).await
+    pub async fn kill_clients(&self, which: ClientKind) -> Result<u64> {
+        self.run_words(which.command()).await
     }
 }
 
 impl Cluster {
     /// Closes every client's connections of both kinds at every running node, repeatedly.
-    pub async fn storm(&self, rounds: usize, pause: Duration) -> Result<u64> {
+    pub async fn kill_clients_repeatedly(&self, rounds: usize, pause: Duration) -> Result<u64> {
         let mut killed = 0;
         for _ in 0..rounds {
             for number in self.running() {
-                killed += self.node(number).kill_clients(Clients::Commanding).await?;
-                killed += self.node(number).kill_clients(Clients::Subscribed).await?;
+                killed += self.node(number).kill_clients(ClientKind::Commands).await?;
+                killed += self.node(number).kill_clients(ClientKind::Subscribed).await?;
             }
             sleep(pause).await;
         }
@@ -38,11 +38,11 @@ impl Cluster {
     }
 }
 
-impl Clients {
+impl ClientKind {
     fn command(self) -> &'static str {
         match self {
-            Clients::Commanding => "CLIENT KILL TYPE normal SKIPME yes",
-            Clients::Subscribed => "CLIENT KILL TYPE pubsub SKIPME yes",
+            ClientKind::Commands => "CLIENT KILL TYPE normal SKIPME yes",
+            ClientKind::Subscribed => "CLIENT KILL TYPE pubsub SKIPME yes",
         }
     }
 }

@@ -8,14 +8,14 @@ use futures::future::try_join_all;
 use redis::cmd;
 use tokio::time::Instant;
 
-use super::turn::turn;
-use super::{Entry, Error, Result, Server, ServerSettings, Version, View, WaitLimit};
+use super::turn::acquire_server_slots;
+use super::{ClusterNodeEntry, Error, Result, Server, ServerSettings, Version, ClusterNodes, PollLimit};
 
 const SLOTS: usize = 16_384;
 
 /// The size of a cluster, and the settings of its nodes.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct ClusterConfig {
     pub masters: usize,
     pub replicas_of_each: usize,
     /// `cluster-node-timeout`, in milliseconds.
@@ -23,9 +23,9 @@ pub struct Shape {
     pub settings: ServerSettings,
 }
 
-impl Default for Shape {
+impl Default for ClusterConfig {
     fn default() -> Self {
-        Shape {
+        ClusterConfig {
             masters: 3,
             replicas_of_each: 1,
             node_timeout: 2_000,
@@ -34,13 +34,13 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
-    pub fn of(masters: usize, replicas_of_each: usize) -> Shape {
-        Shape { masters, replicas_of_each, ..Shape::default() }
+impl ClusterConfig {
+    pub fn of(masters: usize, replicas_of_each: usize) -> ClusterConfig {
+        ClusterConfig { masters, replicas_of_each, ..ClusterConfig::default() }
     }
 
     /// One more line for every node's configuration.
-    pub fn line(mut self, line: impl Into<String>) -> Shape {
+    pub fn line(mut self, line: impl Into<String>) -> ClusterConfig {
         self.settings = self.settings.line(line);
         self
     }
@@ -59,15 +59,15 @@ pub struct Cluster {
 impl Cluster {
     /// Three masters and three replicas.
     pub async fn start() -> Result<Cluster> {
-        Self::start_with(Shape::default()).await
+        Self::start_with(ClusterConfig::default()).await
     }
 
     /// Starts the nodes, joins them, and waits until they agree.
-    pub async fn start_with(shape: Shape) -> Result<Cluster> {
+    pub async fn start_with(shape: ClusterConfig) -> Result<Cluster> {
         let mut settings = ServerSettings { cluster: true, ..shape.settings.clone() };
         settings.lines.insert(0, format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
-        turn(count).await;
+        acquire_server_slots(count).await;
         let nodes = try_join_all((0..count).map(|_| Server::start(&settings))).await?;
         Cluster::join(nodes, shape.masters).await
     }
@@ -77,20 +77,20 @@ impl Cluster {
     pub async fn join(nodes: Vec<Server>, masters: usize) -> Result<Cluster> {
         let cluster = Cluster::of(nodes).await?;
         cluster.form(masters).await?;
-        cluster.agree().await?;
+        cluster.wait_for_agreement().await?;
         Ok(cluster)
     }
 
     /// A cluster of running nodes.
     pub async fn of(nodes: Vec<Server>) -> Result<Cluster> {
-        let ids = try_join_all(nodes.iter().map(|node| node.say("CLUSTER MYID"))).await?;
+        let ids = try_join_all(nodes.iter().map(|node| node.run_words("CLUSTER MYID"))).await?;
         Ok(Cluster { nodes, ids, elections: Mutex::default() })
     }
 
     /// Starts one more node, which is not in the cluster, and returns its number.
     pub async fn add(&mut self, settings: ServerSettings) -> Result<usize> {
         let node = Server::start(&settings).await?;
-        self.ids.push(node.say("CLUSTER MYID").await?);
+        self.ids.push(node.run_words("CLUSTER MYID").await?);
         self.nodes.push(node);
         Ok(self.nodes.len() - 1)
     }
@@ -162,10 +162,10 @@ impl Cluster {
     }
 
     /// The view of the first running node. On a busy machine that may take more than one try.
-    pub async fn view(&self) -> Result<View> {
-        let wait_limit = WaitLimit::new("a node to say what it sees");
+    pub async fn view(&self) -> Result<ClusterNodes> {
+        let wait_limit = PollLimit::new("a node to say what it sees");
         loop {
-            match View::of(self.first()?).await {
+            match ClusterNodes::of(self.first()?).await {
                 Ok(view) => return Ok(view),
                 Err(error) => wait_limit.pause(error).await?,
             }
@@ -177,8 +177,8 @@ impl Cluster {
     /// in step.
     ///
     /// Two changes without this wait between them can leave two masters that name each other.
-    pub async fn agree(&self) -> Result {
-        let wait_limit = WaitLimit::new("the nodes to agree");
+    pub async fn wait_for_agreement(&self) -> Result {
+        let wait_limit = PollLimit::new("the nodes to agree");
         loop {
             match self.disagreement().await {
                 Ok(None) => return Ok(()),
@@ -206,7 +206,7 @@ impl Cluster {
     /// replicas.
     async fn form(&self, masters: usize) -> Result {
         for (number, node) in self.nodes.iter().enumerate() {
-            node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
+            node.run_words::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
             if number < masters {
                 let share = SLOTS * number / masters..SLOTS * (number + 1) / masters;
                 node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(share.collect::<Vec<_>>()))
@@ -216,7 +216,7 @@ impl Cluster {
         for (number, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[..number] {
                 let (host, port, bus) = (other.host(), other.port(), other.bus_port());
-                node.say::<()>(&format!("CLUSTER MEET {host} {port} {bus}")).await?;
+                node.run_words::<()>(&format!("CLUSTER MEET {host} {port} {bus}")).await?;
             }
         }
         for number in masters..self.nodes.len() {
@@ -227,9 +227,9 @@ impl Cluster {
 
     /// Makes one node the replica of another, as soon as it knows the other.
     async fn replicate(&self, replica: usize, master: usize) -> Result {
-        let wait_limit = WaitLimit::new("a node to know its master");
+        let wait_limit = PollLimit::new("a node to know its master");
         let command = format!("CLUSTER REPLICATE {}", self.ids[master]);
-        while let Err(error) = self.nodes[replica].say::<()>(&command).await {
+        while let Err(error) = self.nodes[replica].run_words::<()>(&command).await {
             wait_limit.pause(error).await?;
         }
         Ok(())
@@ -238,17 +238,17 @@ impl Cluster {
     /// What is not as it should be, if anything.
     async fn disagreement(&self) -> Result<Option<String>> {
         let running = self.running();
-        let mut first: Option<Story> = None;
+        let mut first: Option<ClusterRoles> = None;
         for &number in &running {
             let node = &self.nodes[number];
-            let view = View::of(node).await?;
-            if let Some(trouble) = self.trouble(&view, &running) {
+            let view = ClusterNodes::of(node).await?;
+            if let Some(trouble) = self.problem_in(&view, &running) {
                 return Ok(Some(format!("{} says {trouble}", node.address())));
             }
-            if !node.say::<String>("CLUSTER INFO").await?.contains("cluster_state:ok") {
+            if !node.run_words::<String>("CLUSTER INFO").await?.contains("cluster_state:ok") {
                 return Ok(Some(format!("{} does not serve", node.address())));
             }
-            let story = self.story(&view, &running);
+            let story = self.roles_in(&view, &running);
             match &first {
                 Some(first) if *first != story => {
                     return Ok(Some(format!(
@@ -264,13 +264,13 @@ impl Cluster {
     }
 
     /// What one view finds wrong with the running nodes.
-    fn trouble(&self, view: &View, running: &[usize]) -> Option<String> {
+    fn problem_in(&self, view: &ClusterNodes, running: &[usize]) -> Option<String> {
         for &number in running {
             match view.0.get(&self.ids[number]) {
                 Some(entry) if !entry.moving.is_empty() => {
                     return Some(format!("{:?} are moving", entry.moving));
                 }
-                Some(entry) if entry.is_well() => {}
+                Some(entry) if entry.is_healthy() => {}
                 Some(entry) => return Some(format!("{} is {:?}", entry.port, entry.flags)),
                 None => return Some(format!("nothing of {}", self.nodes[number].address())),
             }
@@ -279,8 +279,8 @@ impl Cluster {
     }
 
     /// The part of a view in which all nodes must agree.
-    fn story(&self, view: &View, running: &[usize]) -> Story {
-        let told = |(id, entry): (&String, &Entry)| {
+    fn roles_in(&self, view: &ClusterNodes, running: &[usize]) -> ClusterRoles {
+        let told = |(id, entry): (&String, &ClusterNodeEntry)| {
             let number = self.number(id)?;
             let is_part = running.contains(&number) || !entry.slots.is_empty();
             is_part.then(|| (number, Role::of(entry)))
@@ -289,7 +289,7 @@ impl Cluster {
     }
 
     /// A master whose running replicas are not all in step, in words.
-    async fn lagging(&self, story: Story) -> Result<Option<String>> {
+    async fn lagging(&self, story: ClusterRoles) -> Result<Option<String>> {
         for (&master, role) in story.iter().filter(|(number, _)| self.nodes[**number].is_running())
         {
             let Role::Master { .. } = role else { continue };
@@ -298,7 +298,7 @@ impl Cluster {
                 .values()
                 .filter(|role| matches!(role, Role::Replica { of } if of == id))
                 .count();
-            let said: String = self.nodes[master].say("INFO replication").await?;
+            let said: String = self.nodes[master].run_words("INFO replication").await?;
             let online = said
                 .lines()
                 .filter(|line| line.starts_with("slave") && line.contains("state=online"))
@@ -314,7 +314,7 @@ impl Cluster {
 }
 
 /// The role of each node, by number.
-type Story = BTreeMap<usize, Role>;
+type ClusterRoles = BTreeMap<usize, Role>;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Role {
@@ -323,7 +323,7 @@ enum Role {
 }
 
 impl Role {
-    fn of(entry: &Entry) -> Role {
+    fn of(entry: &ClusterNodeEntry) -> Role {
         match &entry.master {
             Some(master) => Role::Replica { of: master.clone() },
             None => Role::Master { epoch: entry.epoch, slots: entry.slots.clone() },

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::{Command, Stdio};
 
-use super::tree::find;
+use super::tree::find_in_project;
 use super::{Cluster, Error, Result, Server};
 
 const COMPOSER: &str = "cluster-compose/cluster";
@@ -67,12 +67,12 @@ pub enum Network {
 #[derive(Debug)]
 pub struct Compose {
     cluster: Cluster,
-    script: Script,
+    script: ComposeScript,
 }
 
 /// Calls the script in `cluster-compose/`.
 #[derive(Debug)]
-struct Script {
+struct ComposeScript {
     project: String,
     network: Network,
     /// The first of the ports, or the third byte of the addresses.
@@ -82,14 +82,14 @@ struct Script {
 impl Compose {
     /// Starts the nodes, and waits until they agree.
     pub async fn up(network: Network) -> Result<Compose> {
-        let script = Script::up(network)?;
+        let script = ComposeScript::up(network)?;
         let cluster = script.cluster().await?;
-        cluster.agree().await?;
+        cluster.wait_for_agreement().await?;
         Ok(Compose { cluster, script })
     }
 
     /// The same nodes as a `Cluster`. They stay when it is dropped.
-    pub async fn again(&self) -> Result<Cluster> {
+    pub async fn as_cluster(&self) -> Result<Cluster> {
         self.script.cluster().await
     }
 
@@ -111,26 +111,26 @@ impl Compose {
 }
 
 impl std::ops::Deref for Compose {
-    type Target = Cluster;
+    type BenchCluster = Cluster;
 
     fn deref(&self) -> &Cluster {
         &self.cluster
     }
 }
 
-impl Drop for Script {
+impl Drop for ComposeScript {
     fn drop(&mut self) {
         // A failure cannot be handled here: `docker ps` shows what is left.
         let _ = self.run("down");
     }
 }
 
-impl Script {
+impl ComposeScript {
     /// Other containers may be at the chosen place.
-    fn up(network: Network) -> Result<Script> {
+    fn up(network: Network) -> Result<ComposeScript> {
         let mut tries = 0..STARTS;
         loop {
-            let script = Script {
+            let script = ComposeScript {
                 project: format!("rwlease{}", std::process::id()),
                 network,
                 place: match network {
@@ -158,7 +158,7 @@ impl Script {
 
     fn run(&self, what: &str) -> Result {
         let composer =
-            find(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
+            find_in_project(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
         let mut command = Command::new(composer);
         command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());
         match self.network {

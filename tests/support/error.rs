@@ -9,13 +9,13 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 /// itself.
 pub struct Error {
     message: String,
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
 impl Error {
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
-        Error { message: message.into(), place: Location::caller() }
+        Error { message: message.into(), location: Location::caller() }
     }
 }
 
@@ -35,6 +35,6 @@ impl fmt::Display for Error {
 /// What a failing test prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}:{})", self.message, self.place.file(), self.place.line())
+        write!(f, "{} ({}:{})", self.message, self.location.file(), self.location.line())
     }
 }

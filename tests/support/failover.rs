@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Cluster, Result, View, WaitLimit};
+use super::{Cluster, Result, ClusterNodes, PollLimit};
 
 /// How a replica is told to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failover {
+pub enum FailoverMode {
     /// In agreement with its master: no acknowledged write is lost.
     Orderly,
     /// Without the master's consent, but with the votes of the other masters.
@@ -18,31 +18,31 @@ pub enum Failover {
 }
 
 /// A server gives up a manual failover after five seconds.
-const ORDER_AGAIN: Duration = Duration::from_secs(6);
+const FAILOVER_RETRY: Duration = Duration::from_secs(6);
 
 /// The least time for which an election counts, however short the node timeout.
-const SHORTEST: Duration = Duration::from_secs(4);
+const MIN_ELECTION_MEMORY: Duration = Duration::from_secs(4);
 /// How precisely servers know when it began.
-const FORGOTTEN: Duration = Duration::from_millis(500);
+const ELECTION_CLOCK_SLACK: Duration = Duration::from_millis(500);
 
 impl Cluster {
     /// Promotes a replica, and waits until all nodes agree. Before that, waits until the replica's
     /// last election is forgotten.
-    pub async fn fail_over(&self, replica: usize, how: Failover) -> Result {
-        if how != Failover::Takeover {
+    pub async fn fail_over(&self, replica: usize, how: FailoverMode) -> Result {
+        if how != FailoverMode::Takeover {
             self.forget_election(replica).await?;
         }
-        let wait_limit = WaitLimit::new(format!("node {replica} to become a master"));
+        let wait_limit = PollLimit::new(format!("node {replica} to become a master"));
         let mut ordered: Option<Instant> = None;
         while !self.is_master(replica).await? {
-            if ordered.is_none_or(|at| at.elapsed() > ORDER_AGAIN) {
-                self.node(replica).say::<()>(how.command()).await?;
+            if ordered.is_none_or(|at| at.elapsed() > FAILOVER_RETRY) {
+                self.node(replica).run_words::<()>(how.command()).await?;
                 ordered = Some(Instant::now());
             }
             wait_limit.pause("it is still a replica").await?;
         }
         self.elections().insert(replica, Instant::now());
-        self.agree().await
+        self.wait_for_agreement().await
     }
 
     /// Waits until a replica that was promoted by order can be promoted again.
@@ -55,9 +55,9 @@ impl Cluster {
     pub async fn forget_election(&self, replica: usize) -> Result {
         if let Some(last) = self.last_election(replica) {
             let (_, node_timeout): (String, u64) =
-                self.node(replica).say("CONFIG GET cluster-node-timeout").await?;
-            let forgotten = Duration::from_millis(4 * node_timeout).max(SHORTEST);
-            sleep_until(last + forgotten + FORGOTTEN).await;
+                self.node(replica).run_words("CONFIG GET cluster-node-timeout").await?;
+            let forgotten = Duration::from_millis(4 * node_timeout).max(MIN_ELECTION_MEMORY);
+            sleep_until(last + forgotten + ELECTION_CLOCK_SLACK).await;
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Cluster {
     /// Waits until another node than `old`, which was killed or frozen, has the slot and all
     /// running nodes agree. Returns its number.
     pub async fn new_master(&self, slot: u16, old: usize) -> Result<usize> {
-        let wait_limit = WaitLimit::new(format!("a new master of slot {slot}"));
+        let wait_limit = PollLimit::new(format!("a new master of slot {slot}"));
         loop {
             match self.is_master_for_anyone(old, slot).await {
                 Ok(false) => break,
@@ -78,19 +78,19 @@ impl Cluster {
                 Err(error) => wait_limit.pause(error).await?,
             }
         }
-        self.agree().await?;
+        self.wait_for_agreement().await?;
         self.master_of(slot).await
     }
 
     /// Whether the node reports that it is a master.
     pub async fn is_master(&self, number: usize) -> Result<bool> {
-        let view = View::of(self.node(number)).await?;
+        let view = ClusterNodes::of(self.node(number)).await?;
         Ok(view.0.get(self.id(number)).is_some_and(|entry| entry.is_master()))
     }
 
     async fn is_master_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
         for running in self.running() {
-            if View::of(self.node(running)).await?.master_of(slot) == Some(self.id(number)) {
+            if ClusterNodes::of(self.node(running)).await?.master_of(slot) == Some(self.id(number)) {
                 return Ok(true);
             }
         }
@@ -98,12 +98,12 @@ impl Cluster {
     }
 }
 
-impl Failover {
+impl FailoverMode {
     fn command(self) -> &'static str {
         match self {
-            Failover::Orderly => "CLUSTER FAILOVER",
-            Failover::Force => "CLUSTER FAILOVER FORCE",
-            Failover::Takeover => "CLUSTER FAILOVER TAKEOVER",
+            FailoverMode::Orderly => "CLUSTER FAILOVER",
+            FailoverMode::Force => "CLUSTER FAILOVER FORCE",
+            FailoverMode::Takeover => "CLUSTER FAILOVER TAKEOVER",
         }
     }
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use redis::cmd;
 
-use super::line::opened;
+use super::line::expand_line;
 use super::{Error, Result, Server};
 
 pub type Fields = BTreeMap<String, String>;
 
 /// The fields of the lock with this key, as if each part of its line had its own field.
 pub async fn fields(server: &Server, key: &str) -> Result<Fields> {
-    as_fields(&server.run(cmd("HGETALL").arg(key)).await?)
+    expand_fields(&server.run(cmd("HGETALL").arg(key)).await?)
 }
 
 /// The same for fields that were read before.
-pub fn as_fields(read: &Fields) -> Result<Fields> {
-    opened(read).map_err(Error::new)
+pub fn expand_fields(read: &Fields) -> Result<Fields> {
+    expand_line(read).map_err(Error::new)
 }

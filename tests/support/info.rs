@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, Result, Server, WaitLimit};
+use super::{Error, Result, Server, PollLimit};
 
 /// The count of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub fn scripts_run(stats: &BTreeMap<String, CommandStat>) -> u64 {
 impl Server {
     /// The fields of a section of `INFO`.
     pub async fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
-        let text: String = self.say(&format!("INFO {section}")).await?;
+        let text: String = self.run_words(&format!("INFO {section}")).await?;
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         Ok(fields.map(|(name, value)| (name.to_string(), value.trim().to_string())).collect())
     }
@@ -50,8 +50,8 @@ impl Server {
     }
 
     /// Waits until the command ran `times` more times.
-    pub async fn until_called(&self, command: &str, times: u64) -> Result {
-        let wait_limit = WaitLimit::new(format!("{times} calls of {command}"));
+    pub async fn wait_until_called(&self, command: &str, times: u64) -> Result {
+        let wait_limit = PollLimit::new(format!("{times} calls of {command}"));
         let before = self.calls(command).await?;
         loop {
             let calls = self.calls(command).await?.saturating_sub(before);
@@ -63,7 +63,7 @@ impl Server {
     }
 
     pub async fn reset_stats(&self) -> Result {
-        self.say("CONFIG RESETSTAT").await
+        self.run_words("CONFIG RESETSTAT").await
     }
 
     /// Bytes that the server has allocated.

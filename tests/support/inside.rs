@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// Tracks who is inside, and panics if a writer is not alone.
 #[derive(Debug, Default)]
-pub struct Inside(AtomicI32);
+pub struct ExclusionCheck(AtomicI32);
 
-impl Inside {
+impl ExclusionCheck {
     pub async fn reads(&self) {
         assert!(self.0.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");
         tokio::time::sleep(Duration::from_millis(1)).await;

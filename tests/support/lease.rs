@@ -2,12 +2,12 @@
 
 use rwlease::Lease;
 
-use super::{Error, Result, WaitLimit};
+use super::{Error, Result, PollLimit};
 
 /// Waits until the lease was renewed `times` times. A renewal is due after a third of the lease, or
 /// a little earlier. So after four the lease has been held for longer than its length.
-pub async fn renewed(lease: &Lease, times: usize) -> Result {
-    let wait_limit = WaitLimit::new(format!("{times} renewals of `{}`", lease.name()));
+pub async fn wait_renewed(lease: &Lease, times: usize) -> Result {
+    let wait_limit = PollLimit::new(format!("{times} renewals of `{}`", lease.name()));
     let (mut left, mut last) = (times, lease.remaining());
     while left > 0 {
         wait_limit.pause(format!("{left} to go, {lease:?}")).await?;

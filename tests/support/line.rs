@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 /// A lock's fields as if each part of its line had its own field. `shape`, `life`, `fence`, and
 /// `flags` where the shape has any, replace `s`. A sole holder becomes a `writer`, or one reader of
 /// several. Without a line the fields stay as they are.
-pub fn opened(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+pub fn expand_line(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
     let Some(line) = fields.get("s") else {
         return Ok(fields.clone());
     };
     let mut all = fields.clone();
     all.remove("s");
-    let told = told(line).ok_or_else(|| format!("malformed: s = {line}"))?;
+    let told = parse_line(line).ok_or_else(|| format!("malformed: s = {line}"))?;
     for (field, value) in told {
         if let Some(twice) = all.insert(field.clone(), value) {
             return Err(format!("{field} = {twice} stands beside s = {line}"));
@@ -24,8 +24,8 @@ pub fn opened(fields: &BTreeMap<String, String>) -> Result<BTreeMap<String, Stri
 }
 
 /// What is wrong with the fields beside the line of a lock that has these fields.
-pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
-    let opened = match opened(fields) {
+pub fn invalid_fields(fields: &BTreeMap<String, String>) -> Option<String> {
+    let opened = match expand_line(fields) {
         Ok(opened) => opened,
         Err(malformed) => return Some(malformed),
     };
@@ -56,7 +56,7 @@ pub fn misplaced(fields: &BTreeMap<String, String>) -> Option<String> {
     (!is_right).then(|| format!("{:?} with {beside:?}", fields.get("s")))
 }
 
-fn told(line: &str) -> Option<Vec<(String, String)>> {
+fn parse_line(line: &str) -> Option<Vec<(String, String)>> {
     let digits = |from: usize, to: usize| {
         line.get(from..to).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
     };

@@ -3,11 +3,11 @@
 
 use redis::{Cmd, cmd};
 
-use super::{Cluster, Error, Result, WaitLimit};
+use super::{Cluster, Error, Result, PollLimit};
 
 /// A slot that is moving from one node to another, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct SlotMigration {
     pub slot: u16,
     pub from: usize,
     pub to: usize,
@@ -20,29 +20,29 @@ impl Cluster {
         if self.master_of(slot).await? == to {
             return Ok(());
         }
-        let step = self.begin_move(slot, to).await?;
+        let step = self.begin_migration(slot, to).await?;
         self.move_keys(step).await?;
-        self.finish_move(step).await
+        self.finish_migration(step).await
     }
 
     /// From here on the source answers ASK for keys that it does not have, and the target serves
     /// clients that send ASKING.
-    pub async fn begin_move(&self, slot: u16, to: usize) -> Result<Move> {
+    pub async fn begin_migration(&self, slot: u16, to: usize) -> Result<SlotMigration> {
         let from = self.master_of(slot).await?;
         if from == to {
             return Err(Error::new(format!("slot {slot} is at node {to} already")));
         }
         self.set_slot(to, slot, "IMPORTING", from).await?;
         self.set_slot(from, slot, "MIGRATING", to).await?;
-        Ok(Move { slot, from, to })
+        Ok(SlotMigration { slot, from, to })
     }
 
     /// Moves all keys that the source still has, and returns their number.
-    pub async fn move_keys(&self, step: Move) -> Result<usize> {
+    pub async fn move_keys(&self, step: SlotMigration) -> Result<usize> {
         let mut moved = 0;
         loop {
             let list = format!("CLUSTER GETKEYSINSLOT {} 100", step.slot);
-            let keys: Vec<Vec<u8>> = self.node(step.from).say(&list).await?;
+            let keys: Vec<Vec<u8>> = self.node(step.from).run_words(&list).await?;
             if keys.is_empty() {
                 return Ok(moved);
             }
@@ -52,13 +52,13 @@ impl Cluster {
     }
 
     /// Moves one key.
-    pub async fn move_key(&self, step: Move, key: impl AsRef<[u8]>) -> Result {
+    pub async fn move_key(&self, step: SlotMigration, key: impl AsRef<[u8]>) -> Result {
         self.migrate(step, &[key.as_ref().to_vec()]).await
     }
 
     /// Gives the slot to the target, and waits until all nodes agree. The source refuses if it
     /// still has keys.
-    pub async fn finish_move(&self, step: Move) -> Result {
+    pub async fn finish_migration(&self, step: SlotMigration) -> Result {
         // The target first: if the source were told first and the target lost, no node would have
         // the slot.
         let mut tell = vec![step.to, step.from];
@@ -71,31 +71,31 @@ impl Cluster {
         for number in tell {
             self.set_slot(number, step.slot, "NODE", step.to).await?;
         }
-        self.agree().await
+        self.wait_for_agreement().await
     }
 
     /// Moves a range of slots in one piece, where the server supports that
     /// ([`has_atomic_moves`](super::Version::has_atomic_moves)).
-    pub async fn move_slots_at_once(&self, first: u16, last: u16, to: usize) -> Result {
+    pub async fn migrate_slots_atomically(&self, first: u16, last: u16, to: usize) -> Result {
         let source = self.node(self.master_of(first).await?);
         let id = self.id(to);
         source
-            .say::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}"))
+            .run_words::<()>(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {id}"))
             .await?;
-        let wait_limit = WaitLimit::new(format!("slots {first} to {last} to arrive at node {to}"));
+        let wait_limit = PollLimit::new(format!("slots {first} to {last} to arrive at node {to}"));
         loop {
             match (self.master_of(first).await?, self.master_of(last).await?) {
-                masters if masters == (to, to) => return self.agree().await,
+                masters if masters == (to, to) => return self.wait_for_agreement().await,
                 _ => wait_limit.pause(format!("{:?}", move_states(source).await?)).await?,
             }
         }
     }
 
     async fn set_slot(&self, at: usize, slot: u16, what: &str, node: usize) -> Result {
-        self.node(at).say(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node))).await
+        self.node(at).run_words(&format!("CLUSTER SETSLOT {slot} {what} {}", self.id(node))).await
     }
 
-    async fn migrate(&self, step: Move, keys: &[Vec<u8>]) -> Result {
+    async fn migrate(&self, step: SlotMigration, keys: &[Vec<u8>]) -> Result {
         let target = self.node(step.to);
         let mut command: Cmd = cmd("MIGRATE");
         command
@@ -115,5 +115,5 @@ impl Cluster {
 
 /// What the source reports about its moves. The answer is only printed.
 async fn move_states(source: &super::Server) -> Result<redis::Value> {
-    source.say("CLUSTER GETSLOTMIGRATIONS").await
+    source.run_words("CLUSTER GETSLOTMIGRATIONS").await
 }

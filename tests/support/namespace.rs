@@ -9,7 +9,7 @@ const NOT_ALLOWED: [&str; 3] = ["not permitted", "ermission denied", "No such fi
 
 /// Removed, with its link, when this is dropped.
 #[derive(Debug)]
-pub struct Namespace {
+pub struct NetworkNamespace {
     name: String,
     /// This end of the link.
     cable: String,
@@ -17,20 +17,20 @@ pub struct Namespace {
     net: String,
 }
 
-impl Namespace {
+impl NetworkNamespace {
     /// `None` if this process lacks the right, or if there is no `ip`.
-    pub fn create_if_allowed() -> Result<Option<Namespace>> {
-        match Namespace::create() {
+    pub fn create_if_allowed() -> Result<Option<NetworkNamespace>> {
+        match NetworkNamespace::create() {
             Ok(space) => Ok(Some(space)),
             Err(error) if NOT_ALLOWED.iter().any(|why| error.to_string().contains(why)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub fn create() -> Result<Namespace> {
+    pub fn create() -> Result<NetworkNamespace> {
         let id = std::process::id();
         let mut random = fastrand::Rng::new();
-        let space = Namespace {
+        let space = NetworkNamespace {
             name: format!("rwlease{id}"),
             cable: format!("rwl{id}a"),
             net: format!("10.{}.{}", random.u8(190..250), random.u8(..)),
@@ -57,12 +57,12 @@ impl Namespace {
     }
 
     /// The address of this side.
-    pub fn here(&self) -> String {
+    pub fn host_addr(&self) -> String {
         format!("{}.1", self.net)
     }
 
     /// The address of the other side.
-    pub fn there(&self) -> String {
+    pub fn namespace_addr(&self) -> String {
         format!("{}.2", self.net)
     }
 
@@ -71,7 +71,7 @@ impl Namespace {
         ip(&format!("link set {} down", self.cable))
     }
 
-    pub fn mend(&self) -> Result {
+    pub fn restore(&self) -> Result {
         ip(&format!("link set {} up", self.cable))
     }
 
@@ -82,7 +82,7 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
+impl Drop for NetworkNamespace {
     fn drop(&mut self) {
         // This removes the link, too. A failure cannot be handled here: `ip netns` shows what is
         // left.

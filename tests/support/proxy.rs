@@ -20,20 +20,20 @@ use super::{Cluster, Result, Server};
 
 /// What happens to bytes in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Flow {
+pub enum ProxyFlow {
     #[default]
     Open,
     /// Each piece is delayed by this much.
     Slow(Duration),
     /// Held back until the flow changes.
-    Held,
+    Paused,
     /// Dropped. The end of a connection is not passed on either, so that it is half-open.
-    Lost,
+    Dropped,
 }
 
 /// Where a connection is cut at a trapped command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutPoint {
     /// The server never sees the command.
     BeforeIt,
     /// The server has run the command; its reply never arrives.
@@ -44,32 +44,32 @@ pub enum Cut {
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     acceptor: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     target: SocketAddr,
     rules: watch::Sender<Rules>,
-    trap: Mutex<Option<Trap>>,
+    trap: Mutex<Option<CommandTrap>>,
     /// Goes to the client in front of the next reply.
     stray: Mutex<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Rules {
-    requests: Flow,
-    replies: Flow,
+    requests: ProxyFlow,
+    replies: ProxyFlow,
     is_closed: bool,
     /// Connections of an earlier era are cut.
-    era: u64,
+    generation: u64,
 }
 
 #[derive(Debug)]
-struct Trap {
+struct CommandTrap {
     word: Vec<u8>,
-    cut: Cut,
+    cut: CutPoint,
     sprung: oneshot::Sender<()>,
 }
 
@@ -77,7 +77,7 @@ impl Proxy {
     pub async fn start(server: &Server) -> Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             target: server.address().parse()?,
             rules: watch::Sender::new(Rules::default()),
             trap: Mutex::new(None),
@@ -96,12 +96,12 @@ impl Proxy {
     }
 
     /// Sets the flow of what clients send from now on.
-    pub fn requests(&self, flow: Flow) {
+    pub fn requests(&self, flow: ProxyFlow) {
         self.shared.rules.send_modify(|rules| rules.requests = flow);
     }
 
     /// Sets the flow of what the server sends from now on.
-    pub fn replies(&self, flow: Flow) {
+    pub fn replies(&self, flow: ProxyFlow) {
         self.shared.rules.send_modify(|rules| rules.replies = flow);
     }
 
@@ -109,19 +109,19 @@ impl Proxy {
     pub fn heal(&self) {
         self.shared
             .rules
-            .send_modify(|rules| *rules = Rules { era: rules.era, ..Rules::default() });
+            .send_modify(|rules| *rules = Rules { generation: rules.generation, ..Rules::default() });
     }
 
     /// Drops both directions: connections stay open, new ones are accepted, and nothing ever
     /// arrives.
-    pub fn go_silent(&self) {
-        self.requests(Flow::Lost);
-        self.replies(Flow::Lost);
+    pub fn drop_all(&self) {
+        self.requests(ProxyFlow::Dropped);
+        self.replies(ProxyFlow::Dropped);
     }
 
     /// Ends all connections. New ones can be made.
     pub fn cut(&self) {
-        self.shared.rules.send_modify(|rules| rules.era += 1);
+        self.shared.rules.send_modify(|rules| rules.generation += 1);
     }
 
     /// Ends all connections, and ends new ones at once, until [`heal`](Self::heal).
@@ -139,10 +139,10 @@ impl Proxy {
     /// Cuts the connection on which the next request with this word (in any case) is sent. The
     /// receiver fires when that has happened. Other requests in flight on the connection are cut
     /// off too.
-    pub fn trap(&self, word: &str, cut: Cut) -> oneshot::Receiver<()> {
+    pub fn trap(&self, word: &str, cut: CutPoint) -> oneshot::Receiver<()> {
         let (sprung, receiver) = oneshot::channel();
         *locked(&self.shared.trap) =
-            Some(Trap { word: word.to_ascii_lowercase().into_bytes(), cut, sprung });
+            Some(CommandTrap { word: word.to_ascii_lowercase().into_bytes(), cut, sprung });
         receiver
     }
 }
@@ -192,15 +192,15 @@ impl Proxies {
 }
 
 /// Notified when the next reply on a connection is lost, and the connection with it.
-type Doom = Mutex<Option<oneshot::Sender<()>>>;
+type CutSignal = Mutex<Option<oneshot::Sender<()>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl ProxyState {
     /// Takes the trap if the request has its word.
-    fn spring(&self, request: &[u8]) -> Option<Trap> {
+    fn take_trap(&self, request: &[u8]) -> Option<CommandTrap> {
         let mut trap = locked(&self.trap);
         let word = &trap.as_ref()?.word;
         let is_in = request.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
@@ -208,7 +208,7 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ProxyState>) {
     while let Ok((client, _)) = listener.accept().await {
         if !shared.rules.borrow().is_closed {
             tokio::spawn(connect(client, shared.clone()));
@@ -217,9 +217,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// One connection, for as long as both sides and the rules let it live.
-async fn connect(client: TcpStream, shared: Arc<Shared>) {
+async fn connect(client: TcpStream, shared: Arc<ProxyState>) {
     let mut rules = shared.rules.subscribe();
-    let era = rules.borrow_and_update().era;
+    let era = rules.borrow_and_update().generation;
     let Ok(server) = TcpStream::connect(shared.target).await else {
         return;
     };
@@ -228,7 +228,7 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
     let (from_server, to_server) = server.into_split();
     let doom = Mutex::new(None);
     tokio::select! {
-        _ = rules.wait_for(|rules| rules.era != era) => {}
+        _ = rules.wait_for(|rules| rules.generation != era) => {}
         _ = forward_requests(from_client, to_server, &shared, &doom) => {}
         _ = forward_replies(from_server, to_client, &shared, &doom) => {}
     }
@@ -238,19 +238,19 @@ async fn connect(client: TcpStream, shared: Arc<Shared>) {
 async fn forward_requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    shared: &Shared,
-    doom: &Doom,
+    shared: &ProxyState,
+    doom: &CutSignal,
 ) -> std::io::Result<()> {
     let mut rules = shared.rules.subscribe();
     let mut piece = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut piece).await?;
-        match shared.spring(&piece[..length]) {
-            Some(Trap { cut: Cut::BeforeIt, sprung, .. }) => {
+        match shared.take_trap(&piece[..length]) {
+            Some(CommandTrap { cut: CutPoint::BeforeIt, sprung, .. }) => {
                 let _ = sprung.send(());
                 return Ok(());
             }
-            Some(Trap { cut: Cut::AfterIt, sprung, .. }) => *locked(doom) = Some(sprung),
+            Some(CommandTrap { cut: CutPoint::AfterIt, sprung, .. }) => *locked(doom) = Some(sprung),
             None => {}
         }
         if pass(&mut rules, |rules| rules.requests, length == 0).await {
@@ -266,8 +266,8 @@ async fn forward_requests(
 async fn forward_replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    shared: &Shared,
-    doom: &Doom,
+    shared: &ProxyState,
+    doom: &CutSignal,
 ) -> std::io::Result<()> {
     let mut rules = shared.rules.subscribe();
     let mut piece = vec![0; 64 * 1024];
@@ -290,18 +290,18 @@ async fn forward_replies(
 
 /// Waits as the flow demands. Returns whether to pass on the bytes (or the end of the connection).
 /// The end of a lost direction is never passed on, but waits until the flow changes.
-async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> Flow, is_end: bool) -> bool {
+async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> ProxyFlow, is_end: bool) -> bool {
     let is_decided = |rules: &Rules| match flow(rules) {
-        Flow::Held => false,
-        Flow::Lost => !is_end,
-        Flow::Open | Flow::Slow(_) => true,
+        ProxyFlow::Paused => false,
+        ProxyFlow::Dropped => !is_end,
+        ProxyFlow::Open | ProxyFlow::Slow(_) => true,
     };
     let decided = match rules.wait_for(is_decided).await {
         Ok(rules) => flow(&rules),
-        Err(_closed) => Flow::Lost,
+        Err(_closed) => ProxyFlow::Dropped,
     };
-    if let Flow::Slow(delay) = decided {
+    if let ProxyFlow::Slow(delay) = decided {
         sleep(delay).await;
     }
-    decided != Flow::Lost
+    decided != ProxyFlow::Dropped
 }

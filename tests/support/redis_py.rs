@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::tree::find;
+use super::tree::find_in_project;
 use super::{Error, Result, Server};
 
 /// Where `make redis-py` puts it, from the root of the project.
@@ -22,9 +22,9 @@ pub struct RedisPy {
 impl RedisPy {
     /// Fails if redis-py is missing, and says what to do.
     pub fn lock(server: &Server, name: &str, lease: Duration) -> Result<RedisPy> {
-        let script = find(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
+        let script = find_in_project(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
         let mut process = Command::new("python3")
-            .env("PYTHONPATH", find(FOLDER).unwrap_or_default())
+            .env("PYTHONPATH", find_in_project(FOLDER).unwrap_or_default())
             .arg(script)
             .args([&server.port().to_string(), name, &lease.as_secs_f64().to_string()])
             .stdin(Stdio::piped())
@@ -44,7 +44,7 @@ impl RedisPy {
     }
 
     /// Sends a command, and waits for its result.
-    pub fn say(&mut self, word: &str) -> Result<String> {
+    pub fn request(&mut self, word: &str) -> Result<String> {
         self.begin(word)?;
         self.answer()
     }

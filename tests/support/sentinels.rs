@@ -6,63 +6,63 @@ use futures::future::try_join_all;
 use redis::Value;
 use tokio::time::sleep;
 
-use super::turn::turn;
-use super::{Error, Result, Server, ServerSettings, WaitLimit};
+use super::turn::acquire_server_slots;
+use super::{Error, Result, Server, ServerSettings, PollLimit};
 
 /// The name by which the sentinels know the master.
 const NAME: &str = "mymaster";
 
 /// The number of servers and sentinels, and their settings.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct SentinelConfigForTest {
     pub replicas: usize,
     pub sentinels: usize,
     /// After how much silence a sentinel considers a server dead.
     pub down_after: Duration,
     pub servers: ServerSettings,
-    pub of_sentinels: ServerSettings,
+    pub sentinel_settings: ServerSettings,
 }
 
-impl Default for Watch {
+impl Default for SentinelConfigForTest {
     fn default() -> Self {
-        Watch {
+        SentinelConfigForTest {
             replicas: 1,
             sentinels: 3,
             // A busy machine must not be considered dead.
             down_after: Duration::from_secs(4),
             servers: ServerSettings::default(),
-            of_sentinels: ServerSettings::default(),
+            sentinel_settings: ServerSettings::default(),
         }
     }
 }
 
 /// Servers and sentinels have fixed numbers. At first the first server is the master.
 #[derive(Debug)]
-pub struct Sentinels {
+pub struct SentinelDeployment {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
 }
 
-impl Sentinels {
+impl SentinelDeployment {
     /// A master, a replica and three sentinels.
-    pub async fn start() -> Result<Sentinels> {
-        Self::start_with(Watch::default()).await
+    pub async fn start() -> Result<SentinelDeployment> {
+        Self::start_with(SentinelConfigForTest::default()).await
     }
 
     /// Starts them, and waits until they all know each other.
-    pub async fn start_with(watch: Watch) -> Result<Sentinels> {
-        turn(1 + watch.replicas + watch.sentinels).await;
+    pub async fn start_with(watch: SentinelConfigForTest) -> Result<SentinelDeployment> {
+        acquire_server_slots(1 + watch.replicas + watch.sentinels).await;
         let settings = ServerSettings { cluster: false, ..watch.servers.clone() };
         let servers = (0..=watch.replicas).map(|_| Server::start(&settings));
         let servers = try_join_all(servers).await?;
         let (host, port) = (servers[0].host(), watched_port(&servers[0]));
         for replica in &servers[1..] {
-            replica.say::<()>(&format!("REPLICAOF {host} {port}")).await?;
+            replica.run_words::<()>(&format!("REPLICAOF {host} {port}")).await?;
         }
-        in_step(&servers[0], watch.replicas).await?;
-        let settings = watch.of_sentinels(host, port);
+        wait_replicas_synced(&servers[0], watch.replicas).await?;
+        let settings = watch.sentinel_settings(host, port);
         let sentinels = (0..watch.sentinels).map(|_| Server::start(&settings));
-        let sentinels = Sentinels { servers, sentinels: try_join_all(sentinels).await? };
+        let sentinels = SentinelDeployment { servers, sentinels: try_join_all(sentinels).await? };
         sentinels.agree().await?;
         Ok(sentinels)
     }
@@ -104,9 +104,9 @@ impl Sentinels {
 
     /// The number of the master, once all running sentinels report the same.
     pub async fn master(&self) -> Result<usize> {
-        let wait_limit = WaitLimit::new("the sentinels to name one master");
+        let wait_limit = PollLimit::new("the sentinels to name one master");
         loop {
-            match self.named().await {
+            match self.reported_master().await {
                 Ok(number) => return Ok(number),
                 Err(error) => wait_limit.pause(error).await?,
             }
@@ -117,10 +117,10 @@ impl Sentinels {
     /// number.
     pub async fn fail_over(&self) -> Result<usize> {
         let old = self.master().await?;
-        let wait_limit = WaitLimit::new("a failover by order to begin");
+        let wait_limit = PollLimit::new("a failover by order to begin");
         let order = format!("SENTINEL FAILOVER {NAME}");
         // A sentinel knows no good replica until it has heard from one.
-        while let Err(error) = self.running()[0].say::<()>(&order).await {
+        while let Err(error) = self.running()[0].run_words::<()>(&order).await {
             wait_limit.pause(error).await?;
         }
         let new = self.new_master(old).await?;
@@ -130,9 +130,9 @@ impl Sentinels {
 
     /// Waits until all running sentinels name another master than `old`, and returns its number.
     pub async fn new_master(&self, old: usize) -> Result<usize> {
-        let wait_limit = WaitLimit::new(format!("another master than server {old}"));
+        let wait_limit = PollLimit::new(format!("another master than server {old}"));
         loop {
-            match self.named().await {
+            match self.reported_master().await {
                 Ok(number) if number != old => return Ok(number),
                 Ok(_) => wait_limit.pause("it is still the master").await?,
                 Err(error) => wait_limit.pause(error).await?,
@@ -146,11 +146,11 @@ impl Sentinels {
         let mut killed = 0;
         for _ in 0..rounds {
             for kind in ["normal", "pubsub"] {
-                let clients: String = master.say(&format!("CLIENT LIST TYPE {kind}")).await?;
+                let clients: String = master.run_words(&format!("CLIENT LIST TYPE {kind}")).await?;
                 let others = clients.lines().filter(|line| !line.contains(" name=sentinel-"));
                 let ids = others.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
                 for id in ids {
-                    let was_there: u64 = master.say(&format!("CLIENT KILL ID {id}")).await?;
+                    let was_there: u64 = master.run_words(&format!("CLIENT KILL ID {id}")).await?;
                     killed += was_there;
                 }
             }
@@ -162,7 +162,7 @@ impl Sentinels {
     /// Waits until all running processes know each other, the master, and its replicas, which are
     /// in step.
     pub async fn agree(&self) -> Result {
-        let wait_limit = WaitLimit::new("servers and sentinels to agree");
+        let wait_limit = PollLimit::new("servers and sentinels to agree");
         while let Err(error) = self.check().await {
             wait_limit.pause(error).await?;
         }
@@ -170,7 +170,7 @@ impl Sentinels {
     }
 
     async fn check(&self) -> Result {
-        let master = self.named().await?;
+        let master = self.reported_master().await?;
         let mut replicas = 0;
         for (number, server) in self.servers.iter().enumerate().filter(|(_, one)| one.is_running())
         {
@@ -180,7 +180,7 @@ impl Sentinels {
             }
             replicas += usize::from(number != master);
         }
-        in_step_now(&self.servers[master], replicas).await?;
+        replicas_synced(&self.servers[master], replicas).await?;
         for sentinel in self.running() {
             let state = state(sentinel).await?;
             let number = |name| field(&state, name).and_then(|digits| digits.parse().ok());
@@ -198,11 +198,11 @@ impl Sentinels {
         self.sentinels.iter().filter(|sentinel| sentinel.is_running()).collect()
     }
 
-    async fn named(&self) -> Result<usize> {
+    async fn reported_master(&self) -> Result<usize> {
         let order = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}");
         let mut named = Vec::new();
         for sentinel in self.running() {
-            let (host, port): (String, u16) = sentinel.say(&order).await?;
+            let (host, port): (String, u16) = sentinel.run_words(&order).await?;
             named.push((host, port));
         }
         named.sort();
@@ -217,15 +217,15 @@ impl Sentinels {
     }
 }
 
-impl Watch {
-    pub fn of(replicas: usize) -> Watch {
-        Watch { replicas, ..Watch::default() }
+impl SentinelConfigForTest {
+    pub fn of(replicas: usize) -> SentinelConfigForTest {
+        SentinelConfigForTest { replicas, ..SentinelConfigForTest::default() }
     }
 
-    fn of_sentinels(&self, host: &str, port: u16) -> ServerSettings {
+    fn sentinel_settings(&self, host: &str, port: u16) -> ServerSettings {
         let quorum = self.sentinels / 2 + 1;
         let down_after = self.down_after.as_millis();
-        let mut settings = ServerSettings { sentinel: true, ..self.of_sentinels.clone() };
+        let mut settings = ServerSettings { sentinel: true, ..self.sentinel_settings.clone() };
         let lines = [
             format!("sentinel monitor {NAME} {host} {port} {quorum}"),
             format!("sentinel down-after-milliseconds {NAME} {down_after}"),
@@ -245,15 +245,15 @@ fn watched_port(server: &Server) -> u16 {
     server.tls_port().unwrap_or(server.port())
 }
 
-async fn in_step(master: &Server, replicas: usize) -> Result {
-    let wait_limit = WaitLimit::new(format!("{replicas} replicas to be in step"));
-    while let Err(error) = in_step_now(master, replicas).await {
+async fn wait_replicas_synced(master: &Server, replicas: usize) -> Result {
+    let wait_limit = PollLimit::new(format!("{replicas} replicas to be in step"));
+    while let Err(error) = replicas_synced(master, replicas).await {
         wait_limit.pause(error).await?;
     }
     Ok(())
 }
 
-async fn in_step_now(master: &Server, replicas: usize) -> Result {
+async fn replicas_synced(master: &Server, replicas: usize) -> Result {
     let info = master.info("replication").await?;
     let online = info.values().filter(|value| value.contains("state=online")).count();
     match online == replicas {
@@ -264,7 +264,7 @@ async fn in_step_now(master: &Server, replicas: usize) -> Result {
 
 /// What a sentinel says of the master.
 async fn state(sentinel: &Server) -> Result<Value> {
-    sentinel.say(&format!("SENTINEL MASTER {NAME}")).await
+    sentinel.run_words(&format!("SENTINEL MASTER {NAME}")).await
 }
 
 fn field(state: &Value, name: &str) -> Option<String> {

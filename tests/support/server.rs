@@ -17,10 +17,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::container::Container;
-use super::tree::find;
-use super::turn::turn;
+use super::tree::find_in_project;
+use super::turn::acquire_server_slots;
 use super::watchdog::{keeps_folders, watchdog};
-use super::{Error, Result, WaitLimit};
+use super::{Error, Result, PollLimit};
 
 /// The server binary to use instead of the first one found.
 const BINARY: &str = "RWLEASE_SERVER";
@@ -34,12 +34,12 @@ const LOOPBACK: &str = "127.0.0.1";
 /// own port free.
 const PORTS: std::ops::Range<u16> = 10_000..20_000;
 /// The port of the cluster bus lies this far above the port for clients.
-const BUS: u16 = 10_000;
+const BUS_PORT_OFFSET: u16 = 10_000;
 /// How far the port for TLS is above it, if there is one.
 const TLS: u16 = 20_000;
 /// A test listens here as long as it has the server, even while that is down, so that no other test
 /// takes its ports.
-const TAKEN: u16 = 40_000;
+const RESERVATION_OFFSET: u16 = 40_000;
 /// Another process can take a port between the check and the start.
 const STARTS: usize = 10;
 
@@ -110,14 +110,14 @@ pub struct Server {
 
 #[derive(Debug)]
 enum Process {
-    Running(Body),
-    Frozen(Body),
+    Running(ServerBody),
+    Frozen(ServerBody),
     Dead,
 }
 
 /// What is killed, stopped and started.
 #[derive(Debug)]
-enum Body {
+enum ServerBody {
     Child(Child),
     Container(Container),
 }
@@ -125,7 +125,7 @@ enum Body {
 impl Server {
     /// Starts a server and waits until it answers.
     pub async fn start(settings: &ServerSettings) -> Result<Server> {
-        turn(1).await;
+        acquire_server_slots(1).await;
         let binary = match &settings.binary {
             Some(binary) => binary.clone(),
             None => find_binary()?,
@@ -155,11 +155,11 @@ impl Server {
             sentinel: false,
             before: Vec::new(),
             folder: PathBuf::new(),
-            process: Mutex::new(Process::Running(Body::Container(container.clone()))),
+            process: Mutex::new(Process::Running(ServerBody::Container(container.clone()))),
             container: Some(container),
             _taken: None,
         };
-        let info: String = server.say("INFO server").await?;
+        let info: String = server.run_words("INFO server").await?;
         let unknown = || Error::new(format!("{} does not say its version", server.address()));
         server.version = Version::of_info(&info).ok_or_else(unknown)?;
         Ok(server)
@@ -183,7 +183,7 @@ impl Server {
     }
 
     pub fn bus_port(&self) -> u16 {
-        self.port + BUS
+        self.port + BUS_PORT_OFFSET
     }
 
     /// `host:port`
@@ -224,7 +224,7 @@ impl Server {
             let what = format!("{} at {}: {error}", words(command), self.address());
             match self.has_ended() {
                 Ok(true) if self.is_running() => {
-                    Error::new(format!("{what}; it ended: {}", self.last_words()))
+                    Error::new(format!("{what}; it ended: {}", self.log_tail()))
                 }
                 _ => Error::new(what),
             }
@@ -232,7 +232,7 @@ impl Server {
     }
 
     /// As [`run`](Self::run), with the command as one string of words.
-    pub async fn say<T: FromRedisValue>(&self, words: &str) -> Result<T> {
+    pub async fn run_words<T: FromRedisValue>(&self, words: &str) -> Result<T> {
         let mut command = Cmd::new();
         command.arg(words.split_whitespace().collect::<Vec<_>>());
         self.run(&command).await
@@ -246,7 +246,7 @@ impl Server {
     /// The process id, unless it was killed or is in a container.
     pub fn id(&self) -> Option<u32> {
         match &*self.process() {
-            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
+            Process::Running(ServerBody::Child(child)) | Process::Frozen(ServerBody::Child(child)) => {
                 Some(child.id())
             }
             _ => None,
@@ -299,18 +299,18 @@ impl Server {
         self.kill()?;
         self.spawn()?;
         let wait_limit =
-            WaitLimit::new(format!("{} to answer at {}", self.binary.display(), self.address()));
+            PollLimit::new(format!("{} to answer at {}", self.binary.display(), self.address()));
         loop {
             if self.has_ended()? {
                 self.kill()?;
                 return Err(Error::new(format!(
                     "{} ended: {}",
                     self.binary.display(),
-                    self.last_words()
+                    self.log_tail()
                 )));
             }
-            match self.say::<String>("INFO server").await {
-                Ok(info) if self.is_me(&info) => return Ok(()),
+            match self.run_words::<String>("INFO server").await {
+                Ok(info) if self.is_own_process(&info) => return Ok(()),
                 Ok(_) => wait_limit.pause("another process answered").await?,
                 Err(error) => wait_limit.pause(error).await?,
             }
@@ -318,7 +318,7 @@ impl Server {
     }
 
     /// The end of its log.
-    pub fn last_words(&self) -> String {
+    pub fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.folder.join("server.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
@@ -361,7 +361,7 @@ impl Server {
     fn spawn(&self) -> Result {
         if let Some(container) = &self.container {
             container.start()?;
-            *self.process() = Process::Running(Body::Container(container.clone()));
+            *self.process() = Process::Running(ServerBody::Container(container.clone()));
             return Ok(());
         }
         let log: File =
@@ -378,7 +378,7 @@ impl Server {
             .stderr(log)
             .spawn()?;
         let id = child.id();
-        *self.process() = Process::Running(Body::Child(child));
+        *self.process() = Process::Running(ServerBody::Child(child));
         watchdog()?.watch(id)?;
         Ok(())
     }
@@ -387,7 +387,7 @@ impl Server {
     /// id until then.
     pub fn has_ended(&self) -> io::Result<bool> {
         match &*self.process() {
-            Process::Running(Body::Child(child)) | Process::Frozen(Body::Child(child)) => {
+            Process::Running(ServerBody::Child(child)) | Process::Frozen(ServerBody::Child(child)) => {
                 let only_look =
                     WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 Ok(waitid(WaitId::Pid(Pid::from_child(child)), only_look)?.is_some())
@@ -398,7 +398,7 @@ impl Server {
     }
 
     /// A free port may have been taken by a server of another test, which would answer as well.
-    fn is_me(&self, info: &str) -> bool {
+    fn is_own_process(&self, info: &str) -> bool {
         if self.container.is_some() {
             return true;
         }
@@ -424,11 +424,11 @@ impl Drop for Server {
     }
 }
 
-impl Body {
+impl ServerBody {
     fn kill(self) -> Result {
         match self {
-            Body::Container(container) => container.kill(),
-            Body::Child(mut child) => {
+            ServerBody::Container(container) => container.kill(),
+            ServerBody::Child(mut child) => {
                 child.kill()?;
                 watchdog()?.forget(child.id())?;
                 child.wait()?;
@@ -439,15 +439,15 @@ impl Body {
 
     fn freeze(&self) -> Result {
         match self {
-            Body::Container(container) => container.pause(),
-            Body::Child(child) => signal(child, Signal::STOP),
+            ServerBody::Container(container) => container.pause(),
+            ServerBody::Child(child) => signal(child, Signal::STOP),
         }
     }
 
     fn thaw(&self) -> Result {
         match self {
-            Body::Container(container) => container.unpause(),
-            Body::Child(child) => signal(child, Signal::CONT),
+            ServerBody::Container(container) => container.unpause(),
+            ServerBody::Child(child) => signal(child, Signal::CONT),
         }
     }
 }
@@ -476,7 +476,7 @@ fn configuration(version: &Version, port: u16, settings: &ServerSettings) -> Str
     if version.major >= 7 && !settings.sentinel {
         lines.push("enable-debug-command local".into());
         if settings.cluster {
-            lines.push(format!("cluster-port {}", port + BUS));
+            lines.push(format!("cluster-port {}", port + BUS_PORT_OFFSET));
         }
     }
     if settings.tls.is_some() {
@@ -517,8 +517,8 @@ fn free_port() -> Result<(u16, TcpListener)> {
     let mut random = fastrand::Rng::new();
     std::iter::repeat_with(|| random.u16(PORTS))
         .take(1_000)
-        .filter_map(|port| Some((port, listen(port + TAKEN).ok()?)))
-        .find(|(port, _)| is_free(*port) && is_free(port + BUS) && is_free(port + TLS))
+        .filter_map(|port| Some((port, listen(port + RESERVATION_OFFSET).ok()?)))
+        .find(|(port, _)| is_free(*port) && is_free(port + BUS_PORT_OFFSET) && is_free(port + TLS))
         .ok_or_else(|| Error::new("no free port on 127.0.0.1"))
 }
 
@@ -528,7 +528,7 @@ pub fn find_binary() -> Result<PathBuf> {
         let named = PathBuf::from(named);
         // The tests of a package in a subfolder run there.
         let found =
-            [Some(named.clone()), find(&named)].into_iter().flatten().find(|file| file.is_file());
+            [Some(named.clone()), find_in_project(&named)].into_iter().flatten().find(|file| file.is_file());
         return match found {
             Some(file) => Ok(std::path::absolute(file)?), // servers start in their own folders
             None => Err(Error::new(format!("{BINARY}={} is no file", named.display()))),
@@ -538,7 +538,7 @@ pub fn find_binary() -> Result<PathBuf> {
     let on_path = NAMES
         .into_iter()
         .flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
-    on_path.chain(find(LINK)).find(|file| file.is_file()).ok_or_else(|| {
+    on_path.chain(find_in_project(LINK)).find(|file| file.is_file()).ok_or_else(|| {
         Error::new(format!(
             "no Redis or Valkey server was found: neither {} on the PATH nor {LINK}. Run `make servers`, \
              or set {BINARY} to a server binary (6.2 or later)",

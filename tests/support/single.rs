@@ -1,23 +1,23 @@
 //! A single server without a cluster.
 
-use super::{Result, Server, ServerSettings, WaitLimit};
+use super::{Result, Server, ServerSettings, PollLimit};
 
 /// A server for one test. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Single(Server);
+pub struct StandaloneServer(Server);
 
-impl Single {
-    pub async fn start() -> Result<Single> {
+impl StandaloneServer {
+    pub async fn start() -> Result<StandaloneServer> {
         Self::start_with(ServerSettings::default()).await
     }
 
-    pub async fn start_with(settings: ServerSettings) -> Result<Single> {
-        Ok(Single(Server::start(&ServerSettings { cluster: false, ..settings }).await?))
+    pub async fn start_with(settings: ServerSettings) -> Result<StandaloneServer> {
+        Ok(StandaloneServer(Server::start(&ServerSettings { cluster: false, ..settings }).await?))
     }
 
     /// A replica of this server that confirms what this server writes. Its own
     /// `master_link_status:up` is not enough: the master waits for the first confirmation.
-    pub async fn start_replica(&self) -> Result<Single> {
+    pub async fn start_replica(&self) -> Result<StandaloneServer> {
         let follow = format!("replicaof 127.0.0.1 {}", self.port());
         let replica = Self::start_with(ServerSettings::default().line(follow)).await?;
         self.wait_for_replica().await?;
@@ -26,7 +26,7 @@ impl Single {
 
     /// Waits until the replica confirms a write.
     pub async fn wait_for_replica(&self) -> Result {
-        let wait_limit = WaitLimit::new("the replica to confirm");
+        let wait_limit = PollLimit::new("the replica to confirm");
         let mut connection = self.connect().await?;
         let mut write_and_wait = redis::pipe();
         write_and_wait.cmd("SET").arg("noise").arg(1).ignore();
@@ -41,8 +41,8 @@ impl Single {
     }
 }
 
-impl std::ops::Deref for Single {
-    type Target = Server;
+impl std::ops::Deref for StandaloneServer {
+    type BenchCluster = Server;
 
     fn deref(&self) -> &Server {
         &self.0

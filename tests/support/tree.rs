@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Finds this path in the package's folder, or in the nearest folder above that has it.
-pub fn find(path: impl AsRef<Path>) -> Option<PathBuf> {
+pub fn find_in_project(path: impl AsRef<Path>) -> Option<PathBuf> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     above.map(|folder| folder.join(&path)).find(|found| found.exists())
 }

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Waits until that many nodes may be started, if this thread has started none so far.
-pub(super) async fn turn(nodes: usize) {
+pub(super) async fn acquire_server_slots(nodes: usize) {
     let turn = TURN.with(Arc::clone);
     let nodes = u32::try_from(nodes).unwrap_or(NODES).min(NODES);
     // Several may be started together: one of them waits for all.

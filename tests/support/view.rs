@@ -7,11 +7,11 @@ use super::{Error, Result, Server};
 
 /// The nodes by their ids, as one of them sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View(pub BTreeMap<String, Entry>);
+pub struct ClusterNodes(pub BTreeMap<String, ClusterNodeEntry>);
 
 /// One node in such a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ClusterNodeEntry {
     pub port: u16,
     pub flags: Vec<String>,
     /// The id of its master, for a replica.
@@ -23,10 +23,10 @@ pub struct Entry {
     pub moving: Vec<String>,
 }
 
-impl View {
-    pub async fn of(server: &Server) -> Result<View> {
-        let text: String = server.say("CLUSTER NODES").await?;
-        text.lines().map(parse_line).collect::<Result<_>>().map(View)
+impl ClusterNodes {
+    pub async fn of(server: &Server) -> Result<ClusterNodes> {
+        let text: String = server.run_words("CLUSTER NODES").await?;
+        text.lines().map(parse_line).collect::<Result<_>>().map(ClusterNodes)
     }
 
     /// The id of the master that has the slot.
@@ -37,13 +37,13 @@ impl View {
     }
 }
 
-impl Entry {
+impl ClusterNodeEntry {
     pub fn is_master(&self) -> bool {
         self.has("master")
     }
 
     /// Known, reached, and not suspected of a failure.
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.is_connected
             && !["handshake", "noaddr", "fail", "fail?"].into_iter().any(|flag| self.has(flag))
     }
@@ -54,11 +54,11 @@ impl Entry {
 }
 
 /// `<id> <ip:port@bus[,name]> <flags> <master> <ping> <pong> <epoch> <link> <slot>...`
-fn parse_line(line: &str) -> Result<(String, Entry)> {
+fn parse_line(line: &str) -> Result<(String, ClusterNodeEntry)> {
     parse_words(line).ok_or_else(|| Error::new(format!("not a line of CLUSTER NODES: {line}")))
 }
 
-fn parse_words(line: &str) -> Option<(String, Entry)> {
+fn parse_words(line: &str) -> Option<(String, ClusterNodeEntry)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [id, address, flags, master, _ping, _pong, epoch, link, slots @ ..] = words.as_slice()
     else {
@@ -67,7 +67,7 @@ fn parse_words(line: &str) -> Option<(String, Entry)> {
     let port = address.split('@').next()?.rsplit(':').next()?.parse().ok()?;
     let (moving, owned): (Vec<&str>, Vec<&str>) =
         slots.iter().partition(|slot| slot.starts_with('['));
-    let entry = Entry {
+    let entry = ClusterNodeEntry {
         port,
         flags: flags.split(',').map(String::from).collect(),
         master: (*master != "-").then(|| master.to_string()),

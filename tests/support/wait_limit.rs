@@ -13,20 +13,20 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long one thing is waited for.
 #[derive(Debug)]
-pub struct WaitLimit {
+pub struct PollLimit {
     what: String,
     limit: Duration,
     since: Instant,
 }
 
-impl WaitLimit {
+impl PollLimit {
     /// `what` completes the sentence "waited for ...".
     pub fn new(what: impl Into<String>) -> Self {
         Self::limited(what, LIMIT)
     }
 
     pub fn limited(what: impl Into<String>, limit: Duration) -> Self {
-        WaitLimit { what: what.into(), limit, since: Instant::now() }
+        PollLimit { what: what.into(), limit, since: Instant::now() }
     }
 
     /// A short sleep, or an error that says what was seen last.

@@ -2,11 +2,11 @@
 
 use rwlease::RwLock;
 
-use super::{Result, WaitLimit};
+use super::{Result, PollLimit};
 
 /// Waits until that many wait for the lock.
-pub async fn until_waiting(lock: &RwLock, count: u64) -> Result {
-    let wait_limit = WaitLimit::new(format!("{count} waiters of `{}`", lock.name()));
+pub async fn wait_for_waiters(lock: &RwLock, count: u64) -> Result {
+    let wait_limit = PollLimit::new(format!("{count} waiters of `{}`", lock.name()));
     loop {
         let status = lock.status().await?;
         if status.waiters == count {
@@ -18,6 +18,6 @@ pub async fn until_waiting(lock: &RwLock, count: u64) -> Result {
 
 /// Whether a value of a lock's hash is the entry of a waiter that the server can push to: its tenth
 /// word is the server where it is subscribed.
-pub fn is_subscribed(entry: &str) -> bool {
+pub fn is_subscribed_waiter(entry: &str) -> bool {
     entry.split(' ').nth(9).is_some_and(|node| node != "-")
 }

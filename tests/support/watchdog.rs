@@ -26,7 +26,7 @@ for id in $live; do kill -9 "$id"; done
 "#;
 
 /// Set to keep the folders of the servers, with their logs, after the tests.
-const KEEP: &str = "RWLEASE_KEEP";
+const KEEP_VAR: &str = "RWLEASE_KEEP";
 
 #[derive(Debug)]
 pub(super) struct Watchdog {
@@ -48,17 +48,17 @@ pub(super) fn watchdog() -> io::Result<&'static Watchdog> {
 }
 
 /// Registers a child of this process, which must not outlive it.
-pub fn end_with_this(id: u32) -> io::Result<()> {
+pub fn register_child(id: u32) -> io::Result<()> {
     watchdog()?.watch(id)
 }
 
 /// Notes that the child has ended. Must be called once.
-pub fn is_ended(id: u32) -> io::Result<()> {
+pub fn unregister_child(id: u32) -> io::Result<()> {
     watchdog()?.forget(id)
 }
 
 pub(super) fn keeps_folders() -> bool {
-    std::env::var_os(KEEP).is_some()
+    std::env::var_os(KEEP_VAR).is_some()
 }
 
 impl Watchdog {
@@ -85,15 +85,15 @@ impl Watchdog {
     }
 
     pub(super) fn watch(&self, id: u32) -> io::Result<()> {
-        self.tell('+', id)
+        self.send('+', id)
     }
 
     /// Must be called after the process has ended and before it is reaped.
     pub(super) fn forget(&self, id: u32) -> io::Result<()> {
-        self.tell('-', id)
+        self.send('-', id)
     }
 
-    fn tell(&self, sign: char, id: u32) -> io::Result<()> {
+    fn send(&self, sign: char, id: u32) -> io::Result<()> {
         let mut shell = self.shell();
         let pipe = shell.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         pipe.write_all(format!("{sign} {id}\n").as_bytes())

@@ -7,9 +7,9 @@ use rwlease::Lease;
 
 /// A clone is the same book.
 #[derive(Clone)]
-pub struct Book(Arc<Mutex<Entries>>);
+pub struct HolderLedger(Arc<Mutex<LedgerState>>);
 
-struct Entries {
+struct LedgerState {
     holders: Vec<Option<Lease>>,
     outcome: Outcome,
 }
@@ -33,13 +33,13 @@ pub struct Outcome {
     pub longest_in_crowd: Duration,
 }
 
-impl Book {
-    pub fn new(crowds: usize) -> Book {
+impl HolderLedger {
+    pub fn new(crowds: usize) -> HolderLedger {
         let holders = (0..crowds).map(|_| None).collect();
-        Book(Arc::new(Mutex::new(Entries { holders, outcome: Outcome::default() })))
+        HolderLedger(Arc::new(Mutex::new(LedgerState { holders, outcome: Outcome::default() })))
     }
 
-    pub fn enters(&self, crowd: usize, lease: &Lease, waited: Duration) {
+    pub fn record_grant(&self, crowd: usize, lease: &Lease, waited: Duration) {
         let mut entries = self.0.lock().unwrap();
         let before = entries.holders[crowd].replace(lease.clone());
         let overlaps = before.is_some_and(|before| before.is_held() && lease.is_held());
@@ -49,14 +49,14 @@ impl Book {
         outcome.longest_in_crowd = outcome.longest_in_crowd.max(waited);
     }
 
-    pub fn leaves(&self, crowd: usize, lease: &Lease) {
+    pub fn record_release(&self, crowd: usize, lease: &Lease) {
         let holder = &mut self.0.lock().unwrap().holders[crowd];
         if holder.as_ref().is_some_and(|holder| holder.id() == lease.id()) {
             *holder = None;
         }
     }
 
-    pub fn took(&self, waited: Duration) {
+    pub fn record_pair(&self, waited: Duration) {
         let outcome = &mut self.0.lock().unwrap().outcome;
         outcome.pairs += 1;
         outcome.longest = outcome.longest.max(waited);

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::{Host, Network};
+use rwlease::embedded::{SimulatedHost, SimulatedNetwork};
 use rwlease::{Locks, Result, Slot, WriteGuard};
 
-use super::book::Book;
+use super::book::HolderLedger;
 use super::counts::PREFIX;
 use super::plan::Plan;
 
@@ -29,18 +29,18 @@ type Guards = Arc<Mutex<Vec<WriteGuard>>>;
 struct Client {
     number: usize,
     plan: Arc<Plan>,
-    host: Host,
+    host: SimulatedHost,
     locks: Locks,
-    book: Book,
+    book: HolderLedger,
 }
 
 impl Fleet {
-    pub fn start(plan: &Plan, network: &Network, book: &Book) -> Fleet {
+    pub fn start(plan: &Plan, network: &SimulatedNetwork, book: &HolderLedger) -> Fleet {
         let plan = Arc::new(plan.clone());
         let guards = Guards::default();
         for number in 0..plan.clients {
             let host = network.host(number, Duration::ZERO, 0);
-            tokio::spawn(begin(number, plan.clone(), host, book.clone(), guards.clone()));
+            tokio::spawn(start_client(number, plan.clone(), host, book.clone(), guards.clone()));
         }
         Fleet { crowds: plan.crowds, guards }
     }
@@ -56,7 +56,7 @@ impl Fleet {
 }
 
 /// Connects a client at its own time, and starts its tasks.
-async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: Guards) {
+async fn start_client(number: usize, plan: Arc<Plan>, host: SimulatedHost, book: HolderLedger, guards: Guards) {
     host.sleep(plan.renewal().mul_f64(fastrand::f64())).await;
     let lost = book.clone();
     let settings = Locks::builder().lease(plan.lease).on_lost(move |_| lost.lost());
@@ -73,7 +73,7 @@ async fn begin(number: usize, plan: Arc<Plan>, host: Host, book: Book, guards: G
     // Tasks are assigned to the clients in turn.
     let tasks = client.plan.crowds * client.plan.crowd;
     for task in (number..tasks).step_by(client.plan.clients) {
-        tokio::spawn(client.clone().crowded(task / client.plan.crowd));
+        tokio::spawn(client.clone().contend(task / client.plan.crowd));
     }
 }
 
@@ -87,7 +87,7 @@ impl Client {
             let (lock, since) = (lock.unwrap(), self.host.now());
             match lock.write().await {
                 Ok(guard) => {
-                    self.book.took(self.host.now() - since);
+                    self.book.record_pair(self.host.now() - since);
                     self.host.sleep(SHORT).await;
                     self.give_back(guard).await;
                 }
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Waits for a contended lock, holds it for a while, and waits again.
-    async fn crowded(self, crowd: usize) {
+    async fn contend(self, crowd: usize) {
         let lock = self.locks.rwlock(crowd_name(crowd)).unwrap();
         loop {
             let since = self.host.now();
@@ -106,9 +106,9 @@ impl Client {
                 self.host.sleep(REST).await;
                 continue;
             };
-            self.book.enters(crowd, &guard, self.host.now() - since);
+            self.book.record_grant(crowd, &guard, self.host.now() - since);
             self.host.sleep(self.plan.hold).await;
-            self.book.leaves(crowd, &guard);
+            self.book.record_release(crowd, &guard);
             self.give_back(guard).await;
         }
     }

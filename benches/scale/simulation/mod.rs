@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rwlease::Slot;
-use rwlease::embedded::{Engine, Faults, Network, Served};
+use rwlease::embedded::{EmbeddedCluster, FaultInjector, SimulatedNetwork, ServedCommand};
 
-use book::Book;
-use counts::{Counter, Wire};
+use book::HolderLedger;
+use counts::{MessageCounter, FixedLatency};
 use fleet::Fleet;
 
 pub use book::Outcome;
-pub use counts::{Counted, Sent};
+pub use counts::{ServerCounts, CountedMessage};
 pub use plan::Plan;
 
 /// Time advances in multiples of this, so that events at about the same time share one step.
@@ -34,9 +34,9 @@ const OPEN: Duration = Duration::from_millis(7);
 pub const CALM: Duration = Duration::from_secs(5);
 
 pub struct Simulation {
-    engine: Engine,
-    counter: Counter,
-    book: Book,
+    engine: EmbeddedCluster,
+    counter: MessageCounter,
+    book: HolderLedger,
     fleet: Fleet,
 }
 
@@ -44,11 +44,11 @@ impl Simulation {
     /// Connects all clients. Each acquires the locks that it holds, within one renewal interval.
     pub async fn start(plan: &Plan) -> Simulation {
         fastrand::seed(plan.seed);
-        let engine = Engine::builder().masters(plan.masters).replicas(1).manual_time().build();
-        let counter = Counter::new(2 * usize::from(plan.masters));
-        engine.watch(counter.clone());
-        let network = Network::new(&engine, Arc::new(Wire(counter.clone())));
-        let book = Book::new(plan.crowds);
+        let engine = EmbeddedCluster::builder().masters(plan.masters).replicas(1).manual_time().build();
+        let counter = MessageCounter::new(2 * usize::from(plan.masters));
+        engine.set_observer(counter.clone());
+        let network = SimulatedNetwork::new(&engine, Arc::new(FixedLatency(counter.clone())));
+        let book = HolderLedger::new(plan.crowds);
         let fleet = Fleet::start(plan, &network, &book);
         let simulation = Simulation { engine, counter, book, fleet };
         simulation.run(plan.renewal() + CALM).await;
@@ -56,7 +56,7 @@ impl Simulation {
     }
 
     /// The counts since the last call.
-    pub fn take_counts(&self) -> Counted {
+    pub fn take_counts(&self) -> ServerCounts {
         self.counter.take()
     }
 
@@ -78,7 +78,7 @@ impl Simulation {
             if now >= until {
                 return;
             }
-            let next = self.engine.until_next_wake().unwrap_or(length).min(until - now);
+            let next = self.engine.time_to_next_wake().unwrap_or(length).min(until - now);
             let grains = next.as_nanos().div_ceil(GRAIN.as_nanos()).max(1) as u32;
             self.engine.advance(GRAIN * grains);
         }
@@ -126,7 +126,7 @@ impl Simulation {
         (self.engine.now() - began, crowds)
     }
 
-    fn faults(&self) -> Faults {
+    fn faults(&self) -> FaultInjector {
         self.engine.faults()
     }
 }
@@ -134,7 +134,7 @@ impl Simulation {
 impl Drop for Simulation {
     /// Breaks the reference cycle between the engine and its watcher.
     fn drop(&mut self) {
-        self.engine.watch(|_: &Served<'_>| {});
+        self.engine.set_observer(|_: &ServedCommand<'_>| {});
     }
 }
 

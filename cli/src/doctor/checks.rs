@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::clock::apart;
-use super::finding::{Finding, Level};
-use super::probe::{Deployment, Facts, Lua, Mode, Node, Role};
+use super::clock::distance;
+use super::finding::{Finding, Severity};
+use super::probe::{Deployment, NodeFacts, LuaSupport, Mode, Node, Role};
 use super::rights;
 use crate::show;
 
@@ -21,20 +21,20 @@ const OUTAGE: Duration =
 
 /// The same for the command of `rwlease run`, which is told to end earlier: by the default grace, a
 /// quarter of the lease, and another margin.
-const OUTAGE_OF_RUN: Duration =
+const RUN_OUTAGE: Duration =
     Duration::from_millis((OUTAGE.as_millis() - LEASE.as_millis() / 4 - MARGIN.as_millis()) as u64);
 
 /// How many times the node timeout a failover takes, as measured; somewhat more in the worst case.
-const FAILOVER_IN_TIMEOUTS: f64 = 2.5;
+const FAILOVER_NODE_TIMEOUTS: f64 = 2.5;
 
 /// The share of its memory that a server may use without a warning.
-const FULL: f64 = 0.9;
+const MEMORY_WARNING_RATIO: f64 = 0.9;
 
 /// The longest acceptable silence of a replica, in seconds.
-const LAG: u64 = 10;
+const MAX_REPLICA_SILENCE: u64 = 10;
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = shape(deployment).into_iter().collect();
+    let mut findings: Vec<Finding> = deployment_shape(deployment).into_iter().collect();
     findings.extend(coverage(deployment));
     findings.extend(agreement(deployment));
     findings.extend(clocks(deployment));
@@ -48,16 +48,16 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> {
+fn at_node(deployment: &Deployment, node: &Node, facts: &NodeFacts) -> Vec<Finding> {
     let mut findings = rights::all(facts);
-    findings.extend(lua(facts));
+    findings.extend(lua_check(facts));
     findings.extend(version(facts));
     findings.extend(memory(facts));
     findings.extend(state(facts));
     findings.extend(expiry(facts));
     findings.extend(failover(facts));
     match node.role {
-        Role::Replica => findings.extend(link(facts)),
+        Role::Replica => findings.extend(replication_link(facts)),
         Role::Single | Role::Master(_) => {
             findings.extend(hidden_cluster(deployment, facts));
             let takes_over = deployment.is_cluster || deployment.sentinels.is_some();
@@ -70,10 +70,10 @@ fn at_node(deployment: &Deployment, node: &Node, facts: &Facts) -> Vec<Finding> 
 }
 
 /// What the servers are together; none if a check of a server says it.
-fn shape(deployment: &Deployment) -> Option<Finding> {
+fn deployment_shape(deployment: &Deployment) -> Option<Finding> {
     if deployment.sentinels.is_some() {
         return Some(Finding::new(
-            Level::Note,
+            Severity::Info,
             "a single server that sentinels watch: a failover can lose the last locks, unless replicas have confirmed them",
         ));
     }
@@ -82,24 +82,24 @@ fn shape(deployment: &Deployment) -> Option<Finding> {
         let is_hidden = facts.any(|facts| hidden_cluster(deployment, facts).is_some());
         return (!is_hidden).then(|| {
             Finding::new(
-                Level::Note,
+                Severity::Info,
                 "a single server, no cluster: while it is down there are no locks",
             )
         });
     }
     let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica).count();
     let masters = deployment.nodes.len() - replicas;
-    let masters = show::count(masters as u64, "master", "masters");
-    let replicas = show::count(replicas as u64, "replica", "replicas");
-    Some(Finding::new(Level::Fine, format!("a cluster of {masters} and {replicas}")))
+    let masters = show::with_noun(masters as u64, "master", "masters");
+    let replicas = show::with_noun(replicas as u64, "replica", "replicas");
+    Some(Finding::new(Severity::Ok, format!("a cluster of {masters} and {replicas}")))
 }
 
 /// A node of a cluster that does not serve `CLUSTER`, and so looks like a single server.
-fn hidden_cluster(deployment: &Deployment, facts: &Facts) -> Option<Finding> {
+fn hidden_cluster(deployment: &Deployment, facts: &NodeFacts) -> Option<Finding> {
     let is_hidden = !deployment.is_cluster && Mode::of(&facts.info) == Mode::Cluster;
     is_hidden.then(|| {
         Finding::new(
-            Level::Wrong,
+            Severity::Error,
             "is a node of a cluster that does not serve CLUSTER, so clients take it for a single server; serve CLUSTER there",
         )
     })
@@ -110,7 +110,7 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
         Role::Master(ranges) => Some(ranges),
         _ => None,
     });
-    let gaps = gaps(ranges.flatten().copied().collect());
+    let gaps = unserved_slots(ranges.flatten().copied().collect());
     let (slots, them) = match &gaps[..] {
         [] => return None,
         [(first, last)] if first == last => ("slot", "it"),
@@ -123,14 +123,14 @@ fn coverage(deployment: &Deployment) -> Option<Finding> {
     let named = named.collect::<Vec<_>>().join(", ");
     deployment.is_cluster.then(|| {
         Finding::new(
-            Level::Wrong,
+            Severity::Error,
             format!("nobody serves {slots} {named}: locks in {them} cannot be taken; assign {them} to a master"),
         )
     })
 }
 
 /// The ranges of slots between the served ones.
-fn gaps(mut served: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+fn unserved_slots(mut served: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
     served.sort_unstable();
     served.push((SLOTS, SLOTS));
     let mut next = 0;
@@ -151,14 +151,14 @@ fn agreement(deployment: &Deployment) -> Option<Finding> {
     let agree = maps.all(|map| masters_of(map) == masters_of(first));
     (!agree).then(|| {
         Finding::new(
-            Level::Warning,
+            Severity::Warning,
             "the nodes do not agree on who serves which slot; try again in a few seconds",
         )
     })
 }
 
 /// The part of a map in which all nodes must agree: not the order of replicas.
-fn masters_of(map: &[super::probe::Range]) -> Vec<(u16, u16, &str)> {
+fn masters_of(map: &[super::probe::SlotRange]) -> Vec<(u16, u16, &str)> {
     map.iter().map(|range| (range.first, range.last, &*range.master)).collect()
 }
 
@@ -173,19 +173,19 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
         .enumerate()
         .flat_map(|(at, one)| known[..at].iter().map(move |other| (one, other)));
     let ((one, _), (other, _), (least, most)) = pairs
-        .map(|(one, other)| (one, other, apart(one.1, other.1)))
+        .map(|(one, other)| (one, other, distance(one.1, other.1)))
         .max_by_key(|(.., apart)| *apart)?;
     let (level, much) = match least {
-        least if least > MARGIN => (Level::Wrong, "more than"),
-        least if least > MARGIN / 4 => (Level::Warning, "much of"),
+        least if least > MARGIN => (Severity::Error, "more than"),
+        least if least > MARGIN / 4 => (Severity::Warning, "much of"),
         _ => {
             return Some(Finding::new(
-                Level::Fine,
-                format!("the nodes' clocks are at most {} apart", show::time(most)),
+                Severity::Ok,
+                format!("the nodes' clocks are at most {} apart", show::duration(most)),
             ));
         }
     };
-    let (one, other, least) = (&one.address, &other.address, show::time(least));
+    let (one, other, least) = (&one.address, &other.address, show::duration(least));
     let advice = "synchronize the clocks by NTP, or use a larger margin";
     Some(Finding::new(
         level,
@@ -197,26 +197,26 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
 
 fn unreachable(node: &Node, why: &str) -> Finding {
     let (level, what) = match node.role {
-        Role::Replica => (Level::Warning, "this replica cannot be queried"),
-        _ => (Level::Wrong, "cannot be queried"),
+        Role::Replica => (Severity::Warning, "this replica cannot be queried"),
+        _ => (Severity::Error, "cannot be queried"),
     };
     Finding::new(level, format!("{what}: {why}; check that it runs and accepts this user"))
 }
 
-fn lua(facts: &Facts) -> Option<Finding> {
+fn lua_check(facts: &NodeFacts) -> Option<Finding> {
     let says = match facts.lua {
-        Lua::Unknown | Lua::Fine => return None,
-        Lua::Missing => {
+        LuaSupport::Unknown | LuaSupport::Fine => return None,
+        LuaSupport::Missing => {
             "has no Lua, which every lock needs; with Valkey from 9.1 on it is a module: install and load it"
         }
-        Lua::Timeless => {
+        LuaSupport::NoTime => {
             "scripts cannot read the time, which every lease needs: this server is not supported"
         }
     };
-    Some(Finding::new(Level::Wrong, says))
+    Some(Finding::new(Severity::Error, says))
 }
 
-fn version(facts: &Facts) -> Option<Finding> {
+fn version(facts: &NodeFacts) -> Option<Finding> {
     let (name, version) = match (facts.info.get("valkey_version"), facts.info.get("redis_version"))
     {
         (Some(version), _) => ("Valkey", version),
@@ -227,57 +227,57 @@ fn version(facts: &Facts) -> Option<Finding> {
     let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     Some(match (major, minor) {
         (0..=5, _) | (6, 0..=1) => Finding::new(
-            Level::Wrong,
+            Severity::Error,
             format!("{name} {version} is too old; it must be 6.2 or later"),
         ),
         (6, _) => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!(
                 "{name} {version} has no sharded pub/sub: waiters poll, and cached locks are plain; 7.0 or later pushes"
             ),
         ),
-        _ => Finding::new(Level::Fine, format!("{name} {version}")),
+        _ => Finding::new(Severity::Ok, format!("{name} {version}")),
     })
 }
 
-fn memory(facts: &Facts) -> Option<Finding> {
+fn memory(facts: &NodeFacts) -> Option<Finding> {
     let policy = facts.info.get("maxmemory_policy")?;
     let number = |field: &str| facts.info.get(field).and_then(|bytes| bytes.parse::<f64>().ok());
     let (most, used) = (number("maxmemory")?, number("used_memory")?);
     let advice = "set maxmemory-policy noeviction";
     Some(match policy.as_str() {
-        "noeviction" if most > 0.0 && used > most * FULL => {
+        "noeviction" if most > 0.0 && used > most * MEMORY_WARNING_RATIO => {
             let part = used / most * 100.0;
             Finding::new(
-                Level::Warning,
+                Severity::Warning,
                 format!(
                     "{part:.0} % of the memory is used, and no lock can be taken when it is full; give it more"
                 ),
             )
         }
-        "noeviction" => Finding::new(Level::Fine, "noeviction"),
+        "noeviction" => Finding::new(Severity::Ok, "noeviction"),
         policy if most > 0.0 => {
-            Finding::new(Level::Wrong, format!("the memory policy {policy} evicts locks; {advice}"))
+            Finding::new(Severity::Error, format!("the memory policy {policy} evicts locks; {advice}"))
         }
         policy => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!("the memory policy {policy} would evict locks if maxmemory were set; {advice}"),
         ),
     })
 }
 
-fn state(facts: &Facts) -> Vec<Finding> {
+fn state(facts: &NodeFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(state) = facts.cluster_info.get("cluster_state").filter(|state| *state != "ok") {
         findings.push(Finding::new(
-            Level::Wrong,
+            Severity::Error,
             format!("reports the cluster in state `{state}`; see CLUSTER INFO there"),
         ));
     }
     if let Some(moving) = facts.moving.filter(|&moving| moving > 0) {
-        let slots = show::count(moving as u64, "slot is", "slots are");
+        let slots = show::with_noun(moving as u64, "slot is", "slots are");
         findings.push(Finding::new(
-            Level::Note,
+            Severity::Info,
             format!("{slots} moving; locks move along, but an abandoned move should be finished"),
         ));
     }
@@ -285,34 +285,34 @@ fn state(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Locks are keys that expire when they are abandoned.
-fn expiry(facts: &Facts) -> Option<Finding> {
+fn expiry(facts: &NodeFacts) -> Option<Finding> {
     (facts.frees_lazily == Some(false)).then(|| {
         Finding::new(
-            Level::Note,
+            Severity::Info,
             "lazyfree-lazy-expire is no: the server stands still for 20 to 90 ms when a lock with 100000 holders expires; \
              set it to yes if there are such locks",
         )
     })
 }
 
-fn failover(facts: &Facts) -> Option<Finding> {
-    let takes = facts.node_timeout?.mul_f64(FAILOVER_IN_TIMEOUTS);
-    survives(takes, "cluster-node-timeout")
+fn failover(facts: &NodeFacts) -> Option<Finding> {
+    let takes = facts.node_timeout?.mul_f64(FAILOVER_NODE_TIMEOUTS);
+    survives_outage(takes, "cluster-node-timeout")
 }
 
 /// Whether held leases, and commands of `rwlease run`, survive a failover that takes so long.
-pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
+pub fn survives_outage(takes: Duration, setting: &str) -> Option<Finding> {
     let (level, who, outage, advice) = match takes {
-        takes if takes > OUTAGE => (Level::Warning, "a held lease", OUTAGE, "use longer leases"),
-        takes if takes > OUTAGE_OF_RUN => (
-            Level::Note,
+        takes if takes > OUTAGE => (Severity::Warning, "a held lease", OUTAGE, "use longer leases"),
+        takes if takes > RUN_OUTAGE => (
+            Severity::Info,
             "a command of `rwlease run` with a lease",
-            OUTAGE_OF_RUN,
+            RUN_OUTAGE,
             "use a longer --lease",
         ),
         _ => return None,
     };
-    let (takes, lease, outage) = (show::time(takes), show::time(LEASE), show::time(outage));
+    let (takes, lease, outage) = (show::duration(takes), show::duration(LEASE), show::duration(outage));
     Some(Finding::new(
         level,
         format!(
@@ -322,96 +322,96 @@ pub fn survives(takes: Duration, setting: &str) -> Option<Finding> {
 }
 
 /// `takes_over`: whether a replica would.
-fn replicas(facts: &Facts, takes_over: bool) -> Option<Finding> {
+fn replicas(facts: &NodeFacts, takes_over: bool) -> Option<Finding> {
     let connected: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     let states = (0..connected).filter_map(|number| facts.info.get(&format!("slave{number}")));
     let is_well = |state: &&String| {
         let lag = state.split(',').find_map(|part| part.strip_prefix("lag=")?.parse::<u64>().ok());
-        state.contains("state=online") && lag.is_none_or(|lag| lag <= LAG)
+        state.contains("state=online") && lag.is_none_or(|lag| lag <= MAX_REPLICA_SILENCE)
     };
     let well = states.filter(is_well).count();
     Some(match (connected, well) {
         (0, _) if !takes_over => return None,
         (0, _) => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             "has no replica: when it dies, its locks are lost and no server takes over; give it one",
         ),
         (_, well) if well < connected => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!(
                 "{} of {connected} replicas are not in step; see INFO replication there",
                 connected - well
             ),
         ),
         _ => Finding::new(
-            Level::Fine,
-            format!("{} in step", show::count(well as u64, "replica", "replicas")),
+            Severity::Ok,
+            format!("{} in step", show::with_noun(well as u64, "replica", "replicas")),
         ),
     })
 }
 
 /// Redis reports the number of good replicas only if `min-replicas-to-write` requires some.
-pub fn wants_replicas(facts: &Facts) -> bool {
+pub fn requires_good_replicas(facts: &NodeFacts) -> bool {
     facts.info.contains_key("min_slaves_good_slaves")
 }
 
-fn lone_replica(facts: &Facts) -> Option<Finding> {
+fn lone_replica(facts: &NodeFacts) -> Option<Finding> {
     if facts.info.get("connected_slaves")? != "1" {
         return None;
     }
-    Some(match wants_replicas(facts) {
+    Some(match requires_good_replicas(facts) {
         true => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             "min-replicas-to-write is set, with one connected replica: when that dies or takes over, no lock is granted; bring back or add a second replica",
         ),
         false => Finding::new(
-            Level::Note,
+            Severity::Info,
             "has one replica: when that dies or takes over, every lease that a replica must confirm ends, and none is granted until \
              a second server is back; add a second replica before you use --replicas",
         ),
     })
 }
 
-fn restart(facts: &Facts) -> Option<Finding> {
+fn restart(facts: &NodeFacts) -> Option<Finding> {
     let appends = facts.info.get("aof_enabled")? == "1";
     (!appends).then(|| {
         let advice = "set appendonly yes, or prevent an immediate restart";
         Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!("keeps no log: if it is restarted before a replica takes over, its last locks are lost; {advice}"),
         )
     })
 }
 
-fn link(facts: &Facts) -> Option<Finding> {
+fn replication_link(facts: &NodeFacts) -> Option<Finding> {
     let link = facts.info.get("master_link_status")?;
     (link != "up").then(|| {
-        Finding::new(Level::Warning, "is not connected to its master; see INFO replication there")
+        Finding::new(Severity::Warning, "is not connected to its master; see INFO replication there")
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::Ahead;
-    use super::super::probe::{Address, Range};
+    use super::super::clock::ClockOffset;
+    use super::super::probe::{Address, SlotRange};
     use super::*;
 
-    fn master(port: u16, facts: Facts) -> Node {
+    fn master(port: u16, facts: NodeFacts) -> Node {
         let host = "127.0.0.1".to_owned();
         let (address, facts) = (Address { host, port }, Ok(facts));
         let role = Role::Master(vec![(0, 16_383)]);
         Node { address, role, facts }
     }
 
-    fn master_with_map(port: u16, map: Vec<Range>) -> Node {
-        let facts = Facts { map, ..Facts::default() };
+    fn master_with_map(port: u16, map: Vec<SlotRange>) -> Node {
+        let facts = NodeFacts { map, ..NodeFacts::default() };
         master(port, facts)
     }
 
     fn with_clocks(ahead: [i64; 2]) -> Deployment {
         let node = |port, ahead| {
-            let clock = Some(Ahead::new(ahead, 0, 1_000));
-            master(port, Facts { clock, ..Facts::default() })
+            let clock = Some(ClockOffset::new(ahead, 0, 1_000));
+            master(port, NodeFacts { clock, ..NodeFacts::default() })
         };
         let nodes = vec![node(1, ahead[0]), node(2, ahead[1])];
         Deployment { is_cluster: true, nodes, named: Vec::new(), sentinels: None }
@@ -419,42 +419,42 @@ mod tests {
 
     #[test]
     fn a_failover_is_compared_with_the_outage_that_a_held_lease_survives() {
-        let level = |millis| survives(Duration::from_millis(millis), "it").map(|found| found.level);
+        let level = |millis| survives_outage(Duration::from_millis(millis), "it").map(|found| found.severity);
         assert_eq!(level(11_500), None);
-        assert_eq!([11_501, 19_500].map(level), [Some(Level::Note); 2]);
-        assert_eq!(level(19_501), Some(Level::Warning));
-        let finding = survives(Duration::from_secs(20), "it").unwrap();
-        assert!(finding.says.contains("up to 20s") && finding.says.contains("survives 19s 500ms"));
+        assert_eq!([11_501, 19_500].map(level), [Some(Severity::Info); 2]);
+        assert_eq!(level(19_501), Some(Severity::Warning));
+        let finding = survives_outage(Duration::from_secs(20), "it").unwrap();
+        assert!(finding.message.contains("up to 20s") && finding.message.contains("survives 19s 500ms"));
     }
 
-    fn with_info(fields: &[(&str, &str)]) -> Facts {
+    fn with_info(fields: &[(&str, &str)]) -> NodeFacts {
         let fields = fields.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-        Facts { info: fields.collect(), ..Facts::default() }
+        NodeFacts { info: fields.collect(), ..NodeFacts::default() }
     }
 
     #[test]
     fn clocks_that_differ_by_more_than_the_margin_are_wrong() {
-        let level = |ahead| clocks(&with_clocks(ahead)).unwrap().level;
-        assert_eq!(level([0, 100]), Level::Fine);
-        assert_eq!(level([300_000, 0]), Level::Warning);
-        assert_eq!(level([0, 502_000]), Level::Wrong);
+        let level = |ahead| clocks(&with_clocks(ahead)).unwrap().severity;
+        assert_eq!(level([0, 100]), Severity::Ok);
+        assert_eq!(level([300_000, 0]), Severity::Warning);
+        assert_eq!(level([0, 502_000]), Severity::Error);
     }
 
     #[test]
     fn slots_that_nobody_serves_are_named() {
-        assert_eq!(gaps(vec![(8_192, 16_383), (0, 8_191)]), []);
+        assert_eq!(unserved_slots(vec![(8_192, 16_383), (0, 8_191)]), []);
         assert_eq!(
-            gaps(vec![(10, 20), (1, 5), (22, 16_000)]),
+            unserved_slots(vec![(10, 20), (1, 5), (22, 16_000)]),
             [(0, 0), (6, 9), (21, 21), (16_001, 16_383)]
         );
-        assert_eq!(gaps(Vec::new()), [(0, 16_383)]);
+        assert_eq!(unserved_slots(Vec::new()), [(0, 16_383)]);
     }
 
     #[test]
     fn nodes_that_name_other_masters_do_not_agree() {
         let says = |port, master: &str, replica| {
             let address = |port| Address { host: "127.0.0.1".to_owned(), port };
-            let range = Range {
+            let range = SlotRange {
                 first: 0,
                 last: 16_383,
                 master: master.to_owned(),
@@ -475,24 +475,24 @@ mod tests {
 
     #[test]
     fn scripts_must_run_and_see_the_time() {
-        let level = |lua| lua_of(lua).map(|finding| finding.level);
-        assert_eq!([Lua::Unknown, Lua::Fine].map(level), [None, None]);
-        assert_eq!([Lua::Missing, Lua::Timeless].map(level), [Some(Level::Wrong); 2]);
+        let level = |lua| lua_of(lua).map(|finding| finding.severity);
+        assert_eq!([LuaSupport::Unknown, LuaSupport::Fine].map(level), [None, None]);
+        assert_eq!([LuaSupport::Missing, LuaSupport::NoTime].map(level), [Some(Severity::Error); 2]);
     }
 
-    fn lua_of(lua: Lua) -> Option<Finding> {
-        super::lua(&Facts { lua, ..Facts::default() })
+    fn lua_of(lua: LuaSupport) -> Option<Finding> {
+        super::lua_check(&NodeFacts { lua, ..NodeFacts::default() })
     }
 
     #[test]
     fn versions() {
-        let level = |field, version| self::version(&with_info(&[(field, version)])).unwrap().level;
-        assert_eq!(level("redis_version", "6.0.16"), Level::Wrong);
-        assert_eq!(level("redis_version", "6.2.14"), Level::Warning);
-        assert_eq!(level("redis_version", "7.0.15"), Level::Fine);
+        let level = |field, version| self::version(&with_info(&[(field, version)])).unwrap().severity;
+        assert_eq!(level("redis_version", "6.0.16"), Severity::Error);
+        assert_eq!(level("redis_version", "6.2.14"), Severity::Warning);
+        assert_eq!(level("redis_version", "7.0.15"), Severity::Ok);
         let valkey =
             version(&with_info(&[("redis_version", "7.2.4"), ("valkey_version", "9.1.2")]));
-        assert_eq!(valkey.unwrap().says, "Valkey 9.1.2");
+        assert_eq!(valkey.unwrap().message, "Valkey 9.1.2");
     }
 
     #[test]
@@ -503,21 +503,21 @@ mod tests {
                 ("maxmemory", most),
                 ("used_memory", used),
             ]);
-            memory(&facts).unwrap().level
+            memory(&facts).unwrap().severity
         };
-        assert_eq!(level("allkeys-lru", "100", "1"), Level::Wrong);
-        assert_eq!(level("volatile-ttl", "0", "1"), Level::Warning);
-        assert_eq!(level("noeviction", "100", "95"), Level::Warning);
-        assert_eq!(level("noeviction", "100", "50"), Level::Fine);
+        assert_eq!(level("allkeys-lru", "100", "1"), Severity::Error);
+        assert_eq!(level("volatile-ttl", "0", "1"), Severity::Warning);
+        assert_eq!(level("noeviction", "100", "95"), Severity::Warning);
+        assert_eq!(level("noeviction", "100", "50"), Severity::Ok);
     }
 
     #[test]
     fn a_master_that_writes_only_with_a_replica_needs_two() {
-        let level = |fields: &[(&str, &str)]| Some(lone_replica(&with_info(fields))?.level);
+        let level = |fields: &[(&str, &str)]| Some(lone_replica(&with_info(fields))?.severity);
         let (one, two) = (("connected_slaves", "1"), ("connected_slaves", "2"));
         let set = ("min_slaves_good_slaves", "1");
-        assert_eq!(level(&[one, set]), Some(Level::Warning));
-        assert_eq!(level(&[one]), Some(Level::Note), "leases can want it, too");
+        assert_eq!(level(&[one, set]), Some(Severity::Warning));
+        assert_eq!(level(&[one]), Some(Severity::Info), "leases can want it, too");
         assert_eq!(level(&[two, set]), None);
     }
 
@@ -529,35 +529,35 @@ mod tests {
             named: Vec::new(),
             sentinels: None,
         };
-        let levels = |deployment: &Deployment| -> Vec<Level> {
+        let levels = |deployment: &Deployment| -> Vec<Severity> {
             let facts = deployment.nodes[0].facts.as_ref().unwrap();
-            let found = shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
-            found.map(|finding| finding.level).collect()
+            let found = deployment_shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
+            found.map(|finding| finding.severity).collect()
         };
-        assert_eq!(levels(&with("cluster")), [Level::Wrong]);
-        assert_eq!(levels(&with("standalone")), [Level::Note]);
+        assert_eq!(levels(&with("cluster")), [Severity::Error]);
+        assert_eq!(levels(&with("standalone")), [Severity::Info]);
     }
 
     #[test]
     fn expired_keys_that_are_deleted_at_once_are_noted() {
-        let is_noted = |frees_lazily| expiry(&Facts { frees_lazily, ..Facts::default() }).is_some();
+        let is_noted = |frees_lazily| expiry(&NodeFacts { frees_lazily, ..NodeFacts::default() }).is_some();
         assert!(is_noted(Some(false)));
         assert!(!is_noted(Some(true)) && !is_noted(None));
     }
 
     #[test]
     fn a_master_wants_replicas_in_step() {
-        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().level;
+        let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().severity;
         let (online, late) = ("state=online,lag=0", "state=online,lag=60");
-        assert_eq!(level(&[("connected_slaves", "0")]), Level::Warning);
-        assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Level::Fine);
+        assert_eq!(level(&[("connected_slaves", "0")]), Severity::Warning);
+        assert_eq!(level(&[("connected_slaves", "1"), ("slave0", online)]), Severity::Ok);
         assert_eq!(
             level(&[("connected_slaves", "2"), ("slave0", online), ("slave1", late)]),
-            Level::Warning
+            Severity::Warning
         );
         assert_eq!(
             level(&[("connected_slaves", "1"), ("slave0", "state=wait_bgsave")]),
-            Level::Warning
+            Severity::Warning
         );
     }
 }

@@ -4,25 +4,25 @@ use std::time::Duration;
 
 /// Microseconds; the true value is between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ahead {
+pub struct ClockOffset {
     pub least: i64,
     pub most: i64,
 }
 
-impl Ahead {
+impl ClockOffset {
     /// The server's clock read `time` between the two local moments.
     pub fn new(time: i64, sent: i64, received: i64) -> Self {
-        Ahead { least: time - received, most: time - sent }
+        ClockOffset { least: time - received, most: time - sent }
     }
 
     /// The range that both measurements allow.
-    pub fn and(self, other: Ahead) -> Ahead {
-        Ahead { least: self.least.max(other.least), most: self.most.min(other.most) }
+    pub fn intersect(self, other: ClockOffset) -> ClockOffset {
+        ClockOffset { least: self.least.max(other.least), most: self.most.min(other.most) }
     }
 }
 
 /// How far two clocks are apart: at least, and at most.
-pub fn apart(one: Ahead, other: Ahead) -> (Duration, Duration) {
+pub fn distance(one: ClockOffset, other: ClockOffset) -> (Duration, Duration) {
     let least = (one.least - other.most).max(other.least - one.most).max(0);
     let most = (one.most - other.least).max(other.most - one.least).max(0);
     (micros(least), micros(most))
@@ -38,10 +38,10 @@ mod tests {
 
     #[test]
     fn slow_answers_prove_little() {
-        let (quick, slow) = (Ahead::new(1_000, 0, 10), Ahead::new(1_900, 0, 2_000));
-        assert_eq!(apart(quick, slow).0, Duration::ZERO);
-        let (least, most) = apart(Ahead::new(1_000, 0, 10), Ahead::new(5_000, 0, 20));
+        let (quick, slow) = (ClockOffset::new(1_000, 0, 10), ClockOffset::new(1_900, 0, 2_000));
+        assert_eq!(distance(quick, slow).0, Duration::ZERO);
+        let (least, most) = distance(ClockOffset::new(1_000, 0, 10), ClockOffset::new(5_000, 0, 20));
         assert_eq!((least.as_micros(), most.as_micros()), (3_980, 4_010));
-        assert_eq!(slow.and(Ahead::new(1_900, 500, 600)), Ahead { least: 1_300, most: 1_400 });
+        assert_eq!(slow.intersect(ClockOffset::new(1_900, 500, 600)), ClockOffset { least: 1_300, most: 1_400 });
     }
 }

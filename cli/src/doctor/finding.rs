@@ -6,28 +6,28 @@ use anstyle::{AnsiColor, Style};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub level: Level,
+    pub severity: Severity,
     /// The nodes that the finding is about; none if it is about all.
     pub nodes: Vec<String>,
-    pub says: String,
+    pub message: String,
 }
 
 /// In the order in which they are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Fine,
+pub enum Severity {
+    Ok,
     /// No fault, but good to know.
-    Note,
+    Info,
     /// Can break a lock when something else goes wrong.
     Warning,
     /// Breaks locks.
-    Wrong,
+    Error,
 }
 
 impl Finding {
-    pub fn new(level: Level, says: impl Into<String>) -> Self {
+    pub fn new(level: Severity, says: impl Into<String>) -> Self {
         let says = says.into();
-        Finding { level, nodes: Vec::new(), says }
+        Finding { severity: level, nodes: Vec::new(), message: says }
     }
 
     pub fn at(mut self, node: impl Into<String>) -> Self {
@@ -37,12 +37,12 @@ impl Finding {
 }
 
 /// Merges equal findings of several nodes.
-pub fn together(findings: Vec<Finding>) -> Vec<Finding> {
+pub fn merge_equal(findings: Vec<Finding>) -> Vec<Finding> {
     let mut together: Vec<Finding> = Vec::new();
     for finding in findings {
         let same = together
             .iter_mut()
-            .find(|other| (other.level, &other.says) == (finding.level, &finding.says));
+            .find(|other| (other.severity, &other.message) == (finding.severity, &finding.message));
         match same {
             Some(same) => same.nodes.extend(finding.nodes),
             None => together.push(finding),
@@ -53,17 +53,17 @@ pub fn together(findings: Vec<Finding>) -> Vec<Finding> {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, color) = match self.level {
-            Level::Fine => ("ok", AnsiColor::Green),
-            Level::Note => ("note", AnsiColor::Cyan),
-            Level::Warning => ("warning", AnsiColor::Yellow),
-            Level::Wrong => ("wrong", AnsiColor::Red),
+        let (word, color) = match self.severity {
+            Severity::Ok => ("ok", AnsiColor::Green),
+            Severity::Info => ("note", AnsiColor::Cyan),
+            Severity::Warning => ("warning", AnsiColor::Yellow),
+            Severity::Error => ("wrong", AnsiColor::Red),
         };
         let style = Style::new().fg_color(Some(color.into())).bold();
         write!(f, "{style}{word:<8}{style:#} ")?;
         if !self.nodes.is_empty() {
             write!(f, "{}: ", self.nodes.join(", "))?;
         }
-        f.write_str(&self.says)
+        f.write_str(&self.message)
     }
 }

@@ -1,13 +1,13 @@
 //! Checks who answers: one cluster or one server, and no other behind the same address or name.
 
-use super::finding::{Finding, Level};
-use super::probe::{Address, Deployment, Facts, Role};
-use super::who::{Named, Who};
+use super::finding::{Finding, Severity};
+use super::probe::{Address, Deployment, NodeFacts, Role};
+use super::who::{UrlTarget, ServerIdentities};
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = unreachable(deployment);
-    findings.extend(several_behind_one(deployment));
-    findings.extend(strangers(deployment));
+    findings.extend(multiple_servers_at_address(deployment));
+    findings.extend(mixed_deployment(deployment));
     if deployment.is_cluster {
         findings.extend(clusters(deployment));
     } else {
@@ -19,16 +19,16 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
 
 /// Everything that was queried, each address once: the nodes that the first URL leads to, then the
 /// other URLs.
-fn everyone(deployment: &Deployment) -> Vec<(&Address, &Who)> {
+fn all_targets(deployment: &Deployment) -> Vec<(&Address, &ServerIdentities)> {
     let nodes = deployment.nodes.iter();
-    let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.who)));
+    let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.identity)));
     let others =
-        others(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
+        foreign_targets(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
     nodes.chain(others).collect()
 }
 
 /// The URLs that name none of the nodes.
-fn others(deployment: &Deployment) -> impl Iterator<Item = &Named> {
+fn foreign_targets(deployment: &Deployment) -> impl Iterator<Item = &UrlTarget> {
     deployment.named.iter().filter(|named| !is_node(deployment, &named.address))
 }
 
@@ -38,20 +38,20 @@ fn is_node(deployment: &Deployment, address: &Address) -> bool {
 
 /// URLs that cannot be queried. Nodes are reported elsewhere.
 fn unreachable(deployment: &Deployment) -> Vec<Finding> {
-    let gone = others(deployment).filter_map(|named| {
+    let gone = foreign_targets(deployment).filter_map(|named| {
         let why = named.who.as_ref().err()?;
         let says = format!(
             "this URL cannot be queried: {why}; check that the server runs, or leave the URL out"
         );
-        Some(Finding::new(Level::Warning, says).at(named.address.to_string()))
+        Some(Finding::new(Severity::Warning, says).at(named.address.to_string()))
     });
     gone.collect()
 }
 
 /// An address must lead to one server, unless it is only a way to find the nodes of a cluster.
-fn several_behind_one(deployment: &Deployment) -> Vec<Finding> {
+fn multiple_servers_at_address(deployment: &Deployment) -> Vec<Finding> {
     let is_entrance = |address| deployment.is_cluster && !is_node(deployment, address);
-    let several = everyone(deployment)
+    let several = all_targets(deployment)
         .into_iter()
         .filter(|(address, who)| who.run_ids.len() > 1 && !is_entrance(address));
     let findings = several.map(|(address, who)| {
@@ -60,13 +60,13 @@ fn several_behind_one(deployment: &Deployment) -> Vec<Finding> {
             "{servers} servers answer at this address, each with its own locks, so two can hold one lock; name the server itself \
              (or was it just restarted?)"
         );
-        Finding::new(Level::Wrong, says).at(address.to_string())
+        Finding::new(Severity::Error, says).at(address.to_string())
     });
     findings.collect()
 }
 
 /// A mix of cluster nodes and servers without a cluster.
-fn strangers(deployment: &Deployment) -> Vec<Finding> {
+fn mixed_deployment(deployment: &Deployment) -> Vec<Finding> {
     let wrong = deployment.named.iter().filter_map(|named| {
         let in_cluster = named.who.as_ref().ok()?.in_cluster?;
         let says = match (deployment.is_cluster, in_cluster) {
@@ -80,17 +80,17 @@ fn strangers(deployment: &Deployment) -> Vec<Finding> {
             }
             _ => return None,
         };
-        Some(Finding::new(Level::Wrong, says).at(named.address.to_string()))
+        Some(Finding::new(Severity::Error, says).at(named.address.to_string()))
     });
     wrong.collect()
 }
 
 /// Nodes that do not know each other.
 fn clusters(deployment: &Deployment) -> Vec<Finding> {
-    let everyone = everyone(deployment);
+    let everyone = all_targets(deployment);
     let mut known = everyone
         .into_iter()
-        .filter_map(|(address, who)| Some((address, who.id.as_ref()?, &who.knows)))
+        .filter_map(|(address, who)| Some((address, who.id.as_ref()?, &who.known_nodes)))
         .filter(|(_, _, knows)| !knows.is_empty());
     let Some((first, first_id, first_knows)) = known.next() else {
         return Vec::new();
@@ -99,11 +99,11 @@ fn clusters(deployment: &Deployment) -> Vec<Finding> {
         let (level, says) = match (first_knows.contains(id), knows.contains(first_id)) {
             (true, true) => return None,
             (false, false) => (
-                Level::Wrong,
+                Severity::Error,
                 format!("is a node of another cluster than {first}, with its own locks; name the nodes of one"),
             ),
             _ => (
-                Level::Warning,
+                Severity::Warning,
                 format!(
                     "{first} and this node do not both know each other: one is new, or was forgotten; see CLUSTER NODES"
                 ),
@@ -129,7 +129,7 @@ fn singles(deployment: &Deployment) -> Vec<Finding> {
         let says = format!(
             "is another server than {first}, without a cluster: it has its own locks, or none if it is a replica; name one server"
         );
-        Finding::new(Level::Wrong, says).at(address.to_string())
+        Finding::new(Severity::Error, says).at(address.to_string())
     });
     findings.collect()
 }
@@ -149,7 +149,7 @@ fn endpoint(deployment: &Deployment) -> Vec<Finding> {
     findings
 }
 
-fn is_replica(facts: &Facts) -> Option<Finding> {
+fn is_replica(facts: &NodeFacts) -> Option<Finding> {
     let is_replica = facts.info.get("role")? == "slave";
     let part = |name| facts.info.get(name).map_or("?", String::as_str);
     is_replica.then(|| {
@@ -157,16 +157,16 @@ fn is_replica(facts: &Facts) -> Option<Finding> {
         let says = format!(
             "is a replica of {host}:{port}, and grants no locks; name the primary, or an endpoint that follows it"
         );
-        Finding::new(Level::Wrong, says)
+        Finding::new(Severity::Error, says)
     })
 }
 
 /// A name for a primary with replicas is moved when the primary dies.
-fn moves(facts: &Facts) -> Option<Finding> {
+fn moves(facts: &NodeFacts) -> Option<Finding> {
     let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
     (replicas > 0).then(|| {
         Finding::new(
-            Level::Warning,
+            Severity::Warning,
             "a primary with replicas behind a name: a failover moves the name to another server, which lacks the last locks, and \
              until then the old one may still grant locks; prefer a cluster, use `--replicas` and fencing tokens",
         )
@@ -174,14 +174,14 @@ fn moves(facts: &Facts) -> Option<Finding> {
 }
 
 /// Several addresses of one family; most servers have one for IPv4 and one for IPv6.
-fn several_addresses(named: &Named) -> Option<Finding> {
+fn several_addresses(named: &UrlTarget) -> Option<Finding> {
     let addresses = named.resolved.len();
     let old = named.resolved.iter().filter(|address| address.is_ipv4()).count();
     (old > 1 || addresses - old > 1).then(|| {
         let says = format!(
             "this name stands for {addresses} addresses: without a cluster all must lead to one server, or two can hold one lock"
         );
-        Finding::new(Level::Warning, says)
+        Finding::new(Severity::Warning, says)
     })
 }
 
@@ -197,24 +197,24 @@ mod tests {
         Address { host: "name".to_owned(), port }
     }
 
-    fn named(port: u16, who: Who) -> Named {
-        Named { address: address(port), resolved: BTreeSet::new(), who: Ok(who) }
+    fn named(port: u16, who: ServerIdentities) -> UrlTarget {
+        UrlTarget { address: address(port), resolved: BTreeSet::new(), who: Ok(who) }
     }
 
-    fn node_of(id: &str, knows: &[&str]) -> Who {
-        Who {
+    fn node_of(id: &str, knows: &[&str]) -> ServerIdentities {
+        ServerIdentities {
             in_cluster: Some(true),
             id: Some(id.to_owned()),
-            knows: knows.iter().map(|id| id.to_string()).collect(),
-            ..Who::default()
+            known_nodes: knows.iter().map(|id| id.to_string()).collect(),
+            ..ServerIdentities::default()
         }
     }
 
-    fn levels(deployment: &Deployment) -> Vec<Level> {
-        all(deployment).into_iter().map(|finding| finding.level).collect()
+    fn levels(deployment: &Deployment) -> Vec<Severity> {
+        all(deployment).into_iter().map(|finding| finding.severity).collect()
     }
 
-    fn cluster(named: Vec<Named>) -> Deployment {
+    fn cluster(named: Vec<UrlTarget>) -> Deployment {
         Deployment { is_cluster: true, nodes: Vec::new(), named, sentinels: None }
     }
 
@@ -222,9 +222,9 @@ mod tests {
     fn nodes_of_one_cluster_know_each_other() {
         let with = |other| cluster(vec![named(1, node_of("a", &["a", "b"])), named(2, other)]);
         assert_eq!(levels(&with(node_of("b", &["a", "b"]))), []);
-        assert_eq!(levels(&with(node_of("c", &["c", "d"]))), [Level::Wrong]);
-        assert_eq!(levels(&with(node_of("b", &["b"]))), [Level::Warning]);
-        let mute = Who { in_cluster: Some(true), ..Who::default() };
+        assert_eq!(levels(&with(node_of("c", &["c", "d"]))), [Severity::Error]);
+        assert_eq!(levels(&with(node_of("b", &["b"]))), [Severity::Warning]);
+        let mute = ServerIdentities { in_cluster: Some(true), ..ServerIdentities::default() };
         assert_eq!(levels(&with(mute)), [], "one that does not tell is unknown");
     }
 
@@ -233,31 +233,31 @@ mod tests {
         let node = |port, who| Node {
             address: address(port),
             role: Role::Master(vec![(0, 8_191)]),
-            facts: Ok(Facts { who, ..Facts::default() }),
+            facts: Ok(NodeFacts { identity: who, ..NodeFacts::default() }),
         };
         let deployment = Deployment {
             nodes: vec![node(1, node_of("a", &["a", "b"])), node(2, node_of("c", &["c"]))],
             ..cluster(Vec::new())
         };
         let [stranger] = &all(&deployment)[..] else { panic!("one finding") };
-        assert_eq!((stranger.level, &*stranger.nodes), (Level::Wrong, &["name:2".to_owned()][..]));
+        assert_eq!((stranger.severity, &*stranger.nodes), (Severity::Error, &["name:2".to_owned()][..]));
     }
 
     #[test]
     fn a_name_that_stands_for_several_addresses() {
         let with = |resolved: &[&str], info: &[(&str, &str)]| {
-            let who = Who {
+            let who = ServerIdentities {
                 run_ids: BTreeSet::from(["run".to_owned()]),
                 in_cluster: Some(false),
-                ..Who::default()
+                ..ServerIdentities::default()
             };
             let info = info.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-            let facts = Facts { info: info.collect(), who: who.clone(), ..Facts::default() };
+            let facts = NodeFacts { info: info.collect(), identity: who.clone(), ..NodeFacts::default() };
             let resolved = resolved.iter().map(|address| address.parse::<IpAddr>().unwrap());
             let deployment = Deployment {
                 is_cluster: false,
                 nodes: vec![Node { address: address(1), role: Role::Single, facts: Ok(facts) }],
-                named: vec![Named { resolved: resolved.collect(), ..named(1, who) }],
+                named: vec![UrlTarget { resolved: resolved.collect(), ..named(1, who) }],
                 sentinels: None,
             };
             levels(&deployment)
@@ -266,10 +266,10 @@ mod tests {
         let (one, two) = (["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]);
         assert_eq!(with(&[], &[primary]), []);
         assert_eq!(with(&one, &[alone]), []);
-        assert_eq!(with(&one, &[primary]), [Level::Warning]);
-        assert_eq!(with(&two, &[alone]), [Level::Warning]);
-        assert_eq!(with(&two, &[primary]), [Level::Warning, Level::Warning]);
+        assert_eq!(with(&one, &[primary]), [Severity::Warning]);
+        assert_eq!(with(&two, &[alone]), [Severity::Warning]);
+        assert_eq!(with(&two, &[primary]), [Severity::Warning, Severity::Warning]);
         assert_eq!(with(&["127.0.0.1", "::1"], &[alone]), [], "one of each kind");
-        assert_eq!(with(&one, &[("role", "slave"), primary]), [Level::Wrong]);
+        assert_eq!(with(&one, &[("role", "slave"), primary]), [Severity::Error]);
     }
 }

@@ -13,14 +13,14 @@ use redis::{
     TlsCertificates, Value,
 };
 
-use super::clock::Ahead;
-use super::locked_out::locked_out;
+use super::clock::ClockOffset;
+use super::locked_out::access_error;
 use super::rights::CONFIG_GET;
-use super::sentinels::Sentinels;
-use super::who::{Named, Who, resolve};
-use crate::args::Servers;
-use crate::connect::{Certificates, NAME};
-use crate::exit::{Failure, REFUSED, UNAVAILABLE};
+use super::sentinels::SentinelFacts;
+use super::who::{UrlTarget, ServerIdentities, resolve};
+use crate::args::ServerArgs;
+use crate::connect::{Certificates, CLIENT_NAME};
+use crate::exit::{CliError, REFUSED, UNAVAILABLE};
 
 /// The longest wait for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,23 +30,23 @@ const NO_PORT: &str = "the cluster reports no port of this node for connections 
                        check whether all nodes serve TLS, and use redis:// or rediss:// as they do";
 
 /// Round trips to read a clock.
-const LOOKS_AT_A_CLOCK: usize = 5;
+const CLOCK_SAMPLES: usize = 5;
 
 pub struct Deployment {
     /// Not a single server.
     pub is_cluster: bool,
     pub nodes: Vec<Node>,
     /// The URLs, in order.
-    pub named: Vec<Named>,
+    pub named: Vec<UrlTarget>,
     /// The sentinels, if the URL names them.
-    pub sentinels: Option<Sentinels>,
+    pub sentinels: Option<SentinelFacts>,
 }
 
 pub struct Node {
     pub address: Address,
     pub role: Role,
     /// An error says why it could not be queried.
-    pub facts: Result<Facts, String>,
+    pub facts: Result<NodeFacts, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,31 +64,31 @@ pub enum Role {
 }
 
 #[derive(Default)]
-pub struct Facts {
+pub struct NodeFacts {
     pub info: BTreeMap<String, String>,
     pub cluster_info: BTreeMap<String, String>,
     /// The slot map, as this node reports it.
-    pub map: Vec<Range>,
+    pub map: Vec<SlotRange>,
     /// How many slots are moving from it or to it.
     pub moving: Option<usize>,
-    pub clock: Option<Ahead>,
+    pub clock: Option<ClockOffset>,
     /// After how much silence a node is considered dead.
     pub node_timeout: Option<Duration>,
     /// Whether the server deletes expired keys while it serves calls.
     pub frees_lazily: Option<bool>,
     /// Rights that every lock needs, and the user lacks.
-    pub lacks: Vec<String>,
+    pub missing_rights: Vec<String>,
     /// Commands that the user may not use, and can do without.
-    pub refused: Vec<&'static str>,
+    pub denied_commands: Vec<&'static str>,
     /// Commands that the server does not serve.
-    pub absent: Vec<&'static str>,
-    pub lua: Lua,
-    pub who: Who,
+    pub unsupported_commands: Vec<&'static str>,
+    pub lua: LuaSupport,
+    pub identity: ServerIdentities,
 }
 
 /// Whether a server runs scripts as locks need them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lua {
+pub enum LuaSupport {
     /// The user may not query it.
     #[default]
     Unknown,
@@ -96,12 +96,12 @@ pub enum Lua {
     /// The server has no scripts, for any user.
     Missing,
     /// Scripts cannot read the time.
-    Timeless,
+    NoTime,
 }
 
 /// A range of slots and its nodes, the master first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Range {
+pub struct SlotRange {
     pub first: u16,
     pub last: u16,
     /// The master's id, which is the same in all maps, whatever its address in them.
@@ -111,16 +111,16 @@ pub struct Range {
 
 /// Queries every node that the first server knows, and every replica that the masters know. The
 /// servers' map leaves out replicas that have no data so far.
-pub async fn look(servers: &Servers) -> Result<Deployment, Failure> {
+pub async fn probe_deployment(servers: &ServerArgs) -> Result<Deployment, CliError> {
     let sentinels = match servers.sentinels()? {
-        Some(url) => Some(Sentinels::look(servers, &url).await?),
+        Some(url) => Some(SentinelFacts::probe(servers, &url).await?),
         None => None,
     };
     let urls = match &sentinels {
         Some(sentinels) => vec![sentinels.master_url()],
         None => servers.urls()?,
     };
-    let entrance = Entrance::new(servers, urls)?;
+    let entrance = Prober::new(servers, urls)?;
     let (is_cluster, known) = entrance.nodes(servers).await?;
     let origin = Instant::now();
     let mut nodes = entrance.query(known, is_cluster, origin).await;
@@ -148,13 +148,13 @@ fn replicas_of(node: &Node) -> Vec<Address> {
 
 /// The part of a URL after the user and the password. The library has accepted the URL, so nothing
 /// secret is left in it.
-fn place(url: &str) -> &str {
+fn url_without_credentials(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.rsplit_once('@').map_or(rest, |(_, place)| place)
 }
 
 /// How to connect.
-pub struct Entrance {
+pub struct Prober {
     seeds: Vec<Address>,
     session: RedisConnectionInfo,
     /// Set with TLS.
@@ -163,15 +163,15 @@ pub struct Entrance {
     prefix: String,
 }
 
-impl Entrance {
-    pub fn new(servers: &Servers, urls: Vec<String>) -> Result<Entrance, Failure> {
+impl Prober {
+    pub fn new(servers: &ServerArgs, urls: Vec<String>) -> Result<Prober, CliError> {
         let mut seeds = Vec::new();
         let mut session = RedisConnectionInfo::default();
         let mut tls = false;
         for url in urls {
             let wrong = |error: RedisError| {
-                let place = place(&url);
-                Failure::usage(format!(
+                let place = url_without_credentials(&url);
+                CliError::usage(format!(
                     "the URL of `{place}` cannot be read: {error}; use redis://HOST:PORT"
                 ))
             };
@@ -183,7 +183,7 @@ impl Entrance {
                     (host.clone(), *port)
                 }
                 _ => {
-                    return Err(Failure::usage("only TCP is supported; use redis://HOST:PORT"));
+                    return Err(CliError::usage("only TCP is supported; use redis://HOST:PORT"));
                 }
             };
             if seeds.is_empty() {
@@ -200,13 +200,13 @@ impl Entrance {
         }
         let session = session
             .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(NAME, env!("CARGO_PKG_VERSION"));
+            .set_lib_name(CLIENT_NAME, env!("CARGO_PKG_VERSION"));
         let certificates = tls.then(|| servers.certificates()).transpose()?;
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let prefix = servers.prefix.clone();
-        Ok(Entrance { seeds, session, certificates, prefix })
+        Ok(Prober { seeds, session, certificates, prefix })
     }
 
     /// Connects as another user.
@@ -243,12 +243,12 @@ impl Entrance {
     }
 
     /// What one of the URLs leads to.
-    async fn named(&self, seed: &Address, nodes: &[Node]) -> Named {
+    async fn named(&self, seed: &Address, nodes: &[Node]) -> UrlTarget {
         let who = match nodes.iter().find(|node| node.address == *seed) {
-            Some(node) => node.facts.as_ref().map(|facts| facts.who.clone()).map_err(String::clone),
-            None => self.who(seed).await.map_err(|error| error.to_string()),
+            Some(node) => node.facts.as_ref().map(|facts| facts.identity.clone()).map_err(String::clone),
+            None => self.identify(seed).await.map_err(|error| error.to_string()),
         };
-        Named { address: seed.clone(), resolved: resolve(seed).await, who }
+        UrlTarget { address: seed.clone(), resolved: resolve(seed).await, who }
     }
 
     pub async fn open(&self, address: &Address) -> Result<MultiplexedConnection, RedisError> {
@@ -286,7 +286,7 @@ impl Entrance {
     }
 
     /// All nodes, as the first server that answers reports them.
-    async fn nodes(&self, servers: &Servers) -> Result<(bool, Vec<(Address, Role)>), Failure> {
+    async fn nodes(&self, servers: &ServerArgs) -> Result<(bool, Vec<(Address, Role)>), CliError> {
         let mut last = None;
         for seed in &self.seeds {
             let mut connection = match self.open(seed).await {
@@ -299,16 +299,16 @@ impl Entrance {
             return match query(&mut connection, "CLUSTER SLOTS").await {
                 Ok(answer) => Ok((true, nodes(&map(answer, seed)))),
                 Err(error) if is_alone(&error) => match mode(&mut connection).await {
-                    Mode::Sentinel => Err(Failure::usage(format!(
+                    Mode::Sentinel => Err(CliError::usage(format!(
                         "{seed} is a sentinel; use redis+sentinel://{seed}/MASTER with the name of its master"
                     ))),
                     _ => Ok((false, vec![(seed.clone(), Role::Single)])),
                 },
                 Err(error) if is_refused(&error) => {
                     let message = "the user may not read the slot map; give it +cluster|slots";
-                    Err(Failure::new(REFUSED, message))
+                    Err(CliError::new(REFUSED, message))
                 }
-                Err(error) => Err(Failure::new(
+                Err(error) => Err(CliError::new(
                     UNAVAILABLE,
                     format!(
                         "{seed} does not say who serves which slot: {error}; try again, or name another server"
@@ -317,7 +317,7 @@ impl Entrance {
             };
         }
         let why = last.map(|(seed, error)| format!("{seed}: {error}")).unwrap_or_default();
-        Err(locked_out(servers, format!("no server can be reached: {why}")).await)
+        Err(access_error(servers, format!("no server can be reached: {why}")).await)
     }
 
     async fn facts(
@@ -326,26 +326,26 @@ impl Entrance {
         role: &Role,
         is_cluster: bool,
         origin: Instant,
-    ) -> Result<Facts, RedisError> {
+    ) -> Result<NodeFacts, RedisError> {
         let connection = &mut self.open(address).await?;
-        let mut facts = Facts { clock: clock(connection, origin).await?, ..Facts::default() };
+        let mut facts = NodeFacts { clock: clock(connection, origin).await?, ..NodeFacts::default() };
         let info: Option<String> = facts.try_query(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
-        facts.who = self.who(address).await?;
+        facts.identity = self.identify(address).await?;
         facts.lua = lua(connection).await;
         if is_cluster {
-            facts.look_at_cluster(connection, address).await?;
+            facts.probe_cluster(connection, address).await?;
         }
         let frees_lazily = facts.setting(connection, "lazyfree-lazy-expire").await?;
         facts.frees_lazily = frees_lazily.map(|value| value == "yes");
         facts.try_needed(connection, is_cluster, &self.prefix).await?;
-        facts.try_others(connection, role).await?;
+        facts.try_optional(connection, role).await?;
         Ok(facts)
     }
 }
 
-impl Facts {
-    async fn look_at_cluster(
+impl NodeFacts {
+    async fn probe_cluster(
         &mut self,
         connection: &mut MultiplexedConnection,
         address: &Address,
@@ -426,10 +426,10 @@ pub async fn query<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &str,
 ) -> Result<T, RedisError> {
-    ask(connection, words.split(' ')).await
+    query_value(connection, words.split(' ')).await
 }
 
-pub async fn ask<'a, T: FromRedisValue>(
+pub async fn query_value<'a, T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: impl IntoIterator<Item = &'a str>,
 ) -> Result<T, RedisError> {
@@ -438,47 +438,47 @@ pub async fn ask<'a, T: FromRedisValue>(
     command.query_async(connection).await
 }
 
-async fn lua(connection: &mut MultiplexedConnection) -> Lua {
+async fn lua(connection: &mut MultiplexedConnection) -> LuaSupport {
     match query::<i64>(connection, "EVAL return(redis.call('TIME')[1]) 0").await {
-        Ok(seconds) if seconds > 0 => Lua::Fine,
-        Ok(_) => Lua::Timeless,
+        Ok(seconds) if seconds > 0 => LuaSupport::Fine,
+        Ok(_) => LuaSupport::NoTime,
         Err(error) if is_unknown(&error) || error.to_string().contains("scripting engine") => {
-            Lua::Missing
+            LuaSupport::Missing
         }
-        Err(_) => Lua::Unknown,
+        Err(_) => LuaSupport::Unknown,
     }
 }
 
 async fn clock(
     connection: &mut MultiplexedConnection,
     origin: Instant,
-) -> Result<Option<Ahead>, RedisError> {
+) -> Result<Option<ClockOffset>, RedisError> {
     let now = || origin.elapsed().as_micros() as i64;
-    let mut ahead: Option<Ahead> = None;
-    for _ in 0..LOOKS_AT_A_CLOCK {
+    let mut ahead: Option<ClockOffset> = None;
+    for _ in 0..CLOCK_SAMPLES {
         let sent = now();
         let (seconds, micros): (i64, i64) = match query(connection, "TIME").await {
             Err(error) if is_refused(&error) => return Ok(None),
             told => told?,
         };
-        let look = Ahead::new(seconds * 1_000_000 + micros, sent, now());
-        ahead = Some(ahead.map_or(look, |ahead| ahead.and(look)));
+        let look = ClockOffset::new(seconds * 1_000_000 + micros, sent, now());
+        ahead = Some(ahead.map_or(look, |ahead| ahead.intersect(look)));
     }
     Ok(ahead)
 }
 
 /// Reads the answer to `CLUSTER SLOTS`. A node without a known address is the one that was queried.
-fn map(answer: Value, source: &Address) -> Vec<Range> {
+fn map(answer: Value, source: &Address) -> Vec<SlotRange> {
     let Ok(ranges) = Vec::<Vec<Value>>::from_redis_value(answer) else {
         return Vec::new();
     };
-    let mut map: Vec<Range> =
+    let mut map: Vec<SlotRange> =
         ranges.into_iter().filter_map(|range| read_range(range, source)).collect();
     map.sort();
     map
 }
 
-fn read_range(range: Vec<Value>, source: &Address) -> Option<Range> {
+fn read_range(range: Vec<Value>, source: &Address) -> Option<SlotRange> {
     let mut parts = range.into_iter();
     let first = u16::from_redis_value(parts.next()?).ok()?;
     let last = u16::from_redis_value(parts.next()?).ok()?;
@@ -493,11 +493,11 @@ fn read_range(range: Vec<Value>, source: &Address) -> Option<Range> {
         Some(Address { host, port })
     });
     let nodes = nodes.collect();
-    Some(Range { first, last, master: master.unwrap_or_default(), nodes })
+    Some(SlotRange { first, last, master: master.unwrap_or_default(), nodes })
 }
 
 /// Each node once, the masters first.
-fn nodes(map: &[Range]) -> Vec<(Address, Role)> {
+fn nodes(map: &[SlotRange]) -> Vec<(Address, Role)> {
     let mut masters: BTreeMap<&Address, Vec<(u16, u16)>> = BTreeMap::new();
     for range in map {
         if let Some(master) = range.nodes.first() {

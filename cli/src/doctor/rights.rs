@@ -4,12 +4,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisError, Value};
 use rwlease::Slot;
 
-use super::finding::{Finding, Level};
-use super::probe::{Facts, Role, ask, is_refused, query};
+use super::finding::{Finding, Severity};
+use super::probe::{NodeFacts, Role, query_value, is_refused, query};
 
 /// What every lock needs: the right, and a command that tries it. It goes to masters and replicas,
 /// so it must change nothing where it is carried out.
-const NEEDED: [(&str, &str); 11] = [
+const REQUIRED_RIGHTS: [(&str, &str); 11] = [
     ("+eval", "EVAL return(1) 0"),
     ("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 1 KEY"),
     (ASKING, "ASKING"),
@@ -33,10 +33,10 @@ const SLOTS: &str = "+cluster|slots";
 const KEY: &str = "KEY";
 
 /// Ends the text of a right that only the doctor needs.
-const OF_DOCTOR: &str = "to the user of the doctor";
+const DOCTOR_ONLY: &str = "to the user of the doctor";
 
 /// Commands that the user can do without: what each is for, and which right to give.
-const NEEDED_FOR: [(&str, &str); 10] = [
+const OPTIONAL_COMMANDS: [(&str, &str); 10] = [
     (
         "INFO",
         "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
@@ -73,41 +73,41 @@ const NEEDED_FOR: [(&str, &str); 10] = [
 /// Reads settings.
 pub const CONFIG_GET: &str = "CONFIG GET";
 
-pub fn all(facts: &Facts) -> Vec<Finding> {
+pub fn all(facts: &NodeFacts) -> Vec<Finding> {
     let mut findings = refused(facts);
-    findings.extend(needed(facts));
+    findings.extend(required_finding(facts));
     findings.extend(absent(facts));
     findings
 }
 
 /// Whether the server lets the user read its slot map.
-pub fn shows_map(facts: &Facts) -> bool {
-    !facts.lacks.iter().any(|right| right == SLOTS)
+pub fn shows_map(facts: &NodeFacts) -> bool {
+    !facts.missing_rights.iter().any(|right| right == SLOTS)
 }
 
-fn needed(facts: &Facts) -> Option<Finding> {
-    let rights = match facts.lacks.len() {
+fn required_finding(facts: &NodeFacts) -> Option<Finding> {
+    let rights = match facts.missing_rights.len() {
         0 => return None,
         1 => "a right",
         _ => "rights",
     };
-    let give = facts.lacks.join(" ");
+    let give = facts.missing_rights.join(" ");
     Some(Finding::new(
-        Level::Wrong,
+        Severity::Error,
         format!("the user lacks {rights} that every lock needs; give {give}"),
     ))
 }
 
-fn refused(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.refused.contains(command));
+fn refused(facts: &NodeFacts) -> Vec<Finding> {
+    let missing = OPTIONAL_COMMANDS.iter().filter(|(command, _)| facts.denied_commands.contains(command));
     let found = missing.map(|(_, what_for)| {
         Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
     });
     found.collect()
 }
 
-fn absent(facts: &Facts) -> Vec<Finding> {
-    let missing = NEEDED_FOR.iter().filter(|(command, _)| facts.absent.contains(command));
+fn absent(facts: &NodeFacts) -> Vec<Finding> {
+    let missing = OPTIONAL_COMMANDS.iter().filter(|(command, _)| facts.unsupported_commands.contains(command));
     let found = missing.map(|(command, what_for)| {
         let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
         let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
@@ -119,11 +119,11 @@ fn absent(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The level for a missing command: one that only the doctor needs is no fault.
-fn level_of(what_for: &str) -> Level {
-    if what_for.ends_with(OF_DOCTOR) { Level::Note } else { Level::Warning }
+fn level_of(what_for: &str) -> Severity {
+    if what_for.ends_with(DOCTOR_ONLY) { Severity::Info } else { Severity::Warning }
 }
 
-impl Facts {
+impl NodeFacts {
     pub async fn try_needed(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -132,7 +132,7 @@ impl Facts {
     ) -> Result<(), RedisError> {
         let key = format!("{prefix}rwlease-doctor");
         let is_of_cluster = |right: &str| right == ASKING || right == SLOTS;
-        for (right, words) in NEEDED.iter().filter(|(right, _)| is_cluster || !is_of_cluster(right))
+        for (right, words) in REQUIRED_RIGHTS.iter().filter(|(right, _)| is_cluster || !is_of_cluster(right))
         {
             let words = words.split(' ').map(|word| if word == KEY { &key } else { word });
             let Some(error) = refusal(connection, words).await? else { continue };
@@ -140,14 +140,14 @@ impl Facts {
                 true => format!("~{prefix}*"),
                 false => right.to_string(),
             };
-            if !self.lacks.contains(&lacks) {
-                self.lacks.push(lacks);
+            if !self.missing_rights.contains(&lacks) {
+                self.missing_rights.push(lacks);
             }
         }
         Ok(())
     }
 
-    pub async fn try_others(
+    pub async fn try_optional(
         &mut self,
         connection: &mut MultiplexedConnection,
         role: &Role,
@@ -176,7 +176,7 @@ impl Facts {
             _ => Slot::new(0),
         };
         let Some(slot) = slot else { return Ok(()) };
-        let channel = format!("{{{}}}rwlease:doctor", slot.tag());
+        let channel = format!("{{{}}}rwlease:doctor", slot.hashed_part());
         for (name, words) in [
             ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
             ("SPUBLISH", format!("SPUBLISH {channel} x")),
@@ -194,7 +194,7 @@ impl Facts {
         words: &str,
     ) -> Result<(), RedisError> {
         if refusal(connection, words.split(' ')).await?.is_some() {
-            self.refused.push(name);
+            self.denied_commands.push(name);
         }
         Ok(())
     }
@@ -218,12 +218,12 @@ impl Facts {
         match query(connection, words).await {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_refused(&error) => {
-                self.refused.push(name);
+                self.denied_commands.push(name);
                 Ok(None)
             }
             // Unknown, hidden or switched off: managed servers use various texts.
             Err(error) if error.code() == Some("ERR") => {
-                self.absent.push(name);
+                self.unsupported_commands.push(name);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -237,7 +237,7 @@ pub async fn refusal<'a>(
     connection: &mut MultiplexedConnection,
     words: impl IntoIterator<Item = &'a str>,
 ) -> Result<Option<RedisError>, RedisError> {
-    match ask::<Value>(connection, words).await {
+    match query_value::<Value>(connection, words).await {
         Err(error) if error.code().is_none() => Err(error),
         answer => Ok(answer.err().filter(is_refused)),
     }

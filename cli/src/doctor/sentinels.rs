@@ -7,21 +7,21 @@ use futures::future::join_all;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-use super::checks::{survives, wants_replicas};
-use super::finding::{Finding, Level};
-use super::locked_out::locked_out;
-use super::probe::{Address, Deployment, Entrance, is_refused, query};
+use super::checks::{survives_outage, requires_good_replicas};
+use super::finding::{Finding, Severity};
+use super::locked_out::access_error;
+use super::probe::{Address, Deployment, Prober, is_refused, query};
 use super::rights::refusal;
-use crate::args::Servers;
-use crate::exit::{Failure, USAGE};
+use crate::args::ServerArgs;
+use crate::exit::{CliError, USAGE};
 use crate::show;
 
 /// With fewer, the death of one can leave too few to replace the master.
-const FEWEST: usize = 3;
+const MIN_SENTINELS: usize = 3;
 
 /// What an election and its news take in addition to the silence, as measured; somewhat more in the
 /// worst case.
-const ELECTION: Duration = Duration::from_secs(3);
+const ELECTION_TIME: Duration = Duration::from_secs(3);
 
 /// Stands for the name of the master.
 const NAME: &str = "NAME";
@@ -38,29 +38,29 @@ const OPTIONAL: [(&str, &str, &str); 4] = [
     ("+subscribe and the channel", "SUBSCRIBE +switch-master", "hearing of a failover at once"),
 ];
 
-pub struct Sentinels {
+pub struct SentinelFacts {
     /// The scheme, with the user and the password for the servers, as in the URL.
     start: String,
     /// The database, after a slash.
     end: String,
     master: Address,
-    all: Vec<Sentinel>,
+    all: Vec<SentinelNode>,
 }
 
-struct Sentinel {
+struct SentinelNode {
     address: Address,
     /// What it reports about the master, or why it could not be queried.
-    says: Result<BTreeMap<String, String>, String>,
+    report: Result<BTreeMap<String, String>, String>,
     /// Which of the optional rights the user lacks there.
-    lacks: Vec<Finding>,
+    missing_rights: Vec<Finding>,
 }
 
-impl Sentinels {
+impl SentinelFacts {
     /// Queries all of them.
-    pub async fn look(servers: &Servers, url: &str) -> Result<Sentinels, Failure> {
+    pub async fn probe(servers: &ServerArgs, url: &str) -> Result<SentinelFacts, CliError> {
         let wrong = || {
             let message = "not the URL of sentinels; use redis+sentinel://HOST[:PORT]/MASTER";
-            Failure::new(USAGE, message)
+            CliError::new(USAGE, message)
         };
         let (scheme, rest) = url.split_once("+sentinel://").ok_or_else(wrong)?;
         let (authority, path) = rest.split_once('/').ok_or_else(wrong)?;
@@ -77,24 +77,24 @@ impl Sentinels {
             _ => format!("{scheme}://{place}:26379"),
         });
         let (user_there, password) = servers.sentinel_credentials()?.unzip();
-        let entrance = Entrance::new(servers, urls.collect())?
+        let entrance = Prober::new(servers, urls.collect())?
             .with_credentials(user_there.flatten(), password);
         let entrance = &entrance;
-        let all = entrance.seeds().iter().map(|address| Sentinel::look(entrance, address, name));
+        let all = entrance.seeds().iter().map(|address| SentinelNode::look(entrance, address, name));
         let all = join_all(all).await;
         let named = all.iter().filter_map(|sentinel| {
-            let says = sentinel.says.as_ref().ok()?;
+            let says = sentinel.report.as_ref().ok()?;
             Some((epoch(says), master(says)?))
         });
         let Some((_, master)) = named.max_by_key(|(epoch, _)| *epoch) else {
             let whys = all.iter().filter_map(|sentinel| {
-                Some(format!("{}: {}", sentinel.address, sentinel.says.as_ref().err()?))
+                Some(format!("{}: {}", sentinel.address, sentinel.report.as_ref().err()?))
             });
             let whys = whys.collect::<Vec<_>>().join(", ");
             let own = format!("no sentinel names the master `{name}`: {whys}");
-            return Err(locked_out(servers, own).await);
+            return Err(access_error(servers, own).await);
         };
-        Ok(Sentinels { start: format!("{scheme}://{user}"), end: database, master, all })
+        Ok(SentinelFacts { start: format!("{scheme}://{user}"), end: database, master, all })
     }
 
     pub fn master_url(&self) -> String {
@@ -102,22 +102,22 @@ impl Sentinels {
     }
 }
 
-impl Sentinel {
-    async fn look(entrance: &Entrance, address: &Address, name: &str) -> Sentinel {
+impl SentinelNode {
+    async fn look(entrance: &Prober, address: &Address, name: &str) -> SentinelNode {
         let mut lacks = Vec::new();
         let said = async {
             let connection = &mut entrance.open(address).await?;
-            let says = say(connection, name).await?;
+            let says = query_master_fields(connection, name).await?;
             lacks = lacking(connection, name).await?;
             Ok(says)
         };
         let says = said.await.map_err(|error: RedisError| error.to_string());
-        Sentinel { address: address.clone(), says, lacks }
+        SentinelNode { address: address.clone(), report: says, missing_rights: lacks }
     }
 }
 
 /// The fields that a sentinel reports about the master, with the address that it gives to clients.
-async fn say(
+async fn query_master_fields(
     connection: &mut MultiplexedConnection,
     name: &str,
 ) -> Result<BTreeMap<String, String>, RedisError> {
@@ -143,7 +143,7 @@ async fn lacking(
         let words = words.split(' ').map(|word| if word == NAME { name } else { word });
         if refusal(connection, words).await?.is_some() {
             let says = format!("the user lacks a right for {what_for}: give {right}");
-            lacking.push(Finding::new(Level::Warning, says));
+            lacking.push(Finding::new(Severity::Warning, says));
         }
     }
     Ok(lacking)
@@ -171,41 +171,41 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
         all.flat_map(|sentinel| at_sentinel(sentinel, &sentinels.master)).collect();
     findings.extend(number_of(sentinels));
     findings.extend(failover(sentinels));
-    findings.extend(cut_off(deployment));
+    findings.extend(partitioned(deployment));
     findings
 }
 
-fn at_sentinel(sentinel: &Sentinel, agreed: &Address) -> Vec<Finding> {
-    let finding = match sentinel.says.as_ref().map(master) {
+fn at_sentinel(sentinel: &SentinelNode, agreed: &Address) -> Vec<Finding> {
+    let finding = match sentinel.report.as_ref().map(master) {
         Err(why) => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!(
                 "this sentinel cannot be queried: {why}; check that it runs and accepts this user"
             ),
         ),
         Ok(Some(master)) if master == *agreed => {
-            Finding::new(Level::Fine, format!("names the master {agreed}"))
+            Finding::new(Severity::Ok, format!("names the master {agreed}"))
         }
         Ok(_) => Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!(
                 "names another master than {agreed}, which a later failover promoted; try again in a few seconds"
             ),
         ),
     };
-    let found = sentinel.lacks.iter().cloned().chain([finding]);
+    let found = sentinel.missing_rights.iter().cloned().chain([finding]);
     found.map(|finding| finding.at(sentinel.address.to_string())).collect()
 }
 
-fn number_of(sentinels: &Sentinels) -> Option<Finding> {
-    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.says.as_ref().ok());
+fn number_of(sentinels: &SentinelFacts) -> Option<Finding> {
+    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.report.as_ref().ok());
     let others = says.filter_map(|says| number(says, "num-other-sentinels"));
     let count = others.max()? as usize + 1;
-    (count < FEWEST).then(|| {
-        let counted = show::count(count as u64, "sentinel watches", "sentinels watch");
+    (count < MIN_SENTINELS).then(|| {
+        let counted = show::with_noun(count as u64, "sentinel watches", "sentinels watch");
         let advice = "run at least three, on separate machines";
         Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!(
                 "{counted} the server: if one of them fails, a failover may be impossible; {advice}"
             ),
@@ -213,16 +213,16 @@ fn number_of(sentinels: &Sentinels) -> Option<Finding> {
     })
 }
 
-fn failover(sentinels: &Sentinels) -> Option<Finding> {
-    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.says.as_ref().ok());
+fn failover(sentinels: &SentinelFacts) -> Option<Finding> {
+    let says = sentinels.all.iter().filter_map(|sentinel| sentinel.report.as_ref().ok());
     let silence = says.filter_map(|says| number(says, "down-after-milliseconds")).max()?;
-    survives(Duration::from_millis(silence) + ELECTION, "down-after-milliseconds")
+    survives_outage(Duration::from_millis(silence) + ELECTION_TIME, "down-after-milliseconds")
 }
 
-fn cut_off(deployment: &Deployment) -> Option<Finding> {
+fn partitioned(deployment: &Deployment) -> Option<Finding> {
     let facts = deployment.nodes.first()?.facts.as_ref().ok()?;
     let replicas: usize = facts.info.get("connected_slaves")?.parse().ok()?;
-    (!wants_replicas(facts)).then(|| {
+    (!requires_good_replicas(facts)).then(|| {
         // With one replica, both would end all locks when one of the two servers dies.
         let what = "set min-replicas-to-write 1, or use locks that a replica confirms";
         let advice = match replicas {
@@ -230,7 +230,7 @@ fn cut_off(deployment: &Deployment) -> Option<Finding> {
             _ => what.to_owned(),
         };
         Finding::new(
-            Level::Warning,
+            Severity::Warning,
             format!("a master that is cut off from its replicas still grants locks while another takes over; {advice}"),
         )
     })

@@ -8,25 +8,25 @@ use futures::future::join_all;
 use rwlease::{Locks, RwLock, Slot};
 use tokio::time::sleep;
 
-use super::finding::{Finding, Level};
+use super::finding::{Finding, Severity};
 use super::probe::{Deployment, Node, Role};
-use crate::args::Servers;
-use crate::exit::with_reasons;
+use crate::args::ServerArgs;
+use crate::exit::error_chain;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
+pub async fn all(servers: &ServerArgs, deployment: &Deployment) -> Vec<Finding> {
     let locks = match client(servers).await {
         Ok(locks) => locks,
         Err(why) => {
-            return vec![Finding::new(Level::Wrong, format!("no client for locks: {why}"))];
+            return vec![Finding::new(Severity::Error, format!("no client for locks: {why}"))];
         }
     };
     // At the same time: at a node that is away each takes as long as it may.
-    let trials = deployment.nodes.iter().filter_map(|node| Some((node, a_slot_of(node)?)));
+    let trials = deployment.nodes.iter().filter_map(|node| Some((node, any_slot_of(node)?)));
     let trials = trials.map(|(node, slot)| {
         let locks = &locks;
-        async move { one(locks, slot).await.at(node.address.to_string()) }
+        async move { try_master(locks, slot).await.at(node.address.to_string()) }
     });
     let findings = join_all(trials).await;
     locks.shutdown(TIMEOUT).await;
@@ -34,12 +34,12 @@ pub async fn all(servers: &Servers, deployment: &Deployment) -> Vec<Finding> {
 }
 
 /// An error is without the advice of the other commands, which is to run the doctor.
-async fn client(servers: &Servers) -> Result<Locks, String> {
+async fn client(servers: &ServerArgs) -> Result<Locks, String> {
     let builder = servers.builder().map_err(|failure| failure.to_string())?;
-    builder.connect().await.map_err(|error| with_reasons(&error))
+    builder.connect().await.map_err(|error| error_chain(&error))
 }
 
-fn a_slot_of(node: &Node) -> Option<Slot> {
+fn any_slot_of(node: &Node) -> Option<Slot> {
     match &node.role {
         Role::Single => Slot::new(0),
         Role::Master(ranges) => ranges.first().and_then(|&(first, _)| Slot::new(first)),
@@ -47,23 +47,23 @@ fn a_slot_of(node: &Node) -> Option<Slot> {
     }
 }
 
-async fn one(locks: &Locks, slot: Slot) -> Finding {
-    let name = format!("rwlease-doctor:{{{}}}:{}", slot.tag(), locks.client_id());
+async fn try_master(locks: &Locks, slot: Slot) -> Finding {
+    let name = format!("rwlease-doctor:{{{}}}:{}", slot.hashed_part(), locks.client_id());
     let tried = match locks.rwlock(&name) {
-        Ok(lock) => hand_over(&lock).await,
+        Ok(lock) => time_handoff(&lock).await,
         Err(error) => Err(error),
     };
     match tried {
         Ok(took) => {
             let swift = if took < Duration::from_millis(100) { "" } else { " slowly" };
-            Finding::new(Level::Fine, format!("a lock was taken, handed over{swift} and released"))
+            Finding::new(Severity::Ok, format!("a lock was taken, handed over{swift} and released"))
         }
-        Err(error) => Finding::new(Level::Wrong, with_reasons(&error)),
+        Err(error) => Finding::new(Severity::Error, error_chain(&error)),
     }
 }
 
 /// From a writer to a waiting reader. Returns how long that took.
-async fn hand_over(lock: &RwLock) -> rwlease::Result<Duration> {
+async fn time_handoff(lock: &RwLock) -> rwlease::Result<Duration> {
     let writing = lock.write().timeout(TIMEOUT).await?;
     writing.renew().await?;
     let waiting = lock.read().timeout(TIMEOUT);

@@ -10,14 +10,14 @@ use redis::{RedisError, Value};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::probe::{Address, Entrance, Mode, TIMEOUT, fields, is_alone, is_refused, mode, query};
+use super::probe::{Address, Prober, Mode, TIMEOUT, fields, is_alone, is_refused, mode, query};
 
 /// How many connections are made to an address by its name. A load balancer with two servers hardly
 /// sends them all to one.
 const CONNECTIONS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
-pub struct Who {
+pub struct ServerIdentities {
     /// The run ids of all servers that answered; none if they do not report them.
     pub run_ids: BTreeSet<String>,
     /// Whether it is a node of a cluster, if that is known.
@@ -25,21 +25,21 @@ pub struct Who {
     /// The node's id in its cluster, and the ids of all nodes that it knows; nothing if it does not
     /// report them.
     pub id: Option<String>,
-    pub knows: BTreeSet<String>,
+    pub known_nodes: BTreeSet<String>,
 }
 
 /// One of the URLs.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct UrlTarget {
     pub address: Address,
     /// The addresses to which its name resolves now; none if it is no name, or cannot be resolved.
     pub resolved: BTreeSet<IpAddr>,
     /// An error says why it could not be queried.
-    pub who: Result<Who, String>,
+    pub who: Result<ServerIdentities, String>,
 }
 
-impl Entrance {
-    pub async fn who(&self, address: &Address) -> Result<Who, RedisError> {
+impl Prober {
+    pub async fn identify(&self, address: &Address) -> Result<ServerIdentities, RedisError> {
         let connection = &mut self.open(address).await?;
         let mut who = self.cluster_identity(connection).await?;
         who.run_ids.extend(run_id(connection).await);
@@ -62,7 +62,7 @@ impl Entrance {
     async fn cluster_identity(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> Result<Who, RedisError> {
+    ) -> Result<ServerIdentities, RedisError> {
         let in_cluster = match query::<Value>(connection, "CLUSTER SLOTS").await {
             Ok(_) => Some(true),
             // A node of a cluster can hide the command.
@@ -80,7 +80,7 @@ impl Entrance {
                 .map(str::to_owned)
                 .collect();
         }
-        Ok(Who { run_ids: BTreeSet::new(), in_cluster, id, knows })
+        Ok(ServerIdentities { run_ids: BTreeSet::new(), in_cluster, id, known_nodes: knows })
     }
 }
 

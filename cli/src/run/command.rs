@@ -14,33 +14,33 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{sleep, sleep_until};
 
 use super::group::{Group, Member};
-use super::hand_on::TICKET;
+use super::hand_on::TRANSFER_VAR;
 use super::terminal::Terminal;
 use super::{launch, program};
 use crate::signals;
 
 /// The longest wait for the last process of a killed group.
-const DYING: Duration = Duration::from_millis(500);
+const KILL_WAIT: Duration = Duration::from_millis(500);
 
 /// The time between two looks for processes of the group that run as another user.
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(5);
 
 /// When to resume a process that was stopped where no one sees it. Its parent is blocked until it
 /// runs another program, and is not notified of the stop.
-const UNSEEN_STOP: Duration = Duration::from_millis(500);
+const STOP_CHECK_DELAY: Duration = Duration::from_millis(500);
 
 /// Variables for the command.
 pub type Environment = [(&'static str, OsString)];
 
-pub struct Command {
+pub struct SupervisedCommand {
     child: Child,
     group: Group,
     terminal: Option<Terminal>,
     /// Notified when a child stops or ends.
     children: unix::Signal,
-    told_to_end: Option<Instant>,
+    terminated_at: Option<Instant>,
     /// When it was sent a stop signal, until its stop is seen.
-    told_to_stop: Option<Instant>,
+    stop_sent_at: Option<Instant>,
     /// When to look for processes of other users; none once some were found.
     look_at: Option<Instant>,
 }
@@ -52,19 +52,19 @@ pub enum Orphan {
     GoesOn,
 }
 
-pub enum Event {
+pub enum CommandEvent {
     Ended(ExitStatus),
     /// Stopped by this signal; it may continue.
     Stopped(Signal),
 }
 
-impl Command {
+impl SupervisedCommand {
     /// Starts a command with these variables in its environment, and without this process's ticket.
     pub async fn start(
         words: &[OsString],
         environment: &Environment,
         orphan: Orphan,
-    ) -> io::Result<Command> {
+    ) -> io::Result<SupervisedCommand> {
         let children = unix::signal(SignalKind::child())?;
         let terminal = Terminal::of_this_process();
         let started = start(launch::command(words, orphan == Orphan::Dies), environment).await;
@@ -76,23 +76,23 @@ impl Command {
             child => child?,
         };
         let group = Group(Pid::from_raw(child.id().unwrap_or_default() as i32));
-        Ok(Command {
+        Ok(SupervisedCommand {
             child,
             group,
             terminal,
             children,
-            told_to_end: None,
-            told_to_stop: None,
+            terminated_at: None,
+            stop_sent_at: None,
             look_at: Some(Instant::now()),
         })
     }
 
     /// The next event of the command. Cancel safe.
-    pub async fn event(&mut self) -> io::Result<Event> {
-        let Command { child, group, children, told_to_stop, .. } = self;
+    pub async fn next_event(&mut self) -> io::Result<CommandEvent> {
+        let SupervisedCommand { child, group, children, stop_sent_at: told_to_stop, .. } = self;
         let stopped = async {
             loop {
-                let unseen = told_to_stop.map(|told| (told + UNSEEN_STOP).into());
+                let unseen = told_to_stop.map(|told| (told + STOP_CHECK_DELAY).into());
                 tokio::select! {
                     _ = children.recv() => {}
                     () = sleep_until(unseen.unwrap_or_else(tokio::time::Instant::now)), if unseen.is_some() => {
@@ -111,9 +111,9 @@ impl Command {
             biased;
             status = child.wait() => {
                 self.take_terminal_back();
-                Ok(Event::Ended(status?))
+                Ok(CommandEvent::Ended(status?))
             }
-            signal = stopped => Ok(Event::Stopped(signal)),
+            signal = stopped => Ok(CommandEvent::Stopped(signal)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Command {
     /// of the group may be signalled.
     pub fn signal(&mut self, signal: Signal) -> bool {
         if signal == Signal::SIGTSTP {
-            self.told_to_stop = Some(Instant::now());
+            self.stop_sent_at = Some(Instant::now());
         }
         killpg(self.group.0, signal) != Err(Errno::EPERM)
     }
@@ -129,12 +129,12 @@ impl Command {
     pub fn terminate(&mut self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT); // a stopped process must receive it, too
-        self.told_to_end = Some(Instant::now());
+        self.terminated_at = Some(Instant::now());
     }
 
     /// How long ago it was told to end, if it was.
-    pub fn told_to_end(&self) -> Option<Duration> {
-        self.told_to_end.map(|told| told.elapsed())
+    pub fn terminated_at(&self) -> Option<Duration> {
+        self.terminated_at.map(|told| told.elapsed())
     }
 
     /// Returns true if any process of the group is alive.
@@ -169,12 +169,12 @@ impl Command {
     pub async fn kill(&mut self) -> io::Result<Option<ExitStatus>> {
         let before = self.child.try_wait()?;
         self.signal(Signal::SIGKILL);
-        let until = Instant::now() + DYING;
+        let until = Instant::now() + KILL_WAIT;
         while self.child.try_wait()?.is_none() || self.is_alive() {
             if Instant::now() > until {
                 break;
             }
-            sleep(DYING / 250).await;
+            sleep(KILL_WAIT / 250).await;
         }
         self.take_terminal_back();
         Ok(before)
@@ -192,15 +192,15 @@ impl Command {
 
     /// Stops this process and everything in the same shell job, as Ctrl-Z would, so that the shell
     /// sees it. Returns when the shell resumes it.
-    pub fn stop_with_it(&mut self) {
+    pub fn stop_self(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
-            let _ = killpg(nix::unistd::getpgrp(), signals::STOP);
+            let _ = killpg(nix::unistd::getpgrp(), signals::STOP_SELF);
         }
     }
 
     /// Resumes the command. If it needs the terminal, it stops again.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         self.signal(Signal::SIGCONT);
     }
 
@@ -214,21 +214,21 @@ impl Command {
 /// Starts the process in a group of its own.
 async fn start(command: std::process::Command, environment: &Environment) -> io::Result<Child> {
     let mut command = process::Command::from(command);
-    command.env_remove(TICKET).envs(environment.iter().cloned());
+    command.env_remove(TRANSFER_VAR).envs(environment.iter().cloned());
     command.process_group(0).kill_on_drop(true);
     let mut spawning = launch::spawn(command)?;
     loop {
         tokio::select! {
             spawned = &mut spawning => return spawned.map_err(io::Error::other)?,
             // Ctrl-Z may have stopped it before it had its own group.
-            () = sleep(UNSEEN_STOP) => let_children_go_on(),
+            () = sleep(STOP_CHECK_DELAY) => resume_children(),
         }
     }
 }
 
 /// Resumes all children of this process. The only one is the child that is being started, whose
 /// process id is not known yet.
-fn let_children_go_on() {
+fn resume_children() {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children: String = tasks
         .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())

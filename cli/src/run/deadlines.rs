@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::show;
 
 /// The longest sleep between two checks: a sleep stands still while the machine is suspended, but a
 /// lease does not.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -20,9 +20,9 @@ pub struct Deadlines {
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DeadlineAction {
     /// Nothing, for at most this long.
-    GoOn(Duration),
+    Wait(Duration),
     Terminate,
     Kill,
 }
@@ -30,12 +30,12 @@ pub enum Step {
 impl Deadlines {
     /// The grace is at most a third of the lease: a renewal is due after a third, and needs time
     /// for retries.
-    pub fn new(lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
+    pub fn new(lease: Duration, grace: Option<Duration>) -> Result<Self, CliError> {
         let grace = grace.unwrap_or((lease / 4).min(Duration::from_secs(10)));
         if grace > lease / 3 {
             let message =
-                format!("--grace {} is more than a third of the lease", show::time(grace));
-            return Err(Failure::usage(format!(
+                format!("--grace {} is more than a third of the lease", show::duration(grace));
+            return Err(CliError::usage(format!(
                 "{message}; use a longer --lease or a shorter --grace"
             )));
         }
@@ -51,15 +51,15 @@ impl Deadlines {
 
     /// The step for what is `left` of the lease locally. `told` is how long ago the command was
     /// told to end.
-    pub fn step(&self, left: Duration, told: Option<Duration>) -> Step {
+    pub fn step(&self, left: Duration, told: Option<Duration>) -> DeadlineAction {
         let Deadlines { grace, reserve } = *self;
         let until_kill = left.saturating_sub(reserve);
         match told {
-            _ if until_kill.is_zero() => Step::Kill,
-            Some(told) if told >= grace => Step::Kill,
-            Some(told) => Step::GoOn(until_kill.min(grace - told).min(LONGEST_PAUSE)),
-            None if until_kill <= grace => Step::Terminate,
-            None => Step::GoOn((until_kill - grace).min(LONGEST_PAUSE)),
+            _ if until_kill.is_zero() => DeadlineAction::Kill,
+            Some(told) if told >= grace => DeadlineAction::Kill,
+            Some(told) => DeadlineAction::Wait(until_kill.min(grace - told).min(MAX_SLEEP)),
+            None if until_kill <= grace => DeadlineAction::Terminate,
+            None => DeadlineAction::Wait((until_kill - grace).min(MAX_SLEEP)),
         }
     }
 }
@@ -75,20 +75,20 @@ mod tests {
     #[test]
     fn first_it_is_told_to_end_then_it_is_killed_before_the_lease_ends() {
         let deadlines = Deadlines::new(ms(10_000), None).unwrap(); // 2500 of grace, 500 in reserve
-        assert_eq!(deadlines.step(ms(9_500), None), Step::GoOn(LONGEST_PAUSE));
-        assert_eq!(deadlines.step(ms(3_100), None), Step::GoOn(ms(100)));
-        assert_eq!(deadlines.step(ms(3_000), None), Step::Terminate);
-        assert_eq!(deadlines.step(ms(700), Some(ms(2_299))), Step::GoOn(ms(200)));
-        assert_eq!(deadlines.step(ms(500), Some(ms(2_400))), Step::Kill);
+        assert_eq!(deadlines.step(ms(9_500), None), DeadlineAction::Wait(MAX_SLEEP));
+        assert_eq!(deadlines.step(ms(3_100), None), DeadlineAction::Wait(ms(100)));
+        assert_eq!(deadlines.step(ms(3_000), None), DeadlineAction::Terminate);
+        assert_eq!(deadlines.step(ms(700), Some(ms(2_299))), DeadlineAction::Wait(ms(200)));
+        assert_eq!(deadlines.step(ms(500), Some(ms(2_400))), DeadlineAction::Kill);
         // The lease was made longer again, but what was told to end has to end.
-        assert_eq!(deadlines.step(ms(9_000), Some(ms(2_500))), Step::Kill);
+        assert_eq!(deadlines.step(ms(9_000), Some(ms(2_500))), DeadlineAction::Kill);
     }
 
     #[test]
     fn with_no_time_left_it_is_killed_at_once() {
         let deadlines = Deadlines::new(ms(1_500), None).unwrap();
-        assert_eq!(deadlines.step(Duration::ZERO, None), Step::Kill);
-        assert_eq!(deadlines.step(ms(75), None), Step::Kill);
+        assert_eq!(deadlines.step(Duration::ZERO, None), DeadlineAction::Kill);
+        assert_eq!(deadlines.step(ms(75), None), DeadlineAction::Kill);
     }
 
     #[test]

@@ -7,128 +7,128 @@ use rwlease::{
     TakenUp, Ticket, TryAcquire, WriteGuard,
 };
 
-use crate::args::{Permits, Run};
-use crate::exit::{Failure, TRY_LATER, USAGE};
-use crate::kind::{not_a_lock, not_a_semaphore};
+use crate::args::{PermitSpec, RunArgs};
+use crate::exit::{CliError, TRY_LATER, USAGE};
+use crate::kind::{wrong_kind_for_lock, wrong_kind_for_semaphore};
 
 /// What to acquire.
-pub enum Wanted {
+pub enum LockTarget {
     Lock(RwLock),
     Permits(Semaphore, u32),
 }
 
-pub enum Held {
+pub enum HeldGuard {
     Read(ReadGuard),
     Write(WriteGuard),
     Permits(SemaphoreGuard),
 }
 
-impl Wanted {
-    pub fn of(locks: &Locks, args: &Run) -> Result<Wanted> {
+impl LockTarget {
+    pub fn of(locks: &Locks, args: &RunArgs) -> Result<LockTarget> {
         Ok(match args.permits {
-            Some(Permits { count, limit }) => {
-                Wanted::Permits(locks.semaphore(&args.name, limit)?, count)
+            Some(PermitSpec { count, limit }) => {
+                LockTarget::Permits(locks.semaphore(&args.name, limit)?, count)
             }
-            None => Wanted::Lock(locks.rwlock(&args.name)?),
+            None => LockTarget::Lock(locks.rwlock(&args.name)?),
         })
     }
 }
 
-impl Held {
+impl HeldGuard {
     /// Waits for at most `limit`, or only tries if that is 0.
-    pub async fn ask(
+    pub async fn acquire(
         locks: &Locks,
-        wanted: &Wanted,
-        args: &Run,
+        wanted: &LockTarget,
+        args: &RunArgs,
         limit: Option<Duration>,
-    ) -> Result<Held, Failure> {
+    ) -> Result<HeldGuard, CliError> {
         let asked = match limit {
-            Some(Duration::ZERO) => Held::attempt(wanted, args).await,
-            _ => Held::wait(wanted, args, limit).await.map(Some),
+            Some(Duration::ZERO) => HeldGuard::try_acquire(wanted, args).await,
+            _ => HeldGuard::wait(wanted, args, limit).await.map(Some),
         };
         match (asked, wanted) {
             (Ok(Some(held)), _) => Ok(held),
             (Ok(None), _) => {
                 let message = format!("lock `{}`: others hold it; try later", args.name);
-                Err(Failure::new(TRY_LATER, message))
+                Err(CliError::new(TRY_LATER, message))
             }
-            (Err(error), Wanted::Lock(_)) => {
-                Err(not_a_lock(locks, &args.name, error, "use --permits N/LIMIT").await)
+            (Err(error), LockTarget::Lock(_)) => {
+                Err(wrong_kind_for_lock(locks, &args.name, error, "use --permits N/LIMIT").await)
             }
-            (Err(error), Wanted::Permits(..)) => {
-                Err(not_a_semaphore(locks, &args.name, error).await)
+            (Err(error), LockTarget::Permits(..)) => {
+                Err(wrong_kind_for_semaphore(locks, &args.name, error).await)
             }
         }
     }
 
-    async fn wait(wanted: &Wanted, args: &Run, limit: Option<Duration>) -> Result<Held> {
+    async fn wait(wanted: &LockTarget, args: &RunArgs, limit: Option<Duration>) -> Result<HeldGuard> {
         Ok(match wanted {
-            Wanted::Lock(lock) if args.read => {
-                Held::Read(on_terms(lock.read(), args, limit).await?)
+            LockTarget::Lock(lock) if args.parse => {
+                HeldGuard::Read(with_options(lock.read(), args, limit).await?)
             }
-            Wanted::Lock(lock) => Held::Write(on_terms(lock.write(), args, limit).await?),
-            Wanted::Permits(semaphore, permits) => {
-                Held::Permits(on_terms(semaphore.acquire(*permits), args, limit).await?)
+            LockTarget::Lock(lock) => HeldGuard::Write(with_options(lock.write(), args, limit).await?),
+            LockTarget::Permits(semaphore, permits) => {
+                HeldGuard::Permits(with_options(semaphore.acquire(*permits), args, limit).await?)
             }
         })
     }
 
-    async fn attempt(wanted: &Wanted, args: &Run) -> Result<Option<Held>> {
+    async fn try_acquire(wanted: &LockTarget, args: &RunArgs) -> Result<Option<HeldGuard>> {
         Ok(match wanted {
-            Wanted::Lock(lock) if args.read => {
-                tried_on_terms(lock.try_read(), args).await?.map(Held::Read)
+            LockTarget::Lock(lock) if args.parse => {
+                try_with_options(lock.try_read(), args).await?.map(HeldGuard::Read)
             }
-            Wanted::Lock(lock) => tried_on_terms(lock.try_write(), args).await?.map(Held::Write),
-            Wanted::Permits(semaphore, permits) => {
+            LockTarget::Lock(lock) => try_with_options(lock.try_write(), args).await?.map(HeldGuard::Write),
+            LockTarget::Permits(semaphore, permits) => {
                 let request = semaphore.try_acquire(*permits);
-                tried_on_terms(request, args).await?.map(Held::Permits)
+                try_with_options(request, args).await?.map(HeldGuard::Permits)
             }
         })
     }
 
     pub fn lease(&self) -> &Lease {
         match self {
-            Held::Read(guard) => guard,
-            Held::Write(guard) => guard,
-            Held::Permits(guard) => guard,
+            HeldGuard::Read(guard) => guard,
+            HeldGuard::Write(guard) => guard,
+            HeldGuard::Permits(guard) => guard,
         }
     }
 
-    pub async fn into_ticket(self) -> Result<Ticket, Failure> {
+    pub async fn into_ticket(self) -> Result<Ticket, CliError> {
         Ok(match self {
-            Held::Read(guard) => guard.into_ticket().await?,
-            Held::Write(guard) => guard.into_ticket().await?,
-            Held::Permits(_) => return Err(Failure::new(USAGE, "permits cannot be handed on")),
+            HeldGuard::Read(guard) => guard.into_ticket().await?,
+            HeldGuard::Write(guard) => guard.into_ticket().await?,
+            HeldGuard::Permits(_) => return Err(CliError::new(USAGE, "permits cannot be handed on")),
         })
     }
 
     pub async fn release(self) -> Result<Released> {
         match self {
-            Held::Read(guard) => guard.release().await,
-            Held::Write(guard) => guard.release().await,
-            Held::Permits(guard) => guard.release().await,
+            HeldGuard::Read(guard) => guard.release().await,
+            HeldGuard::Write(guard) => guard.release().await,
+            HeldGuard::Permits(guard) => guard.release().await,
         }
     }
 }
 
-impl From<TakenUp> for Held {
-    fn from(taken: TakenUp) -> Held {
+impl From<TakenUp> for HeldGuard {
+    fn from(taken: TakenUp) -> HeldGuard {
         match taken {
-            TakenUp::Read(guard) => Held::Read(guard),
-            TakenUp::Write(guard) => Held::Write(guard),
+            TakenUp::Read(guard) => HeldGuard::Read(guard),
+            TakenUp::Write(guard) => HeldGuard::Write(guard),
         }
     }
 }
 
-fn on_terms<'a, G: Guard>(
+fn with_options<'a, G: Guard>(
     request: Acquire<'a, G>,
-    args: &Run,
+    args: &RunArgs,
     limit: Option<Duration>,
 ) -> Acquire<'a, G> {
-    let request = request.lease(args.lease).replicas(args.replicas);
+    let request = request.lease(args.lease).replicas(args.min_replicas);
     limit.into_iter().fold(request, Acquire::timeout)
 }
 
-fn tried_on_terms<'a, G: Guard>(request: TryAcquire<'a, G>, args: &Run) -> TryAcquire<'a, G> {
-    request.lease(args.lease).replicas(args.replicas)
+fn try_with_options<'a, G: Guard>(request: TryAcquire<'a, G>, args: &RunArgs) -> TryAcquire<'a, G> {
+    request.lease(args.lease).replicas(args.min_replicas)
 }

@@ -14,7 +14,7 @@ use tokio::process::{self, Child};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{cannot_run, program};
+use super::{spawn_error, program};
 
 /// The first argument of the process that becomes the command. The process id of its parent and
 /// the command follow.
@@ -78,7 +78,7 @@ pub fn become_command(mut arguments: impl Iterator<Item = OsString>) -> ExitCode
     if let Some(mut script) = program::by_shell(&words, &error) {
         error = script.exec();
     }
-    cannot_run(&name.to_string_lossy(), &error).tell()
+    spawn_error(&name.to_string_lossy(), &error).report()
 }
 
 /// Requests SIGKILL for the death of the parent. Returns false if the parent has died already.

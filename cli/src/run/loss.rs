@@ -6,14 +6,14 @@ use rwlease::{ErrorKind, Lease};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::GIVING_BACK;
-use crate::exit::reasons;
+use super::RELEASE_TIMEOUT;
+use crate::exit::error_chain_without_lock;
 
 /// A longer time between two looks at the lease means that this process stood still.
 const STILL: Duration = Duration::from_secs(1);
 
 /// Watches a lease for what ends it.
-pub struct Watch<'a> {
+pub struct LeaseMonitor<'a> {
     pub lease: &'a Lease,
     /// The end of the lease when it was last seen valid. By the wall clock, which also runs while
     /// the machine is suspended; a step of it makes a message wrong, and nothing else.
@@ -27,14 +27,14 @@ pub struct Watch<'a> {
     renewal: Option<JoinHandle<rwlease::Result<()>>>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> LeaseMonitor<'a> {
     pub fn new(lease: &'a Lease) -> Self {
         let (ends, looked_at) = (SystemTime::now(), Instant::now());
-        Watch { lease, ends, lost_at: None, looked_at, stood_still: false, renewal: None }
+        LeaseMonitor { lease, ends, lost_at: None, looked_at, stood_still: false, renewal: None }
     }
 
     /// What is left of the lease.
-    pub fn left(&mut self) -> Duration {
+    pub fn remaining(&mut self) -> Duration {
         let (left, now) = (self.lease.remaining(), SystemTime::now());
         if !left.is_zero() {
             self.ends = now + left;
@@ -47,34 +47,34 @@ impl<'a> Watch<'a> {
     }
 
     /// Asks the servers why the lease is not being extended.
-    pub fn ask(&mut self) {
+    pub fn probe(&mut self) {
         let lease = self.lease.clone();
         self.renewal = Some(tokio::spawn(async move { lease.renew().await }));
     }
 
     /// What is known of the reason before the lease is given back.
-    pub async fn clues(self) -> Clues {
+    pub async fn clues(self) -> LossEvidence {
         let early = self.lost_at.is_some_and(|lost_at| lost_at < self.ends);
         let answer = match self.renewal {
             Some(renewal) => Answer::to(renewal).await,
             None => Answer::Unasked,
         };
-        Clues {
-            early,
+        LossEvidence {
+            lost_before_deadline: early,
             timed_out: self.lost_at.is_some() && !early,
-            stood_still: self.stood_still,
+            deadline_passed: self.stood_still,
             answer,
         }
     }
 }
 
 /// What is known of the end of a lease.
-pub struct Clues {
+pub struct LossEvidence {
     /// Whether it was lost before its time.
-    early: bool,
+    lost_before_deadline: bool,
     /// Whether its time was up.
     timed_out: bool,
-    stood_still: bool,
+    deadline_passed: bool,
     answer: Answer,
 }
 
@@ -89,28 +89,28 @@ enum Answer {
 
 impl Answer {
     async fn to(renewal: JoinHandle<rwlease::Result<()>>) -> Answer {
-        let Ok(Ok(answer)) = timeout(GIVING_BACK, renewal).await else { return Answer::Silence };
+        let Ok(Ok(answer)) = timeout(RELEASE_TIMEOUT, renewal).await else { return Answer::Silence };
         match answer {
             Ok(()) => Answer::Renewed,
             Err(error) => match error.kind() {
                 ErrorKind::Revoked => Answer::Revoked,
                 // It was answered after the end, and says only that there is no lease.
                 ErrorKind::Lost => Answer::Silence,
-                _ => Answer::Failure(reasons(&error)),
+                _ => Answer::Failure(error_chain_without_lock(&error)),
             },
         }
     }
 }
 
-impl Clues {
+impl LossEvidence {
     /// `is_gone`: whether the servers did not have the lease any more when it was given back.
     /// `answers`: whether they answer now.
     pub async fn reason(self, is_gone: bool, answers: impl AsyncFnOnce() -> bool) -> String {
         let reason = match self.answer {
-            _ if self.early => TAKEN,
-            Answer::Unasked if self.timed_out => STOOD_STILL,
-            Answer::Unasked if is_gone => TAKEN,
-            Answer::Renewed if self.stood_still => TOO_LATE,
+            _ if self.lost_before_deadline => NOT_HELD,
+            Answer::Unasked if self.timed_out => PROCESS_STALLED,
+            Answer::Unasked if is_gone => NOT_HELD,
+            Answer::Renewed if self.deadline_passed => NO_RENEWAL_SENT,
             Answer::Revoked => REVOKED,
             Answer::Failure(reason) => return reason,
             Answer::Unasked | Answer::Renewed | Answer::Silence => match answers().await {
@@ -122,9 +122,9 @@ impl Clues {
     }
 }
 
-const TAKEN: &str = "the servers have it no more, as after a forced release or a deleted key";
+const NOT_HELD: &str = "the servers have it no more, as after a forced release or a deleted key";
 const REVOKED: &str = "it was revoked";
 const UNANSWERED: &str = "no renewal was answered in time";
 const UNCONFIRMED: &str = "the servers answer, but the replicas confirmed no renewal in time";
-const TOO_LATE: &str = "no renewal was made in time, because `rwlease` stood still";
-const STOOD_STILL: &str = "`rwlease` or the machine stood still until it had ended";
+const NO_RENEWAL_SENT: &str = "no renewal was made in time, because `rwlease` stood still";
+const PROCESS_STALLED: &str = "`rwlease` or the machine stood still until it had ended";

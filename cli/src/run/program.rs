@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 
-use crate::exit::{CANNOT_RUN, Failure};
+use crate::exit::{CANNOT_RUN, CliError};
 
 /// Runs scripts without a `#!` line, as shells do.
 const SHELL: &str = "/bin/sh";
@@ -20,7 +20,7 @@ const SET_USER_ID: u32 = 0o4000;
 
 /// Refuses a program that takes the rights of another user, which could keep this one from
 /// stopping it.
-pub fn check(word: &OsString) -> Result<(), Failure> {
+pub fn check(word: &OsString) -> Result<(), CliError> {
     let owner = find(word).and_then(|file| owner_if_set_uid(&file));
     match owner {
         Some(owner) if !geteuid().is_root() && owner != geteuid().as_raw() => {
@@ -29,7 +29,7 @@ pub fn check(word: &OsString) -> Result<(), Failure> {
                 "{name}: it runs with the rights of another user (id {owner}), so it could go on after \
                  a lost lease; run `rwlease` itself as that user"
             );
-            Err(Failure::new(CANNOT_RUN, message))
+            Err(CliError::new(CANNOT_RUN, message))
         }
         _ => Ok(()),
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
-use super::command::{Command, Event, Orphan};
-use super::deadlines::{Deadlines, Step};
-use super::loss::Watch;
-use super::{ID, TOKEN, cannot_run, group};
-use crate::args::Run;
-use crate::exit::{Failure, tell};
+use super::command::{SupervisedCommand, CommandEvent, Orphan};
+use super::deadlines::{Deadlines, DeadlineAction};
+use super::loss::LeaseMonitor;
+use super::{ID, TOKEN, spawn_error, group};
+use crate::args::RunArgs;
+use crate::exit::{CliError, print_error};
 use crate::signals::{self, Signals};
 
 /// How often to check whether the rest of the command's group is gone.
@@ -31,32 +31,32 @@ pub enum Ended {
 
 /// Starts the command and supervises it until it has ended.
 pub async fn run_under(
-    watch: &mut Watch<'_>,
-    args: &Run,
+    watch: &mut LeaseMonitor<'_>,
+    args: &RunArgs,
     mut environment: Vec<(&'static str, OsString)>,
     deadlines: &Deadlines,
     signals: &mut Signals,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, CliError> {
     let lease = watch.lease;
     environment.push((TOKEN, lease.token().to_string().into()));
     environment.push((ID, lease.id().into()));
-    let started = Command::start(&args.command, &environment, Orphan::Dies).await;
+    let started = SupervisedCommand::start(&args.command, &environment, Orphan::Dies).await;
     let mut command =
-        started.map_err(|error| cannot_run(&args.command[0].to_string_lossy(), &error))?;
+        started.map_err(|error| spawn_error(&args.command[0].to_string_lossy(), &error))?;
     loop {
         tell_of_foreign(&args.name, &mut command);
-        let step = deadlines.step(watch.left(), command.told_to_end());
+        let step = deadlines.step(watch.remaining(), command.terminated_at());
         let pause = match step {
-            Step::GoOn(pause) => pause,
-            Step::Terminate => {
+            DeadlineAction::Wait(pause) => pause,
+            DeadlineAction::Terminate => {
                 command.terminate();
-                watch.ask();
+                watch.probe();
                 continue;
             }
-            Step::Kill => {
+            DeadlineAction::Kill => {
                 return Ok(match command.kill().await? {
                     _ if command.is_alive() => outlived(&args.name, &mut command, signals).await?,
-                    Some(_) if command.told_to_end().is_some() => Ended::InGrace,
+                    Some(_) if command.terminated_at().is_some() => Ended::InGrace,
                     Some(status) => Ended::ByItself(status),
                     None => Ended::Killed,
                 });
@@ -64,12 +64,12 @@ pub async fn run_under(
         };
         tokio::select! {
             biased;
-            event = command.event() => match event? {
-                Event::Ended(_) if command.told_to_end().is_some() => {
+            event = command.next_event() => match event? {
+                CommandEvent::Ended(_) if command.terminated_at().is_some() => {
                     return end_of_all(watch, deadlines, &mut command).await;
                 }
-                Event::Ended(status) => return Ok(Ended::ByItself(status)),
-                Event::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
+                CommandEvent::Ended(status) => return Ok(Ended::ByItself(status)),
+                CommandEvent::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
             },
             signal = signals.next() => pass_on(&args.name, &mut command, signal),
             () = lease.lost() => {}
@@ -81,21 +81,21 @@ pub async fn run_under(
 /// The command has ended after it was told to. The processes that it started were told as well;
 /// they have the rest of the grace, and must not outlive the lease.
 async fn end_of_all(
-    watch: &mut Watch<'_>,
+    watch: &mut LeaseMonitor<'_>,
     deadlines: &Deadlines,
-    command: &mut Command,
-) -> Result<Ended, Failure> {
+    command: &mut SupervisedCommand,
+) -> Result<Ended, CliError> {
     while command.is_alive() {
-        match deadlines.step(watch.left(), command.told_to_end()) {
-            Step::Kill => {
+        match deadlines.step(watch.remaining(), command.terminated_at()) {
+            DeadlineAction::Kill => {
                 command.kill().await?;
                 return Ok(match command.is_alive() {
                     true => Ended::GoesOn(group::named(&command.living())),
                     false => Ended::Killed,
                 });
             }
-            Step::GoOn(pause) => sleep(pause.min(LOOK)).await,
-            Step::Terminate => sleep(LOOK).await,
+            DeadlineAction::Wait(pause) => sleep(pause.min(LOOK)).await,
+            DeadlineAction::Terminate => sleep(LOOK).await,
         }
     }
     Ok(Ended::InGrace)
@@ -105,23 +105,23 @@ async fn end_of_all(
 /// process, unless a signal ends it.
 async fn outlived(
     name: &str,
-    command: &mut Command,
+    command: &mut SupervisedCommand,
     signals: &mut Signals,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, CliError> {
     let who = group::named(&command.living());
     if command.has_ended()? {
         return Ok(Ended::GoesOn(who));
     }
-    tell(&format!(
+    print_error(&format!(
         "lock `{name}`: the lease is lost, but {who} cannot be stopped, and goes on without the lock; stop it as its user"
     ));
     loop {
         tokio::select! {
-            event = command.event() => match event? {
-                Event::Ended(status) => return Ok(Ended::ByItself(status)),
-                Event::Stopped(_) => {}
+            event = command.next_event() => match event? {
+                CommandEvent::Ended(status) => return Ok(Ended::ByItself(status)),
+                CommandEvent::Stopped(_) => {}
             },
-            signal = signals.next() => match signals::ends(signal) {
+            signal = signals.next() => match signals::is_terminating(signal) {
                 true => return Ok(Ended::GoesOn(who)),
                 false => pass_on(name, command, signal),
             },
@@ -129,20 +129,20 @@ async fn outlived(
     }
 }
 
-pub fn pass_on(name: &str, command: &mut Command, signal: Signal) {
-    if !command.signal(signal) && signals::ends(signal) {
-        tell(&format!(
+pub fn pass_on(name: &str, command: &mut SupervisedCommand, signal: Signal) {
+    if !command.signal(signal) && signals::is_terminating(signal) {
+        print_error(&format!(
             "lock `{name}`: {signal} did not reach the command, which runs as another user; send it as that user"
         ));
     }
 }
 
 /// Says so if the command runs as a user whose processes this one cannot stop.
-fn tell_of_foreign(name: &str, command: &mut Command) {
+fn tell_of_foreign(name: &str, command: &mut SupervisedCommand) {
     let foreign = command.found_foreign();
     if !foreign.is_empty() {
         let who = group::named(&foreign);
-        tell(&format!(
+        print_error(&format!(
             "lock `{name}`: {who} runs as another user: signals do not reach it, and it would go on after a \
              lost lease; run `rwlease` itself as that user"
         ));
@@ -150,14 +150,14 @@ fn tell_of_foreign(name: &str, command: &mut Command) {
 }
 
 /// The command was stopped because it needs the terminal, or by Ctrl-Z.
-pub fn stopped(command: &mut Command, signal: Signal, may_go_on: impl Fn() -> bool) {
+pub fn stopped(command: &mut SupervisedCommand, signal: Signal, may_go_on: impl Fn() -> bool) {
     match signal {
         Signal::SIGTTIN | Signal::SIGTTOU if command.lend_terminal() => {}
         Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
-            command.stop_with_it();
+            command.stop_self();
             // This process continues here, maybe much later, when the lock may be lost.
             if may_go_on() {
-                command.go_on();
+                command.resume();
             }
         }
         _ => {} // somebody stopped this command alone

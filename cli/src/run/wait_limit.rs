@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::args::Run;
-use crate::exit::{Failure, TRY_LATER, UNAVAILABLE};
+use crate::args::RunArgs;
+use crate::exit::{CliError, TRY_LATER, UNAVAILABLE};
 use crate::show;
 
 /// How long after the limit a wait may still say why it failed.
@@ -22,7 +22,7 @@ pub struct WaitLimit {
 }
 
 impl WaitLimit {
-    pub fn of(args: &Run) -> WaitLimit {
+    pub fn of(args: &RunArgs) -> WaitLimit {
         let limit = args.timeout.filter(|timeout| !timeout.is_zero());
         WaitLimit {
             name: args.name.clone(),
@@ -33,10 +33,10 @@ impl WaitLimit {
 
     /// The time left for a request. A timeout of 0 makes a try, whose calls have limits of their
     /// own. Fails if the time is up.
-    pub fn left(&self) -> Result<Option<Duration>, Failure> {
+    pub fn left(&self) -> Result<Option<Duration>, CliError> {
         let Some(until) = self.until else { return Ok(self.timeout.filter(Duration::is_zero)) };
         match until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(Failure::new(
+            Duration::ZERO => Err(CliError::new(
                 TRY_LATER,
                 format!(
                     "lock `{}`: the time was up before it was granted; try later, or use a longer --timeout",
@@ -50,14 +50,14 @@ impl WaitLimit {
     /// Limits the wait for the servers' answers.
     pub async fn within<T>(
         &self,
-        doing: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        doing: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
         let Some(until) = self.until else { return doing.await };
         timeout_at(until + LAST_WORDS, doing).await.unwrap_or_else(|_| {
-            let limit = self.timeout.map(show::time).unwrap_or_default();
+            let limit = self.timeout.map(show::duration).unwrap_or_default();
             let advice = format!("or use a --timeout longer than {limit}");
             let message = format!("lock `{}`: {NO_ANSWER}, {advice}", self.name);
-            Err(Failure::new(UNAVAILABLE, message))
+            Err(CliError::new(UNAVAILABLE, message))
         })
     }
 }

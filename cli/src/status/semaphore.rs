@@ -6,11 +6,11 @@ use rwlease::{Locks, PermitHolder, PermitWaiter, RwLock, SemaphoreStatus};
 use serde_json::{Value, json};
 
 use super::seconds;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::show;
 
 /// Merges all pages.
-pub async fn whole(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus> {
+pub async fn query_all_pages(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus> {
     let semaphore = locks.semaphore(name, 1)?; // a query ignores the limit
     let mut whole = semaphore.status().await?;
     let mut last = whole.clone();
@@ -23,7 +23,7 @@ pub async fn whole(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus
 }
 
 /// `named` has the semaphore's name and slot.
-pub fn show(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(), Failure> {
+pub fn print(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(), CliError> {
     let mut out = anstream::stdout().lock();
     if json {
         writeln!(out, "{}", in_json(named, status))?;
@@ -33,11 +33,11 @@ pub fn show(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(), 
     writeln!(
         out,
         "{bold}{}{bold:#}  slot {}  semaphore, {} of {} permits in use, {}  last token {}",
-        show::plain(named.name()),
+        show::escape_controls(named.name()),
         named.slot(),
         status.in_use,
         status.limit.unwrap_or(0),
-        show::count(status.waiters, "waits", "wait"),
+        show::with_noun(status.waiters, "waits", "wait"),
         status.token
     )?;
     let rows: Vec<[String; 6]> =
@@ -62,8 +62,8 @@ fn holds(holder: &PermitHolder) -> [String; 6] {
         "holds".into(),
         holder.permits.to_string(),
         holder.id.clone(),
-        show::time(holder.age),
-        show::time(holder.remaining),
+        show::duration(holder.age),
+        show::duration(holder.remaining),
         holder.token.to_string(),
     ]
 }
@@ -73,8 +73,8 @@ fn waits(waiter: &PermitWaiter) -> [String; 6] {
         if waiter.remaining.is_zero() { "gone" } else { "waits" }.into(),
         waiter.permits.to_string(),
         waiter.id.clone(),
-        show::time(waiter.age),
-        show::time(waiter.remaining),
+        show::duration(waiter.age),
+        show::duration(waiter.remaining),
         String::new(),
     ]
 }

@@ -1,14 +1,14 @@
 //! Rules for cached leases.
 
-use crate::checker::call::Answer;
-use crate::checker::rules::Step;
-use crate::checker::view::{Record, View};
-use crate::protocol::Acquired;
+use crate::checker::call::CallAnswer;
+use crate::checker::rules::ScriptRun;
+use crate::checker::view::{HolderView, LockView};
+use crate::protocol::AcquireReply;
 
 /// A lease that was recalled or is in use does not return to its earlier state, except by a
 /// downgrade: it may be that no client wants the read of a recalled write.
-pub(super) fn marks_fall(step: &Step<'_>) -> Option<String> {
-    let rank = |record: &Record| "kcb".find(record.state);
+pub(super) fn cache_state_only_advances(step: &ScriptRun<'_>) -> Option<String> {
+    let rank = |record: &HolderView| "kcb".find(record.state);
     step.before.holders().find_map(|(id, old)| {
         let new = step.after.holder(id).filter(|new| new.token == old.token)?;
         let is_wrong = match (rank(old), rank(new)) {
@@ -22,9 +22,9 @@ pub(super) fn marks_fall(step: &Step<'_>) -> Option<String> {
     })
 }
 
-pub(super) fn cached_are_counted(step: &Step<'_>) -> Option<String> {
-    let View { readers, marks, .. } = step.after;
-    let is_marked = |(id, record): &(&String, &Record)| {
+pub(super) fn cached_are_counted(step: &ScriptRun<'_>) -> Option<String> {
+    let LockView { readers, marks, .. } = step.after;
+    let is_marked = |(id, record): &(&String, &HolderView)| {
         marks.contains(*id) == matches!(record.state, 'k' | 'c')
     };
     let counted = step.after.number("cached");
@@ -35,8 +35,8 @@ pub(super) fn cached_are_counted(step: &Step<'_>) -> Option<String> {
 }
 
 /// Each call of the first waiter recalls the cached leases in its way.
-pub(super) fn first_asks(step: &Step<'_>) -> Option<String> {
-    let (view, Answer::Acquired(Acquired::Queued { .. })) = (step.after, step.answer) else {
+pub(super) fn first_waiter_recalls(step: &ScriptRun<'_>) -> Option<String> {
+    let (view, CallAnswer::Acquired(AcquireReply::Queued { .. })) = (step.after, step.answer) else {
         return None;
     };
     let me = view.waiters.get(&step.id)?;
@@ -46,12 +46,12 @@ pub(super) fn first_asks(step: &Step<'_>) -> Option<String> {
         'w' => is_at("writers_head") && view.word("upgrader").is_none(),
         _ => is_at("readers_head") && view.living_waiters().all(|(_, other)| other.mode == 'r'),
     };
-    let is_in_the_way = |id: &str, record: &Record| {
+    let is_in_the_way = |id: &str, record: &HolderView| {
         let blocks = record.writes || me.mode != 'r';
-        matches!(record.state, 'k' | 'c') && id != step.id && blocks && step.client_hears(id)
+        matches!(record.state, 'k' | 'c') && id != step.id && blocks && step.is_client_subscribed(id)
     };
     let mut holders = view.holders().filter(|(id, record)| is_in_the_way(id, record));
     let unasked = holders.find(|(id, _)| !step.recalls.iter().any(|asked| asked == id));
-    let (id, _) = unasked.filter(|_| is_first && !step.envelope.more)?;
+    let (id, _) = unasked.filter(|_| is_first && !step.envelope.has_pump_work)?;
     Some(format!("{id} is not asked"))
 }

@@ -1,8 +1,8 @@
 //! Rules for the contents of the hash.
 
-use crate::checker::rules::Step;
+use crate::checker::rules::ScriptRun;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::view::View;
+use crate::checker::view::LockView;
 
 /// How long the key of an idle lock lives at most, in ms.
 const KEEP: u64 = 60_000;
@@ -10,8 +10,8 @@ const KEEP: u64 = 60_000;
 /// How long a key outlives its last record, in ms.
 const GRACE: u64 = 10_000;
 
-pub(super) fn readers_are_dense(step: &Step<'_>) -> Option<String> {
-    let View { readers, array, .. } = step.after;
+pub(super) fn readers_are_dense(step: &ScriptRun<'_>) -> Option<String> {
+    let LockView { readers, array, .. } = step.after;
     let count = step.after.number("readers");
     if readers.len() as u64 != count || array.len() as u64 != count {
         return Some(format!(
@@ -26,7 +26,7 @@ pub(super) fn readers_are_dense(step: &Step<'_>) -> Option<String> {
     (!array.iter().all(is_at_home)).then(|| format!("{array:?}"))
 }
 
-pub(super) fn waiters_are_linked(step: &Step<'_>) -> Option<String> {
+pub(super) fn waiters_are_linked(step: &ScriptRun<'_>) -> Option<String> {
     let view = step.after;
     let count = |name: &str, wanted: usize| {
         let told = view.number(name);
@@ -42,7 +42,7 @@ pub(super) fn waiters_are_linked(step: &Step<'_>) -> Option<String> {
         .or_else(|| list_is_linked(view, 'p', "head", "tail"))
 }
 
-fn list_is_linked(view: &View, mode: char, head: &str, tail: &str) -> Option<String> {
+fn list_is_linked(view: &LockView, mode: char, head: &str, tail: &str) -> Option<String> {
     let wanted = view.waiters.values().filter(|waiter| waiter.mode == mode).count();
     let (mut at, mut before, mut ticket, mut found) = (view.word(head).unwrap_or("-"), "-", 0, 0);
     while at != "-" {
@@ -63,7 +63,7 @@ fn list_is_linked(view: &View, mode: char, head: &str, tail: &str) -> Option<Str
         .then(|| format!("{found} of {wanted} in the list to {tail} {ends}"))
 }
 
-pub(super) fn fields_go(step: &Step<'_>) -> Option<String> {
+pub(super) fn empty_fields_are_removed(step: &ScriptRun<'_>) -> Option<String> {
     let view = step.after;
     let nobody_reads = view.readers.is_empty();
     let readers = ["read_min", "forced"].into_iter().find(|field| view.number(field) > 0);
@@ -76,19 +76,19 @@ pub(super) fn fields_go(step: &Step<'_>) -> Option<String> {
         .or_else(|| life.map(|ends| format!("an idle lock lives until {ends}")))
 }
 
-pub(super) fn line_tells_life(step: &Step<'_>) -> Option<String> {
+pub(super) fn line_has_key_expiry(step: &ScriptRun<'_>) -> Option<String> {
     let (view, told) = (step.after, step.after.number("life"));
     (!view.is_empty() && view.ends != Some(told))
         .then(|| format!("the line tells {told}, the key ends at {:?}", view.ends))
 }
 
-pub(super) fn read_min_is_not_late(step: &Step<'_>) -> Option<String> {
+pub(super) fn read_min_is_not_late(step: &ScriptRun<'_>) -> Option<String> {
     let least = step.after.readers.values().map(|record| record.deadline).min()?;
     let told = step.after.number("read_min");
     (told > least).then(|| format!("{told}, and one ends at {least}"))
 }
 
-pub(super) fn key_lives(step: &Step<'_>) -> Option<String> {
+pub(super) fn key_lives(step: &ScriptRun<'_>) -> Option<String> {
     let view = step.after;
     if view.is_empty() {
         return None;
@@ -105,7 +105,7 @@ pub(super) fn key_lives(step: &Step<'_>) -> Option<String> {
         .or_else(|| short.then(|| format!("it ends at {ends}, before the grace is over")))
 }
 
-pub(super) fn writer_is_alone(step: &Step<'_>) -> Option<String> {
+pub(super) fn writer_is_alone(step: &ScriptRun<'_>) -> Option<String> {
     let holders = step.after.holders().count();
     (step.after.writes() && holders > 1)
         .then(|| format!("{:?}", step.after.holders().collect::<Vec<_>>()))

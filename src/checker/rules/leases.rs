@@ -1,17 +1,17 @@
 //! Rules for the leases of holders.
 
-use crate::checker::call::{Answer, Request};
-use crate::checker::rules::Step;
+use crate::checker::call::{CallAnswer, CallRequest};
+use crate::checker::rules::ScriptRun;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::view::Record;
-use crate::client::acquisition::Sending;
-use crate::protocol::{Mode, Renewed};
+use crate::checker::view::HolderView;
+use crate::client::acquisition::WorkerCall;
+use crate::protocol::{LockMode, RenewReply};
 
-pub(super) fn leases_of_others(step: &Step<'_>) -> Option<String> {
+pub(super) fn leases_of_others(step: &ScriptRun<'_>) -> Option<String> {
     step.before.holders().find_map(|(id, old)| {
         let mine = step.is_mine(id);
         let Some(new) = step.after.holder(id) else {
-            let is_taken = matches!(step.request, Request::Force(token) if old.token <= *token);
+            let is_taken = matches!(step.request, CallRequest::Force(token) if old.token <= *token);
             return (!mine && !is_taken).then(|| format!("{id} holds no more"));
         };
         if new.deadline < old.deadline {
@@ -28,10 +28,10 @@ pub(super) fn leases_of_others(step: &Step<'_>) -> Option<String> {
     })
 }
 
-pub(super) fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
-    if let Request::Revoke(token) = step.request {
+pub(super) fn revoked_is_not_made_longer(step: &ScriptRun<'_>) -> Option<String> {
+    if let CallRequest::Revoke(token) = step.request {
         let told = step.after.number("revoked");
-        let left = |record: &Record| record.token <= *token && record.token > told;
+        let left = |record: &HolderView| record.token <= *token && record.token > told;
         let is_left = step.after.holders().any(|(_, record)| left(record));
         return is_left.then(|| format!("{token} is, and it says {told}"));
     }
@@ -46,13 +46,13 @@ pub(super) fn revoked_is_not_made_longer(step: &Step<'_>) -> Option<String> {
 
 /// A lease with the token that a renewal names is as strong as its holder says, or weaker. A lease
 /// with another token stays as it is.
-pub(super) fn no_more_than_is_held(step: &Step<'_>) -> Option<String> {
-    let Request::Work(Sending::Renew { renew, .. }) = step.request else { return None };
+pub(super) fn no_more_than_is_held(step: &ScriptRun<'_>) -> Option<String> {
+    let CallRequest::Work(WorkerCall::Renew { renew, .. }) = step.request else { return None };
     let old = step.before.holder(&step.id)?;
     // The pump after the renewal may grant the upgrade of its acquisition.
     let new = step.after.holder(&step.id).filter(|new| new.token == old.token)?;
     let is_wrong = match old.token == renew.token {
-        true => (new.writes && renew.mode == Mode::Read) || new.permits > renew.permits.into(),
+        true => (new.writes && renew.mode == LockMode::Read) || new.permits > renew.permits.into(),
         false => {
             (new.writes, new.deadline, new.state, new.permits)
                 != (old.writes, old.deadline, old.state, old.permits)
@@ -62,11 +62,11 @@ pub(super) fn no_more_than_is_held(step: &Step<'_>) -> Option<String> {
 }
 
 /// A repeated acquire finds the lease that it has; any other call renews it.
-pub(super) fn lease_lasts(step: &Step<'_>) -> Option<String> {
+pub(super) fn lease_lasts(step: &ScriptRun<'_>) -> Option<String> {
     let lease = match step.request {
-        Request::Acquire(acquire) => acquire.lease,
-        Request::Work(Sending::Renew { renew, .. }) => renew.lease,
-        Request::Work(Sending::Downgrade(downgrade)) => downgrade.lease,
+        CallRequest::Acquire(acquire) => acquire.lease,
+        CallRequest::Work(WorkerCall::Renew { renew, .. }) => renew.lease,
+        CallRequest::Work(WorkerCall::Downgrade(downgrade)) => downgrade.lease,
         _ => return None,
     };
     let record = step.after.holder(&step.id).filter(|record| record.claimed)?;
@@ -76,7 +76,7 @@ pub(super) fn lease_lasts(step: &Step<'_>) -> Option<String> {
     let is_new = old.is_none_or(|old| !old.claimed || (old.writes != record.writes));
     let revoked = step.before.number("revoked").max(step.after.number("revoked"));
     let is_anew = record.token > revoked
-        && (is_new || matches!(step.answer, Answer::Renewed(Renewed::Held(_))));
+        && (is_new || matches!(step.answer, CallAnswer::Renewed(RenewReply::Renewed(_))));
     let is_wrong = record.deadline > most || (is_anew && record.deadline < asked);
     is_wrong.then(|| format!("{asked} was asked, and it has {}", record.deadline))
 }

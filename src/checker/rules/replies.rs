@@ -1,15 +1,15 @@
 //! Rules for replies and messages.
 
-use crate::checker::call::{Answer, Request};
-use crate::checker::rules::Step;
+use crate::checker::call::{CallAnswer, CallRequest};
+use crate::checker::rules::ScriptRun;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::view::Record;
-use crate::client::acquisition::Sending;
-use crate::protocol::{Acquire, Acquired, Ended, Goal, Grant, Mode, Renewed};
+use crate::checker::view::HolderView;
+use crate::client::acquisition::WorkerCall;
+use crate::protocol::{AcquireRequest, AcquireReply, ReleaseReply, AcquireKind, Grant, LockMode, RenewReply};
 
-pub(super) fn late_is_stale(step: &Step<'_>) -> Option<String> {
+pub(super) fn late_call_is_rejected(step: &ScriptRun<'_>) -> Option<String> {
     let is_late = step.not_after > 0 && SERVER_NOW > step.not_after;
-    let is_stale = matches!(step.answer, Answer::Acquired(Acquired::Stale));
+    let is_stale = matches!(step.answer, CallAnswer::Acquired(AcquireReply::TooLate));
     match (is_late, is_stale) {
         (true, false) => Some("it was carried out".into()),
         (false, true) => Some("it was in time".into()),
@@ -17,40 +17,40 @@ pub(super) fn late_is_stale(step: &Step<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
+pub(super) fn reply_matches_state(step: &ScriptRun<'_>) -> Option<String> {
     let grant = match step.answer {
-        Answer::Acquired(Acquired::Granted(grant))
-        | Answer::Renewed(Renewed::Held(grant))
-        | Answer::Downgraded(Renewed::Held(grant)) => *grant,
-        Answer::Acquired(Acquired::Queued { .. }) => return queued_is_true(step),
-        Answer::Acquired(Acquired::Refused) => return refused_is_true(step),
-        Answer::Acquired(Acquired::Conflict) => {
+        CallAnswer::Acquired(AcquireReply::Granted(grant))
+        | CallAnswer::Renewed(RenewReply::Renewed(grant))
+        | CallAnswer::Downgraded(RenewReply::Renewed(grant)) => *grant,
+        CallAnswer::Acquired(AcquireReply::Queued { .. }) => return queued_is_true(step),
+        CallAnswer::Acquired(AcquireReply::Busy) => return busy_matches_state(step),
+        CallAnswer::Acquired(AcquireReply::UpgradeConflict) => {
             let mut upgraders = step.before.living_waiters().filter(|(_, it)| it.mode == 'u');
             let is_alone = upgraders.all(|(id, _)| step.is_mine(id));
             return is_alone.then(|| "nobody else waits to upgrade".into());
         }
-        Answer::Renewed(Renewed::Revoked(grant)) => {
+        CallAnswer::Renewed(RenewReply::Revoked(grant)) => {
             let is_so = step.after.number("revoked") >= grant.token;
             return (!is_so).then(|| "it was not revoked".into());
         }
-        Answer::Downgraded(Renewed::Lost) | Answer::Acquired(Acquired::Lost) => {
-            return lost_is_true(step);
+        CallAnswer::Downgraded(RenewReply::NotHeld) | CallAnswer::Acquired(AcquireReply::NotHeld) => {
+            return not_held_matches_state(step);
         }
-        Answer::Renewed(Renewed::Other(grant)) => return other_is_true(step, *grant),
+        CallAnswer::Renewed(RenewReply::Other(grant)) => return other_is_true(step, *grant),
         // The pump after a renewal may grant the turn of a waiter whose lease was lost in a
         // failover.
-        Answer::Renewed(Renewed::Lost) => {
+        CallAnswer::Renewed(RenewReply::NotHeld) => {
             return step.before.holder(&step.id).map(|_| "lost, and it held".into());
         }
         _ => return None,
     };
-    if matches!(step.answer, Answer::Renewed(_)) && step.before.holder(&step.id).is_none() {
+    if matches!(step.answer, CallAnswer::Renewed(_)) && step.before.holder(&step.id).is_none() {
         return Some("what is over is renewed".into());
     }
     let Some(record) = step.after.holder(&step.id) else {
         return Some("it holds nothing".into());
     };
-    if matches!(step.answer, Answer::Renewed(_)) && named_token(step) != Some(grant.token) {
+    if matches!(step.answer, CallAnswer::Renewed(_)) && named_token(step) != Some(grant.token) {
         return Some(format!("{grant:?} is renewed by another token"));
     }
     // The pump after the renewal of an upgrader may grant its upgrade; the reply names the read.
@@ -58,76 +58,76 @@ pub(super) fn reply_is_true(step: &Step<'_>) -> Option<String> {
     if upgrades && record.writes && grant.token < record.token {
         return None;
     }
-    let Record { token, deadline, claimed, state, .. } = *record;
+    let HolderView { token, deadline, claimed, state, .. } = *record;
     // A call that keeps a cached lease cached gets the last token in any case.
-    let knows_last = grant.fence == step.after.number("fence");
-    let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.fence == token);
+    let knows_last = grant.last_token == step.after.number("fence");
+    let is_told = knows_last || (!matches!(state, 'k' | 'c') && grant.last_token == token);
     let is_so = (grant.token, grant.deadline) == (token, deadline) && is_told;
     (!claimed || !is_so).then(|| format!("{grant:?}, and {record:?}"))
 }
 
-fn other_is_true(step: &Step<'_>, grant: Grant) -> Option<String> {
+fn other_is_true(step: &ScriptRun<'_>, grant: Grant) -> Option<String> {
     let record = step.before.holder(&step.id);
-    let is_told = |it: &Record| (it.token, it.deadline) == (grant.token, grant.deadline);
+    let is_told = |it: &HolderView| (it.token, it.deadline) == (grant.token, grant.deadline);
     let is_so = record.is_some_and(is_told) && named_token(step) != Some(grant.token);
     (!is_so).then(|| format!("{grant:?}, and {record:?}"))
 }
 
-fn queued_is_true(step: &Step<'_>) -> Option<String> {
+fn queued_is_true(step: &ScriptRun<'_>) -> Option<String> {
     let waits = step.after.waiters.contains_key(&step.id);
     (!waits).then(|| "queued, and it does not wait".into())
 }
 
-fn refused_is_true(step: &Step<'_>) -> Option<String> {
-    let Request::Acquire(Acquire { goal: Goal::Take(mode, _), .. }) = step.request else {
+fn busy_matches_state(step: &ScriptRun<'_>) -> Option<String> {
+    let CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(mode, _), .. }) = step.request else {
         return None;
     };
     let is_in_the_way = match mode {
-        Mode::Read => step.before.writes(),
-        Mode::Write => step.before.holders().next().is_some(),
+        LockMode::Read => step.before.writes(),
+        LockMode::Write => step.before.holders().next().is_some(),
     };
     let is_free = !is_in_the_way && step.before.living_waiters().next().is_none();
-    (is_free && !step.envelope.more).then(|| "refused, and it is free".into())
+    (is_free && !step.envelope.has_pump_work).then(|| "refused, and it is free".into())
 }
 
-fn lost_is_true(step: &Step<'_>) -> Option<String> {
+fn not_held_matches_state(step: &ScriptRun<'_>) -> Option<String> {
     let named = named_token(step)?;
-    let upgrades = matches!(step.request, Request::Acquire(_));
+    let upgrades = matches!(step.request, CallRequest::Acquire(_));
     let held = step.before.holder(&step.id)?;
     (held.token == named && held.writes != upgrades).then(|| "lost, and it held".into())
 }
 
 /// The token of the lease to change or to renew.
-fn named_token(step: &Step<'_>) -> Option<u64> {
+fn named_token(step: &ScriptRun<'_>) -> Option<u64> {
     match step.request {
-        Request::Work(Sending::Downgrade(downgrade)) => Some(downgrade.token),
-        Request::Work(Sending::Renew { renew, .. }) => Some(renew.token),
-        Request::Acquire(Acquire { goal: Goal::Upgrade { token }, .. }) => Some(*token),
+        CallRequest::Work(WorkerCall::Downgrade(downgrade)) => Some(downgrade.token),
+        CallRequest::Work(WorkerCall::Renew { renew, .. }) => Some(renew.token),
+        CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { token }, .. }) => Some(*token),
         _ => None,
     }
 }
 
-pub(super) fn release_ends_all(step: &Step<'_>) -> Option<String> {
-    if let Answer::Released { only_wait: true, .. } = step.answer {
+pub(super) fn release_ends_all(step: &ScriptRun<'_>) -> Option<String> {
+    if let CallAnswer::Released { only_wait: true, .. } = step.answer {
         let waits = step.after.waiters.contains_key(&step.id);
         return waits.then(|| "it still waits".into());
     }
-    let (Answer::Released { ended, .. } | Answer::GivenBack(ended)) = step.answer else {
+    let (CallAnswer::Released { ended, .. } | CallAnswer::GivenBack(ended)) = step.answer else {
         return None;
     };
-    let (held, waits) = (step.before.stood(&step.id), step.before.waiters.get(&step.id));
+    let (held, waits) = (step.before.had_record(&step.id), step.before.waiters.get(&step.id));
     if step.after.holder(&step.id).is_some() || step.after.waiters.contains_key(&step.id) {
         return Some("it is still there".into());
     }
-    if held != (*ended == Ended::Released) {
+    if held != (*ended == ReleaseReply::Released) {
         return Some(format!("{ended:?}, and its record stood: {held}"));
     }
     // The end of an upgrader's lease is reported before that of its wait.
     let left = !held && waits.is_some_and(|waiter| waiter.mode != 'u');
-    (left && *ended != Ended::Left).then(|| format!("{ended:?}, and it waited"))
+    (left && *ended != ReleaseReply::LeftQueue).then(|| format!("{ended:?}, and it waited"))
 }
 
-pub(super) fn change_names_token(step: &Step<'_>) -> Option<String> {
+pub(super) fn change_names_token(step: &ScriptRun<'_>) -> Option<String> {
     let (old, new) = (step.before.holder(&step.id)?, step.after.holder(&step.id)?);
     let named = named_token(step)?;
     // Another call may also grant the upgrade for which the acquisition waits.
@@ -136,7 +136,7 @@ pub(super) fn change_names_token(step: &Step<'_>) -> Option<String> {
         .then(|| format!("{named} was named, and {} changed", old.token))
 }
 
-pub(super) fn messages_are_true(step: &Step<'_>) -> Option<String> {
+pub(super) fn messages_match_state(step: &ScriptRun<'_>) -> Option<String> {
     let grants = step.pushes.iter().flat_map(|push| &push.grants);
     let is_so = |id: &str, grant: &Grant| {
         let record = step.after.holder(id);
@@ -151,17 +151,17 @@ pub(super) fn messages_are_true(step: &Step<'_>) -> Option<String> {
 }
 
 /// The call that ends them tells them; but with many readers it tells only a few.
-pub(super) fn ended_are_told(step: &Step<'_>) -> Option<String> {
-    if !matches!(step.request, Request::Force(_)) {
+pub(super) fn force_released_are_notified(step: &ScriptRun<'_>) -> Option<String> {
+    if !matches!(step.request, CallRequest::Force(_)) {
         return None;
     }
     // This call may grant the upgrade of a reader that waits to write.
     let upgrader = step.before.word("upgrader");
-    let is_over = |id: &str, old: &Record| {
+    let is_over = |id: &str, old: &HolderView| {
         let new = step.after.holder(id);
         new.is_none_or(|new| new.token != old.token && upgrader.is_none_or(|it| it != id))
     };
-    let is_told = |id: &str, old: &Record| {
+    let is_told = |id: &str, old: &HolderView| {
         step.ended.iter().any(|told| (told.0.as_str(), told.1) == (id, old.token))
     };
     let mut over = step.before.holders().filter(|(id, old)| is_over(id, old));
@@ -171,17 +171,17 @@ pub(super) fn ended_are_told(step: &Step<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn grantees_are_told(step: &Step<'_>) -> Option<String> {
+pub(super) fn grantees_are_notified(step: &ScriptRun<'_>) -> Option<String> {
     let is_told =
         |id: &str| step.pushes.iter().flat_map(|push| &push.grants).any(|(told, _)| told == id);
     step.granted().into_iter().find_map(|(id, _)| {
         let waiter = step.before.waiters.get(id)?;
-        let hears = waiter.node == step.server && step.client_hears(id) && !step.is_mine(id);
+        let hears = waiter.node == step.server && step.is_client_subscribed(id) && !step.is_mine(id);
         (hears && !is_told(id)).then(|| id.to_owned())
     })
 }
 
-pub(super) fn grant_lasts_its_window(step: &Step<'_>) -> Option<String> {
+pub(super) fn grant_lasts_claim_timeout(step: &ScriptRun<'_>) -> Option<String> {
     step.granted().into_iter().find_map(|(id, record)| {
         let waiter = step.before.waiters.get(id)?;
         if step.is_mine(id) {

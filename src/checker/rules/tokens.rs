@@ -1,9 +1,9 @@
 //! Rules for tokens.
 
-use crate::checker::rules::{Step, newest_token};
-use crate::checker::view::Record;
+use crate::checker::rules::{ScriptRun, newest_token};
+use crate::checker::view::HolderView;
 
-pub(super) fn tokens_rise(step: &Step<'_>) -> Option<String> {
+pub(super) fn tokens_rise(step: &ScriptRun<'_>) -> Option<String> {
     let mut tokens: Vec<u64> = step.granted().iter().map(|(_, record)| record.token).collect();
     tokens.sort_unstable();
     let mut newest = step.newest;
@@ -16,8 +16,8 @@ pub(super) fn tokens_rise(step: &Step<'_>) -> Option<String> {
     None
 }
 
-pub(super) fn token_keeps_its_mode(step: &Step<'_>) -> Option<String> {
-    let turned = |(id, new): (&str, &Record)| {
+pub(super) fn token_keeps_its_mode(step: &ScriptRun<'_>) -> Option<String> {
+    let turned = |(id, new): (&str, &HolderView)| {
         let old = step.before.holder(id)?;
         (old.token == new.token && !old.writes && new.writes).then(|| id.to_owned())
     };
@@ -25,7 +25,7 @@ pub(super) fn token_keeps_its_mode(step: &Step<'_>) -> Option<String> {
 }
 
 /// After a failover the hash may lack it.
-pub(super) fn last_token_is_kept(step: &Step<'_>) -> Option<String> {
+pub(super) fn last_token_is_kept(step: &ScriptRun<'_>) -> Option<String> {
     let newest = step.newest.max(newest_token(step.after));
     let fence = step.after.number("fence");
     let is_forgotten = !step.after.is_empty()

@@ -1,22 +1,22 @@
 //! The canonical form of a state.
 
-use crate::checker::canonical::{Rewriting, orders, tokens_of};
-use crate::checker::time::{FIRST_TOKEN, Tokens, UNIT_MS};
-use crate::checker::world::{Model, World};
+use crate::checker::canonical::{Canonicalizer, client_orders, tokens_of};
+use crate::checker::time::{FIRST_TOKEN, TokenVisitor, UNIT_MS};
+use crate::checker::world::{LockModel, ModelState};
 
 /// The tokens in each lock, client and call.
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens {
-    locks: Known,
-    clients: Known,
-    calls: Known,
+    locks: TokenMemo,
+    clients: TokenMemo,
+    calls: TokenMemo,
 }
 
 /// The tokens of each value, by its number.
 #[derive(Debug, Default)]
-struct Known(Vec<Option<Vec<u64>>>);
+struct TokenMemo(Vec<Option<Vec<u64>>>);
 
-impl Known {
+impl TokenMemo {
     fn of(&mut self, number: u32, find: impl FnOnce() -> Vec<u64>) -> &[u64] {
         let at = number as usize;
         if at >= self.0.len() {
@@ -26,35 +26,35 @@ impl Known {
     }
 }
 
-impl Model {
-    pub(in crate::checker) fn canonical(&mut self, mut world: World) -> World {
+impl LockModel {
+    pub(in crate::checker) fn canonical(&mut self, mut world: ModelState) -> ModelState {
         self.simplify(&mut world);
-        let orders = orders(&self.groups, &world.clients);
+        let orders = client_orders(&self.groups, &world.clients);
         let ordered = orders.into_iter().map(|order| self.in_order(&world, &order));
         let least = ordered.min_by(|a, b| {
-            let key = |world: &World| (world.lock, world.replica);
+            let key = |world: &ModelState| (world.lock, world.replica);
             (key(a), &a.calls, &a.messages).cmp(&(key(b), &b.calls, &b.messages))
         });
         least.unwrap_or(world)
     }
 
     /// Makes the canonical form, except for the order of clients.
-    pub(in crate::checker) fn simplify(&mut self, world: &mut World) {
+    pub(in crate::checker) fn simplify(&mut self, world: &mut ModelState) {
         self.drop_dead_messages(world);
         self.rename_tokens(world);
     }
 
     /// Drops the messages for acquisitions that are over, which have no effect.
-    fn drop_dead_messages(&self, world: &mut World) {
-        let World { messages, clients, .. } = world;
+    fn drop_dead_messages(&self, world: &mut ModelState) {
+        let ModelState { messages, clients, .. } = world;
         messages.retain(|message| {
             let client = &self.clients[clients[usize::from(message.client)]];
-            client.is_alive() && (client.at == message.acquisition || message.more)
+            client.is_alive() && (client.step == message.acquisition || message.more)
         });
     }
 
     /// Tokens are only compared, so each is replaced by its rank.
-    fn rename_tokens(&mut self, world: &mut World) {
+    fn rename_tokens(&mut self, world: &mut ModelState) {
         let tokens = self.tokens_of(world);
         let is_renamed = (FIRST_TOKEN..).zip(&tokens).all(|(wanted, token)| wanted == *token);
         if is_renamed {
@@ -72,7 +72,7 @@ impl Model {
                 continue;
             }
             let mut client = self.clients[*number].clone();
-            client.visit(&mut Tokens(|token: &mut u64| *token = rename(*token)));
+            client.visit(&mut TokenVisitor(|token: &mut u64| *token = rename(*token)));
             *number = self.clients.number(client);
         }
         for (_, number) in &mut world.calls {
@@ -82,14 +82,14 @@ impl Model {
         }
         world.messages.iter_mut().for_each(|message| message.token = rename(message.token));
         world.newest = rename(world.newest);
-        world.taken = rename(world.taken);
+        world.force_released_up_to = rename(world.force_released_up_to);
         world.wrote = rename(world.wrote);
         world.used = rename(world.used);
     }
 
     /// All tokens of a state, in order, each once.
-    fn tokens_of(&mut self, world: &World) -> Vec<u64> {
-        let Model { locks, clients, calls, tokens, .. } = self;
+    fn tokens_of(&mut self, world: &ModelState) -> Vec<u64> {
+        let LockModel { locks, clients, calls, tokens, .. } = self;
         let mut all = Vec::new();
         for lock in [world.lock, world.replica] {
             all.extend_from_slice(tokens.locks.of(lock, || tokens_of(&locks[lock])));
@@ -101,7 +101,7 @@ impl Model {
             all.extend_from_slice(tokens.calls.of(*call, || calls[*call].tokens()));
         }
         all.extend(world.messages.iter().map(|message| message.token));
-        all.extend([world.newest, world.taken, world.wrote, world.used]);
+        all.extend([world.newest, world.force_released_up_to, world.wrote, world.used]);
         all.retain(|token| *token > 0);
         all.sort_unstable();
         all.dedup();
@@ -123,7 +123,7 @@ impl Model {
             Err(_) => token,
         };
         let ttl_ms = u64::from(self.plan.ttl) * UNIT_MS;
-        let rewriting = Rewriting { by_ms, token: &token, clients, ttl_ms };
+        let rewriting = Canonicalizer { by_ms, token: &token, clients, ttl_ms };
         let new = rewriting.lock(&self.locks[lock]);
         let new = self.locks.number(new);
         self.rewritten.insert(key, new);
@@ -131,7 +131,7 @@ impl Model {
     }
 
     /// The same state with its clients in another order: the old number at each new place.
-    fn in_order(&mut self, world: &World, order: &[u8]) -> World {
+    fn in_order(&mut self, world: &ModelState, order: &[u8]) -> ModelState {
         let mut next = world.clone();
         if !order.is_sorted() {
             let mut places = vec![0; order.len()];

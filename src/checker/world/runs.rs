@@ -4,29 +4,29 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::checker::call::{About, Call, Message, Request, Stage};
+use crate::checker::call::{ModelMessageKind, ModelCall, ModelMessage, CallRequest, CallStage};
 use crate::checker::client::server_name;
-use crate::checker::rules::{self, Step};
+use crate::checker::rules::{self, ScriptRun};
 use crate::checker::time::{SERVER_NOW, SERVER_US};
-use crate::checker::world::{Model, World};
-use crate::embedded::{Ran, Run};
-use crate::protocol::{self, Message as Sent, Mode, Push};
+use crate::checker::world::{LockModel, ModelState};
+use crate::embedded::{ScriptOutput, ScriptInput};
+use crate::protocol::{self, PushMessage as Sent, LockMode, GrantMessage};
 
 /// The result of a run of a script: the lock, the reply, and what is wrong with it.
 #[derive(Debug)]
-pub(in crate::checker) struct Outcome {
+pub(in crate::checker) struct RunResult {
     lock: u32,
     newest: u64,
-    stage: Option<Stage>,
-    messages: Vec<Message>,
+    stage: Option<CallStage>,
+    messages: Vec<ModelMessage>,
     /// The reply in words, for the trace.
-    pub(in crate::checker) said: String,
+    pub(in crate::checker) reply_text: String,
     violation: Option<String>,
 }
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Occasion {
+pub(super) struct RunKey {
     lock: u32,
     client: u8,
     call: u32,
@@ -37,34 +37,34 @@ pub(super) struct Occasion {
     lost_history: bool,
 }
 
-impl Model {
-    pub(super) fn run(&mut self, world: &mut World, at: usize) -> Result<(), String> {
+impl LockModel {
+    pub(super) fn run(&mut self, world: &mut ModelState, at: usize) -> Result<(), String> {
         let outcome = self.outcome(world, at);
         if let Some(violation) = &outcome.violation {
-            return Err(format!("{violation}\n    {}", outcome.said));
+            return Err(format!("{violation}\n    {}", outcome.reply_text));
         }
         if outcome.lock != world.lock {
             world.replica = world.lock;
         }
         let (client, number) = world.calls.remove(at);
-        if let Some(Request::Force(token)) = self.calls[number].request() {
+        if let Some(CallRequest::Force(token)) = self.calls[number].request() {
             let took = outcome.lock != world.lock;
-            world.taken = if took { world.taken.max(*token) } else { world.taken };
+            world.force_released_up_to = if took { world.force_released_up_to.max(*token) } else { world.force_released_up_to };
         }
         (world.lock, world.newest) = (outcome.lock, outcome.newest);
         world.messages.extend(&outcome.messages);
         if let Some(stage) = &outcome.stage {
-            let call = Call { stage: stage.clone(), ..self.calls[number].clone() };
+            let call = ModelCall { stage: stage.clone(), ..self.calls[number].clone() };
             world.calls.push((client, self.calls.number(call)));
         }
         Ok(())
     }
 
     /// The result of a call if the server runs it now.
-    pub(in crate::checker) fn outcome(&mut self, world: &World, at: usize) -> Rc<Outcome> {
+    pub(in crate::checker) fn outcome(&mut self, world: &ModelState, at: usize) -> Rc<RunResult> {
         self.asked += 1;
         let (client, call) = world.calls[at];
-        let occasion = Occasion {
+        let occasion = RunKey {
             lock: world.lock,
             client,
             call,
@@ -81,26 +81,26 @@ impl Model {
         outcome
     }
 
-    fn hears(&self, world: &World) -> u32 {
+    fn hears(&self, world: &ModelState) -> u32 {
         let clients = world.clients.iter().enumerate();
         clients
-            .filter(|(_, client)| self.clients[**client].hears)
+            .filter(|(_, client)| self.clients[**client].is_subscribed)
             .fold(0, |all, (at, _)| all | 1 << at)
     }
 
-    fn execute(&mut self, on: &Occasion) -> Outcome {
+    fn execute(&mut self, on: &RunKey) -> RunResult {
         let call = self.calls.get(on.call);
         let before = self.locks.get(on.lock);
         let (request, args) = self.command(on, &call);
         let heard = self.ids.iter().enumerate().filter(|(at, _)| on.hears >> at & 1 == 1);
         let heard: Vec<Bytes> = heard.map(|(_, id)| id.channel(self.key.slot)).collect();
         let words: Vec<&[u8]> = args.iter().map(|word| word.as_bytes()).collect();
-        let run = Run {
+        let run = ScriptInput {
             script: request.script.name(),
             key: &self.key.key,
             args: &words,
             now: SERVER_US,
-            heard: &heard,
+            subscribed_channels: &heard,
         };
         let ran = self.pure.run(&before, &run).unwrap();
         let said = format!("{} {} -> {:?}", run.script, args.join(" "), ran.reply);
@@ -108,7 +108,7 @@ impl Model {
     }
 
     /// The call as the router makes it, and all words after the key.
-    fn command(&self, on: &Occasion, call: &Call) -> (crate::router::Call, Vec<String>) {
+    fn command(&self, on: &RunKey, call: &ModelCall) -> (crate::router::Call, Vec<String>) {
         let id = self.ids[usize::from(on.client)].acquisition(u64::from(call.acquisition));
         let request = call.request().unwrap().call(self.scripts, id, &self.key);
         let mut args = vec![server_name(on.server)];
@@ -117,15 +117,15 @@ impl Model {
         (request, args)
     }
 
-    fn judge(&mut self, on: &Occasion, call: &Call, ran: Ran, said: String) -> Outcome {
+    fn judge(&mut self, on: &RunKey, call: &ModelCall, ran: ScriptOutput, said: String) -> RunResult {
         let after = self.locks.number(ran.lock.clone());
         let request = call.request().unwrap();
-        let failed = |violation: String| Outcome {
+        let failed = |violation: String| RunResult {
             lock: after,
             newest: on.newest,
             stage: None,
             messages: Vec::new(),
-            said: said.clone(),
+            reply_text: said.clone(),
             violation: Some(violation),
         };
         let (envelope, answer) = match request.read(ran.reply) {
@@ -148,12 +148,12 @@ impl Model {
         let messages = sent.iter().flat_map(messages_of).collect();
         let recalled = |sent: &Sent| match sent {
             Sent::Recall { id, .. } => Some(id.clone()),
-            Sent::Grants(_) | Sent::Ended { .. } => None,
+            Sent::Grants(_) | Sent::ForceReleased { .. } => None,
         };
         let ended: Vec<(String, u64)> = sent.iter().filter_map(end).collect();
         let recalls: Vec<String> = sent.iter().filter_map(recalled).collect();
-        let pushes: Vec<Push> = sent.into_iter().filter_map(grants).collect();
-        let step = Step {
+        let pushes: Vec<GrantMessage> = sent.into_iter().filter_map(grants).collect();
+        let step = ScriptRun {
             id: self.id(usize::from(on.client), call.acquisition),
             request,
             not_after: call.not_after,
@@ -170,31 +170,31 @@ impl Model {
             newest: on.newest,
             lost_history: on.lost_history,
         };
-        let violation = rules::broken(&step, |rule| self.judges(rule));
-        let stage = (!call.is_abandoned()).then_some(Stage::Answered(envelope, answer));
+        let violation = rules::first_violation(&step, |rule| self.judges(rule));
+        let stage = (!call.is_abandoned()).then_some(CallStage::Answered(envelope, answer));
         let newest = rules::newest_token(after_view).max(on.newest);
-        Outcome { lock: after, newest, stage, messages, said, violation }
+        RunResult { lock: after, newest, stage, messages, reply_text: said, violation }
     }
 }
 
 /// The grants in a message.
-fn grants(sent: Sent) -> Option<Push> {
+fn grants(sent: Sent) -> Option<GrantMessage> {
     match sent {
         Sent::Grants(push) => Some(push),
-        Sent::Recall { .. } | Sent::Ended { .. } => None,
+        Sent::Recall { .. } | Sent::ForceReleased { .. } => None,
     }
 }
 
 /// The acquisition in a message about a forced release, and its token.
 fn end(sent: &Sent) -> Option<(String, u64)> {
     match sent {
-        Sent::Ended { id, token } => Some((id.clone(), *token)),
+        Sent::ForceReleased { id, token } => Some((id.clone(), *token)),
         Sent::Recall { .. } | Sent::Grants(_) => None,
     }
 }
 
-fn messages_of(sent: &Sent) -> Vec<Message> {
-    let message = |id: &String, about| Message {
+fn messages_of(sent: &Sent) -> Vec<ModelMessage> {
+    let message = |id: &String, about| ModelMessage {
         client: id.as_bytes()[0] - b'0',
         acquisition: id.as_bytes()[17] - b'0',
         token: 0,
@@ -204,15 +204,15 @@ fn messages_of(sent: &Sent) -> Vec<Message> {
         about,
     };
     match sent {
-        Sent::Recall { id, mode: Mode::Read } => vec![message(id, About::RecallToRead)],
-        Sent::Recall { id, mode: Mode::Write } => vec![message(id, About::RecallToWrite)],
-        Sent::Ended { id, token } => vec![Message { token: *token, ..message(id, About::End) }],
-        Sent::Grants(Push { grants, more, .. }) => {
-            let grant = |(id, grant): &(String, protocol::Grant)| Message {
+        Sent::Recall { id, mode: LockMode::Read } => vec![message(id, ModelMessageKind::RecallToRead)],
+        Sent::Recall { id, mode: LockMode::Write } => vec![message(id, ModelMessageKind::RecallToWrite)],
+        Sent::ForceReleased { id, token } => vec![ModelMessage { token: *token, ..message(id, ModelMessageKind::End) }],
+        Sent::Grants(GrantMessage { grants, has_pump_work: more, .. }) => {
+            let grant = |(id, grant): &(String, protocol::Grant)| ModelMessage {
                 token: grant.token,
                 deadline: grant.deadline,
                 more: *more,
-                ..message(id, About::Grant)
+                ..message(id, ModelMessageKind::Grant)
             };
             grants.iter().map(grant).collect()
         }

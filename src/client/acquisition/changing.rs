@@ -2,174 +2,174 @@
 
 use std::time::Duration;
 
-use crate::client::acquisition::acquiring::{Acquiring, Granted, out_of_time};
-use crate::client::acquisition::event::{Context, Effects, Next, Sending};
-use crate::client::acquisition::holding::{Holding, Standing};
-use crate::client::acquisition::pending::{Pending, Transition};
-use crate::client::acquisition::state::lost;
+use crate::client::acquisition::acquiring::{AcquireState, NewLease, timed_out_error};
+use crate::client::acquisition::event::{Context, Effects, RequestStep, WorkerCall};
+use crate::client::acquisition::holding::{HeldLease, LeaseHealth};
+use crate::client::acquisition::pending::{PendingChange, ChangeKind};
+use crate::client::acquisition::state::lease_lost_error;
 use crate::client::deadline;
-use crate::client::reply::{Outcome, Told};
+use crate::client::reply::{ScriptResult, ScriptReply};
 use crate::client::request::WaitPolicy;
-use crate::clock::Moment;
-use crate::protocol::{Downgrade, Ended, Goal, Grant, Mode, Renewed, Shrink};
+use crate::clock::LocalInstant;
+use crate::protocol::{DowngradeRequest, ReleaseReply, AcquireKind, Grant, LockMode, RenewReply, ReleasePermitsRequest};
 
-impl Holding {
-    pub(super) fn due_change(&mut self, now: Moment) -> Option<Sending> {
+impl HeldLease {
+    pub(super) fn take_due_change(&mut self, now: LocalInstant) -> Option<WorkerCall> {
         let lease = self.renew(now).lease;
-        let cached = self.options.cached;
-        let shrink = Shrink { keep: self.permits() };
-        let downgrade = Downgrade { token: self.token, lease, cached };
-        self.pending.as_mut()?.send(now, downgrade, shrink)
+        let cached = self.options.is_cacheable;
+        let shrink = ReleasePermitsRequest { keep: self.permits() };
+        let downgrade = DowngradeRequest { token: self.token, lease, cached };
+        self.pending_change.as_mut()?.send(now, downgrade, shrink)
     }
 
-    pub(super) fn upgrading(&mut self) -> Option<&mut Acquiring> {
+    pub(super) fn upgrade_mut(&mut self) -> Option<&mut AcquireState> {
         self.upgrade.as_deref_mut()
     }
 
     /// Begins an upgrade once no pending change can be carried out any more.
-    pub(super) fn begin_upgrade(&mut self, policy: WaitPolicy, at: &Context<'_>) -> Next {
+    pub(super) fn begin_upgrade(&mut self, policy: WaitPolicy, at: &Context<'_>) -> RequestStep {
         if !self.is_held(at.now) {
-            return Next::Failed(lost());
+            return RequestStep::Failed(lease_lost_error());
         }
         // A downgrade that may still arrive names the token of the write it ends. There must be a
         // new token first.
-        if self.pending.as_ref().is_some_and(|pending| pending.may_be_under_way()) {
-            return match policy.until() {
-                Some(until) if at.now >= until => Next::Failed(out_of_time()),
-                until => Next::Wait(until.unwrap_or(Moment::from_origin(Duration::MAX))),
+        if self.pending_change.as_ref().is_some_and(|pending| pending.may_be_in_flight()) {
+            return match policy.deadline() {
+                Some(until) if at.now >= until => RequestStep::Failed(timed_out_error()),
+                until => RequestStep::WaitUntil(until.unwrap_or(LocalInstant::from_duration(Duration::MAX))),
             };
         }
-        let pending = self.pending.take();
-        let lingers = pending.as_ref().is_some_and(|one| one.transition == Transition::EndWait);
-        let goal = Goal::Upgrade { token: self.token };
-        let upgrade = Acquiring::new(goal, &self.options, policy, at.now).following(
-            self.renewals.hold_ends,
+        let pending = self.pending_change.take();
+        let lingers = pending.as_ref().is_some_and(|one| one.transition == ChangeKind::EndUpgradeWait);
+        let goal = AcquireKind::Upgrade { token: self.token };
+        let upgrade = AcquireState::new(goal, &self.options, policy, at.now).continue_upgrade(
+            self.renewals.hold_deadline,
             pending.and_then(|pending| pending.in_doubt()),
             lingers,
         );
         self.upgrade = Some(Box::new(upgrade));
-        Next::Again
+        RequestStep::CallNow
     }
 
     /// The upgrade was granted. `None` if the lease has ended meanwhile.
-    pub(super) fn become_writer(
+    pub(super) fn finish_upgrade(
         &mut self,
-        granted: Granted,
+        granted: NewLease,
         at: &Context<'_>,
         fx: &mut Effects,
-    ) -> Option<Next> {
+    ) -> Option<RequestStep> {
         if !self.is_held(at.now) {
             return None;
         }
-        let Granted { grant, ends, margin, claim_or_renew_at, by, node, .. } = granted;
+        let NewLease { grant, deadline: ends, margin, claim_or_renew_at, source: by, server: node, .. } = granted;
         self.in_doubt = self.in_doubt();
         self.upgrade = None;
-        (self.mode, self.token, self.token_since) = (Mode::Write, grant.token, at.now);
+        (self.mode, self.token, self.token_known_since) = (LockMode::Write, grant.token, at.now);
         if self.is_revoked() {
             // No upgrade is granted after a revocation, so a failover has lost it.
-            self.standing = Standing::Good;
+            self.health = LeaseHealth::Healthy;
         }
-        self.prolong(ends, margin);
+        self.extend(ends, margin);
         if claim_or_renew_at <= at.now {
-            let left = &mut self.renewals.left;
+            let left = &mut self.renewals.remaining_at;
             *left = left.map(|left| left.saturating_add(1));
         }
-        self.renew_at(claim_or_renew_at, at.now);
-        fx.look_by(self.next_due());
-        fx.changed = true;
-        Some(Next::Held { token: grant.token, by, node })
+        self.schedule_renewal(claim_or_renew_at, at.now);
+        fx.wake_worker_by(self.next_due());
+        fx.notify_waiters = true;
+        Some(RequestStep::Granted { token: grant.token, by, node })
     }
 
     /// The upgrade has nothing at the server, or its wait must still be ended.
     pub(super) fn settle_upgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match &self.upgrade {
-            Some(upgrade) if upgrade.may_be_there() => self.end_wait(at, fx),
+            Some(upgrade) if upgrade.may_be_recorded() => self.schedule_end_wait(at, fx),
             _ => self.upgrade = None,
         }
     }
 
     /// Leaves ending the wait for an upgrade to the worker. The read stays.
-    pub(super) fn end_wait(&mut self, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn schedule_end_wait(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if let Some(upgrade) = self.upgrade.take() {
-            self.owe(Pending::new(Transition::EndWait, at.now, upgrade.in_doubt()));
-            fx.look_by(at.now);
+            self.schedule_change(PendingChange::new(ChangeKind::EndUpgradeWait, at.now, upgrade.in_doubt()));
+            fx.wake_worker_by(at.now);
         }
     }
 
     pub(super) fn begin_downgrade(&mut self, at: &Context<'_>, fx: &mut Effects) {
         let is_over = self.is_lost() || self.is_releasing();
-        if self.mode == Mode::Write && self.pending.is_none() && !is_over {
-            self.owe(Pending::new(Transition::Downgrade, at.now, None));
-            fx.changed = true;
+        if self.mode == LockMode::Write && self.pending_change.is_none() && !is_over {
+            self.schedule_change(PendingChange::new(ChangeKind::Downgrade, at.now, None));
+            fx.notify_waiters = true;
         }
-        fx.look_by(at.now);
+        fx.wake_worker_by(at.now);
     }
 
-    pub(super) fn stay_writer(&mut self, fx: &mut Effects) {
-        let waits = |pending: &Pending| {
-            pending.transition == Transition::Downgrade && !pending.may_be_under_way()
+    pub(super) fn cancel_downgrade(&mut self, fx: &mut Effects) {
+        let waits = |pending: &PendingChange| {
+            pending.transition == ChangeKind::Downgrade && !pending.may_be_in_flight()
         };
-        if self.pending.as_deref().is_some_and(waits) {
-            self.pending = None;
+        if self.pending_change.as_deref().is_some_and(waits) {
+            self.pending_change = None;
         }
-        fx.changed = true;
+        fx.notify_waiters = true;
     }
 
     /// Handles the outcome of a downgrade.
-    pub(super) fn downgraded(
+    pub(super) fn on_downgrade_reply(
         &mut self,
-        outcome: Outcome<Renewed>,
+        outcome: ScriptResult<RenewReply>,
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        let Some(pending) = self.owed(Transition::Downgrade) else {
+        let Some(pending) = self.pending_change(ChangeKind::Downgrade) else {
             return;
         };
         match outcome {
-            Ok(Told {
-                what: Renewed::Held(grant) | Renewed::Revoked(grant),
+            Ok(ScriptReply {
+                body: RenewReply::Renewed(grant) | RenewReply::Revoked(grant),
                 envelope,
-                sent,
+                sent_at: sent,
                 ..
             }) => {
-                (self.mode, self.pending) = (Mode::Read, None);
+                (self.mode, self.pending_change) = (LockMode::Read, None);
                 // If replicas must confirm a lease, the next renewal extends it and is the next
                 // contact.
-                if self.options.replicas == 0 {
-                    self.note_contact(grant, sent, fx);
+                if self.options.min_replicas == 0 {
+                    self.record_keepalive(grant, sent, fx);
                     if self.is_held(at.now) {
-                        let margin = self.margin_of(grant, envelope.now, at);
-                        self.prolong(deadline::ends(grant, envelope.now, sent, margin), margin);
+                        let margin = self.margin_of(grant, envelope.server_now, at);
+                        self.extend(deadline::lease_deadline(grant, envelope.server_now, sent, margin), margin);
                     }
-                } else if let Some(contact) = &mut self.contact {
-                    contact.recall = grant.recall;
+                } else if let Some(contact) = &mut self.keepalive {
+                    contact.recall_mode = grant.recall_mode;
                 }
             }
-            Ok(Told { what: Renewed::Other(_) | Renewed::Lost, .. }) => {
-                return self.taken(at, fx);
+            Ok(ScriptReply { body: RenewReply::Other(_) | RenewReply::NotHeld, .. }) => {
+                return self.on_not_held(at, fx);
             }
-            Err(failure) => pending.failed(failure, at.now, fx),
+            Err(failure) => pending.on_failure(failure, at.now, fx),
         }
-        fx.changed = true;
-        fx.look_by(self.next_due());
+        fx.notify_waiters = true;
+        fx.wake_worker_by(self.next_due());
     }
 
     /// Keeps this many permits. A call under way names more, and another one follows it.
-    pub(super) fn begin_shrink(&mut self, keep: u32, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn begin_release_permits(&mut self, keep: u32, at: &Context<'_>, fx: &mut Effects) {
         if let Some(permits) = &mut self.options.permits {
             permits.count = permits.count.min(keep);
         }
-        if self.pending.is_none() && !self.is_lost() && !self.is_releasing() {
-            self.owe(Pending::new(Transition::Shrink, at.now, None));
+        if self.pending_change.is_none() && !self.is_lost() && !self.is_releasing() {
+            self.schedule_change(PendingChange::new(ChangeKind::ReleasePermits, at.now, None));
         }
-        fx.look_by(at.now);
+        fx.wake_worker_by(at.now);
     }
 
     /// Handles the outcome of giving back some of the permits.
-    pub(super) fn shrunk(
+    pub(super) fn on_release_permits_reply(
         &mut self,
         keep: u32,
-        outcome: Outcome<Option<Grant>>,
+        outcome: ScriptResult<Option<Grant>>,
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
@@ -177,61 +177,61 @@ impl Holding {
             return; // the release answers for all permits
         }
         let is_all = keep <= self.permits();
-        if let Ok(Told { what, sent, .. }) = &outcome
-            && !what.is_some_and(|grant| self.is_named_by(grant.token, *sent))
+        if let Ok(ScriptReply { body: what, sent_at: sent, .. }) = &outcome
+            && !what.is_some_and(|grant| self.matches_token(grant.token, *sent))
         {
-            return self.lose(what.is_some(), at, fx);
+            return self.mark_lost(what.is_some(), at, fx);
         }
-        let Some(pending) = self.owed(Transition::Shrink) else {
+        let Some(pending) = self.pending_change(ChangeKind::ReleasePermits) else {
             return;
         };
         match outcome {
-            Ok(_) if is_all => self.pending = None,
-            Ok(_) => pending.due = Some(at.now),
-            Err(failure) => pending.failed(failure, at.now, fx),
+            Ok(_) if is_all => self.pending_change = None,
+            Ok(_) => pending.send_at = Some(at.now),
+            Err(failure) => pending.on_failure(failure, at.now, fx),
         }
-        fx.changed = true;
-        fx.look_by(self.next_due());
+        fx.notify_waiters = true;
+        fx.wake_worker_by(self.next_due());
     }
 
     /// Handles the outcome of the worker's partial release: of a wait for an upgrade, or of a lease
     /// that took this one's place.
-    pub(super) fn released(
+    pub(super) fn on_partial_release_reply(
         &mut self,
         only_wait: bool,
-        outcome: Outcome<Ended>,
+        outcome: ScriptResult<ReleaseReply>,
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        let transition = if only_wait { Transition::EndWait } else { Transition::GiveBack };
-        let Some(pending) = self.owed(transition) else {
+        let transition = if only_wait { ChangeKind::EndUpgradeWait } else { ChangeKind::ReleaseReplaced };
+        let Some(pending) = self.pending_change(transition) else {
             return;
         };
         match outcome {
-            Ok(Told { what: Ended::Writing(grant), .. }) => {
-                (self.token, self.token_since) = (grant.token, at.now);
-                self.owe(Pending::new(Transition::Downgrade, at.now, None));
+            Ok(ScriptReply { body: ReleaseReply::UpgradeGranted(grant), .. }) => {
+                (self.token, self.token_known_since) = (grant.token, at.now);
+                self.schedule_change(PendingChange::new(ChangeKind::Downgrade, at.now, None));
             }
-            Ok(Told { envelope, sent, .. }) => {
-                if !pending.goes_on(envelope.now, sent, at.now) {
-                    self.pending = None;
+            Ok(ScriptReply { envelope, sent_at: sent, .. }) => {
+                if !pending.must_resend(envelope.server_now, sent, at.now) {
+                    self.pending_change = None;
                 }
             }
-            Err(_) if pending.is_over(at.now) => self.pending = None,
-            Err(failure) => pending.failed(failure, at.now, fx),
+            Err(_) if pending.is_expired(at.now) => self.pending_change = None,
+            Err(failure) => pending.on_failure(failure, at.now, fx),
         }
-        fx.changed = true;
-        fx.look_by(self.next_due());
+        fx.notify_waiters = true;
+        fx.wake_worker_by(self.next_due());
     }
 
-    fn owe(&mut self, pending: Pending) {
-        self.pending = Some(Box::new(pending));
+    fn schedule_change(&mut self, pending: PendingChange) {
+        self.pending_change = Some(Box::new(pending));
     }
 
     /// The pending change, if it is of this kind. If the lease was lost meanwhile, another change
     /// may be pending.
-    fn owed(&mut self, transition: Transition) -> Option<&mut Pending> {
-        let pending = self.pending.as_deref_mut();
+    fn pending_change(&mut self, transition: ChangeKind) -> Option<&mut PendingChange> {
+        let pending = self.pending_change.as_deref_mut();
         pending.filter(|pending| pending.transition == transition)
     }
 }

@@ -2,47 +2,47 @@
 
 use std::time::Duration;
 
-use crate::client::lost::Loss;
-use crate::client::reply::{Outcome, Told};
+use crate::client::lost::LeaseLoss;
+use crate::client::reply::{ScriptResult, ScriptReply};
 use crate::client::request::WaitPolicy;
-use crate::client::settings::Settings;
-use crate::clock::Moment;
+use crate::client::settings::ClientConfig;
+use crate::clock::LocalInstant;
 use crate::error::Error;
 use crate::node::Address;
 use crate::protocol::{
-    Acquire, Acquired, Downgrade, Ended, Grant, Kind, LockKey, Mode, Release, Renew, Renewed,
-    Shrink,
+    AcquireRequest, AcquireReply, DowngradeRequest, ReleaseReply, Grant, LockKind, LockKey, LockMode, ReleaseRequest, RenewRequest, RenewReply,
+    ReleasePermitsRequest,
 };
-use crate::router::ClockBound;
+use crate::router::ClockBounds;
 
 /// What a transition uses besides the state and the event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    pub(crate) now: Moment,
+    pub(crate) now: LocalInstant,
     /// From 0 to 1, to spread timers.
-    pub(crate) random: f64,
-    pub(crate) settings: &'a Settings,
+    pub(crate) jitter: f64,
+    pub(crate) settings: &'a ClientConfig,
     /// The kind of the lock.
-    pub(crate) kind: Kind,
+    pub(crate) lock_kind: LockKind,
 }
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum AcquisitionEvent {
     // Of a request, which is for a new lease or for an upgrade.
     /// It is time to call. `hears` says whether the client receives grants in the lock's slot.
     Call {
-        hears: bool,
+        is_subscribed: bool,
     },
     /// The call has ended.
-    Acquired(Outcome<Acquired>),
+    AcquireReply(ScriptResult<AcquireReply>),
     /// Something may have changed, or the time to wake has come.
     Wake,
     /// A message may have been lost.
-    Missed,
+    PushMissed,
     /// A grant was pushed.
-    Pushed(Box<Pushed>),
+    GrantPushed(Box<GrantPush>),
     /// The request has ended or was dropped: what it does not hold is released.
-    Leave,
+    RequestEnded,
 
     // Of a holder.
     /// A guard has the reserved lease from now on.
@@ -52,58 +52,58 @@ pub(crate) enum Event {
     /// Turn the write into a read.
     Downgrade,
     /// Keep this many of the permits.
-    Shrink {
+    ReleasePermits {
         keep: u32,
     },
     /// Keep the write: cancel a downgrade that was not sent yet.
-    StayWriter,
+    CancelDowngrade,
     /// The holder sends its own release.
-    Release,
+    ReleaseStarted,
     /// That release was answered. Without an answer, a [`Drop`](Event::Drop) follows.
-    GivenBack(Told<Ended>),
+    ReleaseReply(ScriptReply<ReleaseReply>),
     /// Leave it to its lease.
-    Keep,
+    LetExpire,
     /// Leave it to the holder of its ticket.
-    HandOn,
+    Transfer,
     /// Give it up in any state.
-    Drop,
+    Abandon,
 
     /// The client has failed: nothing more is sent for it.
     ClientFailed,
     /// A message says that a forced release has ended the lease with this token.
-    Ended {
+    ForceReleased {
         token: u64,
     },
 
     // Of the worker.
     /// It is time to look at it.
-    Look,
+    TimerFired,
     /// The server's answer: the token by which it holds the lock, if it does.
-    Asked(Outcome<Option<u64>>),
-    Renewed(Outcome<Renewed>),
-    Downgraded(Outcome<Renewed>),
+    HoldsReply(ScriptResult<Option<u64>>),
+    RenewReply(ScriptResult<RenewReply>),
+    DowngradeReply(ScriptResult<RenewReply>),
     /// The server's answer: the lease by which it holds this many permits, if it does.
-    Shrunk {
+    ReleasePermitsReply {
         keep: u32,
-        outcome: Outcome<Option<Grant>>,
+        outcome: ScriptResult<Option<Grant>>,
     },
-    Released {
+    WorkerReleaseReply {
         only_wait: bool,
-        outcome: Outcome<Ended>,
+        outcome: ScriptResult<ReleaseReply>,
     },
 }
 
-impl Event {
+impl AcquisitionEvent {
     /// Whether it is an answer that reports work left at the server.
-    pub(super) fn has_more(&self) -> bool {
+    pub(super) fn has_pump_work(&self) -> bool {
         match self {
-            Event::Acquired(Ok(Told { envelope, .. }))
-            | Event::Asked(Ok(Told { envelope, .. }))
-            | Event::Renewed(Ok(Told { envelope, .. }))
-            | Event::Downgraded(Ok(Told { envelope, .. }))
-            | Event::Shrunk { outcome: Ok(Told { envelope, .. }), .. }
-            | Event::Released { outcome: Ok(Told { envelope, .. }), .. }
-            | Event::GivenBack(Told { envelope, .. }) => envelope.more,
+            AcquisitionEvent::AcquireReply(Ok(ScriptReply { envelope, .. }))
+            | AcquisitionEvent::HoldsReply(Ok(ScriptReply { envelope, .. }))
+            | AcquisitionEvent::RenewReply(Ok(ScriptReply { envelope, .. }))
+            | AcquisitionEvent::DowngradeReply(Ok(ScriptReply { envelope, .. }))
+            | AcquisitionEvent::ReleasePermitsReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
+            | AcquisitionEvent::WorkerReleaseReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
+            | AcquisitionEvent::ReleaseReply(ScriptReply { envelope, .. }) => envelope.has_pump_work,
             _ => false,
         }
     }
@@ -111,59 +111,59 @@ impl Event {
 
 /// A grant as it was pushed.
 #[derive(Debug)]
-pub(crate) struct Pushed {
+pub(crate) struct GrantPush {
     pub(crate) grant: Grant,
     /// The server's time when it was sent, ms.
-    pub(crate) now: u64,
-    pub(crate) received: Moment,
-    pub(crate) from: Address,
+    pub(crate) server_now: u64,
+    pub(crate) received_at: LocalInstant,
+    pub(crate) server: Address,
     /// The bound of that server's clock.
-    pub(crate) bound: Option<ClockBound>,
+    pub(crate) clock_bounds: Option<ClockBounds>,
 }
 
 /// What to do after a transition, once the state is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// When the transition took place.
-    pub(crate) now: Moment,
+    pub(crate) now: LocalInstant,
     /// When the worker must look at it.
-    pub(crate) look: Option<Moment>,
+    pub(crate) wake_worker_at: Option<LocalInstant>,
     /// Wake the callers that wait for a change.
-    pub(crate) changed: bool,
+    pub(crate) notify_waiters: bool,
     /// The lease or the request has ended: notify callers, and cancel what depends on the lease.
-    pub(crate) ended: bool,
+    pub(crate) notify_end: bool,
     /// It has ended: remove it from the registry.
-    pub(crate) over: bool,
+    pub(crate) deregister: bool,
     /// The server has work left: continue it by `pump`.
     pub(crate) pump: bool,
     /// What is left is a release.
     pub(crate) is_release: bool,
     /// The lease was lost.
-    pub(crate) lost: Option<Lost>,
+    pub(crate) loss: Option<LossRecord>,
     /// An event to emit.
-    pub(crate) note: Option<Note>,
+    pub(crate) telemetry: Option<TelemetryEvent>,
     /// The hold has ended: its mode, the way it ended, and how long it lasted.
-    pub(crate) held: Option<(Mode, &'static str, Duration)>,
+    pub(crate) hold_end: Option<(LockMode, &'static str, Duration)>,
     /// What the worker sends: at most a renewal or a question, and a change or a release.
-    pub(crate) sends: [Option<Sending>; 2],
+    pub(crate) worker_calls: [Option<WorkerCall>; 2],
     /// How the request continues.
-    pub(crate) next: Option<Next>,
+    pub(crate) next_step: Option<RequestStep>,
 }
 
 impl Effects {
-    pub(crate) fn look_by(&mut self, due: Moment) {
-        self.look = Some(self.look.map_or(due, |earlier| earlier.min(due)));
+    pub(crate) fn wake_worker_by(&mut self, due: LocalInstant) {
+        self.wake_worker_at = Some(self.wake_worker_at.map_or(due, |earlier| earlier.min(due)));
     }
 }
 
 /// A lease that was lost.
 #[derive(Debug)]
-pub(crate) struct Lost {
-    pub(crate) mode: Mode,
+pub(crate) struct LossRecord {
+    pub(crate) mode: LockMode,
     pub(crate) token: u64,
-    pub(crate) held: Duration,
+    pub(crate) held_for: Duration,
     /// Whether it ended before its deadline.
-    pub(crate) taken: bool,
+    pub(crate) by_server: bool,
     /// Whether it ended because the client has failed.
     pub(crate) client_failed: bool,
     /// Whether the loss is reported here. The cache reports that of a cached lease, and a reserved
@@ -171,77 +171,77 @@ pub(crate) struct Lost {
     pub(crate) is_reported: bool,
 }
 
-impl Lost {
+impl LossRecord {
     pub(crate) fn outcome(&self) -> &'static str {
         match self {
-            Lost { client_failed: true, .. } => "client_failed",
-            Lost { taken: true, .. } => "taken",
+            LossRecord { client_failed: true, .. } => "client_failed",
+            LossRecord { by_server: true, .. } => "taken",
             _ => "expired",
         }
     }
 
-    pub(crate) fn of(self, lock: &LockKey) -> Loss {
-        let Lost { mode, token, held, .. } = self;
-        Loss { lock: lock.name.clone(), slot: lock.slot, mode, token, held, guards: 1 }
+    pub(crate) fn into_loss(self, lock: &LockKey) -> LeaseLoss {
+        let LossRecord { mode, token, held_for: held, .. } = self;
+        LeaseLoss { lock: lock.name.clone(), slot: lock.slot, mode, token, held_for: held, guard_count: 1 }
     }
 }
 
 /// An event for logs and metrics.
 #[derive(Debug)]
-pub(crate) enum Note {
-    Queued { mode: Mode, node: Address, ahead: u64 },
-    GrantedLate { mode: Mode, node: Address },
-    Renewed { mode: Mode, node: Address, outcome: &'static str, took: Duration },
-    RenewalFailed { mode: Mode, why: String },
+pub(crate) enum TelemetryEvent {
+    Queued { mode: LockMode, node: Address, ahead: u64 },
+    GrantExpired { mode: LockMode, node: Address },
+    Renewed { mode: LockMode, node: Address, outcome: &'static str, took: Duration },
+    RenewalFailed { mode: LockMode, why: String },
     ChangeRefused(Error),
-    Released { node: Address, ended: Ended, took: Duration },
+    Released { node: Address, ended: ReleaseReply, took: Duration },
     ReleaseFailed(Error),
 }
 
 /// What the worker sends for an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Sending {
+pub(crate) enum WorkerCall {
     /// It needs this many replicas' confirmation, and is useless after the end of the lease.
     Renew {
-        renew: Renew,
+        renew: RenewRequest,
         replicas: u32,
-        ends: Moment,
+        ends: LocalInstant,
     },
     /// Ask whether it holds the lock. It is useless after the end of the lease.
-    Ask {
-        ends: Moment,
+    Holds {
+        ends: LocalInstant,
     },
-    Downgrade(Downgrade),
-    Shrink(Shrink),
-    Release(Release),
+    Downgrade(DowngradeRequest),
+    ReleasePermits(ReleasePermitsRequest),
+    Release(ReleaseRequest),
 }
 
 /// How a request continues.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum RequestStep {
     /// [`Call`](Event::Call) again at once.
-    Again,
+    CallNow,
     /// Send this call, which is useless after `until`.
     Send {
-        acquire: Acquire,
+        acquire: AcquireRequest,
         replicas: u32,
-        until: Moment,
+        deadline: LocalInstant,
     },
     /// [`Wake`](Event::Wake) it at this moment, or when something has changed.
-    Wait(Moment),
-    Held {
+    WaitUntil(LocalInstant),
+    Granted {
         token: u64,
-        by: By,
+        by: GrantSource,
         node: Address,
     },
     /// It was a try, and others hold the lock.
-    Refused,
+    Busy,
     Failed(Error),
 }
 
 /// How a grant arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    Answer,
+pub(crate) enum GrantSource {
+    Reply,
     Push,
 }

@@ -1,154 +1,154 @@
 //! Renewals of a lease, and the server's answers to them.
 
-use crate::client::acquisition::acquiring::too_few_replicas;
-use crate::client::acquisition::event::{Context, Effects, Next, Note, Sending};
-use crate::client::acquisition::holding::{Holding, NextRenewal, Standing};
-use crate::client::acquisition::state::{lost, revoked};
+use crate::client::acquisition::acquiring::too_few_replicas_error;
+use crate::client::acquisition::event::{Context, Effects, RequestStep, TelemetryEvent, WorkerCall};
+use crate::client::acquisition::holding::{HeldLease, RenewalTimer, LeaseHealth};
+use crate::client::acquisition::state::{lease_lost_error, lease_revoked_error};
 use crate::client::deadline;
-use crate::client::reply::{Outcome, Told};
-use crate::clock::Moment;
+use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Grant, Mode, Renew, Renewed};
+use crate::protocol::{Grant, LockMode, RenewRequest, RenewReply};
 
-impl Holding {
+impl HeldLease {
     /// The renewal to send now, if it is due. It counts as sent from here on.
-    pub(super) fn due_renewal(&mut self, now: Moment) -> Option<Sending> {
-        let NextRenewal::Due(due) = self.renewal else {
+    pub(super) fn take_due_renewal(&mut self, now: LocalInstant) -> Option<WorkerCall> {
+        let RenewalTimer::DueAt(due) = self.renewal_timer else {
             return None;
         };
         if due > now {
             return None;
         }
-        if !self.renewals.go_on(now) {
-            self.renewal = NextRenewal::Never;
+        if !self.renewals.can_renew(now) {
+            self.renewal_timer = RenewalTimer::Disabled;
             return None;
         }
-        self.renewal = NextRenewal::Sent(due);
-        let (renew, replicas) = (self.renew(now), self.options.replicas);
-        Some(Sending::Renew { renew, replicas, ends: self.ends })
+        self.renewal_timer = RenewalTimer::InFlight(due);
+        let (renew, replicas) = (self.renew(now), self.options.min_replicas);
+        Some(WorkerCall::Renew { renew, replicas, ends: self.deadline })
     }
 
     /// The renewal that names this token, if it is that of an upgrade whose answer has not come.
-    pub(crate) fn renew_upgrade(&self, token: u64, now: Moment) -> Option<Renew> {
+    pub(crate) fn renew_upgrade(&self, token: u64, now: LocalInstant) -> Option<RenewRequest> {
         let is_upgrade = token > self.token && self.may_be_upgraded();
-        is_upgrade.then(|| Renew { mode: Mode::Write, token, ..self.renew(now) })
+        is_upgrade.then(|| RenewRequest { mode: LockMode::Write, token, ..self.renew(now) })
     }
 
     /// Handles the outcome of a renewal.
-    pub(super) fn renewed(
+    pub(super) fn on_renew_outcome(
         &mut self,
-        outcome: Outcome<Renewed>,
+        outcome: ScriptResult<RenewReply>,
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        if let NextRenewal::Sent(due) = self.renewal {
-            self.renewal = NextRenewal::Due(due);
+        if let RenewalTimer::InFlight(due) = self.renewal_timer {
+            self.renewal_timer = RenewalTimer::DueAt(due);
         }
-        if matches!(self.standing, Standing::Lost { .. } | Standing::Releasing) {
-            fx.next = match outcome.map(|told| told.what) {
-                Ok(Renewed::Held(_)) => None,
-                Ok(Renewed::Revoked(_) | Renewed::Other(_) | Renewed::Lost) => {
-                    Some(Next::Failed(lost()))
+        if matches!(self.health, LeaseHealth::Lost { .. } | LeaseHealth::Releasing) {
+            fx.next_step = match outcome.map(|told| told.body) {
+                Ok(RenewReply::Renewed(_)) => None,
+                Ok(RenewReply::Revoked(_) | RenewReply::Other(_) | RenewReply::NotHeld) => {
+                    Some(RequestStep::Failed(lease_lost_error()))
                 }
-                Err(failure) => Some(Next::Failed(failure.into())),
+                Err(failure) => Some(RequestStep::Failed(failure.into())),
             };
             return;
         }
         if !self.is_held(at.now) {
             // Somebody may have seen by now that it was lost, so it stays lost whatever the server
             // says.
-            return self.lose(false, at, fx);
+            return self.mark_lost(false, at, fx);
         }
         match outcome {
-            Ok(told) => self.renewal_answered(told, at, fx),
+            Ok(told) => self.on_renew_reply(told, at, fx),
             Err(failure) => {
                 let why = failure.to_string();
-                self.renewal_failed(why, failure.into(), at, fx);
+                self.on_renew_failure(why, failure.into(), at, fx);
             }
         }
         if !self.is_lost() {
-            fx.look_by(self.next_due());
+            fx.wake_worker_by(self.next_due());
         }
     }
 
-    fn renewal_answered(&mut self, told: Told<Renewed>, at: &Context<'_>, fx: &mut Effects) {
-        let Told { what, envelope, sent, node, confirmed, .. } = told;
-        let (mode, took) = (self.mode, at.now.since(sent));
-        let note = |outcome| Some(Note::Renewed { mode, node, outcome, took });
+    fn on_renew_reply(&mut self, told: ScriptReply<RenewReply>, at: &Context<'_>, fx: &mut Effects) {
+        let ScriptReply { body: what, envelope, sent_at: sent, server: node, replicas_confirmed: confirmed, .. } = told;
+        let (mode, took) = (self.mode, at.now.saturating_duration_since(sent));
+        let note = |outcome| Some(TelemetryEvent::Renewed { mode, node, outcome, took });
         match what {
-            Renewed::Held(grant) | Renewed::Revoked(grant) | Renewed::Other(grant)
-                if !self.is_named_by(grant.token, sent) =>
+            RenewReply::Renewed(grant) | RenewReply::Revoked(grant) | RenewReply::Other(grant)
+                if !self.matches_token(grant.token, sent) =>
             {
-                fx.note = note("lost");
-                self.lose(true, at, fx);
+                fx.telemetry = note("lost");
+                self.mark_lost(true, at, fx);
             }
             // The server has granted the upgrade, whose answer tells of the write and its deadline.
-            Renewed::Other(grant) => {
-                fx.next = Some(Next::Failed(upgrading()));
+            RenewReply::Other(grant) => {
+                fx.next_step = Some(RequestStep::Failed(upgrading()));
                 if grant.token != self.token {
-                    let next = deadline::renew_at(sent, self.options.lease, at.random);
-                    self.renew_at(next, next);
+                    let next = deadline::renew_at(sent, self.options.lease, at.jitter);
+                    self.schedule_renewal(next, next);
                 }
             }
             // It was sent before the lease was revoked, and a failover may have lost what it did.
-            Renewed::Held(_) if self.is_revoked() => {
-                fx.note = note("revoked");
-                fx.next = Some(Next::Failed(revoked()));
+            RenewReply::Renewed(_) if self.is_revoked() => {
+                fx.telemetry = note("revoked");
+                fx.next_step = Some(RequestStep::Failed(lease_revoked_error()));
             }
-            Renewed::Held(grant) if confirmed >= self.options.replicas => {
-                fx.note = note("held");
-                if self.standing == Standing::Failing {
-                    self.standing = Standing::Good;
+            RenewReply::Renewed(grant) if confirmed >= self.options.min_replicas => {
+                fx.telemetry = note("held");
+                if self.health == LeaseHealth::RenewalFailing {
+                    self.health = LeaseHealth::Healthy;
                 }
-                self.renewals.count_one();
-                self.note_contact(grant, sent, fx);
-                let margin = self.margin_of(grant, envelope.now, at);
-                self.prolong(deadline::ends(grant, envelope.now, sent, margin), margin);
-                let next = deadline::renew_at(sent, self.options.lease, at.random);
-                self.renew_at(next, next);
+                self.renewals.record_renewal();
+                self.record_keepalive(grant, sent, fx);
+                let margin = self.margin_of(grant, envelope.server_now, at);
+                self.extend(deadline::lease_deadline(grant, envelope.server_now, sent, margin), margin);
+                let next = deadline::renew_at(sent, self.options.lease, at.jitter);
+                self.schedule_renewal(next, next);
             }
-            Renewed::Held(_) => {
-                let error = too_few_replicas(confirmed, self.options.replicas);
-                self.renewal_failed(error.to_string(), error, at, fx);
+            RenewReply::Renewed(_) => {
+                let error = too_few_replicas_error(confirmed, self.options.min_replicas);
+                self.on_renew_failure(error.to_string(), error, at, fx);
             }
-            Renewed::Revoked(grant) => {
-                fx.note = note("revoked");
+            RenewReply::Revoked(grant) => {
+                fx.telemetry = note("revoked");
                 // No renewal extends it any more. If a failover has lost an earlier one, it ends
                 // earlier than that one said.
                 if grant.token == self.token {
-                    let margin = self.margin_of(grant, envelope.now, at);
-                    self.ends = self.ends.min(deadline::ends(grant, envelope.now, sent, margin));
+                    let margin = self.margin_of(grant, envelope.server_now, at);
+                    self.deadline = self.deadline.min(deadline::lease_deadline(grant, envelope.server_now, sent, margin));
                 }
-                self.note_contact(Grant { recall: Some(Mode::Write), ..grant }, sent, fx);
-                (self.standing, self.renewal) = (Standing::Revoked, NextRenewal::Never);
+                self.record_keepalive(Grant { recall_mode: Some(LockMode::Write), ..grant }, sent, fx);
+                (self.health, self.renewal_timer) = (LeaseHealth::Revoked, RenewalTimer::Disabled);
                 let is_held = self.is_held(at.now);
-                fx.next = Some(Next::Failed(if is_held { revoked() } else { lost() }));
-                fx.changed = true;
+                fx.next_step = Some(RequestStep::Failed(if is_held { lease_revoked_error() } else { lease_lost_error() }));
+                fx.notify_waiters = true;
             }
-            Renewed::Lost => {
-                fx.note = note("lost");
-                self.lose(false, at, fx);
+            RenewReply::NotHeld => {
+                fx.telemetry = note("lost");
+                self.mark_lost(false, at, fx);
             }
         }
     }
 
     /// The server says to another call that the lease was revoked. The next renewal tells the
     /// deadline.
-    pub(super) fn heard_of_revocation(&mut self, at: &Context<'_>, fx: &mut Effects) {
-        if let NextRenewal::Due(_) = self.renewal {
-            self.renewal = NextRenewal::Due(at.now);
-            fx.look_by(at.now);
+    pub(super) fn on_revocation_seen(&mut self, at: &Context<'_>, fx: &mut Effects) {
+        if let RenewalTimer::DueAt(_) = self.renewal_timer {
+            self.renewal_timer = RenewalTimer::DueAt(at.now);
+            fx.wake_worker_by(at.now);
         }
     }
 
-    fn renewal_failed(&mut self, why: String, error: Error, at: &Context<'_>, fx: &mut Effects) {
-        fx.note = Some(Note::RenewalFailed { mode: self.mode, why });
-        fx.next = Some(Next::Failed(error));
-        if self.standing == Standing::Good {
-            self.standing = Standing::Failing;
+    fn on_renew_failure(&mut self, why: String, error: Error, at: &Context<'_>, fx: &mut Effects) {
+        fx.telemetry = Some(TelemetryEvent::RenewalFailed { mode: self.mode, why });
+        fx.next_step = Some(RequestStep::Failed(error));
+        if self.health == LeaseHealth::Healthy {
+            self.health = LeaseHealth::RenewalFailing;
         }
-        self.renew_at(deadline::retry_at(at.now, self.options.lease, at.random), at.now);
-        fx.changed = true;
+        self.schedule_renewal(deadline::retry_at(at.now, self.options.lease, at.jitter), at.now);
+        fx.notify_waiters = true;
     }
 }
 

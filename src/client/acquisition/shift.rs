@@ -1,117 +1,117 @@
 //! Visits all times and tokens of a state. The checker compares states by the distances between
 //! these, not by their values.
 
-use crate::client::acquisition::State;
-use crate::client::acquisition::acquiring::Acquiring;
-use crate::client::acquisition::holding::{Holding, NextRenewal};
-use crate::client::acquisition::pending::Pending;
-use crate::client::acquisition::releasing::{Doubt, Releasing};
-use crate::client::in_doubt::InDoubt;
+use crate::client::acquisition::AcquisitionState;
+use crate::client::acquisition::acquiring::AcquireState;
+use crate::client::acquisition::holding::{HeldLease, RenewalTimer};
+use crate::client::acquisition::pending::PendingChange;
+use crate::client::acquisition::releasing::{InDoubtAttempts, PendingRelease};
+use crate::client::in_doubt::InDoubtUntil;
 use crate::client::request::WaitPolicy;
-use crate::clock::Moment;
-use crate::protocol::Goal;
+use crate::clock::LocalInstant;
+use crate::protocol::AcquireKind;
 
 /// A visitor, with a method for each way in which a value is used.
-pub(crate) trait Visitor {
+pub(crate) trait TimeVisitor {
     /// A moment that is only compared with the current time.
-    fn due(&mut self, moment: &mut Moment);
+    fn visit_deadline(&mut self, moment: &mut LocalInstant);
     /// A moment that is compared with the times when calls were sent.
-    fn learned(&mut self, moment: &mut Moment);
+    fn visit_sent_time(&mut self, moment: &mut LocalInstant);
     /// A moment that is only reported to callers and in logs.
-    fn told(&mut self, moment: &mut Moment);
+    fn visit_reported_time(&mut self, moment: &mut LocalInstant);
     /// A time of the server's clock, which is only compared with the server's time in answers.
-    fn server_ms(&mut self, ms: &mut u64);
-    fn token(&mut self, token: &mut u64);
+    fn visit_server_time(&mut self, ms: &mut u64);
+    fn visit_token(&mut self, token: &mut u64);
 }
 
-impl State {
-    pub(crate) fn visit(&mut self, visitor: &mut dyn Visitor) {
+impl AcquisitionState {
+    pub(crate) fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
         match self {
-            State::Acquiring(acquiring) => acquiring.visit(visitor),
-            State::Held(holding) => holding.visit(visitor),
-            State::Releasing(releasing) => releasing.visit(visitor),
-            State::Ended => {}
+            AcquisitionState::Requesting(acquiring) => acquiring.visit(visitor),
+            AcquisitionState::Held(holding) => holding.visit(visitor),
+            AcquisitionState::Releasing(releasing) => releasing.visit(visitor),
+            AcquisitionState::Ended => {}
         }
     }
 }
 
-impl Acquiring {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        if let Goal::Upgrade { token } | Goal::TakeUp { token, .. } = &mut self.goal {
-            visitor.token(token);
+impl AcquireState {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
+        if let AcquireKind::Upgrade { token } | AcquireKind::Transfer { token, .. } = &mut self.goal {
+            visitor.visit_token(token);
         }
         match &mut self.policy {
-            WaitPolicy::Try { until, .. } | WaitPolicy::Queue { until: Some(until) } => {
-                visitor.due(until);
+            WaitPolicy::Try { deadline: until, .. } | WaitPolicy::Queue { deadline: Some(until) } => {
+                visitor.visit_deadline(until);
             }
-            WaitPolicy::Queue { until: None } => {}
+            WaitPolicy::Queue { deadline: None } => {}
         }
-        let due = [self.hold_ends.as_mut(), self.call_until.as_mut(), Some(&mut self.poll_at)];
-        due.into_iter().flatten().for_each(|moment| visitor.due(moment));
-        self.silent_since.iter_mut().for_each(|moment| visitor.told(moment));
+        let due = [self.hold_deadline.as_mut(), self.call_deadline.as_mut(), Some(&mut self.poll_at)];
+        due.into_iter().flatten().for_each(|moment| visitor.visit_deadline(moment));
+        self.silent_since.iter_mut().for_each(|moment| visitor.visit_reported_time(moment));
         visit_in_doubt(&mut self.in_doubt, visitor);
-        if let Some(pushed) = &mut self.pushed {
-            visitor.token(&mut pushed.grant.token);
-            visitor.token(&mut pushed.grant.fence);
-            visitor.server_ms(&mut pushed.grant.deadline);
-            pushed.ends.iter_mut().for_each(|moment| visitor.due(moment));
+        if let Some(pushed) = &mut self.pushed_grant {
+            visitor.visit_token(&mut pushed.grant.token);
+            visitor.visit_token(&mut pushed.grant.last_token);
+            visitor.visit_server_time(&mut pushed.grant.deadline);
+            pushed.claim_deadline.iter_mut().for_each(|moment| visitor.visit_deadline(moment));
         }
-        self.ended.iter_mut().for_each(|token| visitor.token(token));
+        self.force_released_token.iter_mut().for_each(|token| visitor.visit_token(token));
     }
 }
 
-impl Holding {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        visitor.token(&mut self.token);
-        visitor.learned(&mut self.token_since);
-        visitor.due(&mut self.ends);
-        visitor.told(&mut self.since);
-        self.renewals.hold_ends.iter_mut().for_each(|moment| visitor.due(moment));
-        match &mut self.renewal {
-            NextRenewal::Due(due) => visitor.due(due),
-            NextRenewal::Sent(due) => visitor.told(due),
-            NextRenewal::Never => {}
+impl HeldLease {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
+        visitor.visit_token(&mut self.token);
+        visitor.visit_sent_time(&mut self.token_known_since);
+        visitor.visit_deadline(&mut self.deadline);
+        visitor.visit_reported_time(&mut self.granted_at);
+        self.renewals.hold_deadline.iter_mut().for_each(|moment| visitor.visit_deadline(moment));
+        match &mut self.renewal_timer {
+            RenewalTimer::DueAt(due) => visitor.visit_deadline(due),
+            RenewalTimer::InFlight(due) => visitor.visit_reported_time(due),
+            RenewalTimer::Disabled => {}
         }
-        if let Some(contact) = &mut self.contact {
-            visitor.learned(&mut contact.sent);
-            visitor.token(&mut contact.fence);
+        if let Some(contact) = &mut self.keepalive {
+            visitor.visit_sent_time(&mut contact.sent_at);
+            visitor.visit_token(&mut contact.last_token);
         }
         visit_in_doubt(&mut self.in_doubt, visitor);
         self.upgrade.iter_mut().for_each(|upgrade| upgrade.visit(visitor));
-        self.pending.iter_mut().for_each(|pending| pending.visit(visitor));
+        self.pending_change.iter_mut().for_each(|pending| pending.visit(visitor));
     }
 }
 
-impl Pending {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        self.due.iter_mut().chain(&mut self.give_up).for_each(|moment| visitor.due(moment));
+impl PendingChange {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
+        self.send_at.iter_mut().chain(&mut self.expires_at).for_each(|moment| visitor.visit_deadline(moment));
         self.doubt.visit(visitor);
     }
 }
 
-impl Releasing {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
-        self.due.iter_mut().for_each(|moment| visitor.due(moment));
-        visitor.due(&mut self.give_up);
+impl PendingRelease {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
+        self.send_at.iter_mut().for_each(|moment| visitor.visit_deadline(moment));
+        visitor.visit_deadline(&mut self.expires_at);
         self.doubt.visit(visitor);
     }
 }
 
-impl Doubt {
-    fn visit(&mut self, visitor: &mut dyn Visitor) {
+impl InDoubtAttempts {
+    fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
         visit_in_doubt(&mut self.in_doubt, visitor);
-        self.until.iter_mut().for_each(|ms| visitor.server_ms(ms));
+        self.resolved_at_server_ms.iter_mut().for_each(|ms| visitor.visit_server_time(ms));
     }
 }
 
-fn visit_in_doubt(in_doubt: &mut Option<InDoubt>, visitor: &mut dyn Visitor) {
+fn visit_in_doubt(in_doubt: &mut Option<InDoubtUntil>, visitor: &mut dyn TimeVisitor) {
     let Some(in_doubt) = in_doubt else { return };
-    match &mut in_doubt.server_ms {
+    match &mut in_doubt.max_not_after {
         Some(ms) => {
-            visitor.due(&mut in_doubt.until);
-            visitor.server_ms(ms);
+            visitor.visit_deadline(&mut in_doubt.local_deadline);
+            visitor.visit_server_time(ms);
         }
         // The server's time is then estimated from the time since a call was sent.
-        None => visitor.learned(&mut in_doubt.until),
+        None => visitor.visit_sent_time(&mut in_doubt.local_deadline),
     }
 }

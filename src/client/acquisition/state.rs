@@ -1,169 +1,169 @@
 //! The state of an acquisition, and its transitions: a pure function.
 
-use crate::client::acquisition::acquiring::{Acquiring, Turn};
-use crate::client::acquisition::event::{Context, Effects, Event, Next};
-use crate::client::acquisition::holding::Holding;
-use crate::client::acquisition::releasing::Releasing;
+use crate::client::acquisition::acquiring::{AcquireState, AcquireTransition};
+use crate::client::acquisition::event::{Context, Effects, AcquisitionEvent, RequestStep};
+use crate::client::acquisition::holding::HeldLease;
+use crate::client::acquisition::releasing::PendingRelease;
 use crate::client::request::{LeaseOptions, WaitPolicy};
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::Goal;
+use crate::protocol::AcquireKind;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub(crate) enum AcquisitionState {
     /// A request is under way, or has a place in the queue.
-    Acquiring(Acquiring),
+    Requesting(AcquireState),
     /// A lease, valid or lost.
-    Held(Holding),
+    Held(HeldLease),
     /// Given up here, but not yet known to be gone from the server.
-    Releasing(Releasing),
+    Releasing(PendingRelease),
     /// Over.
     Ended,
 }
 
-impl State {
+impl AcquisitionState {
     pub(crate) fn new(
-        goal: Goal,
+        goal: AcquireKind,
         options: &LeaseOptions,
         policy: WaitPolicy,
-        now: Moment,
-    ) -> State {
-        State::Acquiring(Acquiring::new(goal, options, policy, now))
+        now: LocalInstant,
+    ) -> AcquisitionState {
+        AcquisitionState::Requesting(AcquireState::new(goal, options, policy, now))
     }
 
     /// The transition. It changes the state, and returns the effects for the caller to carry out.
     /// An event that does not apply to the state changes nothing.
     #[must_use]
-    pub(crate) fn on(&mut self, event: Event, at: &Context<'_>) -> Effects {
-        let mut effects = Effects { now: at.now, pump: event.has_more(), ..Effects::default() };
+    pub(crate) fn apply(&mut self, event: AcquisitionEvent, at: &Context<'_>) -> Effects {
+        let mut effects = Effects { now: at.now, pump: event.has_pump_work(), ..Effects::default() };
         let fx = &mut effects;
         match (event, &mut *self) {
-            (event @ (Event::Call { .. } | Event::Acquired(_) | Event::Wake), _) => {
-                self.go_on(event, at, fx);
+            (event @ (AcquisitionEvent::Call { .. } | AcquisitionEvent::AcquireReply(_) | AcquisitionEvent::Wake), _) => {
+                self.apply_to_request(event, at, fx);
             }
-            (Event::Missed, _) => {
+            (AcquisitionEvent::PushMissed, _) => {
                 if let Some(acquiring) = self.acquiring() {
-                    acquiring.missed();
-                    fx.changed = true;
+                    acquiring.push_missed();
+                    fx.notify_waiters = true;
                 }
             }
-            (Event::Pushed(pushed), _) => {
+            (AcquisitionEvent::GrantPushed(pushed), _) => {
                 if let Some(acquiring) = self.acquiring() {
-                    acquiring.pushed(*pushed, at);
-                    fx.changed = true;
+                    acquiring.pushed_grant(*pushed, at);
+                    fx.notify_waiters = true;
                 }
             }
-            (Event::Leave, State::Acquiring(_)) => self.give_up(at, fx),
-            (Event::Leave, State::Held(holding)) => holding.end_wait(at, fx),
-            (Event::BeginUse, State::Held(holding)) => holding.begin_use(at, fx),
-            (Event::Upgrade(policy), State::Held(holding)) => {
-                fx.next = Some(holding.begin_upgrade(policy, at));
+            (AcquisitionEvent::RequestEnded, AcquisitionState::Requesting(_)) => self.schedule_release(at, fx),
+            (AcquisitionEvent::RequestEnded, AcquisitionState::Held(holding)) => holding.schedule_end_wait(at, fx),
+            (AcquisitionEvent::BeginUse, AcquisitionState::Held(holding)) => holding.begin_use(at, fx),
+            (AcquisitionEvent::Upgrade(policy), AcquisitionState::Held(holding)) => {
+                fx.next_step = Some(holding.begin_upgrade(policy, at));
             }
-            (Event::Upgrade(_), _) => fx.next = Some(Next::Failed(self.over())),
-            (Event::Downgrade, State::Held(holding)) => holding.begin_downgrade(at, fx),
-            (Event::Shrink { keep }, State::Held(holding)) => holding.begin_shrink(keep, at, fx),
-            (Event::Shrunk { keep, outcome }, State::Held(holding)) => {
-                holding.shrunk(keep, outcome, at, fx);
+            (AcquisitionEvent::Upgrade(_), _) => fx.next_step = Some(RequestStep::Failed(self.end_error())),
+            (AcquisitionEvent::Downgrade, AcquisitionState::Held(holding)) => holding.begin_downgrade(at, fx),
+            (AcquisitionEvent::ReleasePermits { keep }, AcquisitionState::Held(holding)) => holding.begin_release_permits(keep, at, fx),
+            (AcquisitionEvent::ReleasePermitsReply { keep, outcome }, AcquisitionState::Held(holding)) => {
+                holding.on_release_permits_reply(keep, outcome, at, fx);
             }
-            (Event::StayWriter, State::Held(holding)) => holding.stay_writer(fx),
-            (Event::Release, State::Held(holding)) => holding.begin_release(at, fx),
-            (Event::GivenBack(told), State::Held(holding)) => holding.given_back(told, at, fx),
-            (Event::Keep, State::Held(holding)) => holding.leave_alone("kept", at, fx),
-            (Event::HandOn, State::Held(holding)) => holding.leave_alone("handed_on", at, fx),
-            (Event::Drop, State::Acquiring(_) | State::Held(_)) => self.give_up(at, fx),
-            (Event::ClientFailed, State::Acquiring(_)) => self.give_up(at, fx),
-            (Event::ClientFailed, State::Held(holding)) => holding.client_failed(at, fx),
+            (AcquisitionEvent::CancelDowngrade, AcquisitionState::Held(holding)) => holding.cancel_downgrade(fx),
+            (AcquisitionEvent::ReleaseStarted, AcquisitionState::Held(holding)) => holding.begin_release(at, fx),
+            (AcquisitionEvent::ReleaseReply(told), AcquisitionState::Held(holding)) => holding.on_release_reply(told, at, fx),
+            (AcquisitionEvent::LetExpire, AcquisitionState::Held(holding)) => holding.stop_tracking("kept", at, fx),
+            (AcquisitionEvent::Transfer, AcquisitionState::Held(holding)) => holding.stop_tracking("handed_on", at, fx),
+            (AcquisitionEvent::Abandon, AcquisitionState::Requesting(_) | AcquisitionState::Held(_)) => self.schedule_release(at, fx),
+            (AcquisitionEvent::ClientFailed, AcquisitionState::Requesting(_)) => self.schedule_release(at, fx),
+            (AcquisitionEvent::ClientFailed, AcquisitionState::Held(holding)) => holding.client_failed(at, fx),
             // The answer that grants the ended lease arrives on another connection.
-            (Event::Ended { token }, State::Acquiring(acquiring)) => {
-                acquiring.ended = acquiring.ended.max(Some(token));
+            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Requesting(acquiring)) => {
+                acquiring.force_released_token = acquiring.force_released_token.max(Some(token));
             }
-            (Event::Ended { token }, State::Held(holding)) => holding.doubt(token, at, fx),
-            (Event::Asked(outcome), State::Held(holding)) => holding.asked(outcome, at, fx),
-            (Event::Look, State::Held(holding)) => holding.look(at, fx),
-            (Event::Look, State::Releasing(releasing)) => releasing.look(at, fx),
-            (Event::Renewed(outcome), State::Held(holding)) => holding.renewed(outcome, at, fx),
-            (Event::Downgraded(outcome), State::Held(holding)) => {
-                holding.downgraded(outcome, at, fx);
+            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Held(holding)) => holding.query_after_force_release(token, at, fx),
+            (AcquisitionEvent::HoldsReply(outcome), AcquisitionState::Held(holding)) => holding.on_holds_reply(outcome, at, fx),
+            (AcquisitionEvent::TimerFired, AcquisitionState::Held(holding)) => holding.on_timer(at, fx),
+            (AcquisitionEvent::TimerFired, AcquisitionState::Releasing(releasing)) => releasing.on_timer(at, fx),
+            (AcquisitionEvent::RenewReply(outcome), AcquisitionState::Held(holding)) => holding.on_renew_outcome(outcome, at, fx),
+            (AcquisitionEvent::DowngradeReply(outcome), AcquisitionState::Held(holding)) => {
+                holding.on_downgrade_reply(outcome, at, fx);
             }
-            (Event::Released { only_wait, outcome }, State::Held(holding)) => {
-                holding.released(only_wait, outcome, at, fx);
+            (AcquisitionEvent::WorkerReleaseReply { only_wait, outcome }, AcquisitionState::Held(holding)) => {
+                holding.on_partial_release_reply(only_wait, outcome, at, fx);
             }
-            (Event::Released { only_wait: false, outcome }, State::Releasing(releasing)) => {
-                releasing.released(outcome, at, fx);
+            (AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }, AcquisitionState::Releasing(releasing)) => {
+                releasing.on_reply(outcome, at, fx);
             }
             _ => {}
         }
-        if effects.over {
-            *self = State::Ended;
-            effects.ended = true;
+        if effects.deregister {
+            *self = AcquisitionState::Ended;
+            effects.notify_end = true;
         }
-        effects.is_release = matches!(self, State::Releasing(_));
+        effects.is_release = matches!(self, AcquisitionState::Releasing(_));
         effects
     }
 
     /// Whether the lock is still wanted or held.
     #[cfg(feature = "embedded")]
-    pub(crate) fn is_wanted(&self) -> bool {
-        matches!(self, State::Acquiring(_) | State::Held(_))
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, AcquisitionState::Requesting(_) | AcquisitionState::Held(_))
     }
 
     /// The request under way, for a new lease or for an upgrade.
-    pub(crate) fn acquiring(&mut self) -> Option<&mut Acquiring> {
+    pub(crate) fn acquiring(&mut self) -> Option<&mut AcquireState> {
         match self {
-            State::Acquiring(acquiring) => Some(acquiring),
-            State::Held(holding) => holding.upgrading(),
+            AcquisitionState::Requesting(acquiring) => Some(acquiring),
+            AcquisitionState::Held(holding) => holding.upgrade_mut(),
             _ => None,
         }
     }
 
     /// Continues the request.
-    fn go_on(&mut self, event: Event, at: &Context<'_>, fx: &mut Effects) {
+    fn apply_to_request(&mut self, event: AcquisitionEvent, at: &Context<'_>, fx: &mut Effects) {
         let Some(acquiring) = self.acquiring() else {
-            fx.next = Some(Next::Failed(self.over()));
+            fx.next_step = Some(RequestStep::Failed(self.end_error()));
             return;
         };
-        let turn = acquiring.on(event, at, fx);
-        fx.next = Some(match turn {
-            Turn::Next(next) => next,
-            Turn::Granted(granted) => match self {
-                State::Held(holding) => match holding.become_writer(granted, at, fx) {
+        let turn = acquiring.apply(event, at, fx);
+        fx.next_step = Some(match turn {
+            AcquireTransition::Continue(next) => next,
+            AcquireTransition::NewLease(granted) => match self {
+                AcquisitionState::Held(holding) => match holding.finish_upgrade(granted, at, fx) {
                     Some(next) => next,
-                    None => Next::Failed(self.over()),
+                    None => RequestStep::Failed(self.end_error()),
                 },
-                State::Acquiring(acquiring) => {
-                    let ended = acquiring.ended;
-                    let (mut holding, next) = Holding::new(acquiring, granted, at);
-                    fx.look_by(holding.next_due());
+                AcquisitionState::Requesting(acquiring) => {
+                    let ended = acquiring.force_released_token;
+                    let (mut holding, next) = HeldLease::new(acquiring, granted, at);
+                    fx.wake_worker_by(holding.next_due());
                     if let Some(token) = ended {
-                        holding.doubt(token, at, fx);
+                        holding.query_after_force_release(token, at, fx);
                     }
-                    *self = State::Held(holding);
+                    *self = AcquisitionState::Held(holding);
                     next
                 }
-                _ => Next::Failed(self.over()),
+                _ => RequestStep::Failed(self.end_error()),
             },
-            Turn::Nothing(next) => {
-                self.settle(at, fx);
+            AcquireTransition::EndedClean(next) => {
+                self.end_or_release(at, fx);
                 next
             }
-            Turn::GivenUp(next) => {
-                self.leave(at, fx);
+            AcquireTransition::EndedInDoubt(next) => {
+                self.abandon_request(at, fx);
                 next
             }
-            Turn::Revoked => {
-                self.settle(at, fx);
+            AcquireTransition::LeaseRevoked => {
+                self.end_or_release(at, fx);
                 match self {
-                    State::Held(holding) if holding.is_held(at.now) => {
-                        holding.heard_of_revocation(at, fx);
-                        Next::Failed(revoked())
+                    AcquisitionState::Held(holding) if holding.is_held(at.now) => {
+                        holding.on_revocation_seen(at, fx);
+                        RequestStep::Failed(lease_revoked_error())
                     }
-                    _ => Next::Failed(lost()),
+                    _ => RequestStep::Failed(lease_lost_error()),
                 }
             }
-            Turn::Lost(next) => {
+            AcquireTransition::LeaseLost(next) => {
                 match self {
-                    State::Held(holding) => holding.taken(at, fx),
-                    _ => self.settle(at, fx),
+                    AcquisitionState::Held(holding) => holding.on_not_held(at, fx),
+                    _ => self.end_or_release(at, fx),
                 }
                 next
             }
@@ -172,52 +172,52 @@ impl State {
 
     /// The request has nothing at the server, so nothing is sent, unless an attempt without an
     /// answer is under way or an earlier wait must be ended.
-    fn settle(&mut self, at: &Context<'_>, fx: &mut Effects) {
+    fn end_or_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self {
-            State::Acquiring(acquiring) if !acquiring.may_be_there() => fx.over = true,
-            State::Held(holding) => holding.settle_upgrade(at, fx),
-            _ => self.leave(at, fx),
+            AcquisitionState::Requesting(acquiring) if !acquiring.may_be_recorded() => fx.deregister = true,
+            AcquisitionState::Held(holding) => holding.settle_upgrade(at, fx),
+            _ => self.abandon_request(at, fx),
         }
     }
 
     /// Releases what the request may have at the server.
-    fn leave(&mut self, at: &Context<'_>, fx: &mut Effects) {
+    fn abandon_request(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self {
-            State::Acquiring(_) => self.give_up(at, fx),
-            State::Held(holding) => holding.end_wait(at, fx),
+            AcquisitionState::Requesting(_) => self.schedule_release(at, fx),
+            AcquisitionState::Held(holding) => holding.schedule_end_wait(at, fx),
             _ => {}
         }
     }
 
     /// Leaves the release to the worker.
-    fn give_up(&mut self, at: &Context<'_>, fx: &mut Effects) {
+    fn schedule_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         let (in_doubt, over) = match self {
-            State::Acquiring(acquiring) => (acquiring.in_doubt(), acquiring.over(at)),
-            State::Held(holding) => {
+            AcquisitionState::Requesting(acquiring) => (acquiring.in_doubt(), acquiring.server_state_ends_at(at)),
+            AcquisitionState::Held(holding) => {
                 holding.expire(at, fx);
                 holding.note_end("dropped", at.now, fx);
-                (holding.in_doubt(), holding.over(at.now))
+                (holding.in_doubt(), holding.server_state_ends_at(at.now))
             }
-            State::Releasing(_) | State::Ended => return,
+            AcquisitionState::Releasing(_) | AcquisitionState::Ended => return,
         };
-        *self = State::Releasing(Releasing::new(in_doubt, over, at.now));
-        fx.ended = true;
-        fx.look_by(at.now);
+        *self = AcquisitionState::Releasing(PendingRelease::new(in_doubt, over, at.now));
+        fx.notify_end = true;
+        fx.wake_worker_by(at.now);
     }
 
     /// The error of a request that is no longer wanted.
-    fn over(&self) -> Error {
+    fn end_error(&self) -> Error {
         match self {
-            State::Held(_) => lost(),
+            AcquisitionState::Held(_) => lease_lost_error(),
             _ => Error::new(ErrorKind::Cancelled, "the client is shut down"),
         }
     }
 }
 
-pub(crate) fn lost() -> Error {
+pub(crate) fn lease_lost_error() -> Error {
     Error::new(ErrorKind::Lost, "the lease is lost")
 }
 
-pub(super) fn revoked() -> Error {
+pub(super) fn lease_revoked_error() -> Error {
     Error::new(ErrorKind::Revoked, "the lease was revoked, and ends at its deadline")
 }

@@ -10,110 +10,110 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::client::Client;
+use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
-use crate::client::cache::hold::{Hold, Share};
-use crate::client::cache::policy::Policy;
-use crate::client::cache::queue::{Queue, Sender, Turn};
-use crate::client::cache::{PlainBecause, Times, keeper, telemetry};
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
-use crate::client::{WaitingIn, acquire};
-use crate::clock::Moment;
+use crate::client::cache::hold::{CachedLease, LeaseShare};
+use crate::client::cache::policy::CachePolicy;
+use crate::client::cache::queue::{LocalQueue, GrantSender, LocalWaitOutcome};
+use crate::client::cache::{UncachedReason, CacheTimes, keeper, telemetry};
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::{SlotSubscription, acquire};
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocol::{LockKey, Mode};
+use crate::protocol::{LockKey, LockMode};
 use crate::slot::Slot;
 
 /// One for each lock that this client caches. Each handle looks it up once, when it is made.
-pub(crate) struct Entry {
-    pub(super) client: Arc<Client>,
+pub(crate) struct CachedLock {
+    pub(super) client: Arc<ClientInner>,
     pub(super) lock: LockKey,
     /// The hold whose gate is open or about to open.
-    current: RwLock<Option<Arc<Hold>>>,
-    local: Mutex<Local>,
+    lease: RwLock<Option<Arc<CachedLease>>>,
+    local_state: Mutex<LocalState>,
     /// Wakes the keeper.
     wake: Notify,
     /// The number of requests that are at the server by themselves.
-    plain: AtomicUsize,
+    uncached_requests: AtomicUsize,
     /// The number of users' handles. Without any, an idle hold is released at once.
-    handles: AtomicUsize,
+    handle_count: AtomicUsize,
 }
 
 /// Without its hold, which refers to the entry.
-impl fmt::Debug for Entry {
+impl fmt::Debug for CachedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("lock", &self.lock).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
-struct Local {
-    queue: Queue,
-    policy: Policy,
+struct LocalState {
+    queue: LocalQueue,
+    policy: CachePolicy,
     /// Whether the keeper runs.
-    kept: bool,
+    task_is_running: bool,
     /// Closed holds that still have guards.
-    draining: Vec<Arc<Hold>>,
+    draining_leases: Vec<Arc<CachedLease>>,
     /// Set while the client subscribes in the lock's slot, so that a hold can be recalled.
-    subscribed: Option<WaitingIn>,
+    subscription: Option<SlotSubscription>,
 }
 
 /// What a request was granted.
 #[derive(Debug)]
-pub(crate) enum Granted {
-    Local(Share),
+pub(crate) enum CachedGrant {
+    LocalState(LeaseShare),
     /// An acquisition of its own.
-    Plain(Arc<Acquisition>),
+    Uncached(Arc<Acquisition>),
 }
 
 /// The state of a lock in this client.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct LocalLockStatus {
     pub(crate) readers: u64,
     pub(crate) writer: bool,
-    pub(crate) waiting: usize,
-    pub(crate) hold: Option<Mode>,
-    pub(crate) plain_because: Option<PlainBecause>,
+    pub(crate) waiter_count: usize,
+    pub(crate) cached_mode: Option<LockMode>,
+    pub(crate) uncached_reason: Option<UncachedReason>,
 }
 
 /// How a request begins.
-pub(crate) enum Begun<'a> {
-    Share(Share),
-    Plain(PlainBecause),
-    Waits(Place<'a>),
+pub(crate) enum LocalAcquire<'a> {
+    Granted(LeaseShare),
+    Uncached(UncachedReason),
+    Queued(LocalWait<'a>),
 }
 
-impl Entry {
-    pub(crate) fn new(client: Arc<Client>, lock: LockKey) -> Entry {
-        Entry {
+impl CachedLock {
+    pub(crate) fn new(client: Arc<ClientInner>, lock: LockKey) -> CachedLock {
+        CachedLock {
             client,
             lock,
-            current: RwLock::default(),
-            local: Mutex::default(),
+            lease: RwLock::default(),
+            local_state: Mutex::default(),
             wake: Notify::new(),
-            plain: AtomicUsize::new(0),
-            handles: AtomicUsize::new(0),
+            uncached_requests: AtomicUsize::new(0),
+            handle_count: AtomicUsize::new(0),
         }
     }
 
     // Handles.
 
     pub(crate) fn add_handle(&self) {
-        self.handles.fetch_add(1, Ordering::Relaxed);
+        self.handle_count.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn drop_handle(&self) {
-        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
         }
     }
 
-    pub(super) fn is_disowned(&self) -> bool {
-        self.handles.load(Ordering::Acquire) == 0
+    pub(super) fn has_no_handles(&self) -> bool {
+        self.handle_count.load(Ordering::Acquire) == 0
     }
 
     // What users see.
 
-    pub(crate) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<ClientInner> {
         &self.client
     }
 
@@ -126,110 +126,110 @@ impl Entry {
     }
 
     /// Adds the lock's name and slot to an error.
-    pub(crate) fn about(&self, error: Error) -> Error {
-        self.lock.with_lock(error)
+    pub(crate) fn with_lock(&self, error: Error) -> Error {
+        self.lock.add_context(error)
     }
 
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> LocalLockStatus {
         let now = self.client.clock.now();
-        let local = self.local();
-        let hold = self.current();
+        let local = self.local_state();
+        let hold = self.lease();
         let look = hold.as_ref().map(|hold| hold.gate.look());
-        let mode = look.map(|look| if look.may_write() { Mode::Write } else { Mode::Read });
-        let is_plain = hold.is_none() && !local.kept;
-        let plain_because = if is_plain { self.plain_because(&local, now) } else { None };
-        Status {
+        let mode = look.map(|look| if look.allows_writers() { LockMode::Write } else { LockMode::Read });
+        let is_plain = hold.is_none() && !local.task_is_running;
+        let plain_because = if is_plain { self.uncached_reason(&local, now) } else { None };
+        LocalLockStatus {
             readers: look.map_or(0, |look| look.readers()),
             writer: look.is_some_and(|look| look.has_writer()),
-            waiting: local.queue.len(),
-            hold: mode,
-            plain_because,
+            waiter_count: local.queue.len(),
+            cached_mode: mode,
+            uncached_reason: plain_because,
         }
     }
 
     // Requests.
 
     /// The fast path: a share of the hold, without a message, an allocation or a wait.
-    pub(crate) fn enter(&self, mode: Mode, now: Moment) -> Option<Share> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn try_fast_path(&self, mode: LockMode, now: LocalInstant) -> Option<LeaseShare> {
+        let current = self.lease.read().unwrap_or_else(PoisonError::into_inner);
         current.as_ref()?.enter(mode, now)
     }
 
     /// Acquires the lock by a request to the server.
     ///
     /// Cancel safe: dropping the future releases what it was granted.
-    pub(crate) async fn take(&self, mode: Mode, until: Option<Moment>) -> Result<Granted> {
-        let taken = self.take_plain(mode, WaitPolicy::Queue { until }).await?;
+    pub(crate) async fn acquire_uncached(&self, mode: LockMode, until: Option<LocalInstant>) -> Result<CachedGrant> {
+        let taken = self.acquire_at_server(mode, WaitPolicy::Queue { deadline: until }).await?;
         let taken = taken.ok_or_else(|| Error::invalid("a queue does not refuse"))?;
-        Ok(Granted::Plain(taken))
+        Ok(CachedGrant::Uncached(taken))
     }
 
     /// Acquires the lock if nobody is in the way, apart from clients that have it cached.
-    pub(crate) async fn try_take(
-        self: &Arc<Entry>,
-        mode: Mode,
+    pub(crate) async fn try_acquire(
+        self: &Arc<CachedLock>,
+        mode: LockMode,
         timeout: Option<Duration>,
-    ) -> Result<Option<Granted>> {
+    ) -> Result<Option<CachedGrant>> {
         let timeout = timeout.unwrap_or(self.client.settings.call_timeout);
         let now = self.client.clock.now();
-        let until = now.after(timeout);
-        if let Some(share) = self.enter(mode, now) {
-            return Ok(Some(Granted::Local(share)));
+        let until = now.saturating_add(timeout);
+        if let Some(share) = self.try_fast_path(mode, now) {
+            return Ok(Some(CachedGrant::LocalState(share)));
         }
-        if self.excludes(mode) {
+        if self.conflicts_with(mode) {
             return Ok(None);
         }
-        telemetry::plain_try();
+        telemetry::record_uncached_try();
         let for_cached = self.client.settings.cache.try_wait;
-        let taken = self.take_plain(mode, WaitPolicy::Try { until, for_cached }).await?;
-        Ok(taken.map(Granted::Plain))
+        let taken = self.acquire_at_server(mode, WaitPolicy::Try { deadline: until, cached_wait: for_cached }).await?;
+        Ok(taken.map(CachedGrant::Uncached))
     }
 
-    async fn take_plain(&self, mode: Mode, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
-        let _here = Plain::new(&self.plain);
-        let options = LeaseOptions { renewal: Renewal::Automatic, ..self.options(false) };
-        acquire::take(&self.client, &self.lock, mode, &options, policy).await
+    async fn acquire_at_server(&self, mode: LockMode, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
+        let _here = UncachedRequestGuard::new(&self.uncached_requests);
+        let options = LeaseOptions { renewal: RenewalPolicy::Automatic, ..self.options(false) };
+        acquire::acquire(&self.client, &self.lock, mode, &options, policy).await
     }
 
     pub(super) fn options(&self, cached: bool) -> LeaseOptions {
         LeaseOptions {
-            renewal: Renewal::Manual,
-            replicas: self.client.settings.cache.replicas,
-            cached,
-            ..LeaseOptions::of(&self.client.settings)
+            renewal: RenewalPolicy::Manual,
+            min_replicas: self.client.settings.cache.replicas,
+            is_cacheable: cached,
+            ..LeaseOptions::from_config(&self.client.settings)
         }
     }
 
     /// A plain lease that was acquired here was released.
-    pub(crate) fn plain_released(&self) {
+    pub(crate) fn record_uncached_release(&self) {
         let now = self.client.clock.now();
-        self.local().policy.used_plainly(now);
+        self.local_state().policy.record_uncached_use(now);
     }
 
     /// Whether a local guard or request is in the way of a try. Readers never are in the way of a
     /// reader: the server may grant what a closed gate does not.
-    fn excludes(&self, mode: Mode) -> bool {
-        let excludes = |hold: &Arc<Hold>| match mode {
-            Mode::Read => hold.gate.look().has_writer(),
-            Mode::Write => !hold.gate.look().is_unused(),
+    fn conflicts_with(&self, mode: LockMode) -> bool {
+        let excludes = |hold: &Arc<CachedLease>| match mode {
+            LockMode::Read => hold.gate.look().has_writer(),
+            LockMode::Write => !hold.gate.look().is_unused(),
         };
-        let (local, current) = (self.local(), self.current());
-        local.draining.iter().chain(&current).any(excludes) || local.queue.excludes(mode)
+        let (local, current) = (self.local_state(), self.lease());
+        local.draining_leases.iter().chain(&current).any(excludes) || local.queue.must_wait(mode)
     }
 
     /// Begins a request that the fast path did not serve.
-    pub(crate) fn begin(self: &Arc<Entry>, mode: Mode, now: Moment) -> Result<Begun<'_>> {
-        let mut local = self.local();
+    pub(crate) fn begin_acquire(self: &Arc<CachedLock>, mode: LockMode, now: LocalInstant) -> Result<LocalAcquire<'_>> {
+        let mut local = self.local_state();
         let head = local.queue.head();
         if head.is_none()
-            && let Some(share) = self.enter(mode, now)
+            && let Some(share) = self.try_fast_path(mode, now)
         {
-            return Ok(Begun::Share(share));
+            return Ok(LocalAcquire::Granted(share));
         }
-        if let Some(why) = self.refusal(&mut local, now) {
-            return Ok(Begun::Plain(why));
+        if let Some(why) = self.uncached_reason_now(&mut local, now) {
+            return Ok(LocalAcquire::Uncached(why));
         }
-        let limit = self.client.settings.max_waiters;
+        let limit = self.client.settings.max_queue_len;
         if local.queue.len() as u64 >= limit {
             let message = format!("{limit} wait here already, which is the limit");
             return Err(Error::new(ErrorKind::TooManyWaiters, message));
@@ -238,76 +238,76 @@ impl Entry {
         let ticket = local.queue.push(mode, sender);
         // A request behind others is served when they are.
         if local.queue.head() != head {
-            self.new_head(local, mode, now);
+            self.on_new_head(local, mode, now);
         }
-        Ok(Begun::Waits(Place { entry: self, mode, ticket, turn: Some(receiver) }))
+        Ok(LocalAcquire::Queued(LocalWait { entry: self, mode, ticket, turn: Some(receiver) }))
     }
 
     /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is
     /// woken.
-    fn new_head(self: &Arc<Entry>, mut local: MutexGuard<'_, Local>, mode: Mode, now: Moment) {
+    fn on_new_head(self: &Arc<CachedLock>, mut local: MutexGuard<'_, LocalState>, mode: LockMode, now: LocalInstant) {
         let mut grants = Vec::new();
-        let hold = self.current();
+        let hold = self.lease();
         if let Some(hold) = &hold {
             hold.gate.word.set_queued(true);
-            self.advance(&mut local, hold, now, &mut grants);
+            self.grant_ready(&mut local, hold, now, &mut grants);
         }
-        let starts = !std::mem::replace(&mut local.kept, true);
+        let starts = !std::mem::replace(&mut local.task_is_running, true);
         drop(local);
-        grant(grants);
+        deliver_grants(grants);
         if starts {
-            keeper::start(self);
-        } else if hold.is_none_or(|hold| !hold.goes_on_to_serve(mode, now)) {
+            keeper::spawn(self);
+        } else if hold.is_none_or(|hold| !hold.will_admit(mode, now)) {
             self.wake();
         }
     }
 
     /// Why a request must go to the server by itself, if it must. Subscribes for a lock that is
     /// worth caching.
-    fn refusal(&self, local: &mut Local, now: Moment) -> Option<PlainBecause> {
-        if local.kept {
-            return local.policy.is_in_penalty(now).then_some(PlainBecause::CalledBack);
+    fn uncached_reason_now(&self, local: &mut LocalState, now: LocalInstant) -> Option<UncachedReason> {
+        if local.task_is_running {
+            return local.policy.is_penalized(now).then_some(UncachedReason::RecalledEarly);
         }
-        let why = self.plain_because(local, now);
-        if why == Some(PlainBecause::Unsubscribed) && local.subscribed.is_none() {
-            local.subscribed = Some(self.client.wait_in_slot(self.lock.slot));
-            return self.plain_because(local, now);
+        let why = self.uncached_reason(local, now);
+        if why == Some(UncachedReason::NotSubscribed) && local.subscription.is_none() {
+            local.subscription = Some(self.client.subscribe_slot(self.lock.slot));
+            return self.uncached_reason(local, now);
         }
         why
     }
 
     /// Why no hold is acquired: the lock is not worth it, or could not be recalled.
-    fn plain_because(&self, local: &Local, now: Moment) -> Option<PlainBecause> {
-        let times = Times::of(self.options(true).lease);
-        if local.policy.is_in_penalty(now) {
-            Some(PlainBecause::CalledBack)
-        } else if self.is_disowned() || !local.policy.caches(now, times.contact) {
-            Some(PlainBecause::Unused)
-        } else if !self.hears_recalls(local) {
-            Some(PlainBecause::Unsubscribed)
-        } else if !self.client.may_cache_more() {
-            Some(PlainBecause::Limit)
+    fn uncached_reason(&self, local: &LocalState, now: LocalInstant) -> Option<UncachedReason> {
+        let times = CacheTimes::from_lease(self.options(true).lease);
+        if local.policy.is_penalized(now) {
+            Some(UncachedReason::RecalledEarly)
+        } else if self.has_no_handles() || !local.policy.should_cache(now, times.keepalive_interval) {
+            Some(UncachedReason::NotReused)
+        } else if !self.can_be_recalled(local) {
+            Some(UncachedReason::NotSubscribed)
+        } else if !self.client.can_cache_more() {
+            Some(UncachedReason::CacheFull)
         } else {
             None
         }
     }
 
-    fn hears_recalls(&self, local: &Local) -> bool {
-        local.subscribed.is_some() && self.client.router.joined_at(self.lock.slot).is_some()
+    fn can_be_recalled(&self, local: &LocalState) -> bool {
+        local.subscription.is_some() && self.client.transport.joined_at(self.lock.slot).is_some()
     }
 
     // Turns.
 
     /// Grants to the requests whose turn it is.
-    fn advance(
+    fn grant_ready(
         &self,
-        local: &mut Local,
-        hold: &Arc<Hold>,
-        now: Moment,
-        grants: &mut Vec<(Sender, Share)>,
+        local: &mut LocalState,
+        hold: &Arc<CachedLease>,
+        now: LocalInstant,
+        grants: &mut Vec<(GrantSender, LeaseShare)>,
     ) {
         while let Some(mode) = local.queue.head() {
-            let Some(share) = hold.enter_in_turn(mode, now) else {
+            let Some(share) = hold.enter_queued(mode, now) else {
                 break;
             };
             match local.queue.pop(mode) {
@@ -319,30 +319,30 @@ impl Entry {
     }
 
     /// Admits the requests whose turn it is.
-    pub(super) fn go_on(&self, hold: &Arc<Hold>) {
+    pub(super) fn admit_queued(&self, hold: &Arc<CachedLease>) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
-        self.advance(&mut self.local(), hold, now, &mut grants);
-        grant(grants);
+        self.grant_ready(&mut self.local_state(), hold, now, &mut grants);
+        deliver_grants(grants);
     }
 
     /// The last guard has left, and was to notify.
-    pub(super) fn left(&self, hold: &Arc<Hold>, mode: Mode) {
+    pub(super) fn on_last_guard_dropped(&self, hold: &Arc<CachedLease>, mode: LockMode) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
-        let mut local = self.local();
-        if mode == Mode::Write {
-            local.queue.end_write();
+        let mut local = self.local_state();
+        if mode == LockMode::Write {
+            local.queue.start_reader_phase();
         }
         let look = hold.gate.look();
         if look.is_open() {
-            self.advance(&mut local, hold, now, &mut grants);
+            self.grant_ready(&mut local, hold, now, &mut grants);
         }
         let goes_on = !grants.is_empty();
         drop(local);
-        grant(grants);
+        deliver_grants(grants);
         if !goes_on {
-            hold.left.notify_one();
+            hold.last_guard_dropped.notify_one();
             self.wake();
         }
     }
@@ -353,52 +353,52 @@ impl Entry {
         self.wake.notify_one();
     }
 
-    pub(super) async fn woken(&self) {
+    pub(super) async fn wait_for_wake(&self) {
         self.wake.notified().await;
     }
 
     /// The mode of the next local request. `None` ends the keeper. If the lock is no longer to be
     /// cached, all local requests continue by themselves.
-    pub(super) fn wanted(&self) -> Option<Mode> {
+    pub(super) fn next_mode(&self) -> Option<LockMode> {
         let now = self.client.clock.now();
-        let mut local = self.local();
-        let plain = if local.policy.is_in_penalty(now) {
-            Some(PlainBecause::CalledBack)
+        let mut local = self.local_state();
+        let plain = if local.policy.is_penalized(now) {
+            Some(UncachedReason::RecalledEarly)
         } else {
-            (!self.hears_recalls(&local)).then_some(PlainBecause::Unsubscribed)
+            (!self.can_be_recalled(&local)).then_some(UncachedReason::NotSubscribed)
         };
         if plain.is_some() {
             let all = local.queue.take_all();
-            local.kept = false;
+            local.task_is_running = false;
             drop(local);
-            turn_loose(all, plain);
+            send_all_to_server(all, plain);
             return None;
         }
         let head = local.queue.head();
-        local.kept = head.is_some();
-        if head.is_none() && self.is_disowned() {
-            local.subscribed = None;
+        local.task_is_running = head.is_some();
+        if head.is_none() && self.has_no_handles() {
+            local.subscription = None;
         }
         head
     }
 
     /// A recall may have been lost.
-    pub(crate) fn look_for_recalls(&self) {
-        if let Some(hold) = self.current() {
-            hold.acquisition.look_for_recalls();
+    pub(crate) fn resync_recalls(&self) {
+        if let Some(hold) = self.lease() {
+            hold.acquisition.request_resync();
         }
     }
 
-    pub(super) fn head(&self) -> Option<Mode> {
-        self.local().queue.head()
+    pub(super) fn head(&self) -> Option<LockMode> {
+        self.local_state().queue.head()
     }
 
     /// The hold was acquired, and its gate is still closed: gives the head of the queue its share.
     /// False if the hold serves nobody.
-    pub(super) fn begin_hold(&self, hold: &Arc<Hold>) -> bool {
-        let mut local = self.local();
+    pub(super) fn install_lease(&self, hold: &Arc<CachedLease>) -> bool {
+        let mut local = self.local_state();
         let mode = match local.queue.head() {
-            Some(Mode::Write) if !hold.gate.look().may_write() => Some(Mode::Read),
+            Some(LockMode::Write) if !hold.gate.look().allows_writers() => Some(LockMode::Read),
             head => head,
         };
         let Some((mode, sender)) =
@@ -406,138 +406,138 @@ impl Entry {
         else {
             return false;
         };
-        let share = hold.admit(mode);
+        let share = hold.admit_first(mode);
         hold.gate.word.set_queued(!local.queue.is_empty());
-        *self.place() = Some(hold.clone());
+        *self.lease_mut() = Some(hold.clone());
         drop(local);
-        grant(vec![(sender, share)]);
+        deliver_grants(vec![(sender, share)]);
         true
     }
 
     /// Stops new guards of this hold. True if it has no guards.
-    pub(super) fn close(&self, hold: &Arc<Hold>) -> bool {
-        let mut local = self.local();
-        let mut current = self.place();
+    pub(super) fn close_gate(&self, hold: &Arc<CachedLease>) -> bool {
+        let mut local = self.local_state();
+        let mut current = self.lease_mut();
         if current.as_ref().is_some_and(|other| Arc::ptr_eq(other, hold)) {
             *current = None;
         }
         drop(current);
         let is_unused = hold.gate.word.close().is_unused();
         if !is_unused {
-            local.draining.push(hold.clone());
+            local.draining_leases.push(hold.clone());
         }
         is_unused
     }
 
     /// A closed hold has no guards left.
-    pub(super) fn drained(&self, hold: &Arc<Hold>) {
-        self.local().draining.retain(|other| !Arc::ptr_eq(other, hold));
+    pub(super) fn remove_drained(&self, hold: &Arc<CachedLease>) {
+        self.local_state().draining_leases.retain(|other| !Arc::ptr_eq(other, hold));
     }
 
-    pub(super) fn released(&self) {
+    pub(super) fn record_release(&self) {
         let now = self.client.clock.now();
-        self.local().policy.released(now);
+        self.local_state().policy.last_release(now);
     }
 
-    pub(super) fn called_back(&self, served: u32, took: Duration) {
-        telemetry::given(&self.lock, true, took);
+    pub(super) fn record_recall(&self, served: u32, took: Duration) {
+        telemetry::record_recall_done(&self.lock, true, took);
         let now = self.client.clock.now();
-        let mut local = self.local();
+        let mut local = self.local_state();
         // Requests of this client that went to the server before there was a hold are served by the
         // next hold when they return.
-        if self.plain.load(Ordering::Relaxed) > 0 {
+        if self.uncached_requests.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let penalty = local.policy.called_back(served, took, now);
+        let penalty = local.policy.record_recall(served, took, now);
         drop(local);
         if let Some(time) = penalty {
-            telemetry::penalty(&self.lock, served, time);
+            telemetry::record_penalty(&self.lock, served, time);
         }
     }
 
     /// Makes all local requests continue by themselves.
-    pub(super) fn turn_loose(&self, kept: bool, why: Option<PlainBecause>) {
-        let mut local = self.local();
+    pub(super) fn send_all_to_server(&self, kept: bool, why: Option<UncachedReason>) {
+        let mut local = self.local_state();
         let all = local.queue.take_all();
-        local.kept = kept;
+        local.task_is_running = kept;
         drop(local);
-        turn_loose(all, why);
+        send_all_to_server(all, why);
     }
 
-    pub(super) fn current(&self) -> Option<Arc<Hold>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn lease(&self) -> Option<Arc<CachedLease>> {
+        self.lease.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn place(&self) -> RwLockWriteGuard<'_, Option<Arc<Hold>>> {
-        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    fn lease_mut(&self) -> RwLockWriteGuard<'_, Option<Arc<CachedLease>>> {
+        self.lease.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn local(&self) -> MutexGuard<'_, Local> {
-        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    fn local_state(&self) -> MutexGuard<'_, LocalState> {
+        self.local_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Delivers the grants, with nothing locked. A request that is gone releases its share.
-fn grant(grants: Vec<(Sender, Share)>) {
+fn deliver_grants(grants: Vec<(GrantSender, LeaseShare)>) {
     for (sender, share) in grants {
-        drop(sender.send(Turn::Share(share)));
+        drop(sender.send(LocalWaitOutcome::Granted(share)));
     }
 }
 
-fn turn_loose(all: Vec<Sender>, why: Option<PlainBecause>) {
+fn send_all_to_server(all: Vec<GrantSender>, why: Option<UncachedReason>) {
     for sender in all {
-        drop(sender.send(Turn::Plain(why)));
+        drop(sender.send(LocalWaitOutcome::Uncached(why)));
     }
 }
 
 /// A request that is at the server by itself.
-struct Plain<'a>(&'a AtomicUsize);
+struct UncachedRequestGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Plain<'a> {
-    fn new(all: &'a AtomicUsize) -> Plain<'a> {
+impl<'a> UncachedRequestGuard<'a> {
+    fn new(all: &'a AtomicUsize) -> UncachedRequestGuard<'a> {
         all.fetch_add(1, Ordering::Relaxed);
-        Plain(all)
+        UncachedRequestGuard(all)
     }
 }
 
-impl Drop for Plain<'_> {
+impl Drop for UncachedRequestGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A place in the local queue, which completes with its turn. Dropping it gives the place up.
-pub(crate) struct Place<'a> {
-    entry: &'a Entry,
-    mode: Mode,
+pub(crate) struct LocalWait<'a> {
+    entry: &'a CachedLock,
+    mode: LockMode,
     ticket: u64,
-    turn: Option<oneshot::Receiver<Turn>>,
+    turn: Option<oneshot::Receiver<LocalWaitOutcome>>,
 }
 
-impl Future for Place<'_> {
-    type Output = Turn;
+impl Future for LocalWait<'_> {
+    type Output = LocalWaitOutcome;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LocalWaitOutcome> {
         let turn = match &mut self.turn {
-            None => return Poll::Ready(Turn::Plain(None)),
+            None => return Poll::Ready(LocalWaitOutcome::Uncached(None)),
             Some(turn) => ready!(Pin::new(turn).poll(context)),
         };
         self.turn = None;
-        Poll::Ready(turn.unwrap_or(Turn::Plain(None)))
+        Poll::Ready(turn.unwrap_or(LocalWaitOutcome::Uncached(None)))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for LocalWait<'_> {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else {
             return;
         };
         let entry = self.entry;
-        let sender = entry.local().queue.remove(self.mode, self.ticket);
+        let sender = entry.local_state().queue.remove(self.mode, self.ticket);
         drop(sender);
         drop(turn); // and with it a share that was granted meanwhile
-        if let Some(hold) = entry.current() {
-            entry.go_on(&hold);
+        if let Some(hold) = entry.lease() {
+            entry.admit_queued(&hold);
         }
         entry.wake();
     }

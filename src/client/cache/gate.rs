@@ -2,13 +2,13 @@
 //! cached lock share it without a mutex; `cache::interleavings` searches their interleavings.
 
 use crate::client::cache::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::client::cache::word::{Look, Word};
-use crate::clock::Moment;
-use crate::protocol::{BLOCK, Mode};
+use crate::client::cache::word::{GateSnapshot, Gate};
+use crate::clock::LocalInstant;
+use crate::protocol::{TOKEN_BLOCK, LockMode};
 
 #[derive(Debug)]
 pub(super) struct Gate {
-    pub(super) word: Word,
+    pub(super) word: Gate,
     tokens: Tokens,
     /// The end of local grants; 0 once the hold is lost.
     grant_until: AtomicU64,
@@ -26,9 +26,9 @@ struct Tokens {
 
 impl Gate {
     /// The gate of a hold that was granted in this mode with this token. It is closed at first.
-    pub(super) fn new(mode: Mode, token: u64) -> Gate {
+    pub(super) fn new(mode: LockMode, token: u64) -> Gate {
         Gate {
-            word: Word::new(mode == Mode::Write),
+            word: Gate::new(mode == LockMode::Write),
             tokens: Tokens {
                 phase: AtomicU64::new(token),
                 used: AtomicBool::new(false),
@@ -39,28 +39,28 @@ impl Gate {
     }
 
     /// Enters by the fast path: if the gate is open and nobody waits.
-    pub(super) fn enter(&self, mode: Mode, now: Moment) -> bool {
+    pub(super) fn enter(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                Mode::Read => self.word.read(),
-                Mode::Write => !self.is_used_up() && self.word.write(),
+                LockMode::Read => self.word.read(),
+                LockMode::Write => !self.is_used_up() && self.word.write(),
             }
     }
 
     /// Enters for the head of the local queue.
-    pub(super) fn enter_in_turn(&self, mode: Mode, now: Moment) -> bool {
+    pub(super) fn enter_in_turn(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                Mode::Read => self.word.read_in_turn(),
-                Mode::Write => self.word.write_in_turn(),
+                LockMode::Read => self.word.read_in_turn(),
+                LockMode::Write => self.word.write_in_turn(),
             }
     }
 
     /// A guard leaves. True if it must notify.
-    pub(super) fn leave(&self, mode: Mode) -> bool {
+    pub(super) fn leave(&self, mode: LockMode) -> bool {
         match mode {
-            Mode::Read => self.word.leave_read(),
-            Mode::Write => {
+            LockMode::Read => self.word.leave_read(),
+            LockMode::Write => {
                 self.end_phase();
                 self.word.leave_write(self.is_used_up())
             }
@@ -78,13 +78,13 @@ impl Gate {
     /// A guard begins. A token that readers have read is not reused for the next writer. Without a
     /// token the guard leaves again: its request waits in the queue, and the keeper gets more
     /// tokens. The error says whether leaving must be notified.
-    pub(super) fn begin(&self, mode: Mode) -> Result<(), bool> {
+    pub(super) fn begin(&self, mode: LockMode) -> Result<(), bool> {
         match mode {
-            Mode::Read if self.has_token_to_read() => Ok(()),
+            LockMode::Read if self.has_token_to_read() => Ok(()),
             // The gate opened just after a writer had used the last token.
-            Mode::Read => Err(self.word.leave_read()),
-            Mode::Write if self.is_used_up() => Err(self.word.leave_write(false)),
-            Mode::Write => {
+            LockMode::Read => Err(self.word.leave_read()),
+            LockMode::Write if self.is_used_up() => Err(self.word.leave_write(false)),
+            LockMode::Write => {
                 self.end_phase();
                 Ok(())
             }
@@ -127,8 +127,8 @@ impl Gate {
 
     /// Whether it is time to get more tokens.
     pub(super) fn is_short_of_tokens(&self) -> bool {
-        let first = self.tokens.last.load(Ordering::Acquire).saturating_sub(BLOCK / 2);
-        self.word.look().may_write() && self.next_token() > first
+        let first = self.tokens.last.load(Ordering::Acquire).saturating_sub(TOKEN_BLOCK / 2);
+        self.word.look().allows_writers() && self.next_token() > first
     }
 
     /// The server reports the last token of the lock. False if a later one was given out here: then
@@ -147,16 +147,16 @@ impl Gate {
 
     // Time.
 
-    pub(super) fn grant_until(&self) -> Moment {
-        Moment::from_nanos(self.grant_until.load(Ordering::Acquire))
+    pub(super) fn grant_until(&self) -> LocalInstant {
+        LocalInstant::from_nanos(self.grant_until.load(Ordering::Acquire))
     }
 
     /// Whether the server has recently confirmed the lease.
-    pub(super) fn is_fresh(&self, now: Moment) -> bool {
+    pub(super) fn is_fresh(&self, now: LocalInstant) -> bool {
         now < self.grant_until()
     }
 
-    pub(super) fn set_grant_until(&self, until: Moment) {
+    pub(super) fn set_grant_until(&self, until: LocalInstant) {
         self.grant_until.store(until.as_nanos(), Ordering::Release);
     }
 
@@ -166,7 +166,7 @@ impl Gate {
         self.word.close();
     }
 
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> GateSnapshot {
         self.word.look()
     }
 }

@@ -8,80 +8,80 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, OptionFuture, select};
 
-use crate::client::acquisition::{Acquisition, Contact, Event, Holding};
-use crate::client::cache::entry::Entry;
-use crate::client::cache::hold::Hold;
-use crate::client::cache::telemetry::{self, Why};
-use crate::client::cache::word::Look;
-use crate::client::cache::{PlainBecause, Times, losing};
-use crate::client::reply::read;
+use crate::client::acquisition::{Acquisition, Keepalive, AcquisitionEvent, HeldLease};
+use crate::client::cache::entry::CachedLock;
+use crate::client::cache::hold::CachedLease;
+use crate::client::cache::telemetry::{self, KeepaliveReason};
+use crate::client::cache::word::GateSnapshot;
+use crate::client::cache::{UncachedReason, CacheTimes, losing};
+use crate::client::reply::parse_reply;
 use crate::client::request::WaitPolicy;
-use crate::client::{Client, Room, acquire, renewal};
-use crate::clock::Moment;
-use crate::protocol::{Mode, Release};
+use crate::client::{ClientInner, CachePermit, acquire, renewal};
+use crate::clock::LocalInstant;
+use crate::protocol::{LockMode, ReleaseRequest};
 use crate::telemetry::emit_in_drop;
 
 /// How long guards may stay after the gate was closed before the server is told that the hold is in
 /// use, and should not be recalled.
-const DRAIN: Duration = Duration::from_millis(20);
+const DRAIN_GRACE: Duration = Duration::from_millis(20);
 
 /// About the length of a block of tokens, on the server's clock.
-const MORE_TOKENS: Duration = Duration::from_millis(1);
+const TOKEN_BLOCK_DURATION: Duration = Duration::from_millis(1);
 
 /// Starts the keeper on the runtime of the client. The caller's runtime may end before the client,
 /// or not always run.
-pub(super) fn start(entry: &Arc<Entry>) {
-    let keeping = keep(Service { entry: entry.clone(), is_done: false });
+pub(super) fn spawn(entry: &Arc<CachedLock>) {
+    let keeping = run_until_idle(TaskDropGuard { entry: entry.clone(), is_done: false });
     entry.client.spawn("keeper of a cached lock", keeping);
 }
 
 /// Runs until no local request waits and no hold is left.
-async fn keep(mut service: Service) {
-    while let Some(mode) = service.entry.wanted() {
-        let Some(room) = service.entry.client.room_to_cache() else {
-            service.entry.turn_loose(true, Some(PlainBecause::Limit));
+async fn run_until_idle(mut service: TaskDropGuard) {
+    while let Some(mode) = service.entry.next_mode() {
+        let Some(room) = service.entry.client.try_reserve_cache() else {
+            service.entry.send_all_to_server(true, Some(UncachedReason::CacheFull));
             continue;
         };
-        if let Some(kept) = begin(&service.entry, mode, room).await {
-            Keeper::new(kept).run().await;
+        if let Some(kept) = acquire_lease(&service.entry, mode, room).await {
+            LeaseTask::new(kept).run().await;
         }
     }
     service.is_done = true;
 }
 
 /// The task can be dropped at any point, with its runtime. Then nobody must wait for it.
-struct Service {
-    entry: Arc<Entry>,
+struct TaskDropGuard {
+    entry: Arc<CachedLock>,
     is_done: bool,
 }
 
-impl Drop for Service {
+impl Drop for TaskDropGuard {
     fn drop(&mut self) {
         if !self.is_done {
-            self.entry.turn_loose(false, None);
+            self.entry.send_all_to_server(false, None);
         }
     }
 }
 
 /// A hold that a task looks after. If the task is dropped, the hold grants nothing more and is
 /// released.
-struct Kept {
-    entry: Arc<Entry>,
-    hold: Arc<Hold>,
+struct LeaseDropGuard {
+    entry: Arc<CachedLock>,
+    hold: Arc<CachedLease>,
     is_done: bool,
-    _room: Room,
+    _room: CachePermit,
 }
 
-impl Kept {
-    fn new(entry: Arc<Entry>, hold: Arc<Hold>, room: Room) -> Kept {
-        telemetry::leases(1);
-        Kept { entry, hold, is_done: false, _room: room }
+impl LeaseDropGuard {
+    fn new(entry: Arc<CachedLock>, hold: Arc<CachedLease>, room: CachePermit) -> LeaseDropGuard {
+        telemetry::add_leases(1);
+        LeaseDropGuard { entry, hold, is_done: false, _room: room }
     }
 
     /// Releases the hold, which has no guards and a closed gate.
     fn end(mut self) {
         self.is_done = true;
-        self.entry.released();
+        self.entry.record_release();
         let client = &self.entry.client;
         let mut releasing = Box::pin(release(client.clone(), self.hold.acquisition.clone()));
         // The release is sent at once, so the entry's next request arrives after it.
@@ -91,58 +91,58 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for LeaseDropGuard {
     fn drop(&mut self) {
         if !self.is_done {
-            self.entry.close(&self.hold);
+            self.entry.close_gate(&self.hold);
             self.hold.gate.lose();
-            self.entry.drained(&self.hold);
-            give_back(&self.entry.client, &self.hold.acquisition);
+            self.entry.remove_drained(&self.hold);
+            release_in_background(&self.entry.client, &self.hold.acquisition);
         }
-        emit_in_drop(|| telemetry::leases(-1));
+        emit_in_drop(|| telemetry::add_leases(-1));
     }
 }
 
 /// Acquires a hold of this mode, as long as a request waits for it.
-async fn begin(entry: &Arc<Entry>, mode: Mode, room: Room) -> Option<Kept> {
+async fn acquire_lease(entry: &Arc<CachedLock>, mode: LockMode, room: CachePermit) -> Option<LeaseDropGuard> {
     let options = entry.options(true);
-    let policy = WaitPolicy::Queue { until: None };
-    let taking = pin!(acquire::take(&entry.client, &entry.lock, mode, &options, policy));
+    let policy = WaitPolicy::Queue { deadline: None };
+    let taking = pin!(acquire::acquire(&entry.client, &entry.lock, mode, &options, policy));
     let unwanted = pin!(async {
         while entry.head().is_some() {
-            entry.woken().await;
+            entry.wait_for_wake().await;
         }
     });
     let acquisition = match select(taking, unwanted).await {
         Either::Left((Ok(Some(acquisition)), _)) => acquisition,
         // Each request finds out by itself what is wrong.
         Either::Left(_) => {
-            entry.turn_loose(true, None);
+            entry.send_all_to_server(true, None);
             return None;
         }
         Either::Right(_) => return None,
     };
-    let token = acquisition.holding(|holding| holding.token)?;
+    let token = acquisition.with_lease(|holding| holding.token)?;
     let since = entry.client.clock.now();
-    let hold = Arc::new(Hold::new(entry.clone(), acquisition, mode, token, since));
-    let mut keeper = Keeper::new(Kept::new(entry.clone(), hold.clone(), room));
+    let hold = Arc::new(CachedLease::new(entry.clone(), acquisition, mode, token, since));
+    let mut keeper = LeaseTask::new(LeaseDropGuard::new(entry.clone(), hold.clone(), room));
     // Its times must be set before anybody sees it.
-    let begins = keeper.refresh(since).is_some() && entry.begin_hold(&hold);
+    let begins = keeper.snapshot(since).is_some() && entry.install_lease(&hold);
     begins.then_some(keeper.kept)
 }
 
 /// Leaves the release to the worker.
-fn give_back(client: &Client, acquisition: &Acquisition) {
-    client.on(acquisition, Event::Drop);
+fn release_in_background(client: &ClientInner, acquisition: &Acquisition) {
+    client.apply(acquisition, AcquisitionEvent::Abandon);
 }
 
 /// What to do about a hold.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum LeaseAction {
     /// Nothing until this moment.
-    Sleep(Moment),
+    Sleep(LocalInstant),
     /// Contact the server.
-    Contact,
+    Keepalive,
     /// There are no more local writes: turn it into a read.
     Downgrade,
     /// Close the gate.
@@ -152,64 +152,64 @@ enum Step {
 }
 
 /// The current state of the acquisition.
-struct Seen {
-    mode: Mode,
-    contact: Contact,
+struct LeaseSnapshot {
+    mode: LockMode,
+    keepalive: Keepalive,
     is_revoked: bool,
-    ends: Moment,
+    deadline: LocalInstant,
 }
 
 /// Looks after one hold until its gate is closed.
-struct Keeper {
-    kept: Kept,
-    entry: Arc<Entry>,
-    hold: Arc<Hold>,
-    times: Times,
+struct LeaseTask {
+    kept: LeaseDropGuard,
+    entry: Arc<CachedLock>,
+    hold: Arc<CachedLease>,
+    times: CacheTimes,
     /// The number of guards that it had granted at the last contact. The grant itself served the
     /// first.
-    served: u32,
+    grants_at_keepalive: u32,
     /// The number of them that were reported. The first need not be.
-    told: u32,
+    grants_reported: u32,
     /// The contact under way.
-    contact: Option<BoxFuture<'static, ()>>,
-    contact_due: Moment,
+    keepalive: Option<BoxFuture<'static, ()>>,
+    keepalive_due: LocalInstant,
     /// A failed contact is not repeated before this moment.
-    again_at: Moment,
+    retry_at: LocalInstant,
     /// More tokens are not requested before this moment: the server has only as many as its clock
     /// has passed.
-    tokens_due: Moment,
+    tokens_due: LocalInstant,
     /// When more tokens were requested, and the last token by then. Set until that is answered.
-    asked: Option<(Moment, u64)>,
+    token_request: Option<(LocalInstant, u64)>,
     /// There were no more tokens: the server's clock is behind its last token. Then an acquisition
     /// gets one token only.
-    barren: bool,
+    tokens_exhausted: bool,
     /// Since when it is known that others want the lock.
-    called_back: Option<Moment>,
+    recalled_since: Option<LocalInstant>,
     /// The write is becoming a read, or has become one.
-    downgrades: bool,
+    is_downgrading: bool,
 }
 
-impl Keeper {
-    fn new(kept: Kept) -> Keeper {
+impl LeaseTask {
+    fn new(kept: LeaseDropGuard) -> LeaseTask {
         let (entry, hold) = (kept.entry.clone(), kept.hold.clone());
-        let times = Times::of(entry.options(true).lease);
-        let hold_since = hold.since;
-        let contact_due = hold_since.after(times.contact);
-        Keeper {
+        let times = CacheTimes::from_lease(entry.options(true).lease);
+        let hold_since = hold.granted_at;
+        let contact_due = hold_since.saturating_add(times.keepalive_interval);
+        LeaseTask {
             kept,
             entry,
             hold,
             times,
-            served: 1,
-            told: 1,
-            contact: None,
-            contact_due,
-            again_at: hold_since,
+            grants_at_keepalive: 1,
+            grants_reported: 1,
+            keepalive: None,
+            keepalive_due: contact_due,
+            retry_at: hold_since,
             tokens_due: hold_since,
-            asked: None,
-            barren: false,
-            called_back: None,
-            downgrades: false,
+            token_request: None,
+            tokens_exhausted: false,
+            recalled_since: None,
+            is_downgrading: false,
         }
     }
 
@@ -219,54 +219,54 @@ impl Keeper {
             let mut changed = pin!(acquisition.changed.notified());
             changed.as_mut().enable();
             let now = self.entry.client.clock.now();
-            let until = match self.step(now) {
-                Step::Sleep(until) => until,
-                Step::Contact => {
-                    self.begin_contact();
+            let until = match self.next_action(now) {
+                LeaseAction::Sleep(until) => until,
+                LeaseAction::Keepalive => {
+                    self.start_keepalive();
                     continue;
                 }
-                Step::Downgrade => {
-                    self.entry.client.on(&acquisition, Event::Downgrade);
+                LeaseAction::Downgrade => {
+                    self.entry.client.apply(&acquisition, AcquisitionEvent::Downgrade);
                     continue;
                 }
-                Step::Close => return self.close(now),
-                Step::Lost => {
-                    losing::lose(&self.entry, &self.hold, now);
+                LeaseAction::Close => return self.close(now),
+                LeaseAction::Lost => {
+                    losing::mark_lost(&self.entry, &self.hold, now);
                     return self.close(now);
                 }
             };
             let entry = self.entry.clone();
-            let contact: OptionFuture<_> = self.contact.as_mut().into();
+            let contact: OptionFuture<_> = self.keepalive.as_mut().into();
             tokio::select! {
                 biased;
-                Some(()) = contact => self.contact = None,
+                Some(()) = contact => self.keepalive = None,
                 () = changed => {}
-                () = entry.woken() => {}
+                () = entry.wait_for_wake() => {}
                 () = entry.client.clock.sleep_until(until) => {}
             }
         }
     }
 
     /// Reads the state of the acquisition. `None` if it is lost.
-    fn refresh(&mut self, now: Moment) -> Option<Seen> {
-        let look = |holding: &Holding| {
-            let contact = holding.contact.as_deref().copied()?;
-            let is_held = holding.is_held(now) && self.hold.gate.owns_up_to(contact.fence);
-            let (mode, is_revoked, ends) = (holding.mode, holding.is_revoked(), holding.ends);
-            is_held.then_some(Seen { mode, contact, is_revoked, ends })
+    fn snapshot(&mut self, now: LocalInstant) -> Option<LeaseSnapshot> {
+        let look = |holding: &HeldLease| {
+            let contact = holding.keepalive.as_deref().copied()?;
+            let is_held = holding.is_held(now) && self.hold.gate.owns_up_to(contact.last_token);
+            let (mode, is_revoked, ends) = (holding.mode, holding.is_revoked(), holding.deadline);
+            is_held.then_some(LeaseSnapshot { mode, keepalive: contact, is_revoked, deadline: ends })
         };
-        let seen = self.hold.acquisition.holding(look)??;
-        let fresh = seen.contact.sent.after(self.times.fresh).min(seen.ends);
-        let bound = match self.called_back {
+        let seen = self.hold.acquisition.with_lease(look)??;
+        let fresh = seen.keepalive.sent_at.saturating_add(self.times.local_grant_window).min(seen.deadline);
+        let bound = match self.recalled_since {
             Some(_) => self.hold.gate.grant_until().min(fresh),
             None => fresh,
         };
         self.hold.gate.set_grant_until(bound);
-        self.contact_due = seen.contact.sent.after(self.times.contact).max(self.again_at);
-        self.asked.take_if(|(asked, last)| {
-            let is_answered = seen.contact.sent >= *asked;
+        self.keepalive_due = seen.keepalive.sent_at.saturating_add(self.times.keepalive_interval).max(self.retry_at);
+        self.token_request.take_if(|(asked, last)| {
+            let is_answered = seen.keepalive.sent_at >= *asked;
             if is_answered {
-                self.barren = self.hold.gate.end_of_block() == *last;
+                self.tokens_exhausted = self.hold.gate.end_of_block() == *last;
             }
             is_answered
         });
@@ -274,149 +274,149 @@ impl Keeper {
     }
 
     /// Which mode others want, according to a push or a contact. Readers are satisfied by a read.
-    fn recall(&self, contact: &Contact, mode: Mode) -> Option<Mode> {
-        let pushed = self.hold.acquisition.recalled();
-        let recall = match (pushed, contact.recall) {
-            (Some(Mode::Write), _) | (_, Some(Mode::Write)) => Some(Mode::Write),
+    fn recall(&self, contact: &Keepalive, mode: LockMode) -> Option<LockMode> {
+        let pushed = self.hold.acquisition.recall_mode();
+        let recall = match (pushed, contact.recall_mode) {
+            (Some(LockMode::Write), _) | (_, Some(LockMode::Write)) => Some(LockMode::Write),
             (pushed, told) => pushed.or(told),
         };
-        recall.filter(|recall| *recall == Mode::Write || mode == Mode::Write)
+        recall.filter(|recall| *recall == LockMode::Write || mode == LockMode::Write)
     }
 
-    fn step(&mut self, now: Moment) -> Step {
-        let Some(Seen { mode, contact, is_revoked, ends }) = self.refresh(now) else {
-            return Step::Lost;
+    fn next_action(&mut self, now: LocalInstant) -> LeaseAction {
+        let Some(LeaseSnapshot { mode, keepalive: contact, is_revoked, deadline: ends }) = self.snapshot(now) else {
+            return LeaseAction::Lost;
         };
         let (hold, entry) = (self.hold.clone(), self.entry.clone());
         let look = hold.gate.look();
-        if mode == Mode::Read && look.may_write() {
+        if mode == LockMode::Read && look.allows_writers() {
             hold.gate.word.only_reads(); // the server has made it a read
         }
-        if !hold.gate.has_token_to_read() && !hold.gate.look().may_write() {
-            return Step::Close; // a read gets no more tokens
+        if !hold.gate.has_token_to_read() && !hold.gate.look().allows_writers() {
+            return LeaseAction::Close; // a read gets no more tokens
         }
-        if contact.claimed && !look.is_open() && !(hold.gate.is_used_up() && look.may_write()) {
+        if contact.is_claimed && !look.is_open() && !(hold.gate.is_used_up() && look.allows_writers()) {
             hold.gate.word.open();
         }
-        if hold.gate.look().may_write() && !hold.gate.has_token_to_read() {
+        if hold.gate.look().allows_writers() && !hold.gate.has_token_to_read() {
             hold.gate.word.shut(); // a writer has used the last one while it was opened
         }
-        entry.go_on(&hold);
+        entry.admit_queued(&hold);
         let (look, head) = (hold.gate.look(), entry.head());
-        let is_used_up = look.may_write() && hold.gate.is_used_up();
+        let is_used_up = look.allows_writers() && hold.gate.is_used_up();
         let is_idle = look.is_unused() && head.is_none();
-        if is_revoked || (is_idle && contact.claimed && entry.is_disowned()) {
-            return Step::Close;
+        if is_revoked || (is_idle && contact.is_claimed && entry.has_no_handles()) {
+            return LeaseAction::Close;
         }
-        if !contact.claimed {
-            return Step::Sleep(ends); // the answer to the claim wakes it
+        if !contact.is_claimed {
+            return LeaseAction::Sleep(ends); // the answer to the claim wakes it
         }
-        let waits_for_token = is_used_up && (head == Some(Mode::Write) || !look.is_open());
-        if self.barren && waits_for_token && head.is_some() {
-            return Step::Close; // another acquisition gets one
+        let waits_for_token = is_used_up && (head == Some(LockMode::Write) || !look.is_open());
+        if self.tokens_exhausted && waits_for_token && head.is_some() {
+            return LeaseAction::Close; // another acquisition gets one
         }
         let mut until = ends;
         match self.recall(&contact, mode) {
             Some(recall) => {
-                let over = hold.since.after(entry.client.settings.cache.min_hold);
-                if self.called_back.is_none() {
-                    self.called_back = Some(now);
+                let over = hold.granted_at.saturating_add(entry.client.settings.cache.min_hold);
+                if self.recalled_since.is_none() {
+                    self.recalled_since = Some(now);
                     hold.gate.word.set_called(true);
-                    let (pushed, waits) = (hold.acquisition.recalled().is_some(), now < over);
-                    telemetry::recalled(&entry.lock, recall, pushed, waits && !is_idle);
+                    let (pushed, waits) = (hold.acquisition.recall_mode().is_some(), now < over);
+                    telemetry::record_recall(&entry.lock, recall, pushed, waits && !is_idle);
                     // The last guard may have left before it knew that it must notify.
-                    return self.step(now);
+                    return self.next_action(now);
                 }
                 if is_idle {
-                    return Step::Close;
+                    return LeaseAction::Close;
                 } else if now < over {
                     hold.gate.set_grant_until(hold.gate.grant_until().min(over));
                     until = until.min(over);
-                } else if recall == Mode::Write || !hold.gate.has_token_to_read() {
-                    return Step::Close;
-                } else if !hold.gate.word.only_reads().has_writer() && !self.downgrades {
-                    self.downgrades = true;
-                    return Step::Downgrade;
+                } else if recall == LockMode::Write || !hold.gate.has_token_to_read() {
+                    return LeaseAction::Close;
+                } else if !hold.gate.word.only_reads().has_writer() && !self.is_downgrading {
+                    self.is_downgrading = true;
+                    return LeaseAction::Downgrade;
                 }
             }
-            None if head == Some(Mode::Write) && !look.may_write() => {
-                return Step::Close; // a hold is not upgraded: acquire a write
+            None if head == Some(LockMode::Write) && !look.allows_writers() => {
+                return LeaseAction::Close; // a hold is not upgraded: acquire a write
             }
             None => {
-                if let Some(since) = self.called_back.take() {
+                if let Some(since) = self.recalled_since.take() {
                     hold.gate.word.set_called(false);
-                    telemetry::given(&entry.lock, false, now.since(since));
+                    telemetry::record_recall_done(&entry.lock, false, now.saturating_duration_since(since));
                 }
             }
         }
-        self.contact(now, look, is_idle, waits_for_token && head.is_some(), until)
+        self.keepalive(now, look, is_idle, waits_for_token && head.is_some(), until)
     }
 
     /// Whether it is time for a contact, or to release a hold that was not used since the last one.
-    fn contact(
+    fn keepalive(
         &mut self,
-        now: Moment,
-        look: Look,
+        now: LocalInstant,
+        look: GateSnapshot,
         is_idle: bool,
         waits_for_token: bool,
-        until: Moment,
-    ) -> Step {
-        if self.contact.is_some() {
-            return Step::Sleep(until);
+        until: LocalInstant,
+    ) -> LeaseAction {
+        if self.keepalive.is_some() {
+            return LeaseAction::Sleep(until);
         }
         let hold = &self.hold;
-        let (is_due, was_used) = (now >= self.contact_due, look.served() != self.served);
-        let is_short = look.may_write() && was_used && hold.gate.is_short_of_tokens();
-        let needs_tokens = (is_short || waits_for_token) && !self.barren;
-        let tokens_due = match self.asked {
+        let (is_due, was_used) = (now >= self.keepalive_due, look.grant_count() != self.grants_at_keepalive);
+        let is_short = look.allows_writers() && was_used && hold.gate.is_short_of_tokens();
+        let needs_tokens = (is_short || waits_for_token) && !self.tokens_exhausted;
+        let tokens_due = match self.token_request {
             None => self.tokens_due,
-            Some(_) => self.tokens_due.max(self.again_at), // it failed
+            Some(_) => self.tokens_due.max(self.retry_at), // it failed
         };
-        let mut until = until.min(self.contact_due);
+        let mut until = until.min(self.keepalive_due);
         let why = if is_due && is_idle && !was_used {
-            return Step::Close;
+            return LeaseAction::Close;
         } else if is_due {
-            Why::Due
+            KeepaliveReason::Interval
         } else if needs_tokens && now >= tokens_due {
-            Why::Tokens
-        } else if hold.acquisition.take_look() {
-            Why::Look
+            KeepaliveReason::Tokens
+        } else if hold.acquisition.take_resync() {
+            KeepaliveReason::Resync
         } else {
             if needs_tokens {
                 until = until.min(tokens_due);
             }
-            return Step::Sleep(until);
+            return LeaseAction::Sleep(until);
         };
-        self.served = look.served();
-        self.tokens_due = now.after(MORE_TOKENS);
-        self.again_at = now.after(self.times.contact / 4);
-        self.asked = Some((now, hold.gate.end_of_block()));
-        telemetry::contact(why);
-        self.tell_grants(look);
-        Step::Contact
+        self.grants_at_keepalive = look.grant_count();
+        self.tokens_due = now.saturating_add(TOKEN_BLOCK_DURATION);
+        self.retry_at = now.saturating_add(self.times.keepalive_interval / 4);
+        self.token_request = Some((now, hold.gate.end_of_block()));
+        telemetry::record_keepalive(why);
+        self.report_grants(look);
+        LeaseAction::Keepalive
     }
 
-    fn tell_grants(&mut self, look: Look) {
-        let grants = look.served().wrapping_sub(self.told);
-        self.told = look.served();
+    fn report_grants(&mut self, look: GateSnapshot) {
+        let grants = look.grant_count().wrapping_sub(self.grants_reported);
+        self.grants_reported = look.grant_count();
         if grants > 0 {
-            telemetry::granted(self.hold.mode, grants);
+            telemetry::record_grants(self.hold.mode, grants);
         }
     }
 
-    fn begin_contact(&mut self) {
-        self.contact = Some(contact(self.entry.client.clone(), self.hold.acquisition.clone()));
+    fn start_keepalive(&mut self) {
+        self.keepalive = Some(send_keepalive(self.entry.client.clone(), self.hold.acquisition.clone()));
     }
 
     /// Closes the gate. A hold with guards drains in a task of its own.
-    fn close(mut self, now: Moment) {
-        let is_unused = self.entry.close(&self.hold);
+    fn close(mut self, now: LocalInstant) {
+        let is_unused = self.entry.close_gate(&self.hold);
         let look = self.hold.gate.look();
-        self.tell_grants(look);
-        let Keeper { kept, entry, hold, called_back, .. } = self;
+        self.report_grants(look);
+        let LeaseTask { kept, entry, hold, recalled_since: called_back, .. } = self;
         hold.acquisition.uncache();
         if let Some(since) = called_back {
-            entry.called_back(look.served(), now.since(since));
+            entry.record_recall(look.grant_count(), now.saturating_duration_since(since));
         }
         if is_unused {
             kept.end();
@@ -426,49 +426,49 @@ impl Keeper {
     }
 }
 
-async fn release(client: Arc<Client>, acquisition: Arc<Acquisition>) {
-    let sent = client.on(&acquisition, Event::Release).now;
-    let call = Release { only_wait: false }.call(client.scripts, acquisition.id, &acquisition.lock);
-    let until = sent.after(client.settings.call_timeout);
-    if let Ok(told) = read(client.router.call(&call, until).await, Release::read) {
-        client.on(&acquisition, Event::GivenBack(told));
+async fn release(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) {
+    let sent = client.apply(&acquisition, AcquisitionEvent::ReleaseStarted).now;
+    let call = ReleaseRequest { wait_only: false }.call(client.scripts, acquisition.id, &acquisition.lock);
+    let until = sent.saturating_add(client.settings.call_timeout);
+    if let Ok(told) = parse_reply(client.transport.call(&call, until).await, ReleaseRequest::read) {
+        client.apply(&acquisition, AcquisitionEvent::ReleaseReply(told));
     }
-    if !acquisition.is_over() {
-        give_back(&client, &acquisition); // the worker handles what may still arrive
+    if !acquisition.is_ended() {
+        release_in_background(&client, &acquisition); // the worker handles what may still arrive
     }
 }
 
 /// A renewal. Its outcome is stored in the acquisition.
-fn contact(client: Arc<Client>, acquisition: Arc<Acquisition>) -> BoxFuture<'static, ()> {
+fn send_keepalive(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) -> BoxFuture<'static, ()> {
     async move { drop(renewal::renew(&client, &acquisition).await) }.boxed()
 }
 
 /// Waits until the last guard of a closed hold has left.
-async fn drain(kept: Kept, closed: Moment) {
+async fn drain(kept: LeaseDropGuard, closed: LocalInstant) {
     let (entry, hold) = (kept.entry.clone(), kept.hold.clone());
     let (client, acquisition) = (entry.client.clone(), hold.acquisition.clone());
-    let times = Times::of(entry.options(true).lease);
-    let (mut due, mut renewing) = (closed.after(DRAIN), None);
+    let times = CacheTimes::from_lease(entry.options(true).lease);
+    let (mut due, mut renewing) = (closed.saturating_add(DRAIN_GRACE), None);
     loop {
         let mut changed = pin!(acquisition.changed.notified());
         changed.as_mut().enable();
         let now = client.clock.now();
-        let ends = acquisition.holding(|held| held.is_held(now).then_some(held.ends)).flatten();
+        let ends = acquisition.with_lease(|held| held.is_held(now).then_some(held.deadline)).flatten();
         let look = hold.gate.look();
         let Some(ends) = ends.filter(|_| !look.is_unused()) else {
             if ends.is_none() {
-                losing::lose(&entry, &hold, now);
+                losing::mark_lost(&entry, &hold, now);
             }
             break;
         };
         if now >= due && renewing.is_none() {
-            due = now.after(times.contact);
-            if look.may_write() && !look.has_writer() {
+            due = now.saturating_add(times.keepalive_interval);
+            if look.allows_writers() && !look.has_writer() {
                 // The remaining readers of a write do not exclude other readers.
                 hold.gate.word.only_reads();
-                client.on(&acquisition, Event::Downgrade);
+                client.apply(&acquisition, AcquisitionEvent::Downgrade);
             } else {
-                renewing = Some(contact(client.clone(), acquisition.clone()));
+                renewing = Some(send_keepalive(client.clone(), acquisition.clone()));
             }
         }
         let until = if renewing.is_some() { ends } else { due.min(ends) };
@@ -476,11 +476,11 @@ async fn drain(kept: Kept, closed: Moment) {
         tokio::select! {
             biased;
             Some(()) = renewed => renewing = None,
-            () = hold.left.notified() => {}
+            () = hold.last_guard_dropped.notified() => {}
             () = changed => {}
             () = client.clock.sleep_until(until) => {}
         }
     }
-    entry.drained(&hold);
+    entry.remove_drained(&hold);
     kept.end();
 }

@@ -1,20 +1,20 @@
 //! The loss of a hold.
 
-use crate::client::acquisition::Event;
-use crate::client::cache::entry::Entry;
-use crate::client::cache::hold::Hold;
+use crate::client::acquisition::AcquisitionEvent;
+use crate::client::cache::entry::CachedLock;
+use crate::client::cache::hold::CachedLease;
 use crate::client::cache::telemetry;
-use crate::client::lost::Loss;
-use crate::clock::Moment;
+use crate::client::lost::LeaseLoss;
+use crate::clock::LocalInstant;
 
 /// Loses a hold for all its guards. It is reported once, and to users only if there are guards.
-pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
+pub(super) fn mark_lost(entry: &CachedLock, hold: &CachedLease, now: LocalInstant) {
     hold.gate.lose();
     let look = hold.gate.look();
     let guards = look.readers() + u64::from(look.has_writer());
-    let held = hold.acquisition.holding(|holding| (holding.mode, holding.ends));
+    let held = hold.acquisition.with_lease(|holding| (holding.mode, holding.deadline));
     // If another history of the lock is served by now, the lease may still be there.
-    entry.client.on(&hold.acquisition, Event::Drop);
+    entry.client.apply(&hold.acquisition, AcquisitionEvent::Abandon);
     let Some((mode, ends)) = held else {
         return; // the client has ended
     };
@@ -24,15 +24,15 @@ pub(super) fn lose(entry: &Entry, hold: &Hold, now: Moment) {
             None if now < ends => "taken",
             None => "expired",
         };
-        let loss = Loss {
+        let loss = LeaseLoss {
             lock: entry.lock.name.clone(),
             slot: entry.lock.slot,
             mode,
             token: hold.gate.last_token(),
-            held: now.since(hold.since),
-            guards,
+            held_for: now.saturating_duration_since(hold.granted_at),
+            guard_count: guards,
         };
         entry.client.lose(loss, outcome);
     }
-    telemetry::lost(&entry.lock, guards > 0);
+    telemetry::record_loss(&entry.lock, guards > 0);
 }

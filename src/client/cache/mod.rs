@@ -25,70 +25,70 @@ mod word;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use entries::Entries;
-pub(crate) use entry::{Begun, Entry, Granted, Place};
-pub(crate) use hold::Share;
-pub(crate) use queue::Turn;
+pub(crate) use entries::CachedLockMap;
+pub(crate) use entry::{LocalAcquire, CachedLock, CachedGrant, LocalWait};
+pub(crate) use hold::LeaseShare;
+pub(crate) use queue::LocalWaitOutcome;
 
 /// The longest time between contacts, which limits the effect of a lost recall.
-const CONTACT: Duration = Duration::from_secs(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long after a contact was sent the lock is still granted locally: less than a usual promotion
 /// takes.
-const FRESH: Duration = Duration::from_secs(3);
+const LOCAL_GRANT_WINDOW: Duration = Duration::from_secs(3);
 
 /// The shortest lease of a cached lock. With a shorter one, contacts would be too frequent for a
 /// round trip.
-pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+pub(crate) const MIN_CACHED_LEASE: Duration = Duration::from_secs(1);
 
 /// Why a lock is not cached at the moment. Each request for it then goes to the server by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PlainBecause {
+pub enum UncachedReason {
     /// It was not used in the last second.
-    Unused,
+    NotReused,
     /// Others recalled it too soon, and it is not cached again for a while.
-    CalledBack,
+    RecalledEarly,
     /// The client has no subscription by which the lock could be recalled.
-    Unsubscribed,
+    NotSubscribed,
     /// The maximum number of locks is cached.
-    Limit,
+    CacheFull,
 }
 
-impl PlainBecause {
+impl UncachedReason {
     /// Its name in metrics.
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
-            PlainBecause::Unused => "unused",
-            PlainBecause::CalledBack => "called_back",
-            PlainBecause::Unsubscribed => "unsubscribed",
-            PlainBecause::Limit => "limit",
+            UncachedReason::NotReused => "unused",
+            UncachedReason::RecalledEarly => "called_back",
+            UncachedReason::NotSubscribed => "unsubscribed",
+            UncachedReason::CacheFull => "limit",
         }
     }
 }
 
-impl fmt::Display for PlainBecause {
+impl fmt::Display for UncachedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PlainBecause::Unused => "it was not used in the last second",
-            PlainBecause::CalledBack => "others called it back too soon",
-            PlainBecause::Unsubscribed => {
+            UncachedReason::NotReused => "it was not used in the last second",
+            UncachedReason::RecalledEarly => "others called it back too soon",
+            UncachedReason::NotSubscribed => {
                 "there is no subscription by which it could be called back"
             }
-            PlainBecause::Limit => "as many locks are cached as may be",
+            UncachedReason::CacheFull => "as many locks are cached as may be",
         })
     }
 }
 
 /// The times of a hold, derived from its lease.
 #[derive(Clone, Copy, Debug)]
-struct Times {
-    contact: Duration,
-    fresh: Duration,
+struct CacheTimes {
+    keepalive_interval: Duration,
+    local_grant_window: Duration,
 }
 
-impl Times {
-    fn of(lease: Duration) -> Times {
-        Times { contact: CONTACT.min(lease / 6), fresh: FRESH.min(lease / 2) }
+impl CacheTimes {
+    fn from_lease(lease: Duration) -> CacheTimes {
+        CacheTimes { keepalive_interval: KEEPALIVE_INTERVAL.min(lease / 6), local_grant_window: LOCAL_GRANT_WINDOW.min(lease / 2) }
     }
 }

@@ -6,32 +6,32 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use crate::client::cache::PlainBecause;
-use crate::client::cache::hold::Share;
-use crate::protocol::Mode;
+use crate::client::cache::UncachedReason;
+use crate::client::cache::hold::LeaseShare;
+use crate::protocol::LockMode;
 
 /// The outcome of a local wait.
 #[derive(Debug)]
-pub(crate) enum Turn {
-    Share(Share),
+pub(crate) enum LocalWaitOutcome {
+    Granted(LeaseShare),
     /// Go on by a request to the server: for this reason, or because the lease could not be
     /// acquired.
-    Plain(Option<PlainBecause>),
+    Uncached(Option<UncachedReason>),
 }
 
-pub(super) type Sender = oneshot::Sender<Turn>;
+pub(super) type GrantSender = oneshot::Sender<LocalWaitOutcome>;
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    readers: VecDeque<(u64, Sender)>,
-    writers: VecDeque<(u64, Sender)>,
+pub(super) struct LocalQueue {
+    readers: VecDeque<(u64, GrantSender)>,
+    writers: VecDeque<(u64, GrantSender)>,
     /// The last ticket given.
-    last: u64,
+    last_ticket: u64,
     /// Readers with this ticket or an earlier one go before the writers.
-    phase: u64,
+    reader_phase: u64,
 }
 
-impl Queue {
+impl LocalQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.readers.is_empty() && self.writers.is_empty()
     }
@@ -41,45 +41,45 @@ impl Queue {
     }
 
     /// Whether a request that does not wait would pass a waiter.
-    pub(super) fn excludes(&self, mode: Mode) -> bool {
-        !self.writers.is_empty() || (mode == Mode::Write && !self.readers.is_empty())
+    pub(super) fn must_wait(&self, mode: LockMode) -> bool {
+        !self.writers.is_empty() || (mode == LockMode::Write && !self.readers.is_empty())
     }
 
     /// The mode of the next waiter.
-    pub(super) fn head(&self) -> Option<Mode> {
+    pub(super) fn head(&self) -> Option<LockMode> {
         match (self.readers.front(), self.writers.front()) {
             (None, None) => None,
-            (Some((ticket, _)), Some(_)) if *ticket > self.phase => Some(Mode::Write),
-            (None, Some(_)) => Some(Mode::Write),
-            (Some(_), _) => Some(Mode::Read),
+            (Some((ticket, _)), Some(_)) if *ticket > self.reader_phase => Some(LockMode::Write),
+            (None, Some(_)) => Some(LockMode::Write),
+            (Some(_), _) => Some(LockMode::Read),
         }
     }
 
-    pub(super) fn push(&mut self, mode: Mode, sender: Sender) -> u64 {
-        self.last += 1;
-        let ticket = self.last;
-        self.of(mode).push_back((ticket, sender));
+    pub(super) fn push(&mut self, mode: LockMode, sender: GrantSender) -> u64 {
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.queue_for(mode).push_back((ticket, sender));
         ticket
     }
 
-    pub(super) fn pop(&mut self, mode: Mode) -> Option<Sender> {
-        self.of(mode).pop_front().map(|(_, sender)| sender)
+    pub(super) fn pop(&mut self, mode: LockMode) -> Option<GrantSender> {
+        self.queue_for(mode).pop_front().map(|(_, sender)| sender)
     }
 
     /// The caller must drop the sender with nothing locked.
-    pub(super) fn remove(&mut self, mode: Mode, ticket: u64) -> Option<Sender> {
-        let queue = self.of(mode);
+    pub(super) fn remove(&mut self, mode: LockMode, ticket: u64) -> Option<GrantSender> {
+        let queue = self.queue_for(mode);
         let at = queue.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
         queue.remove(at).map(|(_, sender)| sender)
     }
 
     /// A write has ended: the readers that wait now go before the next writer.
-    pub(super) fn end_write(&mut self) {
-        self.phase = self.last;
+    pub(super) fn start_reader_phase(&mut self) {
+        self.reader_phase = self.last_ticket;
     }
 
     /// Removes all waiters, in their order.
-    pub(super) fn take_all(&mut self) -> Vec<Sender> {
+    pub(super) fn take_all(&mut self) -> Vec<GrantSender> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(mode) = self.head() {
             all.extend(self.pop(mode));
@@ -87,10 +87,10 @@ impl Queue {
         all
     }
 
-    fn of(&mut self, mode: Mode) -> &mut VecDeque<(u64, Sender)> {
+    fn queue_for(&mut self, mode: LockMode) -> &mut VecDeque<(u64, GrantSender)> {
         match mode {
-            Mode::Read => &mut self.readers,
-            Mode::Write => &mut self.writers,
+            LockMode::Read => &mut self.readers,
+            LockMode::Write => &mut self.writers,
         }
     }
 }
@@ -99,37 +99,37 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn wait(queue: &mut Queue, mode: Mode) -> u64 {
+    fn wait(queue: &mut LocalQueue, mode: LockMode) -> u64 {
         queue.push(mode, oneshot::channel().0)
     }
 
     #[test]
     fn a_reader_waits_behind_a_writer_and_goes_after_the_write() {
-        let mut queue = Queue::default();
+        let mut queue = LocalQueue::default();
         assert_eq!(queue.head(), None);
-        wait(&mut queue, Mode::Write);
-        wait(&mut queue, Mode::Write);
-        wait(&mut queue, Mode::Read);
-        assert_eq!(queue.head(), Some(Mode::Write));
-        assert!(queue.pop(Mode::Write).is_some());
-        queue.end_write();
-        assert_eq!(queue.head(), Some(Mode::Read), "it waited by then");
-        wait(&mut queue, Mode::Read);
-        assert!(queue.pop(Mode::Read).is_some());
-        assert_eq!(queue.head(), Some(Mode::Write), "this one came later");
+        wait(&mut queue, LockMode::Write);
+        wait(&mut queue, LockMode::Write);
+        wait(&mut queue, LockMode::Read);
+        assert_eq!(queue.head(), Some(LockMode::Write));
+        assert!(queue.pop(LockMode::Write).is_some());
+        queue.start_reader_phase();
+        assert_eq!(queue.head(), Some(LockMode::Read), "it waited by then");
+        wait(&mut queue, LockMode::Read);
+        assert!(queue.pop(LockMode::Read).is_some());
+        assert_eq!(queue.head(), Some(LockMode::Write), "this one came later");
     }
 
     #[test]
     fn one_that_leaves_is_in_nobodys_way() {
-        let mut queue = Queue::default();
-        let tickets: Vec<u64> = (0..3).map(|_| wait(&mut queue, Mode::Write)).collect();
-        wait(&mut queue, Mode::Read);
-        assert!(queue.remove(Mode::Write, tickets[1]).is_some());
-        assert!(queue.remove(Mode::Write, tickets[1]).is_none());
+        let mut queue = LocalQueue::default();
+        let tickets: Vec<u64> = (0..3).map(|_| wait(&mut queue, LockMode::Write)).collect();
+        wait(&mut queue, LockMode::Read);
+        assert!(queue.remove(LockMode::Write, tickets[1]).is_some());
+        assert!(queue.remove(LockMode::Write, tickets[1]).is_none());
         assert_eq!(queue.len(), 3);
-        assert!(queue.remove(Mode::Write, tickets[0]).is_some());
-        assert!(queue.remove(Mode::Write, tickets[2]).is_some());
-        assert_eq!(queue.head(), Some(Mode::Read));
+        assert!(queue.remove(LockMode::Write, tickets[0]).is_some());
+        assert!(queue.remove(LockMode::Write, tickets[2]).is_some());
+        assert_eq!(queue.head(), Some(LockMode::Read));
         assert_eq!(queue.take_all().len(), 1);
         assert!(queue.is_empty());
     }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::client::Client;
-use crate::clock::Moment;
-use crate::protocol::{AcquisitionId, LockKey, Release};
+use crate::client::ClientInner;
+use crate::clock::LocalInstant;
+use crate::protocol::{AcquisitionId, LockKey, ReleaseRequest};
 use crate::slot::Slot;
 
 /// The client answers one such recall in this time. Waiters repeat theirs.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum number of locks in the slot that are tried.
-const MOST: usize = 64;
+const MAX_LOCKS: usize = 64;
 
 /// When the next such recall may be answered.
 #[derive(Debug, Default)]
-pub(crate) struct Pause(AtomicU64);
+pub(crate) struct RecallRateLimit(AtomicU64);
 
-impl Pause {
-    fn take(&self, now: Moment) -> bool {
-        let (now, next) = (now.as_nanos(), now.after(PAUSE).as_nanos());
+impl RecallRateLimit {
+    fn try_acquire(&self, now: LocalInstant) -> bool {
+        let (now, next) = (now.as_nanos(), now.saturating_add(MIN_INTERVAL).as_nanos());
         let free = |due: u64| (due <= now).then_some(next);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok()
     }
@@ -30,22 +30,22 @@ impl Pause {
 /// Releases an acquisition that has ended here. A failover has restored it, because the release was
 /// lost. The recall does not name the lock, so the release is sent to each lock that is cached in
 /// the slot. Where the acquisition holds nothing, it changes nothing.
-pub(crate) fn release(client: &Arc<Client>, slot: Slot, id: AcquisitionId) {
+pub(crate) fn release_ended(client: &Arc<ClientInner>, slot: Slot, id: AcquisitionId) {
     let now = client.clock.now();
-    if !client.stray.take(now) {
+    if !client.stale_recall_limit.try_acquire(now) {
         return;
     }
-    let entries = client.cache_entries(slot);
-    let locks: Vec<LockKey> = entries.iter().take(MOST).map(|entry| entry.lock.clone()).collect();
+    let entries = client.cached_locks_in(slot);
+    let locks: Vec<LockKey> = entries.iter().take(MAX_LOCKS).map(|entry| entry.lock.clone()).collect();
     let released = client.clone();
     client.spawn("release of a stray lease", async move {
         let client = released;
-        let release = Release { only_wait: false };
-        let until = client.clock.now().after(client.settings.call_timeout);
+        let release = ReleaseRequest { wait_only: false };
+        let until = client.clock.now().saturating_add(client.settings.call_timeout);
         for lock in locks {
             // A waiter sends the recall again.
             let call = release.call(client.scripts, id, &lock);
-            drop(client.router.call(&call, until).await);
+            drop(client.transport.call(&call, until).await);
         }
     });
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tracing::debug;
 
-use crate::client::cache::PlainBecause;
-use crate::client::telemetry::word;
-use crate::protocol::{LockKey, Mode};
-use crate::telemetry::{count, count_each, measure};
+use crate::client::cache::UncachedReason;
+use crate::client::telemetry::mode_label;
+use crate::protocol::{LockKey, LockMode};
+use crate::telemetry::{count_event, count_labeled, record_duration};
 
 /// Whether a lost lease had guards.
 const IDLE: &str = "idle";
@@ -45,7 +45,7 @@ pub(crate) fn describe() {
     for outcome in [IDLE, USED] {
         metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
-    for mode in [Mode::Read, Mode::Write].map(word) {
+    for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
         for way in ["push", "answer"] {
             metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "way" => way)
                 .increment(0);
@@ -56,7 +56,7 @@ pub(crate) fn describe() {
 }
 
 /// Changes the number of cached leases.
-pub(crate) fn leases(change: isize) {
+pub(crate) fn add_leases(change: isize) {
     #[cfg(feature = "metrics")]
     metrics::gauge!("rwlease_cache_leases").increment(change as f64);
     #[cfg(not(feature = "metrics"))]
@@ -64,26 +64,26 @@ pub(crate) fn leases(change: isize) {
 }
 
 /// Counts grants from a cached lease with this mode.
-pub(super) fn granted(mode: Mode, grants: u32) {
+pub(super) fn record_grants(mode: LockMode, grants: u32) {
     #[cfg(feature = "metrics")]
-    metrics::counter!("rwlease_cache_grants_total", "lease" => word(mode)).increment(grants.into());
+    metrics::counter!("rwlease_cache_grants_total", "lease" => mode_label(mode)).increment(grants.into());
     #[cfg(not(feature = "metrics"))]
     let _ = (mode, grants);
 }
 
 /// A request goes to the server by itself. Without a reason, it had waited for a cached lease that
 /// could not be acquired.
-pub(crate) fn plain(why: Option<PlainBecause>) {
-    plain_for(why.map_or("failed", PlainBecause::word));
+pub(crate) fn record_uncached(why: Option<UncachedReason>) {
+    record_uncached_reason(why.map_or("failed", UncachedReason::label));
 }
 
 /// The same, for a try, which acquires no cached lease.
-pub(super) fn plain_try() {
-    plain_for("try");
+pub(super) fn record_uncached_try() {
+    record_uncached_reason("try");
 }
 
-fn plain_for(reason: &'static str) {
-    count_each!("rwlease_cache_plain_total", "reason" => reason, [
+fn record_uncached_reason(reason: &'static str) {
+    count_labeled!("rwlease_cache_plain_total", "reason" => reason, [
         "unused",
         "called_back",
         "unsubscribed",
@@ -95,54 +95,54 @@ fn plain_for(reason: &'static str) {
 
 /// Why the server is contacted about a lease.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Why {
+pub(super) enum KeepaliveReason {
     /// The lease is in use.
-    Due,
+    Interval,
     /// Its block of tokens is nearly used up.
     Tokens,
     /// A recall may have been lost.
-    Look,
+    Resync,
 }
 
-pub(super) fn contact(why: Why) {
+pub(super) fn record_keepalive(why: KeepaliveReason) {
     let reason = match why {
-        Why::Due => "due",
-        Why::Tokens => "tokens",
-        Why::Look => "look",
+        KeepaliveReason::Interval => "due",
+        KeepaliveReason::Tokens => "tokens",
+        KeepaliveReason::Resync => "look",
     };
-    count_each!("rwlease_cache_contacts_total", "reason" => reason, ["due", "tokens", "look"]);
+    count_labeled!("rwlease_cache_contacts_total", "reason" => reason, ["due", "tokens", "look"]);
 }
 
 /// Others want the lock, to read or to write.
-pub(super) fn recalled(lock: &LockKey, wanted: Mode, pushed: bool, within_min_hold: bool) {
+pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, within_min_hold: bool) {
     let outcome = if pushed { "push" } else { "answer" };
-    let mode = word(wanted);
+    let mode = mode_label(wanted);
     debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, mode, outcome);
-    count!("rwlease_cache_recalls_total", "mode" => mode, "way" => outcome);
+    count_event!("rwlease_cache_recalls_total", "mode" => mode, "way" => outcome);
     if within_min_hold {
-        count!("rwlease_cache_min_holds_total");
+        count_event!("rwlease_cache_min_holds_total");
     }
 }
 
 /// The recalled lock was released or downgraded, `took` after the recall arrived.
-pub(super) fn given(lock: &LockKey, released: bool, took: Duration) {
+pub(super) fn record_recall_done(lock: &LockKey, released: bool, took: Duration) {
     let (outcome, seconds) = (if released { "released" } else { "downgraded" }, took.as_secs_f64());
     debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, outcome, seconds);
-    measure!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
+    record_duration!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
 }
 
 /// It was recalled before it had served enough: the lock is plain for this time.
-pub(super) fn penalty(lock: &LockKey, served: u32, time: Duration) {
+pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
     debug!(name: "rwlease.penalty", lock = %lock.name, slot = %lock.slot, served, seconds);
-    measure!("rwlease_cache_penalty_seconds", time);
+    record_duration!("rwlease_cache_penalty_seconds", time);
 }
 
 /// A cached lease was lost, with or without guards.
-pub(super) fn lost(lock: &LockKey, used: bool) {
+pub(super) fn record_loss(lock: &LockKey, used: bool) {
     let outcome = if used { USED } else { IDLE };
     if !used {
         debug!(name: "rwlease.lost", lock = %lock.name, slot = %lock.slot, outcome);
     }
-    count!("rwlease_cache_lost_total", "outcome" => outcome);
+    count_event!("rwlease_cache_lost_total", "outcome" => outcome);
 }

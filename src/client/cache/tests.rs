@@ -5,20 +5,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::Hold;
-use super::{Begun, Entries, Entry, PlainBecause};
-use crate::embedded::Engine;
-use crate::protocol::Mode;
+use super::hold::CachedLease;
+use super::{LocalAcquire, CachedLockMap, CachedLock, UncachedReason};
+use crate::embedded::EmbeddedCluster;
+use crate::protocol::LockMode;
 use crate::{CachedRwLock, Locks};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn engine() -> Engine {
-    Engine::builder().masters(1).replicas(0).build()
+fn engine() -> EmbeddedCluster {
+    EmbeddedCluster::builder().masters(1).replicas(0).build()
 }
 
 /// A client that has the lock cached as a write, without guards.
-async fn cached(engine: &Engine) -> (Locks, CachedRwLock, Arc<Entry>) {
+async fn cached(engine: &EmbeddedCluster) -> (Locks, CachedRwLock, Arc<CachedLock>) {
     let locks = Locks::builder().connect_embedded(engine).await.unwrap();
     let lock = locks.rwlock("cached").unwrap();
     let handle = lock.cached().unwrap();
@@ -26,8 +26,8 @@ async fn cached(engine: &Engine) -> (Locks, CachedRwLock, Arc<Entry>) {
         drop(handle.write().await.unwrap());
         tokio::time::sleep(MS).await; // until it has subscribed
     }
-    assert_eq!(handle.local().hold, Some(Mode::Write));
-    let entry = locks.client.0.cache_entry(&lock.lock);
+    assert_eq!(handle.local().hold, Some(LockMode::Write));
+    let entry = locks.client.0.cached_lock(&lock.lock);
     (locks, handle, entry)
 }
 
@@ -35,13 +35,13 @@ async fn cached(engine: &Engine) -> (Locks, CachedRwLock, Arc<Entry>) {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     let (_locks, handle, entry) = cached(&engine()).await;
-    let hold = entry.current().unwrap();
+    let hold = entry.lease().unwrap();
     assert!(hold.gate.word.write());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
-    assert_eq!(entry.status().waiting, 1);
+    assert_eq!(entry.status().waiter_count, 1);
     hold.gate.use_up_tokens();
-    assert!(hold.begun(Mode::Write).is_none());
+    assert!(hold.start_share(LockMode::Write).is_none());
     reader.await.unwrap().unwrap();
 }
 
@@ -49,8 +49,8 @@ async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
 #[tokio::test(start_paused = true)]
 async fn nobody_reads_with_a_token_past_the_last_one() {
     let (_locks, handle, entry) = cached(&engine()).await;
-    let hold = entry.current().unwrap();
-    let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
+    let hold = entry.lease().unwrap();
+    let writer = hold.enter(LockMode::Write, entry.client().clock.now()).unwrap();
     hold.gate.use_up_tokens();
     let last = writer.token();
     assert_eq!(last, hold.gate.end_of_block());
@@ -58,7 +58,7 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
     assert!(!hold.gate.look().is_open());
     hold.gate.word.open();
     assert!(
-        entry.enter(Mode::Read, entry.client().clock.now()).is_none(),
+        entry.try_fast_path(LockMode::Read, entry.client().clock.now()).is_none(),
         "its token would be past {last}"
     );
     // The waiting reader is admitted with the next tokens.
@@ -71,8 +71,8 @@ async fn nobody_reads_with_a_token_past_the_last_one() {
 async fn a_gate_that_was_opened_without_a_token_is_shut() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
-    let hold = entry.current().unwrap();
-    let writer = hold.enter(Mode::Write, entry.client().clock.now()).unwrap();
+    let hold = entry.lease().unwrap();
+    let writer = hold.enter(LockMode::Write, entry.client().clock.now()).unwrap();
     engine.faults().step_clock(0, -60_000);
     hold.gate.use_up_tokens();
     let last = writer.token();
@@ -86,15 +86,15 @@ async fn a_gate_that_was_opened_without_a_token_is_shut() {
 #[tokio::test(start_paused = true)]
 async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     let (_locks, handle, entry) = cached(&engine()).await;
-    let old = entry.current().unwrap();
-    old.acquisition.recall(Mode::Write);
+    let old = entry.lease().unwrap();
+    old.acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
-    assert!(entry.current().is_none(), "it was idle");
+    assert!(entry.lease().is_none(), "it was idle");
     let guard = handle.read().await.unwrap();
-    let hold = entry.current().unwrap();
-    let at = |time: Duration| hold.enter(Mode::Read, hold.since.after(time)).is_some();
+    let hold = entry.lease().unwrap();
+    let at = |time: Duration| hold.enter(LockMode::Read, hold.granted_at.saturating_add(time)).is_some();
     assert!(at(Duration::from_secs(1)));
-    hold.acquisition.recall(Mode::Write);
+    hold.acquisition.recall(LockMode::Write);
     for _ in 0..5 {
         tokio::task::yield_now().await;
     }
@@ -108,16 +108,16 @@ async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
     let guard = handle.write().await.unwrap();
-    let hold = entry.current().unwrap();
-    hold.acquisition.recall(Mode::Write);
+    let hold = entry.lease().unwrap();
+    hold.acquisition.recall(LockMode::Write);
     tokio::time::sleep(10 * MS).await;
-    assert!(entry.current().is_none(), "the gate is closed");
-    engine.reset_tally();
+    assert!(entry.lease().is_none(), "the gate is closed");
+    engine.reset_script_stats();
     tokio::time::sleep(10_000 * MS).await;
-    let calls = engine.tally().scripts;
+    let calls = engine.script_stats().scripts;
     assert!((9..=12).contains(&calls), "{calls} calls");
     assert!(guard.is_held());
-    assert_eq!(hold.acquisition.holding(|held| held.mode), Some(Mode::Write), "it has a writer");
+    assert_eq!(hold.acquisition.with_lease(|held| held.mode), Some(LockMode::Write), "it has a writer");
 }
 
 /// The gate opens before the keeper serves the queue.
@@ -125,14 +125,14 @@ async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
 async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let (_locks, _handle, entry) = cached(&engine()).await;
     let now = entry.client().clock.now();
-    let hold = entry.current().unwrap();
+    let hold = entry.lease().unwrap();
     assert!(hold.gate.word.write());
-    let waiting = [(); 2].map(|()| entry.begin(Mode::Read, now).unwrap());
-    assert!(waiting.iter().all(|begun| matches!(begun, Begun::Waits(_))));
+    let waiting = [(); 2].map(|()| entry.begin_acquire(LockMode::Read, now).unwrap());
+    assert!(waiting.iter().all(|begun| matches!(begun, LocalAcquire::Queued(_))));
     let token = hold.gate.end_of_block();
-    let next = Hold::new(entry.clone(), hold.acquisition.clone(), Mode::Write, token, now);
+    let next = CachedLease::new(entry.clone(), hold.acquisition.clone(), LockMode::Write, token, now);
     let next = Arc::new(next);
-    assert!(entry.begin_hold(&next), "it serves the first");
+    assert!(entry.install_lease(&next), "it serves the first");
     next.gate.word.open();
     assert!(!next.gate.word.read(), "the second one waits");
 }
@@ -140,10 +140,10 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_does_not_wait_for_the_end_of_an_idle_read() {
     let (_locks, handle, entry) = cached(&engine()).await;
-    entry.current().unwrap().acquisition.recall(Mode::Write);
+    entry.lease().unwrap().acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
     drop(handle.read().await.unwrap());
-    assert_eq!(handle.local().hold, Some(Mode::Read));
+    assert_eq!(handle.local().hold, Some(LockMode::Read));
     drop(handle.write().timeout(50 * MS).await.unwrap());
 }
 
@@ -157,7 +157,7 @@ async fn after_a_downgrade_the_last_reader_leaves_without_a_notice() {
     let remote = other.rwlock("cached").unwrap().read().timeout(500 * MS).await.unwrap();
     drop(reader);
     tokio::time::sleep(5 * MS).await;
-    let hold = entry.current().unwrap();
+    let hold = entry.lease().unwrap();
     assert!(hold.gate.word.read());
     assert!(!hold.gate.word.leave_read());
     drop(remote);
@@ -171,22 +171,22 @@ async fn a_lock_that_is_recalled_after_one_use_is_plain_for_a_while() {
     for _ in 0..2 {
         assert_eq!(handle.local().plain_because, None);
         drop(handle.write().await.unwrap());
-        entry.current().unwrap().acquisition.recall(Mode::Write);
+        entry.lease().unwrap().acquisition.recall(LockMode::Write);
         tokio::time::sleep(MS).await;
     }
-    assert_eq!(handle.local().plain_because, Some(PlainBecause::CalledBack));
+    assert_eq!(handle.local().plain_because, Some(UncachedReason::RecalledEarly));
 }
 
 #[tokio::test(start_paused = true)]
 async fn half_of_the_tokens_are_left_when_more_are_requested() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
-    let end = |entry: &Entry| entry.current().unwrap().gate.end_of_block();
+    let end = |entry: &CachedLock| entry.lease().unwrap().gate.end_of_block();
     let before = end(&entry);
     for _ in 0..600 {
         handle.write().await.unwrap().token();
     }
-    assert!(!entry.current().unwrap().gate.is_used_up());
+    assert!(!entry.lease().unwrap().gate.is_used_up());
     entry.wake();
     tokio::time::sleep(5 * MS).await;
     assert!(end(&entry) > before);
@@ -198,15 +198,15 @@ async fn more_tokens_are_requested_at_most_once_a_millisecond() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
     let now = tokio::time::Instant::now();
-    engine.reset_tally();
+    engine.reset_script_stats();
     let mut writes = 0;
     while now.elapsed() < 100 * MS && writes < 1_000_000 {
         handle.write().await.unwrap().token();
         writes += 1;
     }
-    let (calls, took) = (engine.tally().scripts, now.elapsed());
+    let (calls, took) = (engine.script_stats().scripts, now.elapsed());
     assert!(calls <= 102 && took >= 100 * MS, "{calls} calls for {writes} writes in {took:?}");
-    assert!(entry.current().is_some());
+    assert!(entry.lease().is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,21 +215,21 @@ async fn a_hold_ends_with_the_last_handle() {
     let other = handle.clone();
     drop(handle);
     tokio::time::sleep(MS).await;
-    assert!(entry.current().is_some(), "there is another handle");
+    assert!(entry.lease().is_some(), "there is another handle");
     drop(other);
     tokio::time::sleep(MS).await;
-    assert!(entry.current().is_none());
+    assert!(entry.lease().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_told_why_the_server_grants_no_hold() {
     let engine = engine();
     let (_locks, handle, entry) = cached(&engine).await;
-    entry.current().unwrap().acquisition.recall(Mode::Write);
+    entry.lease().unwrap().acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
-    assert!(entry.current().is_none(), "it was idle");
+    assert!(entry.lease().is_none(), "it was idle");
     assert!(handle.local().plain_because.is_none(), "the request waits for a hold");
-    engine.faults().refuse(0, Some("NOPERM no right for evalsha"));
+    engine.faults().reply_with_error(0, Some("NOPERM no right for evalsha"));
     let error = handle.write().timeout(500 * MS).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Refused, "{error}");
 }
@@ -237,15 +237,15 @@ async fn a_request_is_told_why_the_server_grants_no_hold() {
 /// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
     let lock = |name: &str| locks.rwlock(name).unwrap().lock.clone();
-    let mut entries = Entries::default();
+    let mut entries = CachedLockMap::default();
     let new = |name: &str| {
         let lock = lock(name);
-        move |entries: &mut Entries, locks: &Locks| {
+        move |entries: &mut CachedLockMap, locks: &Locks| {
             let client = locks.client.0.clone();
-            let entry = Entry::new(client, lock.clone());
+            let entry = CachedLock::new(client, lock.clone());
             entries.find_or_add(&lock, || Arc::new(entry))
         }
     };
@@ -256,7 +256,7 @@ async fn entries_are_found_by_their_slot() {
     }
     assert!(entries.len() < 100, "{} are known", entries.len());
     let of = |name: &str| {
-        entries.of_slot(lock(name).slot).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>()
+        entries.in_slot(lock(name).slot).iter().map(|one| one.name().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(
         (of("{a}"), of("{b}"), of("{c}")),

@@ -4,8 +4,8 @@
 
 use crate::client::cache::atomic::{AtomicU64, Ordering};
 
-const READER: u64 = 1;
-const READERS: u64 = (1 << 24) - 1;
+const ONE_READER: u64 = 1;
+const READER_MASK: u64 = (1 << 24) - 1;
 /// New local guards are admitted.
 const OPEN: u64 = 1 << 24;
 /// The hold is a write, and local writes are allowed.
@@ -14,60 +14,60 @@ const WRITER: u64 = 1 << 26;
 /// Local requests wait, and must not be passed.
 const QUEUED: u64 = 1 << 27;
 /// It was recalled, or its gate is closed: the last guard to leave notifies.
-const CALLED: u64 = 1 << 28;
-const SERVED: u64 = 1 << 32;
+const NOTIFY_LAST: u64 = 1 << 28;
+const ONE_GRANT: u64 = 1 << 32;
 
 #[derive(Debug)]
-pub(super) struct Word(AtomicU64);
+pub(super) struct Gate(AtomicU64);
 
 /// The word as read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look(u64);
+pub(super) struct GateSnapshot(u64);
 
-impl Word {
+impl Gate {
     /// The gate is closed at first.
-    pub(super) fn new(writes: bool) -> Word {
-        Word(AtomicU64::new(if writes { WRITES } else { 0 }))
+    pub(super) fn new(writes: bool) -> Gate {
+        Gate(AtomicU64::new(if writes { WRITES } else { 0 }))
     }
 
-    pub(super) fn look(&self) -> Look {
-        Look(self.0.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> GateSnapshot {
+        GateSnapshot(self.0.load(Ordering::Acquire))
     }
 
     /// Adds a local reader, if nobody waits.
-    pub(super) fn read(&self) -> bool {
-        self.enter(|word| word & (OPEN | WRITER | QUEUED) == OPEN, READER + SERVED)
+    pub(super) fn try_enter_reader(&self) -> bool {
+        self.enter(|word| word & (OPEN | WRITER | QUEUED) == OPEN, ONE_READER + ONE_GRANT)
     }
 
     /// Sets the local writer, if nobody else holds or waits.
-    pub(super) fn write(&self) -> bool {
+    pub(super) fn try_enter_writer(&self) -> bool {
         let free =
-            |word| word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READERS == 0;
-        self.enter(free, WRITER + SERVED)
+            |word| word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READER_MASK == 0;
+        self.enter(free, WRITER + ONE_GRANT)
     }
 
     /// Adds a reader from the queue, which the queue does not exclude.
-    pub(super) fn read_in_turn(&self) -> bool {
-        self.enter(|word| word & (OPEN | WRITER) == OPEN, READER + SERVED)
+    pub(super) fn enter_queued_reader(&self) -> bool {
+        self.enter(|word| word & (OPEN | WRITER) == OPEN, ONE_READER + ONE_GRANT)
     }
 
     /// Sets the writer from the queue.
-    pub(super) fn write_in_turn(&self) -> bool {
-        let free = |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READERS == 0;
-        self.enter(free, WRITER + SERVED)
+    pub(super) fn enter_queued_writer(&self) -> bool {
+        let free = |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READER_MASK == 0;
+        self.enter(free, WRITER + ONE_GRANT)
     }
 
     /// Adds the first guard of a hold, for which the hold was acquired. The gate may still be
     /// closed.
     pub(super) fn admit(&self, writes: bool) {
-        let what = if writes { WRITER } else { READER };
-        self.0.fetch_add(what + SERVED, Ordering::AcqRel);
+        let what = if writes { WRITER } else { ONE_READER };
+        self.0.fetch_add(what + ONE_GRANT, Ordering::AcqRel);
     }
 
     fn enter(&self, may: impl Fn(u64) -> bool, what: u64) -> bool {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            if !may(word) || (what & READER != 0 && word & READERS == READERS) {
+            if !may(word) || (what & ONE_READER != 0 && word & READER_MASK == READER_MASK) {
                 return false;
             }
             let next = word.wrapping_add(what);
@@ -80,21 +80,21 @@ impl Word {
 
     /// Removes a reader. True if it was the last one and must notify.
     pub(super) fn leave_read(&self) -> bool {
-        let word = self.0.fetch_sub(READER, Ordering::AcqRel) - READER;
-        Look(word).is_unused() && word & (QUEUED | CALLED) != 0
+        let word = self.0.fetch_sub(ONE_READER, Ordering::AcqRel) - ONE_READER;
+        GateSnapshot(word).is_unused() && word & (QUEUED | NOTIFY_LAST) != 0
     }
 
     /// Removes the writer, and closes the gate in the same step if `close`. True if it must notify.
     pub(super) fn leave_write(&self, close: bool) -> bool {
         let gone = if close { WRITER | OPEN } else { WRITER };
         let word = self.0.fetch_and(!gone, Ordering::AcqRel);
-        close || word & (QUEUED | CALLED) != 0
+        close || word & (QUEUED | NOTIFY_LAST) != 0
     }
 
     /// Turns the writer into a reader.
     pub(super) fn downgrade(&self) -> bool {
-        let word = self.0.fetch_sub(WRITER - READER, Ordering::AcqRel);
-        word & (QUEUED | CALLED) != 0
+        let word = self.0.fetch_sub(WRITER - ONE_READER, Ordering::AcqRel);
+        word & (QUEUED | NOTIFY_LAST) != 0
     }
 
     pub(super) fn open(&self) {
@@ -102,24 +102,24 @@ impl Word {
     }
 
     /// Closes the gate until it is opened again.
-    pub(super) fn shut(&self) {
+    pub(super) fn close_temporarily(&self) {
         self.0.fetch_and(!OPEN, Ordering::AcqRel);
     }
 
     /// Closes the gate for good.
-    pub(super) fn close(&self) -> Look {
-        self.0.fetch_or(CALLED, Ordering::AcqRel);
-        Look(self.0.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN)
+    pub(super) fn close(&self) -> GateSnapshot {
+        self.0.fetch_or(NOTIFY_LAST, Ordering::AcqRel);
+        GateSnapshot(self.0.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN)
     }
 
     /// Whether the last guard to leave notifies.
-    pub(super) fn set_called(&self, called: bool) {
-        self.set(CALLED, called);
+    pub(super) fn set_notify_last(&self, called: bool) {
+        self.set(NOTIFY_LAST, called);
     }
 
     /// Ends local writes: the hold is to become a read.
-    pub(super) fn only_reads(&self) -> Look {
-        Look(self.0.fetch_and(!WRITES, Ordering::AcqRel) & !WRITES)
+    pub(super) fn forbid_writers(&self) -> GateSnapshot {
+        GateSnapshot(self.0.fetch_and(!WRITES, Ordering::AcqRel) & !WRITES)
     }
 
     pub(super) fn set_queued(&self, queued: bool) {
@@ -134,9 +134,9 @@ impl Word {
     }
 }
 
-impl Look {
+impl GateSnapshot {
     pub(super) fn readers(self) -> u64 {
-        self.0 & READERS
+        self.0 & READER_MASK
     }
 
     pub(super) fn has_writer(self) -> bool {
@@ -147,16 +147,16 @@ impl Look {
         self.0 & OPEN != 0
     }
 
-    pub(super) fn may_write(self) -> bool {
+    pub(super) fn allows_writers(self) -> bool {
         self.0 & WRITES != 0
     }
 
     pub(super) fn is_unused(self) -> bool {
-        self.0 & (READERS | WRITER) == 0
+        self.0 & (READER_MASK | WRITER) == 0
     }
 
     /// The number of guards it has granted, modulo 2^32.
-    pub(super) fn served(self) -> u32 {
+    pub(super) fn grant_count(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
@@ -165,8 +165,8 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn open(writes: bool) -> Word {
-        let word = Word::new(writes);
+    fn open(writes: bool) -> Gate {
+        let word = Gate::new(writes);
         word.open();
         word
     }
@@ -174,53 +174,53 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_is_alone() {
         let word = open(true);
-        assert!(word.read() && word.read() && !word.write());
-        assert_eq!(word.look().readers(), 2);
+        assert!(word.try_enter_reader() && word.try_enter_reader() && !word.try_enter_writer());
+        assert_eq!(word.load().readers(), 2);
         assert!(!word.leave_read() && !word.leave_read(), "nobody wants to know");
-        assert!(word.write() && !word.write() && !word.read());
+        assert!(word.try_enter_writer() && !word.try_enter_writer() && !word.try_enter_reader());
         assert!(!word.leave_write(false));
-        assert!(word.look().is_unused());
-        assert_eq!(word.look().served(), 3);
-        assert!(!open(false).write(), "a hold to read has no writer");
+        assert!(word.load().is_unused());
+        assert_eq!(word.load().grant_count(), 3);
+        assert!(!open(false).try_enter_writer(), "a hold to read has no writer");
     }
 
     #[test]
     fn nobody_barges_past_those_who_wait() {
         let word = open(true);
         word.set_queued(true);
-        assert!(!word.read() && !word.write());
-        assert!(word.read_in_turn() && !word.write_in_turn());
+        assert!(!word.try_enter_reader() && !word.try_enter_writer());
+        assert!(word.enter_queued_reader() && !word.enter_queued_writer());
         assert!(word.leave_read(), "the last one tells");
-        assert!(word.write_in_turn() && !word.read_in_turn());
+        assert!(word.enter_queued_writer() && !word.enter_queued_reader());
         assert!(word.leave_write(false));
         word.set_queued(false);
-        assert!(word.read());
+        assert!(word.try_enter_reader());
     }
 
     #[test]
     fn a_closed_gate_lets_nobody_in_and_the_last_one_tells() {
         let word = open(true);
-        assert!(word.read());
+        assert!(word.try_enter_reader());
         assert_eq!(word.close().readers(), 1);
-        assert!(!word.read() && !word.read_in_turn() && !word.write_in_turn());
+        assert!(!word.try_enter_reader() && !word.enter_queued_reader() && !word.enter_queued_writer());
         assert!(word.leave_read());
         let closing = open(true);
-        assert!(closing.write());
+        assert!(closing.try_enter_writer());
         assert!(closing.leave_write(true), "its block of tokens is used up");
-        assert!(!closing.look().is_open() && !closing.read());
+        assert!(!closing.load().is_open() && !closing.try_enter_reader());
     }
 
     #[test]
     fn a_writer_becomes_a_reader_in_one_step() {
         let word = open(true);
-        assert!(word.write());
+        assert!(word.try_enter_writer());
         assert!(!word.downgrade());
-        assert!(word.read() && !word.write());
-        assert_eq!(word.look().readers(), 2);
-        assert!(word.only_reads().readers() == 2 && !word.look().may_write());
-        word.set_called(true);
+        assert!(word.try_enter_reader() && !word.try_enter_writer());
+        assert_eq!(word.load().readers(), 2);
+        assert!(word.forbid_writers().readers() == 2 && !word.load().allows_writers());
+        word.set_notify_last(true);
         assert!(!word.leave_read() && word.leave_read());
-        word.set_called(false);
-        assert!(word.read() && !word.leave_read(), "the recall is over");
+        word.set_notify_last(false);
+        assert!(word.try_enter_reader() && !word.leave_read(), "the recall is over");
     }
 }

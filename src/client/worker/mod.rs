@@ -15,34 +15,34 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::client::Client;
-use crate::client::acquisition::{Acquisition, Event};
-use crate::clock::Moment;
+use crate::client::ClientInner;
+use crate::client::acquisition::{Acquisition, AcquisitionEvent};
+use crate::clock::LocalInstant;
 use crate::node::Address;
-use crate::protocol::{Envelope, LockKey, pump, pumped};
+use crate::protocol::{Envelope, LockKey, pump_request, parse_pump_reply};
 
-pub(crate) use push::listen;
-use send::{Batch, Kind};
+pub(crate) use push::install_push_handler;
+use send::{WorkerBatch, CallGroup};
 
 /// How long the worker sleeps when nothing is due.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_SLEEP: Duration = Duration::from_secs(10);
 
 /// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
-pub(crate) async fn run(client: Arc<Client>) {
+pub(crate) async fn run(client: Arc<ClientInner>) {
     let tasks = Arc::<Tasks>::default();
-    let mut tidy_at = client.clock.now().after(IDLE);
+    let mut tidy_at = client.clock.now().saturating_add(IDLE_SLEEP);
     loop {
         let now = client.clock.now();
-        let work = client.take_work(now);
-        send_due(&client, work.due, now, &tasks);
+        let work = client.take_due_work(now);
+        send_due(&client, work.acquisitions, now, &tasks);
         for lock in work.pumps {
-            tasks.start(&client, go_on(client.clone(), lock));
+            tasks.start(&client, pump_until_done(client.clone(), lock));
         }
         if now >= tidy_at {
             client.drop_idle_subscriptions();
-            tidy_at = now.after(IDLE);
+            tidy_at = now.saturating_add(IDLE_SLEEP);
         }
-        if work.finished && tasks.are_over() {
+        if work.is_finished && tasks.are_over() {
             break;
         }
         if work.has_more {
@@ -52,11 +52,11 @@ pub(crate) async fn run(client: Arc<Client>) {
         let sleep = client.clock.watch_until(client.sleep_until(tidy_at));
         tokio::select! {
             biased;
-            () = client.wake.notified() => {}
+            () = client.worker_wake.notified() => {}
             () = sleep => {}
         }
     }
-    client.router.close();
+    client.transport.close();
 }
 
 /// The number of tasks that send what the worker has found due.
@@ -68,7 +68,7 @@ impl Tasks {
     /// answers in a task.
     fn start(
         self: &Arc<Self>,
-        client: &Arc<Client>,
+        client: &Arc<ClientInner>,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -90,43 +90,43 @@ impl Tasks {
 /// Counts the end of a task, and wakes the worker at the last one: it may be the last work.
 struct TaskEnd {
     tasks: Arc<Tasks>,
-    client: Arc<Client>,
+    client: Arc<ClientInner>,
 }
 
 impl Drop for TaskEnd {
     fn drop(&mut self) {
         if self.tasks.0.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.client.wake.notify_one();
+            self.client.worker_wake.notify_one();
         }
     }
 }
 
-fn send_due(client: &Arc<Client>, due: Vec<Arc<Acquisition>>, now: Moment, tasks: &Arc<Tasks>) {
-    let mut groups: BTreeMap<(Kind, Option<Address>), Batch> = BTreeMap::new();
+fn send_due(client: &Arc<ClientInner>, due: Vec<Arc<Acquisition>>, now: LocalInstant, tasks: &Arc<Tasks>) {
+    let mut groups: BTreeMap<(CallGroup, Option<Address>), WorkerBatch> = BTreeMap::new();
     for acquisition in due {
-        let effects = client.on(&acquisition, Event::Look);
-        for sending in effects.sends.into_iter().flatten() {
-            let master = client.router.master_of(acquisition.lock.slot);
-            let group = groups.entry((Kind::of(&sending), master)).or_default();
+        let effects = client.apply(&acquisition, AcquisitionEvent::TimerFired);
+        for sending in effects.worker_calls.into_iter().flatten() {
+            let master = client.transport.master_of(acquisition.lock.slot);
+            let group = groups.entry((CallGroup::of(&sending), master)).or_default();
             group.push((acquisition.clone(), sending));
         }
     }
     for ((kind, _), batch) in groups {
-        tasks.start(client, send::all(client.clone(), kind, batch, now));
+        tasks.start(client, send::send_batch(client.clone(), kind, batch, now));
     }
 }
 
 /// Sends `pump` until no work is left.
-async fn go_on(client: Arc<Client>, lock: LockKey) {
+async fn pump_until_done(client: Arc<ClientInner>, lock: LockKey) {
     loop {
-        let until = client.clock.now().after(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.call_timeout);
         match client
-            .router
-            .call(&pump(client.scripts, &lock), until)
+            .transport
+            .call(&pump_request(client.scripts, &lock), until)
             .await
-            .map(|answer| pumped(answer.reply))
+            .map(|answer| parse_pump_reply(answer.value))
         {
-            Ok(Ok(Envelope { more: true, .. })) => {}
+            Ok(Ok(Envelope { has_pump_work: true, .. })) => {}
             _ => return, // the head of the queue finds the rest when it polls
         }
     }
@@ -137,51 +137,51 @@ mod tests {
     #![allow(clippy::disallowed_methods)]
 
     use super::*;
-    use crate::client::acquisition::State;
-    use crate::embedded::Engine;
+    use crate::client::acquisition::AcquisitionState;
+    use crate::embedded::EmbeddedCluster;
     use crate::{ErrorKind, LeaseState, Locks};
 
     /// Any change of a lease makes the worker look at it, even if it was given up just then and its
     /// release is under way.
     #[tokio::test(start_paused = true)]
     async fn a_release_on_its_way_is_not_sent_again() {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
         let guard = locks.rwlock("releasing").unwrap().write().await.unwrap();
         let acquisition = guard.acquisition.clone();
         engine.faults().pause(0);
-        engine.reset_tally();
+        engine.reset_script_stats();
         drop(guard);
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(20)).await; // within the time of one attempt
             locks.client.0.look_by(&acquisition, locks.client.0.clock.now(), true);
         }
         assert!(
-            matches!(&*acquisition.state(), State::Releasing(releasing) if releasing.is_sent())
+            matches!(&*acquisition.state(), AcquisitionState::Releasing(releasing) if releasing.is_sent())
         );
         engine.faults().resume(0);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(matches!(&*acquisition.state(), State::Ended));
-        assert_eq!(engine.tally().scripts, 1);
+        assert!(matches!(&*acquisition.state(), AcquisitionState::Ended));
+        assert_eq!(engine.script_stats().scripts, 1);
     }
 
     /// If replicas must confirm a lease, a renewal that too few of them confirm does not extend it.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_no_replica_confirms_does_not_count() {
-        let engine = Engine::builder().masters(1).build();
+        let engine = EmbeddedCluster::builder().masters(1).build();
         let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
         let lease = Duration::from_secs(9);
         let lock = locks.rwlock("confirmed").unwrap();
         let guard = lock.write().lease(lease).replicas(1).await.unwrap();
-        let ends = || guard.acquisition.holding(|holding| holding.ends).unwrap();
+        let ends = || guard.acquisition.with_lease(|holding| holding.deadline).unwrap();
         let first = ends();
-        engine.faults().hold_back(1);
+        engine.faults().lag_replica(1);
         tokio::time::sleep(lease / 2).await;
         assert_eq!((guard.state(), ends()), (LeaseState::Uncertain, first));
         let error = guard.renew().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(ends(), first);
-        engine.faults().catch_up(1);
+        engine.faults().sync_replica(1);
         tokio::time::sleep(lease / 6).await;
         assert_eq!(guard.state(), LeaseState::Held);
         assert!(ends() > first);

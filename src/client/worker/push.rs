@@ -2,45 +2,45 @@
 
 use std::sync::Arc;
 
-use crate::client::Client;
-use crate::client::acquisition::{Event, Pushed};
+use crate::client::ClientInner;
+use crate::client::acquisition::{AcquisitionEvent, GrantPush};
 use crate::client::cache::stray;
 use crate::client::telemetry;
-use crate::protocol::Message;
+use crate::protocol::PushMessage;
 use crate::router;
 
 /// Handles pushes in the task that reads the subscription, so that no other task is between a push
 /// and the request that waits for it.
-pub(crate) fn listen(client: &Arc<Client>) {
+pub(crate) fn install_push_handler(client: &Arc<ClientInner>) {
     let known = Arc::downgrade(client);
-    client.router.listen(Box::new(move |event| {
+    client.transport.listen(Box::new(move |event| {
         if let Some(client) = known.upgrade() {
-            hear(&client, event);
+            handle_event(&client, event);
         }
     }));
 }
 
-fn hear(client: &Arc<Client>, event: router::Event) {
+fn handle_event(client: &Arc<ClientInner>, event: router::SubscriptionEvent) {
     match event {
-        router::Event::Poll { slot } => {
+        router::SubscriptionEvent::PollRequired { slot } => {
             for acquisition in client.waiters_in(slot) {
-                client.on(&acquisition, Event::Missed);
+                client.apply(&acquisition, AcquisitionEvent::PushMissed);
             }
-            client.look_for_recalls(slot);
+            client.resync_recalls(slot);
         }
-        router::Event::Message { slot, address, payload, received } => {
-            let push = match Message::read(&payload) {
-                Some(Message::Grants(push)) => push,
-                Some(Message::Ended { id, token }) => {
+        router::SubscriptionEvent::Message { slot, address, payload, received } => {
+            let push = match PushMessage::read(&payload) {
+                Some(PushMessage::Grants(push)) => push,
+                Some(PushMessage::ForceReleased { id, token }) => {
                     if let Some(acquisition) = client.find(&id) {
-                        client.on(&acquisition, Event::Ended { token });
+                        client.apply(&acquisition, AcquisitionEvent::ForceReleased { token });
                     }
                     return;
                 }
-                Some(Message::Recall { id, mode }) => {
-                    match (client.find(&id), client.own_id(&id)) {
+                Some(PushMessage::Recall { id, mode }) => {
+                    match (client.find(&id), client.parse_own_id(&id)) {
                         (Some(acquisition), _) => acquisition.recall(mode),
-                        (None, Some(over)) => stray::release(client, slot, over),
+                        (None, Some(over)) => stray::release_ended(client, slot, over),
                         (None, None) => {}
                     }
                     return;
@@ -51,16 +51,16 @@ fn hear(client: &Arc<Client>, event: router::Event) {
                 let Some(acquisition) = client.find(id) else {
                     continue;
                 };
-                telemetry::pushed(&acquisition.lock, &address, grant.token);
-                let pushed = Pushed {
+                telemetry::record_push(&acquisition.lock, &address, grant.token);
+                let pushed = GrantPush {
                     grant: *grant,
-                    now: push.now,
-                    received,
-                    bound: client.router.bound(&address),
-                    from: address.clone(),
+                    server_now: push.server_now,
+                    received_at: received,
+                    clock_bounds: client.transport.bound(&address),
+                    server: address.clone(),
                 };
-                client.on(&acquisition, Event::Pushed(Box::new(pushed)));
-                if push.more {
+                client.apply(&acquisition, AcquisitionEvent::GrantPushed(Box::new(pushed)));
+                if push.has_pump_work {
                     client.pump(&acquisition.lock);
                 }
             }
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::Locks;
-    use crate::embedded::Engine;
+    use crate::embedded::EmbeddedCluster;
     use crate::node::Address;
 
     const WAITERS: usize = 100;
@@ -84,7 +84,7 @@ mod tests {
     /// A queue of a hundred does not poll the server all at once.
     #[tokio::test(start_paused = true)]
     async fn waiters_poll_in_the_order_of_their_places() {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let rare = Duration::from_secs(60);
         let settings = Locks::builder().poll_interval(rare).waiter_ttl(10 * rare).lease(10 * rare);
         let locks = settings.connect_embedded(&engine).await.unwrap();
@@ -95,19 +95,19 @@ mod tests {
             tokio::spawn(async move { lock.write().await.map(drop) });
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        engine.reset_tally();
-        hear(&locks.client.0, router::Event::Poll { slot: lock.slot() });
+        engine.reset_script_stats();
+        handle_event(&locks.client.0, router::SubscriptionEvent::PollRequired { slot: lock.slot() });
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let soon = engine.tally().scripts;
+        let soon = engine.script_stats().scripts;
         assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(engine.tally().scripts, WAITERS as u64);
+        assert_eq!(engine.script_stats().scripts, WAITERS as u64);
     }
 
     /// A client that caches the lock, with two tasks that wait for it while another client holds
     /// it.
-    async fn waits_to_cache() -> (Engine, Locks, crate::WriteGuard) {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+    async fn waits_to_cache() -> (EmbeddedCluster, Locks, crate::WriteGuard) {
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
         let (locks, others) = (connect().await, connect().await);
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
@@ -132,9 +132,9 @@ mod tests {
         let [waiter] = &client.waiters_in(slot)[..] else { panic!("not one waits") };
         let address = Address { host: "embedded".into(), port: 7000 };
         let payload = payload(waiter.id.as_str()).into();
-        hear(
+        handle_event(
             client,
-            router::Event::Message { slot, address, payload, received: client.clock.now() },
+            router::SubscriptionEvent::Message { slot, address, payload, received: client.clock.now() },
         );
     }
 
@@ -148,30 +148,30 @@ mod tests {
     async fn a_recall_that_comes_before_the_grant_is_obeyed_after_it() {
         let (engine, locks, held) = waits_to_cache().await;
         hear_of_the_waiter(&locks, |id| format!("0 w {id}"));
-        engine.reset_tally();
+        engine.reset_script_stats();
         let _ = held.release().await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         let local = cached(&locks);
         assert_eq!((local.hold, local.waiting), (None, 0), "it has served, and is given back");
         // The other client's release, which grants to the waiter; the claim; the waiter's release.
-        assert_eq!(engine.tally().scripts, 3);
+        assert_eq!(engine.script_stats().scripts, 3);
     }
 
     /// The missed messages may include a recall.
     #[tokio::test(start_paused = true)]
     async fn who_may_have_missed_something_asks_the_server() {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
         for _ in 0..20 {
             drop(cached.read().await.unwrap());
             tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
         }
-        assert_eq!(cached.local().hold, Some(crate::Mode::Read));
-        engine.reset_tally();
-        hear(&locks.client.0, router::Event::Poll { slot: cached.slot() });
+        assert_eq!(cached.local().hold, Some(crate::LockMode::Read));
+        engine.reset_script_stats();
+        handle_event(&locks.client.0, router::SubscriptionEvent::PollRequired { slot: cached.slot() });
         tokio::time::sleep(Duration::from_millis(10)).await;
-        assert_eq!(engine.tally().scripts, 1);
+        assert_eq!(engine.script_stats().scripts, 1);
     }
 
     /// A push is for the request that has waited longest, as for a plain lock. The others share its
@@ -185,13 +185,13 @@ mod tests {
         hear_of_the_waiter(&locks, |id| format!("{now} 0 {id} {token} {ends}"));
         tokio::time::sleep(Duration::from_millis(20)).await;
         let local = cached(&locks);
-        assert_eq!((local.hold, local.waiting), (Some(crate::Mode::Write), 1));
+        assert_eq!((local.hold, local.waiting), (Some(crate::LockMode::Write), 1));
         engine.faults().resume(0);
     }
 
     /// A lease of a minute, renewed every 20 s.
-    async fn holding(waits: bool) -> (Engine, Locks, crate::WriteGuard) {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+    async fn holding(waits: bool) -> (EmbeddedCluster, Locks, crate::WriteGuard) {
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let settings = Locks::builder().lease(Duration::from_secs(60));
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let others = Locks::builder().connect_embedded(&engine).await.unwrap();
@@ -205,7 +205,7 @@ mod tests {
         drop(held);
         let guard = writing.await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await; // its claim is over
-        engine.reset_tally();
+        engine.reset_script_stats();
         (engine, others, guard)
     }
 
@@ -217,7 +217,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Lost);
         // Two by the operator, and the question.
-        assert_eq!(engine.tally().scripts, 3);
+        assert_eq!(engine.script_stats().scripts, 3);
         drop((guard, locks));
     }
 
@@ -240,17 +240,17 @@ mod tests {
         for payload in [format!("0 f {id} {token}"), format!("0 f {id} {}", token - 1)] {
             let address = Address { host: "embedded".into(), port: 7000 };
             let (payload, received) = (payload.into(), client.clock.now());
-            hear(client, router::Event::Message { slot, address, payload, received });
+            handle_event(client, router::SubscriptionEvent::Message { slot, address, payload, received });
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Held);
-        assert_eq!(engine.tally().scripts, 1, "the server was asked");
+        assert_eq!(engine.script_stats().scripts, 1, "the server was asked");
     }
 
     /// Cached, in use, and under a guard that is being released: all guards are lost.
     #[tokio::test(start_paused = true)]
     async fn what_is_cached_is_lost_at_once_too() {
-        let engine = Engine::builder().masters(1).replicas(0).build();
+        let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
         let (locks, others) = (connect().await, connect().await);
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
@@ -259,7 +259,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
         }
         let guard = cached.write().await.unwrap();
-        assert_eq!(cached.local().hold, Some(crate::Mode::Write));
+        assert_eq!(cached.local().hold, Some(crate::LockMode::Write));
         others.rwlock("cached").unwrap().force_release().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Lost);

@@ -1,172 +1,172 @@
 //! Commands on keys of any type, and on when they expire.
 
-use crate::embedded::answer::{Answer, Failure, Outcome};
-use crate::embedded::command::{Act, Command, Keys, MANY};
-use crate::embedded::store::{Entry, Store, Value};
+use crate::embedded::answer::{RedisReply, ErrorReply, CommandResult};
+use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
+use crate::embedded::store::{StoredKey, Keyspace, StoredValue};
 use crate::embedded::{glob, number};
 
-pub(in crate::embedded) static COMMANDS: &[Command] = &[
-    Command::writes("DEL", (1, MANY), Keys::All, del),
-    Command::writes("UNLINK", (1, MANY), Keys::All, del),
-    Command::reads("EXISTS", (1, MANY), Keys::All, Act::Data(exists)),
-    Command::reads("TYPE", (1, 1), Keys::First, Act::Data(kind)),
-    Command::writes("EXPIRE", (2, MANY), Keys::First, |store, args| {
+pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
+    CommandSpec::writes("DEL", (1, ANY_ARITY), KeyPositions::All, del),
+    CommandSpec::writes("UNLINK", (1, ANY_ARITY), KeyPositions::All, del),
+    CommandSpec::reads("EXISTS", (1, ANY_ARITY), KeyPositions::All, CommandHandler::Store(exists)),
+    CommandSpec::reads("TYPE", (1, 1), KeyPositions::First, CommandHandler::Store(type_command)),
+    CommandSpec::writes("EXPIRE", (2, ANY_ARITY), KeyPositions::First, |store, args| {
         let start = store.now();
         expire(store, args, "expire", true, start)
     }),
-    Command::writes("PEXPIRE", (2, MANY), Keys::First, |store, args| {
+    CommandSpec::writes("PEXPIRE", (2, ANY_ARITY), KeyPositions::First, |store, args| {
         let start = store.now();
         expire(store, args, "pexpire", false, start)
     }),
-    Command::writes("EXPIREAT", (2, MANY), Keys::First, |store, args| {
+    CommandSpec::writes("EXPIREAT", (2, ANY_ARITY), KeyPositions::First, |store, args| {
         expire(store, args, "expireat", true, 0)
     }),
-    Command::writes("PEXPIREAT", (2, MANY), Keys::First, |store, args| {
+    CommandSpec::writes("PEXPIREAT", (2, ANY_ARITY), KeyPositions::First, |store, args| {
         expire(store, args, "pexpireat", false, 0)
     }),
-    Command::writes("PERSIST", (1, 1), Keys::First, persist),
-    Command::reads("TTL", (1, 1), Keys::First, Act::Data(ttl)),
-    Command::reads("PTTL", (1, 1), Keys::First, Act::Data(pttl)),
-    Command::reads("PEXPIRETIME", (1, 1), Keys::First, Act::Data(pexpiretime)),
-    Command::reads("SCAN", (1, MANY), Keys::None, Act::Data(scan)),
-    Command::reads("DBSIZE", (0, 0), Keys::None, Act::Data(dbsize)),
+    CommandSpec::writes("PERSIST", (1, 1), KeyPositions::First, persist),
+    CommandSpec::reads("TTL", (1, 1), KeyPositions::First, CommandHandler::Store(ttl)),
+    CommandSpec::reads("PTTL", (1, 1), KeyPositions::First, CommandHandler::Store(pttl)),
+    CommandSpec::reads("PEXPIRETIME", (1, 1), KeyPositions::First, CommandHandler::Store(pexpiretime)),
+    CommandSpec::reads("SCAN", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Store(scan)),
+    CommandSpec::reads("DBSIZE", (0, 0), KeyPositions::None, CommandHandler::Store(dbsize)),
 ];
 
-fn del(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn del(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let removed = args.iter().filter(|key| store.set(key, None)).count();
-    Ok(Answer::count(removed))
+    Ok(RedisReply::count(removed))
 }
 
-fn exists(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn exists(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let found = args.iter().filter(|key| store.contains(key)).count();
-    Ok(Answer::count(found))
+    Ok(RedisReply::count(found))
 }
 
-fn kind(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn type_command(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let entry = store.entry(args[0]);
-    Ok(Answer::Status(entry.map_or("none", kind_of)))
+    Ok(RedisReply::Status(entry.map_or("none", kind_of)))
 }
 
-fn kind_of(entry: &Entry) -> &'static str {
+fn kind_of(entry: &StoredKey) -> &'static str {
     match entry.value {
-        Value::Text(_) => "string",
-        Value::Hash(_) => "hash",
+        StoredValue::Text(_) => "string",
+        StoredValue::Hash(_) => "hash",
     }
 }
 
-fn expire(store: &mut Store, args: &[&[u8]], name: &str, is_seconds: bool, start: u64) -> Outcome {
-    let conditions = Conditions::parse(&args[2..])?;
-    let moment = moment(name, args[1], is_seconds, start)?;
+fn expire(store: &mut Keyspace, args: &[&[u8]], name: &str, is_seconds: bool, start: u64) -> CommandResult {
+    let conditions = ExpireConditions::parse(&args[2..])?;
+    let moment = parse_expiry(name, args[1], is_seconds, start)?;
     let Some(entry) = store.entry(args[0]) else {
-        return Ok(Answer::Int(0));
+        return Ok(RedisReply::Int(0));
     };
     let moment = u64::try_from(moment).unwrap_or(0);
-    if !conditions.allow(entry.expires, moment) {
-        return Ok(Answer::Int(0));
+    if !conditions.allow(entry.expires_at, moment) {
+        return Ok(RedisReply::Int(0));
     }
     if moment <= store.now() {
         store.set(args[0], None);
     } else {
         store.set_expiry(args[0], Some(moment));
     }
-    Ok(Answer::Int(1))
+    Ok(RedisReply::Int(1))
 }
 
-fn persist(store: &mut Store, args: &[&[u8]]) -> Outcome {
-    let ends = store.entry(args[0]).is_some_and(|entry| entry.expires.is_some());
+fn persist(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
+    let ends = store.entry(args[0]).is_some_and(|entry| entry.expires_at.is_some());
     if ends {
         store.set_expiry(args[0], None);
     }
-    Ok(Answer::Int(ends.into()))
+    Ok(RedisReply::Int(ends.into()))
 }
 
-fn pttl(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn pttl(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let now = store.now();
-    Ok(Answer::Int(until(store.entry(args[0]), |expires| expires - now)))
+    Ok(RedisReply::Int(until(store.entry(args[0]), |expires| expires - now)))
 }
 
-fn ttl(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn ttl(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let now = store.now();
-    Ok(Answer::Int(until(store.entry(args[0]), |expires| (expires - now + 500) / 1000)))
+    Ok(RedisReply::Int(until(store.entry(args[0]), |expires| (expires - now + 500) / 1000)))
 }
 
-fn pexpiretime(store: &mut Store, args: &[&[u8]]) -> Outcome {
-    Ok(Answer::Int(until(store.entry(args[0]), |expires| expires)))
+fn pexpiretime(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
+    Ok(RedisReply::Int(until(store.entry(args[0]), |expires| expires)))
 }
 
-fn until(entry: Option<&Entry>, measure: impl Fn(u64) -> u64) -> i64 {
+fn until(entry: Option<&StoredKey>, measure: impl Fn(u64) -> u64) -> i64 {
     const NO_KEY: i64 = -2;
     const NO_END: i64 = -1;
     match entry {
         None => NO_KEY,
-        Some(entry) => entry.expires.map_or(NO_END, |expires| measure(expires) as i64),
+        Some(entry) => entry.expires_at.map_or(NO_END, |expires| measure(expires) as i64),
     }
 }
 
 /// The moment in ms that a time argument of a command stands for.
-pub(super) fn moment(
+pub(super) fn parse_expiry(
     command: &str,
     time: &[u8],
     is_seconds: bool,
     start: u64,
-) -> Result<i64, Failure> {
-    let time = number::argument(time)?;
+) -> Result<i64, ErrorReply> {
+    let time = number::parse_argument(time)?;
     let unit = if is_seconds { 1000 } else { 1 };
     let moment = time.checked_mul(unit).and_then(|ms| ms.checked_add_unsigned(start));
-    moment.ok_or_else(|| Failure::new(format!("ERR invalid expire time in '{command}' command")))
+    moment.ok_or_else(|| ErrorReply::new(format!("ERR invalid expire time in '{command}' command")))
 }
 
 /// The conditions of `EXPIRE` and its variants.
 #[derive(Default)]
-struct Conditions {
-    none_before: bool,
-    one_before: bool,
-    later: bool,
-    earlier: bool,
+struct ExpireConditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
 }
 
-impl Conditions {
-    fn parse(words: &[&[u8]]) -> Result<Self, Failure> {
-        let mut conditions = Conditions::default();
+impl ExpireConditions {
+    fn parse(words: &[&[u8]]) -> Result<Self, ErrorReply> {
+        let mut conditions = ExpireConditions::default();
         for word in words {
             match word.to_ascii_uppercase().as_slice() {
-                b"NX" => conditions.none_before = true,
-                b"XX" => conditions.one_before = true,
-                b"GT" => conditions.later = true,
-                b"LT" => conditions.earlier = true,
+                b"NX" => conditions.nx = true,
+                b"XX" => conditions.xx = true,
+                b"GT" => conditions.gt = true,
+                b"LT" => conditions.lt = true,
                 _ => {
                     let word = String::from_utf8_lossy(word);
-                    return Err(Failure::new(format!("ERR Unsupported option {word}")));
+                    return Err(ErrorReply::new(format!("ERR Unsupported option {word}")));
                 }
             }
         }
-        if conditions.none_before
-            && (conditions.one_before || conditions.later || conditions.earlier)
+        if conditions.nx
+            && (conditions.xx || conditions.gt || conditions.lt)
         {
-            return Err(Failure::of(
+            return Err(ErrorReply::from_static(
                 "ERR NX and XX, GT or LT options at the same time are not compatible",
             ));
         }
-        if conditions.later && conditions.earlier {
-            return Err(Failure::of("ERR GT and LT options at the same time are not compatible"));
+        if conditions.gt && conditions.lt {
+            return Err(ErrorReply::from_static("ERR GT and LT options at the same time are not compatible"));
         }
         Ok(conditions)
     }
 
     /// A key without an expiry counts as one that expires after any other.
     fn allow(&self, before: Option<u64>, after: u64) -> bool {
-        !(self.none_before && before.is_some()
-            || self.one_before && before.is_none()
-            || self.later && before.is_none_or(|before| after <= before)
-            || self.earlier && before.is_some_and(|before| after >= before))
+        !(self.nx && before.is_some()
+            || self.xx && before.is_none()
+            || self.gt && before.is_none_or(|before| after <= before)
+            || self.lt && before.is_some_and(|before| after >= before))
     }
 }
 
 /// Visits the keys in the order of their positions. A cursor is the position to continue from, so
 /// keys that stay are seen whatever else changes between two calls.
-fn scan(store: &mut Store, args: &[&[u8]]) -> Outcome {
+fn scan(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let cursor = str_of(args[0]).and_then(|cursor| cursor.parse::<u64>().ok());
-    let cursor = cursor.ok_or(Failure::of("ERR invalid cursor"))?;
+    let cursor = cursor.ok_or(ErrorReply::from_static("ERR invalid cursor"))?;
     let options = ScanOptions::parse(&args[1..])?;
     let rest: Vec<_> = store.keys().into_iter().skip_while(|(place, _)| *place < cursor).collect();
     // Keys with the same position are returned together, because a cursor cannot point between
@@ -183,34 +183,34 @@ fn scan(store: &mut Store, args: &[&[u8]]) -> Outcome {
     let found: Vec<_> = found
         .filter(|key| {
             let kind = store.entry(key).map(kind_of).unwrap_or_default();
-            options.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
+            options.type_command.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
         })
         .collect();
-    Ok(Answer::List(vec![Answer::bulk(next.to_string()), Answer::bulks(found)]))
+    Ok(RedisReply::List(vec![RedisReply::bulk(next.to_string()), RedisReply::bulks(found)]))
 }
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
-    kind: Option<&'a [u8]>,
+    type_command: Option<&'a [u8]>,
     count: usize,
 }
 
 impl<'a> ScanOptions<'a> {
-    fn parse(words: &[&'a [u8]]) -> Result<Self, Failure> {
-        let mut options = ScanOptions { pattern: None, kind: None, count: 10 };
+    fn parse(words: &[&'a [u8]]) -> Result<Self, ErrorReply> {
+        let mut options = ScanOptions { pattern: None, type_command: None, count: 10 };
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
-            return Err(Failure::SYNTAX);
+            return Err(ErrorReply::SYNTAX);
         }
         for [name, value] in pairs {
             match name.to_ascii_uppercase().as_slice() {
                 b"MATCH" => options.pattern = Some(value),
-                b"TYPE" => options.kind = Some(value),
+                b"TYPE" => options.type_command = Some(value),
                 b"COUNT" => {
-                    let count = usize::try_from(number::argument(value)?).ok();
-                    options.count = count.filter(|count| *count > 0).ok_or(Failure::SYNTAX)?;
+                    let count = usize::try_from(number::parse_argument(value)?).ok();
+                    options.count = count.filter(|count| *count > 0).ok_or(ErrorReply::SYNTAX)?;
                 }
-                _ => return Err(Failure::SYNTAX),
+                _ => return Err(ErrorReply::SYNTAX),
             }
         }
         Ok(options)
@@ -221,6 +221,6 @@ fn str_of(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-fn dbsize(store: &mut Store, _: &[&[u8]]) -> Outcome {
-    Ok(Answer::count(store.len()))
+fn dbsize(store: &mut Keyspace, _: &[&[u8]]) -> CommandResult {
+    Ok(RedisReply::count(store.len()))
 }

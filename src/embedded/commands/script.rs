@@ -5,82 +5,82 @@ use std::sync::Mutex;
 use sha1_smol::Sha1;
 
 use super::server::unknown_subcommand;
-use crate::embedded::answer::{Answer, Failure, OK};
-use crate::embedded::command::{Act, Command, Keys, MANY};
+use crate::embedded::answer::{RedisReply, ErrorReply, OK};
+use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
 use crate::embedded::lock;
 use crate::embedded::number;
-use crate::embedded::script_host::ScriptHost;
+use crate::embedded::script_host::LuaHost;
 use crate::embedded::server::Digest;
-use crate::embedded::world::{At, World};
-use crate::node::Reply;
+use crate::embedded::world::{CommandSite, ClusterWorld};
+use crate::node::RespValue;
 
-pub(in crate::embedded) static COMMANDS: &[Command] = &[
-    Command::reads("EVAL", (2, MANY), Keys::Counted, Act::Script(Kind::Eval)).not_in_scripts(),
-    Command::reads("EVALSHA", (2, MANY), Keys::Counted, Act::Script(Kind::EvalSha))
+pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
+    CommandSpec::reads("EVAL", (2, ANY_ARITY), KeyPositions::Counted, CommandHandler::Script(ScriptCommand::Eval)).not_in_scripts(),
+    CommandSpec::reads("EVALSHA", (2, ANY_ARITY), KeyPositions::Counted, CommandHandler::Script(ScriptCommand::EvalSha))
         .not_in_scripts(),
-    Command::reads("SCRIPT", (1, MANY), Keys::None, Act::Script(Kind::Manage)).not_in_scripts(),
+    CommandSpec::reads("SCRIPT", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Script(ScriptCommand::Manage)).not_in_scripts(),
 ];
 
 #[derive(Clone, Copy, Debug)]
-pub(in crate::embedded) enum Kind {
+pub(in crate::embedded) enum ScriptCommand {
     Eval,
     EvalSha,
     Manage,
 }
 
 /// What scripts need to run: the Lua state, and the world that they call.
-pub(in crate::embedded) struct Stage<'a> {
-    pub(in crate::embedded) host: &'a mut ScriptHost,
-    pub(in crate::embedded) world: &'a Mutex<World>,
-    pub(in crate::embedded) at: At,
+pub(in crate::embedded) struct ScriptRunner<'a> {
+    pub(in crate::embedded) host: &'a mut LuaHost,
+    pub(in crate::embedded) world: &'a Mutex<ClusterWorld>,
+    pub(in crate::embedded) at: CommandSite,
     /// The command followed `ASKING`.
-    pub(in crate::embedded) asked: bool,
+    pub(in crate::embedded) after_asking: bool,
 }
 
-impl Stage<'_> {
+impl ScriptRunner<'_> {
     pub(in crate::embedded) fn run(
         &mut self,
-        kind: Kind,
+        kind: ScriptCommand,
         args: &[&[u8]],
-    ) -> Result<Reply, Failure> {
+    ) -> Result<RespValue, ErrorReply> {
         match kind {
-            Kind::Eval => self.eval(args),
-            Kind::EvalSha => self.eval_sha(args),
-            Kind::Manage => self.manage(args),
+            ScriptCommand::Eval => self.eval(args),
+            ScriptCommand::EvalSha => self.eval_sha(args),
+            ScriptCommand::Manage => self.manage(args),
         }
     }
 
-    fn eval(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+    fn eval(&mut self, args: &[&[u8]]) -> Result<RespValue, ErrorReply> {
         let (keys, argv) = keys_and_args(args)?;
         let digest = self.load(args[0])?;
         self.run_script(&digest, keys, argv)
     }
 
-    fn eval_sha(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
-        const UNKNOWN: Failure = Failure::of("NOSCRIPT No matching script. Please use EVAL.");
+    fn eval_sha(&mut self, args: &[&[u8]]) -> Result<RespValue, ErrorReply> {
+        const UNKNOWN: ErrorReply = ErrorReply::from_static("NOSCRIPT No matching script. Please use EVAL.");
         let (keys, argv) = keys_and_args(args)?;
-        let digest = digest_of_word(args[0]).ok_or(UNKNOWN)?;
+        let digest = parse_digest(args[0]).ok_or(UNKNOWN)?;
         if !self.knows(&digest) {
             return Err(UNKNOWN);
         }
         self.run_script(&digest, keys, argv)
     }
 
-    fn manage(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+    fn manage(&mut self, args: &[&[u8]]) -> Result<RespValue, ErrorReply> {
         match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
-            (b"LOAD", [text]) => Ok(Answer::bulk(self.load(text)?).into()),
+            (b"LOAD", [text]) => Ok(RedisReply::bulk(self.load(text)?).into()),
             (b"EXISTS", words @ [_, ..]) => {
                 let known =
-                    |word: &&[u8]| digest_of_word(word).is_some_and(|digest| self.knows(&digest));
-                let known = words.iter().map(|word| Answer::Int(known(word).into()));
-                Ok(Answer::List(known.collect()).into())
+                    |word: &&[u8]| parse_digest(word).is_some_and(|digest| self.knows(&digest));
+                let known = words.iter().map(|word| RedisReply::Int(known(word).into()));
+                Ok(RedisReply::List(known.collect()).into())
             }
             (b"FLUSH", how @ ([] | [_])) => {
                 let is_known = |how: &&[u8]| {
                     how.eq_ignore_ascii_case(b"SYNC") || how.eq_ignore_ascii_case(b"ASYNC")
                 };
                 if !how.iter().all(is_known) {
-                    return Err(Failure::of("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+                    return Err(ErrorReply::from_static("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
                 }
                 lock(self.world).servers[self.at.server].scripts.clear();
                 Ok(OK.into())
@@ -89,8 +89,8 @@ impl Stage<'_> {
         }
     }
 
-    fn load(&mut self, text: &[u8]) -> Result<Digest, Failure> {
-        let digest = digest_of_text(text);
+    fn load(&mut self, text: &[u8]) -> Result<Digest, ErrorReply> {
+        let digest = digest_of_source(text);
         self.host.compile(&digest, text)?;
         lock(self.world).servers[self.at.server].scripts.insert(digest);
         Ok(digest)
@@ -105,31 +105,31 @@ impl Stage<'_> {
         digest: &Digest,
         keys: &[&[u8]],
         argv: &[&[u8]],
-    ) -> Result<Reply, Failure> {
-        lock(self.world).begin_script(self.at, self.asked, keys.first().copied());
+    ) -> Result<RespValue, ErrorReply> {
+        lock(self.world).begin_script(self.at, self.after_asking, keys.first().copied());
         let reply = self.host.run(digest, keys, argv);
         lock(self.world).end_script();
         reply
     }
 }
 
-type Words<'a, 'b> = &'a [&'b [u8]];
+type ArgSlices<'a, 'b> = &'a [&'b [u8]];
 
-fn keys_and_args<'a, 'b>(args: Words<'a, 'b>) -> Result<(Words<'a, 'b>, Words<'a, 'b>), Failure> {
-    let count = number::argument(args[1])?;
+fn keys_and_args<'a, 'b>(args: ArgSlices<'a, 'b>) -> Result<(ArgSlices<'a, 'b>, ArgSlices<'a, 'b>), ErrorReply> {
+    let count = number::parse_argument(args[1])?;
     let count =
-        usize::try_from(count).map_err(|_| Failure::of("ERR Number of keys can't be negative"))?;
+        usize::try_from(count).map_err(|_| ErrorReply::from_static("ERR Number of keys can't be negative"))?;
     let rest = &args[2..];
     rest.split_at_checked(count)
-        .ok_or(Failure::of("ERR Number of keys can't be greater than number of args"))
+        .ok_or(ErrorReply::from_static("ERR Number of keys can't be greater than number of args"))
 }
 
-fn digest_of_text(text: &[u8]) -> Digest {
+fn digest_of_source(text: &[u8]) -> Digest {
     let mut digest = [0; 40];
     digest.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
     digest
 }
 
-fn digest_of_word(word: &[u8]) -> Option<Digest> {
+fn parse_digest(word: &[u8]) -> Option<Digest> {
     word.to_ascii_lowercase().try_into().ok()
 }

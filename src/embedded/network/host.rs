@@ -7,43 +7,43 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
-use super::line::Line;
-use super::{Network, NetworkConnector};
-use crate::clock::{Clock, Moment};
-use crate::embedded::engine::Engine;
+use super::line::SimulatedStream;
+use super::{SimulatedNetwork, SimulatedConnector};
+use crate::clock::{Clock, LocalInstant};
+use crate::embedded::engine::EmbeddedCluster;
 use crate::embedded::lock;
 use crate::health::ClientHealth;
 use crate::node::Connector;
 
 /// The machine that one client runs on. A clone is the same host.
 #[derive(Clone)]
-pub struct Host {
-    shared: Arc<Shared>,
+pub struct SimulatedHost {
+    shared: Arc<HostInner>,
 }
 
-struct Shared {
-    network: Network,
+struct HostInner {
+    network: SimulatedNetwork,
     number: usize,
     clock: Arc<dyn Clock>,
     ahead: Duration,
     drift_ppm: i32,
-    state: Mutex<State>,
+    state: Mutex<HostState>,
     resumed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct HostState {
     is_paused: bool,
     is_gone: bool,
-    lines: Vec<Weak<Line>>,
+    connections: Vec<Weak<SimulatedStream>>,
 }
 
-impl Host {
-    pub(super) fn new(network: Network, number: usize, ahead: Duration, drift_ppm: i32) -> Self {
+impl SimulatedHost {
+    pub(super) fn new(network: SimulatedNetwork, number: usize, ahead: Duration, drift_ppm: i32) -> Self {
         let clock = network.engine().clock();
         let (state, resumed) = Default::default();
-        Host {
-            shared: Arc::new(Shared { network, number, clock, ahead, drift_ppm, state, resumed }),
+        SimulatedHost {
+            shared: Arc::new(HostInner { network, number, clock, ahead, drift_ppm, state, resumed }),
         }
     }
 
@@ -54,13 +54,13 @@ impl Host {
 
     /// The reading of its clock.
     pub fn now(&self) -> Duration {
-        HostClock(self.clone()).now().since_origin()
+        HostClock(self.clone()).now().as_duration()
     }
 
     /// Sleeps by the host's clock. While the host is paused, it does not wake.
     pub async fn sleep(&self, duration: Duration) {
         let clock = HostClock(self.clone());
-        clock.sleep_until(clock.now().after(duration)).await;
+        clock.sleep_until(clock.now().saturating_add(duration)).await;
     }
 
     /// Pauses the host, as `SIGSTOP` or a suspended machine does: nothing that it waits for happens
@@ -82,7 +82,7 @@ impl Host {
         let lines = {
             let mut state = lock(&self.shared.state);
             state.is_gone = true;
-            std::mem::take(&mut state.lines)
+            std::mem::take(&mut state.connections)
         };
         for line in lines.iter().filter_map(Weak::upgrade) {
             line.end(cleanly);
@@ -91,8 +91,8 @@ impl Host {
 
     /// Cuts the host's connections to a server. What it has sent still arrives if `delivers` is
     /// set. It learns of the cut after `heard_after`, or never.
-    pub fn cut(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
-        let lines = lock(&self.shared.state).lines.clone();
+    pub fn cut_connections(&self, server: usize, delivers: bool, heard_after: Option<Duration>) {
+        let lines = lock(&self.shared.state).connections.clone();
         for line in lines.iter().filter_map(Weak::upgrade) {
             if line.server() == server {
                 line.cut(delivers, heard_after);
@@ -106,7 +106,7 @@ impl Host {
         !state.is_paused && !state.is_gone
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &EmbeddedCluster {
         self.shared.network.engine()
     }
 
@@ -115,15 +115,15 @@ impl Host {
     }
 
     pub(crate) fn connector(&self) -> Arc<dyn Connector> {
-        Arc::new(NetworkConnector { host: self.clone(), health: ClientHealth::default() })
+        Arc::new(SimulatedConnector { host: self.clone(), health: ClientHealth::default() })
     }
 
-    pub(super) fn network(&self) -> &Network {
+    pub(super) fn network(&self) -> &SimulatedNetwork {
         &self.shared.network
     }
 
     /// Resolves when the host runs.
-    pub(super) async fn awake(&self) {
+    pub(super) async fn wait_running(&self) {
         loop {
             let mut resumed = std::pin::pin!(self.shared.resumed.notified());
             resumed.as_mut().enable();
@@ -138,52 +138,52 @@ impl Host {
         lock(&self.shared.state).is_gone
     }
 
-    pub(super) fn add(&self, line: &Arc<Line>) {
+    pub(super) fn add(&self, line: &Arc<SimulatedStream>) {
         let mut state = lock(&self.shared.state);
-        state.lines.retain(|line| line.strong_count() > 0);
-        state.lines.push(Arc::downgrade(line));
+        state.connections.retain(|line| line.strong_count() > 0);
+        state.connections.push(Arc::downgrade(line));
     }
 }
 
-impl fmt::Debug for Host {
+impl fmt::Debug for SimulatedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("number", &self.number()).finish_non_exhaustive()
     }
 }
 
 #[derive(Clone, Debug)]
-struct HostClock(Host);
+struct HostClock(SimulatedHost);
 
 impl HostClock {
-    fn local(&self, engine: Moment) -> Moment {
-        let nanos = engine.since_origin().as_nanos() as i128;
+    fn local(&self, engine: LocalInstant) -> LocalInstant {
+        let nanos = engine.as_duration().as_nanos() as i128;
         let drifted = nanos + nanos * i128::from(self.0.shared.drift_ppm) / 1_000_000;
-        Moment::from_origin(
+        LocalInstant::from_duration(
             Duration::from_nanos(drifted as u64).saturating_add(self.0.shared.ahead),
         )
     }
 
     /// The engine's moment at which the host's clock reads `local`, at most one nanosecond later.
-    fn engine(&self, local: Moment) -> Moment {
-        let nanos = local.since_origin().saturating_sub(self.0.shared.ahead).as_nanos();
+    fn engine(&self, local: LocalInstant) -> LocalInstant {
+        let nanos = local.as_duration().saturating_sub(self.0.shared.ahead).as_nanos();
         let nanos = nanos.min(u64::MAX.into()) as i128 * 1_000_000
             / (1_000_000 + i128::from(self.0.shared.drift_ppm));
-        Moment::from_origin(Duration::from_nanos((nanos as u64).saturating_add(1)))
+        LocalInstant::from_duration(Duration::from_nanos((nanos as u64).saturating_add(1)))
     }
 }
 
 impl Clock for HostClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> LocalInstant {
         self.local(self.0.shared.clock.now())
     }
 
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         let this = self.clone();
         Box::pin(async move {
             while this.now() < until {
                 this.0.shared.clock.sleep_until(this.engine(until)).await;
             }
-            this.0.awake().await;
+            this.0.wait_running().await;
         })
     }
 }

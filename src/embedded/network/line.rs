@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Fate, Host, Kind, Message};
-use crate::clock::Moment;
+use super::{Delivery, SimulatedHost, MessageKind, NetworkMessage};
+use crate::clock::LocalInstant;
 use crate::embedded::lock;
-use crate::node::{Command, NodeError};
+use crate::node::{Command, ConnectionError};
 
 #[derive(Debug)]
-pub(super) struct Line {
-    host: Host,
+pub(super) struct SimulatedStream {
+    host: SimulatedHost,
     server: usize,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
     broke: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StreamState {
     /// When the last message to the server arrives, and the last one to the client.
-    last_there: Moment,
-    last_back: Moment,
+    last_request_arrival: LocalInstant,
+    last_reply_arrival: LocalInstant,
     /// Nothing that is sent from now on arrives.
     is_cut: bool,
     /// What was sent to the server before does not arrive either.
@@ -33,12 +33,12 @@ struct State {
     is_ended: bool,
 }
 
-impl Line {
-    pub(super) fn new(host: Host, server: usize) -> Arc<Self> {
-        Arc::new(Line { host, server, state: Mutex::default(), broke: Notify::new() })
+impl SimulatedStream {
+    pub(super) fn new(host: SimulatedHost, server: usize) -> Arc<Self> {
+        Arc::new(SimulatedStream { host, server, state: Mutex::default(), broke: Notify::new() })
     }
 
-    pub(super) fn host(&self) -> &Host {
+    pub(super) fn host(&self) -> &SimulatedHost {
         &self.host
     }
 
@@ -46,25 +46,25 @@ impl Line {
         self.server
     }
 
-    pub(super) fn fate(&self, kind: Kind, commands: &[Command]) -> Fate {
-        let message = Message { host: self.host.number(), server: self.server, kind, commands };
-        self.host.network().weather.sent(&message)
+    pub(super) fn delivery_of(&self, kind: MessageKind, commands: &[Command]) -> Delivery {
+        let message = NetworkMessage { host: self.host.number(), server: self.server, kind, commands };
+        self.host.network().weather.deliver(&message)
     }
 
     /// Waits until a message that is sent now has arrived at the server. Returns false if it never
     /// does.
-    pub(super) async fn travel_there(self: &Arc<Self>, fate: &Fate) -> bool {
+    pub(super) async fn deliver_request(self: &Arc<Self>, fate: &Delivery) -> bool {
         let arrival = {
             let mut state = lock(&self.state);
             if state.is_cut || self.host.is_gone() {
                 return false;
             }
-            state.last_there = state.last_there.max(self.now().after(fate.there));
-            state.last_there
+            state.last_request_arrival = state.last_request_arrival.max(self.now().saturating_add(fate.request_delay));
+            state.last_request_arrival
         };
         self.sleep_until(arrival).await;
         if fate.loses_request {
-            self.cut(false, fate.heard_after);
+            self.cut(false, fate.break_noticed_after);
             return false;
         }
         !lock(&self.state).loses_requests
@@ -72,18 +72,18 @@ impl Line {
 
     /// Waits until a message that is sent to the client now has arrived there. Returns false if it
     /// never does.
-    pub(super) async fn travel_back(self: &Arc<Self>, fate: &Fate) -> bool {
+    pub(super) async fn deliver_reply(self: &Arc<Self>, fate: &Delivery) -> bool {
         if fate.loses_reply {
-            self.cut(true, fate.heard_after);
+            self.cut(true, fate.break_noticed_after);
             return false;
         }
         let arrival = {
             let mut state = lock(&self.state);
-            state.last_back = state.last_back.max(self.now().after(fate.back));
-            state.last_back
+            state.last_reply_arrival = state.last_reply_arrival.max(self.now().saturating_add(fate.reply_delay));
+            state.last_reply_arrival
         };
         self.sleep_until(arrival).await;
-        self.host.awake().await;
+        self.host.wait_running().await;
         !lock(&self.state).is_cut
     }
 
@@ -97,9 +97,9 @@ impl Line {
         if let Some(heard_after) = heard_after {
             let this = self.clone();
             tokio::spawn(async move {
-                this.sleep_until(this.now().after(heard_after)).await;
-                this.host.awake().await;
-                this.break_up();
+                this.sleep_until(this.now().saturating_add(heard_after)).await;
+                this.host.wait_running().await;
+                this.mark_broken();
             });
         }
     }
@@ -114,7 +114,7 @@ impl Line {
     }
 
     /// Tells the client that the connection is broken.
-    pub(super) fn break_up(&self) {
+    pub(super) fn mark_broken(&self) {
         lock(&self.state).is_broken = true;
         self.broke.notify_waiters();
     }
@@ -133,7 +133,7 @@ impl Line {
         self.until(|state| state.is_ended).await;
     }
 
-    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+    async fn until(&self, is_so: impl Fn(&StreamState) -> bool) {
         loop {
             let mut broke = std::pin::pin!(self.broke.notified());
             broke.as_mut().enable();
@@ -144,15 +144,15 @@ impl Line {
         }
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> LocalInstant {
         self.host.engine().clock().now()
     }
 
-    async fn sleep_until(&self, moment: Moment) {
+    async fn sleep_until(&self, moment: LocalInstant) {
         self.host.engine().clock().sleep_until(moment).await;
     }
 }
 
-pub(super) fn broken(maybe_sent: bool) -> NodeError {
-    NodeError { maybe_sent, ..NodeError::unsent("the connection broke") }
+pub(super) fn broken(maybe_sent: bool) -> ConnectionError {
+    ConnectionError { maybe_sent, ..ConnectionError::not_sent("the connection broke") }
 }

@@ -5,32 +5,32 @@ use std::sync::Arc;
 use futures::future::{self, Either};
 use tokio::sync::oneshot;
 
-use super::line::{Line, broken};
-use super::{Fate, Kind};
-use crate::node::{Answering, Command, Node, NodeError, Reply};
+use super::line::{SimulatedStream, broken};
+use super::{Delivery, MessageKind};
+use crate::node::{ResponseFuture, Command, CommandConnection, ConnectionError, RespValue};
 
 #[derive(Clone, Debug)]
-pub(super) struct RemoteNode {
-    line: Arc<Line>,
-    node: Arc<dyn Node>,
+pub(super) struct SimulatedCommands {
+    line: Arc<SimulatedStream>,
+    node: Arc<dyn CommandConnection>,
 }
 
-type Answers = Result<Vec<Reply>, NodeError>;
+type SimulatedReplies = Result<Vec<RespValue>, ConnectionError>;
 
-impl RemoteNode {
-    pub(super) fn new(line: Arc<Line>, node: Arc<dyn Node>) -> Self {
-        RemoteNode { line, node }
+impl SimulatedCommands {
+    pub(super) fn new(line: Arc<SimulatedStream>, node: Arc<dyn CommandConnection>) -> Self {
+        SimulatedCommands { line, node }
     }
 
     /// Sends commands and waits for the answers. If the future is dropped, what was sent stays
     /// sent.
-    async fn exchange(&self, commands: Vec<Command>) -> Answers {
+    async fn exchange(&self, commands: Vec<Command>) -> SimulatedReplies {
         if self.line.is_broken() {
             return Err(broken(false));
         }
-        let fate = self.line.fate(Kind::Commands, &commands);
+        let fate = self.line.delivery_of(MessageKind::Commands, &commands);
         let (tell, told) = oneshot::channel();
-        tokio::spawn(carry(self.line.clone(), self.node.clone(), commands, fate, tell));
+        tokio::spawn(forward(self.line.clone(), self.node.clone(), commands, fate, tell));
         match future::select(told, Box::pin(self.line.broken())).await {
             Either::Left((Ok(answers), _)) => answers,
             Either::Left((Err(_), broke)) => {
@@ -43,44 +43,44 @@ impl RemoteNode {
 }
 
 /// Carries commands to the server and the answers back.
-async fn carry(
-    line: Arc<Line>,
-    node: Arc<dyn Node>,
+async fn forward(
+    line: Arc<SimulatedStream>,
+    node: Arc<dyn CommandConnection>,
     commands: Vec<Command>,
-    fate: Fate,
-    tell: oneshot::Sender<Answers>,
+    fate: Delivery,
+    tell: oneshot::Sender<SimulatedReplies>,
 ) {
-    if !line.travel_there(&fate).await {
+    if !line.deliver_request(&fate).await {
         return;
     }
     let answers = node.pipeline(&commands).await;
-    if let Some(later) = fate.again {
+    if let Some(later) = fate.duplicate_after {
         let clock = line.host().engine().clock();
         tokio::spawn(async move {
-            clock.sleep_until(clock.now().after(later)).await;
+            clock.sleep_until(clock.now().saturating_add(later)).await;
             let _ = node.pipeline(&commands).await;
         });
     }
-    if line.travel_back(&fate).await {
+    if line.deliver_reply(&fate).await {
         if answers.is_err() {
-            line.break_up();
+            line.mark_broken();
         }
         let _ = tell.send(answers); // the caller may have given up
     }
 }
 
-impl Node for RemoteNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for SimulatedCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let node = self.clone();
-        Answering::Future(Box::pin(async move {
+        ResponseFuture::Boxed(Box::pin(async move {
             let mut replies = node.exchange(vec![command]).await?;
-            replies.pop().ok_or_else(|| NodeError::unsent("nothing was sent"))
+            replies.pop().ok_or_else(|| ConnectionError::not_sent("nothing was sent"))
         }))
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let (node, commands) = (self.clone(), commands.to_vec());
-        Answering::Future(Box::pin(async move { node.exchange(commands).await }))
+        ResponseFuture::Boxed(Box::pin(async move { node.exchange(commands).await }))
     }
 
     fn is_usable(&self) -> bool {

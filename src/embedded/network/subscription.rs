@@ -5,35 +5,35 @@ use std::sync::Arc;
 use futures::future::{self, Either};
 use tokio::sync::{mpsc, oneshot};
 
-use super::line::{Line, broken};
-use super::{Fate, Kind};
-use crate::node::{Command, NodeError, NodeFuture, Notice, Reply, Subscribed, Subscription};
+use super::line::{SimulatedStream, broken};
+use super::{Delivery, MessageKind};
+use crate::node::{Command, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, OpenedPubSub, PubSubConnection};
 
 #[derive(Debug)]
-pub(super) struct RemoteSubscription {
-    line: Arc<Line>,
-    requests: mpsc::UnboundedSender<Request>,
+pub(super) struct SimulatedPubSub {
+    line: Arc<SimulatedStream>,
+    requests: mpsc::UnboundedSender<PubSubRequest>,
 }
 
-type Answer = Result<Reply, NodeError>;
+type PubSubReply = Result<RespValue, ConnectionError>;
 
 #[derive(Debug)]
-enum Request {
-    Ask { command: Box<Command>, tell: oneshot::Sender<Answer> },
+enum PubSubRequest {
+    Ask { command: Box<Command>, tell: oneshot::Sender<PubSubReply> },
     Join { channel: Vec<u8>, asking: bool },
     Leave { channel: Vec<u8> },
 }
 
-impl RemoteSubscription {
-    pub(super) fn open(line: Arc<Line>, (subscription, notices): Subscribed) -> Subscribed {
+impl SimulatedPubSub {
+    pub(super) fn open(line: Arc<SimulatedStream>, (subscription, notices): OpenedPubSub) -> OpenedPubSub {
         let (requests, requested) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
-        tokio::spawn(obey(line.clone(), subscription, requested));
-        tokio::spawn(tell_all(line.clone(), notices, tell));
-        (Arc::new(RemoteSubscription { line, requests }), told)
+        tokio::spawn(run_requests(line.clone(), subscription, requested));
+        tokio::spawn(forward_events(line.clone(), notices, tell));
+        (Arc::new(SimulatedPubSub { line, requests }), told)
     }
 
-    fn request(&self, request: Request) -> Result<(), NodeError> {
+    fn request(&self, request: PubSubRequest) -> Result<(), ConnectionError> {
         if self.line.is_broken() || self.requests.send(request).is_err() {
             return Err(broken(true));
         }
@@ -41,12 +41,12 @@ impl RemoteSubscription {
     }
 }
 
-impl Subscription for RemoteSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+impl PubSubConnection for SimulatedPubSub {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         Box::pin(async move {
             let (tell, told) = oneshot::channel();
             let command = Box::new(command.clone());
-            self.request(Request::Ask { command, tell })?;
+            self.request(PubSubRequest::Ask { command, tell })?;
             match future::select(told, Box::pin(self.line.broken())).await {
                 Either::Left((Ok(answer), _)) => answer,
                 Either::Left((Err(_), broke)) => {
@@ -58,21 +58,21 @@ impl Subscription for RemoteSubscription {
         })
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
-        Box::pin(async move { self.request(Request::Join { channel: channel.to_vec(), asking }) })
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
+        Box::pin(async move { self.request(PubSubRequest::Join { channel: channel.to_vec(), asking }) })
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
-        Box::pin(async move { self.request(Request::Leave { channel: channel.to_vec() }) })
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
+        Box::pin(async move { self.request(PubSubRequest::Leave { channel: channel.to_vec() }) })
     }
 }
 
 /// Carries commands to the server, until one end has closed the connection and the other has
 /// learned of it.
-async fn obey(
-    line: Arc<Line>,
-    subscription: Arc<dyn Subscription>,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+async fn run_requests(
+    line: Arc<SimulatedStream>,
+    subscription: Arc<dyn PubSubConnection>,
+    mut requests: mpsc::UnboundedReceiver<PubSubRequest>,
 ) {
     loop {
         let request = tokio::select! {
@@ -81,40 +81,40 @@ async fn obey(
             request = requests.recv() => request,
         };
         let Some(request) = request else { return };
-        let fate = line.fate(Kind::Subscribe, &[]);
-        if !line.travel_there(&fate).await {
+        let fate = line.delivery_of(MessageKind::Subscribe, &[]);
+        if !line.deliver_request(&fate).await {
             continue;
         }
         let done = match request {
-            Request::Ask { command, tell } => {
+            PubSubRequest::Ask { command, tell } => {
                 let answer = subscription.query(&command).await;
-                tokio::spawn(bring_back(line.clone(), fate, answer, tell));
+                tokio::spawn(return_reply(line.clone(), fate, answer, tell));
                 continue;
             }
-            Request::Join { channel, asking } => subscription.join(&channel, asking).await,
-            Request::Leave { channel } => subscription.leave(&channel).await,
+            PubSubRequest::Join { channel, asking } => subscription.subscribe(&channel, asking).await,
+            PubSubRequest::Leave { channel } => subscription.unsubscribe(&channel).await,
         };
-        if done.is_err() && line.travel_back(&fate).await {
-            line.break_up();
+        if done.is_err() && line.deliver_reply(&fate).await {
+            line.mark_broken();
             return;
         }
     }
 }
 
-async fn bring_back(line: Arc<Line>, fate: Fate, answer: Answer, tell: oneshot::Sender<Answer>) {
-    if line.travel_back(&fate).await {
+async fn return_reply(line: Arc<SimulatedStream>, fate: Delivery, answer: PubSubReply, tell: oneshot::Sender<PubSubReply>) {
+    if line.deliver_reply(&fate).await {
         if answer.is_err() {
-            line.break_up();
+            line.mark_broken();
         }
         let _ = tell.send(answer); // the caller may have given up
     }
 }
 
 /// Carries notices to the client, until the connection is broken at one end.
-async fn tell_all(
-    line: Arc<Line>,
-    mut notices: mpsc::UnboundedReceiver<Notice>,
-    tell: mpsc::UnboundedSender<Notice>,
+async fn forward_events(
+    line: Arc<SimulatedStream>,
+    mut notices: mpsc::UnboundedReceiver<PubSubEvent>,
+    tell: mpsc::UnboundedSender<PubSubEvent>,
 ) {
     loop {
         let notice = tokio::select! {
@@ -123,17 +123,17 @@ async fn tell_all(
             notice = notices.recv() => notice,
         };
         let Some(notice) = notice else {
-            if line.travel_back(&line.fate(Kind::Notice, &[])).await {
-                line.break_up();
+            if line.deliver_reply(&line.delivery_of(MessageKind::Push, &[])).await {
+                line.mark_broken();
             } else {
                 line.broken().await;
             }
             return;
         };
         let (line, tell) = (line.clone(), tell.clone());
-        let fate = line.fate(Kind::Notice, &[]);
+        let fate = line.delivery_of(MessageKind::Push, &[]);
         tokio::spawn(async move {
-            if line.travel_back(&fate).await {
+            if line.deliver_reply(&fate).await {
                 let _ = tell.send(notice);
             }
         });

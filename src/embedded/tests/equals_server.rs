@@ -3,7 +3,7 @@
 use super::judge::Judge;
 use super::real::{RealConnection, RealServer};
 use super::words;
-use crate::embedded::Engine;
+use crate::embedded::EmbeddedCluster;
 
 /// Values as Lua writes them, many of them odd.
 const VALUES: &[&str] = &[
@@ -442,7 +442,7 @@ const FULL_MEMORY_SCRIPTS: &[&str] = &[
 fn scripts_and_commands_answer_as_on_a_server() {
     let server = RealServer::start(false);
     let mut real = server.connect();
-    let engine = Engine::builder().standalone().build();
+    let engine = EmbeddedCluster::builder().standalone().build();
     let judge = Judge::of(&mut real);
 
     let varied = USES.iter().flat_map(|using| {
@@ -459,7 +459,7 @@ fn scripts_and_commands_answer_as_on_a_server() {
         wrong.extend(compare(&judge, &mut real, &engine, &command));
     }
     real.query(&["CONFIG", "SET", "maxmemory", "1"]);
-    engine.faults().set_full_memory(0, true);
+    engine.faults().set_out_of_memory(0, true);
     for command in FULL_MEMORY_COMMANDS {
         let command: Vec<&str> = command.split(' ').collect();
         wrong.extend(compare(&judge, &mut real, &engine, &command));
@@ -477,7 +477,7 @@ fn expects(judge: &Judge, using: &str, value: &str) -> bool {
 fn compare_scripts(
     judge: &Judge,
     real: &mut RealConnection,
-    engine: &Engine,
+    engine: &EmbeddedCluster,
     script: &str,
 ) -> Option<String> {
     real.query(&["DEL", "k"]);
@@ -488,7 +488,7 @@ fn compare_scripts(
 fn compare(
     judge: &Judge,
     real: &mut RealConnection,
-    engine: &Engine,
+    engine: &EmbeddedCluster,
     command: &[&str],
 ) -> Option<String> {
     let expected = judge.essence(real.query(command));

@@ -4,33 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{at_once, words};
-use crate::embedded::Engine;
-use crate::node::{Command, Node, Reply};
+use crate::embedded::EmbeddedCluster;
+use crate::node::{Command, CommandConnection, RespValue};
 use crate::slot::Slot;
 
 const KEY: &str = "key";
 const UNKNOWN: &str = "return 'unknown elsewhere'";
 
-fn text(text: &str) -> Reply {
-    Reply::Text(text.to_owned().into())
+fn text(text: &str) -> RespValue {
+    RespValue::String(text.to_owned().into())
 }
 
-fn code(reply: &Reply) -> &str {
+fn code(reply: &RespValue) -> &str {
     match reply {
-        Reply::Error(error) => &error.code,
+        RespValue::Error(error) => &error.code,
         other => panic!("no error: {other:?}"),
     }
 }
 
 /// An engine whose time stands still, the master of the key, and a connection to it.
-fn engine(replicas: u16) -> (Engine, usize, Arc<dyn Node>) {
-    let engine = Engine::builder().replicas(replicas).manual_time().build();
+fn engine(replicas: u16) -> (EmbeddedCluster, usize, Arc<dyn CommandConnection>) {
+    let engine = EmbeddedCluster::builder().replicas(replicas).manual_time().build();
     let master = engine.faults().master_of(Slot::of(KEY));
     let node = connect(&engine, master);
     (engine, master, node)
 }
 
-fn connect(engine: &Engine, server: usize) -> Arc<dyn Node> {
+fn connect(engine: &EmbeddedCluster, server: usize) -> Arc<dyn CommandConnection> {
     at_once(engine.connector().connect(&engine.addresses()[server])).unwrap()
 }
 
@@ -42,12 +42,12 @@ fn get() -> Command {
     words(&["GET", KEY])
 }
 
-fn call(node: &Arc<dyn Node>, command: &Command) -> Reply {
+fn call(node: &Arc<dyn CommandConnection>, command: &Command) -> RespValue {
     at_once(node.call(command.clone())).unwrap()
 }
 
-fn run_id(engine: &Engine, server: usize) -> String {
-    let Reply::Text(info) = engine.query(server, &words(&["INFO", "server"])) else {
+fn run_id(engine: &EmbeddedCluster, server: usize) -> String {
+    let RespValue::String(info) = engine.query(server, &words(&["INFO", "server"])) else {
         panic!("no INFO");
     };
     let info = String::from_utf8_lossy(&info).into_owned();
@@ -62,7 +62,7 @@ fn a_promoted_replica_has_not_got_the_last_writes_nor_the_scripts() {
         call(&node, &set(value));
     }
     let load = words(&["SCRIPT", "LOAD", UNKNOWN]);
-    let Reply::Text(digest) = call(&node, &load) else {
+    let RespValue::String(digest) = call(&node, &load) else {
         panic!("not loaded");
     };
     for server in 0..engine.addresses().len() {
@@ -87,7 +87,7 @@ fn a_script_is_lost_as_a_whole() {
     let script = "redis.call('HSET', KEYS[1], 'a', 1) redis.call('HSET', KEYS[1], 'b', 1) return redis.call('PEXPIRE', KEYS[1], 9)";
     call(&node, &words(&["EVAL", script, "1", KEY]));
     let new = engine.faults().promote(master, 1).unwrap();
-    assert_eq!(engine.query(new, &words(&["EXISTS", KEY])), Reply::Int(0));
+    assert_eq!(engine.query(new, &words(&["EXISTS", KEY])), RespValue::Int(0));
 }
 
 #[test]
@@ -162,14 +162,14 @@ fn an_isolated_master_serves_until_it_hears_of_its_successor() {
 fn a_killed_server_refuses_connections_and_starts_with_its_data_but_without_scripts() {
     let (engine, master, node) = engine(1);
     call(&node, &set("v"));
-    let Reply::Text(digest) = call(&node, &words(&["SCRIPT", "LOAD", UNKNOWN])) else {
+    let RespValue::String(digest) = call(&node, &words(&["SCRIPT", "LOAD", UNKNOWN])) else {
         panic!("not loaded");
     };
     let before = run_id(&engine, master);
     engine.faults().stop(master);
     assert!(!node.is_usable());
     assert!(
-        !at_once(engine.connector().connect(&engine.addresses()[master])).unwrap_err().permanent
+        !at_once(engine.connector().connect(&engine.addresses()[master])).unwrap_err().is_permanent
     );
     engine.faults().start(master);
     assert!(!node.is_usable(), "the old connection stays broken");
@@ -177,7 +177,7 @@ fn a_killed_server_refuses_connections_and_starts_with_its_data_but_without_scri
     assert_eq!(call(&node, &get()), text("v"));
     assert_ne!(run_id(&engine, master), before);
     let exists = words(&[b"SCRIPT".as_slice(), b"EXISTS", &digest]);
-    assert_eq!(call(&node, &exists), Reply::List(vec![Reply::Int(0)]));
+    assert_eq!(call(&node, &exists), RespValue::Array(vec![RespValue::Int(0)]));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn killed_connections_are_broken_and_new_ones_are_not() {
 fn two_misled_masters_name_each_other() {
     let (engine, master, _) = engine(1);
     let other = (master + 1) % 3;
-    engine.faults().mislead(master, Slot::of(KEY), other);
+    engine.faults().set_wrong_owner(master, Slot::of(KEY), other);
     for (asked, named) in [(master, other), (other, master)] {
         let reply = engine.query(asked, &get());
         let address = engine.addresses()[named].to_string();
@@ -249,7 +249,7 @@ fn a_slot_moves_key_by_key_with_the_time_that_is_left() {
     assert!(engine.faults().finish_move(slot));
     assert!(!engine.faults().finish_move(slot));
     assert_eq!(code(&call(&node, &get())), "MOVED");
-    assert_eq!(engine.query(target, &words(&["PTTL", KEY])), Reply::Int(5000));
+    assert_eq!(engine.query(target, &words(&["PTTL", KEY])), RespValue::Int(5000));
 }
 
 #[test]
@@ -272,12 +272,12 @@ fn a_failover_of_either_side_leaves_a_slot_open() {
 fn keys_end_by_the_clock_of_their_server() {
     let (engine, master, node) = engine(1);
     call(&node, &words(&["SET", KEY, "v", "PX", "5000"]));
-    assert_eq!(engine.keys(), 1);
+    assert_eq!(engine.key_count(), 1);
     engine.advance(Duration::from_millis(5000));
     assert_eq!(call(&node, &get()), text("v"));
     engine.faults().step_clock(master, 1);
-    assert_eq!(call(&node, &get()), Reply::Nil);
-    assert_eq!(engine.keys(), 0);
+    assert_eq!(call(&node, &get()), RespValue::Nil);
+    assert_eq!(engine.key_count(), 0);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
         return {a[1] == b[1] and a[2] == b[2], a[1], a[2]}";
     engine.advance(Duration::from_micros(1_500_042));
     let eval = words(&["EVAL", script, "0"]);
-    let now = Reply::List(vec![Reply::Int(1), text("1735689601"), text("500042")]);
+    let now = RespValue::Array(vec![RespValue::Int(1), text("1735689601"), text("500042")]);
     assert_eq!(engine.query(0, &eval), now);
     assert_eq!(engine.query(1, &eval), now);
     assert_eq!(engine.now(), Duration::from_micros(1_735_689_601_500_042));
@@ -298,40 +298,40 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
 #[test]
 fn a_server_refuses_as_it_is_told() {
     let (engine, master, node) = engine(1);
-    engine.faults().refuse(master, Some("LOADING Redis is loading the dataset in memory"));
+    engine.faults().reply_with_error(master, Some("LOADING Redis is loading the dataset in memory"));
     assert_eq!(code(&call(&node, &get())), "LOADING");
-    engine.faults().refuse(master, None);
+    engine.faults().reply_with_error(master, None);
     engine.faults().set_cluster_down(master, true);
     assert_eq!(code(&call(&node, &get())), "CLUSTERDOWN");
     assert_eq!(call(&node, &words(&["PING"])), text("PONG"));
     engine.faults().set_cluster_down(master, false);
-    assert_eq!(call(&node, &get()), Reply::Nil);
+    assert_eq!(call(&node, &get()), RespValue::Nil);
     engine.faults().set_eviction_policy(master, "allkeys-lru");
     let policy = call(&node, &words(&["CONFIG", "GET", "maxmemory-policy"]));
-    assert_eq!(policy, Reply::List(vec![text("maxmemory-policy"), text("allkeys-lru")]));
+    assert_eq!(policy, RespValue::Array(vec![text("maxmemory-policy"), text("allkeys-lru")]));
     engine.faults().flush_scripts(99); // there is no such server
 }
 
 #[test]
 fn the_slots_are_listed_with_masters_and_replicas() {
     let (engine, ..) = engine(1);
-    let Reply::List(ranges) = engine.query(2, &words(&["CLUSTER", "SLOTS"])) else {
+    let RespValue::Array(ranges) = engine.query(2, &words(&["CLUSTER", "SLOTS"])) else {
         panic!("no slots");
     };
     assert_eq!(ranges.len(), 3);
-    let Reply::List(first) = &ranges[0] else { panic!("no range") };
-    assert_eq!(first[..2], [Reply::Int(0), Reply::Int(5460)]);
-    let port = |node: &Reply| match node {
-        Reply::List(parts) => parts[..2].to_vec(),
+    let RespValue::Array(first) = &ranges[0] else { panic!("no range") };
+    assert_eq!(first[..2], [RespValue::Int(0), RespValue::Int(5460)]);
+    let port = |node: &RespValue| match node {
+        RespValue::Array(parts) => parts[..2].to_vec(),
         other => panic!("no node: {other:?}"),
     };
-    assert_eq!(port(&first[2]), [text("embedded"), Reply::Int(7000)]);
-    assert_eq!(port(&first[3]), [text("embedded"), Reply::Int(7003)]);
+    assert_eq!(port(&first[2]), [text("embedded"), RespValue::Int(7000)]);
+    assert_eq!(port(&first[3]), [text("embedded"), RespValue::Int(7003)]);
 }
 
 #[test]
 fn a_scan_finds_all_keys_that_stay() {
-    let engine = Engine::builder().standalone().manual_time().build();
+    let engine = EmbeddedCluster::builder().standalone().manual_time().build();
     for number in 0..500 {
         engine.query(0, &words(&["SET", &format!("stays:{number}"), "v"]));
         engine.query(0, &words(&["SET", &format!("goes:{number}"), "v"]));
@@ -339,10 +339,10 @@ fn a_scan_finds_all_keys_that_stay() {
     let (mut cursor, mut found, mut round) = ("0".to_owned(), Vec::new(), 0);
     loop {
         let scan = words(&["SCAN", &cursor, "MATCH", "stays:*", "COUNT", "7"]);
-        let Reply::List(parts) = engine.query(0, &scan) else {
+        let RespValue::Array(parts) = engine.query(0, &scan) else {
             panic!("no scan");
         };
-        let [Reply::Text(next), Reply::List(keys)] = &parts[..] else {
+        let [RespValue::String(next), RespValue::Array(keys)] = &parts[..] else {
             panic!("no scan: {parts:?}");
         };
         found.extend(keys.iter().map(|key| format!("{key:?}")));
@@ -368,16 +368,16 @@ fn calls_of_scripts_are_counted() {
     {
         engine.query(master, &words(&["EVAL", script, keys, KEY]));
     }
-    let tally = engine.tally();
+    let tally = engine.script_stats();
     assert_eq!((tally.scripts, tally.calls, tally.last, tally.most), (2, 2, 0, 2));
-    engine.reset_tally();
-    assert_eq!(engine.tally(), crate::embedded::Tally::default());
+    engine.reset_script_stats();
+    assert_eq!(engine.script_stats(), crate::embedded::ScriptStats::default());
 }
 
 #[test]
 fn two_engines_with_manual_time_are_the_same() {
     let run = || {
-        let engine = Engine::builder().manual_time().build();
+        let engine = EmbeddedCluster::builder().manual_time().build();
         let mut seen = Vec::new();
         for number in 0..200 {
             let key = format!("key{number}");

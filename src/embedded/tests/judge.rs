@@ -1,7 +1,7 @@
 //! Which parts of a reply must be equal.
 
 use super::real::RealConnection;
-use crate::node::{Reply, ServerError};
+use crate::node::{RespValue, ServerError};
 
 pub(super) struct Judge {
     /// Such as `redis 7.0.15`.
@@ -13,7 +13,7 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn of(real: &mut RealConnection) -> Self {
-        let Reply::Text(info) = real.query(&["INFO", "server"]) else {
+        let RespValue::String(info) = real.query(&["INFO", "server"]) else {
             panic!("no INFO");
         };
         let info = String::from_utf8_lossy(&info);
@@ -32,27 +32,27 @@ impl Judge {
 
     /// A reply without the parts that may differ: the place of an error, and between versions its
     /// text.
-    pub(super) fn essence(&self, reply: Reply) -> Reply {
+    pub(super) fn essence(&self, reply: RespValue) -> RespValue {
         match reply {
-            Reply::List(items) => {
-                Reply::List(items.into_iter().map(|item| self.essence(item)).collect())
+            RespValue::Array(items) => {
+                RespValue::Array(items.into_iter().map(|item| self.essence(item)).collect())
             }
-            Reply::Error(error) => Reply::Error(self.essence_of_error(error)),
-            Reply::Text(text) if !self.is_same_version && text.starts_with(b"ERR ") => {
-                Reply::Text(text.slice(..3))
+            RespValue::Error(error) => RespValue::Error(self.essence_of_error(error)),
+            RespValue::String(text) if !self.is_same_version && text.starts_with(b"ERR ") => {
+                RespValue::String(text.slice(..3))
             }
             other => other,
         }
     }
 
     fn essence_of_error(&self, error: ServerError) -> ServerError {
-        let ServerError { code, detail } = error;
+        let ServerError { code, message: detail } = error;
         let detail = match code.as_str() {
             "MOVED" | "ASK" => detail,
             _ if code.starts_with("LOCK") => detail, // the script's own words
             _ if !self.is_same_version => String::new(),
             _ => detail.split(" script: ").next().unwrap_or_default().to_owned(),
         };
-        ServerError { code, detail }
+        ServerError { code, message: detail }
     }
 }

@@ -18,7 +18,7 @@ use futures::FutureExt;
 use crate::node::Command;
 
 fn words<W: AsRef<[u8]>>(words: &[W]) -> Command {
-    words.iter().fold(Command::new(), |all, word| all.word(word))
+    words.iter().fold(Command::new(), |all, word| all.arg(word))
 }
 
 /// The output of a future that is ready.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::judge::Judge;
 use super::real::{RealConnection, RealServer};
 use super::{at_once, words};
-use crate::embedded::Engine;
-use crate::node::{Node, Reply};
+use crate::embedded::EmbeddedCluster;
+use crate::node::{CommandConnection, RespValue};
 use crate::slot::Slot;
 
 /// Two masters with half of the slots each, real ones and embedded ones. The slot of `{t}` is the
@@ -18,8 +18,8 @@ use crate::slot::Slot;
 struct Pair {
     real: [(RealServer, RealConnection); 2],
     judge: Judge,
-    engine: Engine,
-    embedded: [Arc<dyn Node>; 2],
+    engine: EmbeddedCluster,
+    embedded: [Arc<dyn CommandConnection>; 2],
     step: &'static str,
     wrong: Vec<String>,
 }
@@ -170,7 +170,7 @@ impl Pair {
             }
         }
         let judge = Judge::of(&mut real[SOURCE].1);
-        let engine = Engine::builder().masters(2).replicas(0).build();
+        let engine = EmbeddedCluster::builder().masters(2).replicas(0).build();
         let connector = engine.connector();
         let addresses = engine.addresses();
         let embedded =
@@ -199,17 +199,17 @@ impl Pair {
 
     /// The part of a reply that must be equal, with the servers' numbers in place of their
     /// addresses.
-    fn essence(&self, reply: Reply) -> Reply {
+    fn essence(&self, reply: RespValue) -> RespValue {
         let mut error = match self.judge.essence(reply) {
-            Reply::Error(error) => error,
+            RespValue::Error(error) => error,
             other => return other,
         };
         for (index, address) in self.engine.addresses().iter().enumerate() {
             let real = format!("127.0.0.1:{}", self.real[index].0.port);
             let name = format!("server {index}");
-            error.detail = error.detail.replace(&real, &name).replace(&address.to_string(), &name);
+            error.message = error.message.replace(&real, &name).replace(&address.to_string(), &name);
         }
-        Reply::Error(error)
+        RespValue::Error(error)
     }
 
     fn open(&mut self, slot: Slot) {
@@ -259,17 +259,17 @@ impl Pair {
 
     fn id(&mut self, server: usize) -> String {
         match self.real[server].1.query(&["CLUSTER", "MYID"]) {
-            Reply::Text(id) => String::from_utf8_lossy(&id).into_owned(),
+            RespValue::String(id) => String::from_utf8_lossy(&id).into_owned(),
             other => panic!("no id: {other:?}"),
         }
     }
 }
 
-fn done(reply: Reply) {
-    assert_eq!(reply, Reply::Text("OK".into()));
+fn done(reply: RespValue) {
+    assert_eq!(reply, RespValue::String("OK".into()));
 }
 
 fn is_ready(connection: &mut RealConnection) -> bool {
     let info = connection.query(&["CLUSTER", "INFO"]);
-    matches!(info, Reply::Text(info) if info.windows(16).any(|part| part == b"cluster_state:ok"))
+    matches!(info, RespValue::String(info) if info.windows(16).any(|part| part == b"cluster_state:ok"))
 }

@@ -6,26 +6,26 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::random_calls::{Calls, heard_channels};
-use crate::embedded::pure_step::{LISTENER, PureStep, Run, SERVER, lock_at};
-use crate::embedded::{Engine, lock};
-use crate::node::{Command, Notice};
+use crate::embedded::pure_step::{LISTENER, ScriptStep, ScriptInput, SERVER, lock_at};
+use crate::embedded::{EmbeddedCluster, lock};
+use crate::node::{Command, PubSubEvent};
 use crate::protocol::Scripts;
 
 /// A served call and a pure step from the same state have the same result.
 #[test]
 fn a_pure_step_does_what_a_served_call_does() {
-    let scripts = || Scripts::built_in().all().into_iter();
-    let mut pure = PureStep::new(scripts().map(|script| (script.name(), script.text()))).unwrap();
+    let scripts = || Scripts::embedded().all().into_iter();
+    let mut pure = ScriptStep::new(scripts().map(|script| (script.name(), script.text()))).unwrap();
     let heard: Vec<Bytes> = heard_channels().map(Bytes::from).collect();
     let mut published = 0;
     for seed in 0..20 {
-        let engine = Engine::builder().standalone().manual_time().build();
+        let engine = EmbeddedCluster::builder().standalone().manual_time().build();
         let (sender, mut notices) = mpsc::unbounded_channel();
         {
             let mut world = lock(&engine.shared.world);
             let subscribers = &mut world.servers[SERVER].subscribers;
             subscribers.connect(LISTENER, sender);
-            heard.iter().for_each(|channel| subscribers.join(LISTENER, channel.clone()));
+            heard.iter().for_each(|channel| subscribers.subscribe(LISTENER, channel.clone()));
         }
         let mut calls = Calls::new(seed);
         let mut pauses = fastrand::Rng::with_seed(seed);
@@ -43,18 +43,18 @@ fn a_pure_step_does_what_a_served_call_does() {
             let now = lock(world).now(SERVER);
             lock(world).servers[SERVER].store.begin(now / 1000);
             let before = lock_at(world, key.as_bytes());
-            let eval = Command::new().word("EVAL").word(script.text()).word("1").word(key);
-            let eval = call.args.iter().fold(eval, |eval, word| eval.word(word));
+            let eval = Command::new().arg("EVAL").arg(script.text()).arg("1").arg(key);
+            let eval = call.args.iter().fold(eval, |eval, word| eval.arg(word));
             let reply = engine.query(SERVER, &eval);
             let args: Vec<&[u8]> = call.args.iter().map(Vec::as_slice).collect();
             let run =
-                Run { script: call.script, key: key.as_bytes(), args: &args, now, heard: &heard };
+                ScriptInput { script: call.script, key: key.as_bytes(), args: &args, now, subscribed_channels: &heard };
             let ran = pure.run(&before, &run).unwrap();
             assert_eq!(ran.reply, reply, "seed {seed}, {call:?}");
             assert_eq!(ran.lock, lock_at(world, key.as_bytes()), "seed {seed}, {call:?}");
             let mut messages = Vec::new();
             while let Ok(notice) = notices.try_recv() {
-                if let Notice::Message { channel, payload } = notice {
+                if let PubSubEvent::Message { channel, payload } = notice {
                     messages.push((channel, payload));
                 }
             }

@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::node::Reply;
+use crate::node::RespValue;
 
 /// One call of a script.
 #[derive(Clone, Debug)]
@@ -247,8 +247,8 @@ impl Calls {
     }
 
     /// Learns from a reply.
-    pub(super) fn learn(&mut self, call: &Call, reply: &Reply) {
-        let (Reply::Text(text), Some(key)) = (reply, call.keys.first()) else {
+    pub(super) fn learn(&mut self, call: &Call, reply: &RespValue) {
+        let (RespValue::String(text), Some(key)) = (reply, call.keys.first()) else {
             return;
         };
         let text = String::from_utf8_lossy(text);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::embedded::answer::Failure;
-use crate::node::Reply;
+use crate::embedded::answer::ErrorReply;
+use crate::node::RespValue;
 
 /// A server that ends when this is dropped.
 pub(super) struct RealServer {
@@ -73,7 +73,7 @@ impl Drop for RealServer {
 pub(super) struct RealConnection(BufReader<TcpStream>);
 
 impl RealConnection {
-    pub(super) fn query<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Reply {
+    pub(super) fn query<W: AsRef<[u8]>>(&mut self, words: &[W]) -> RespValue {
         self.0.get_mut().write_all(&request(words)).unwrap();
         self.reply()
     }
@@ -82,34 +82,34 @@ impl RealConnection {
     pub(super) fn ask_all<'a>(
         &mut self,
         commands: impl Iterator<Item = &'a [Vec<u8>]>,
-    ) -> Vec<Reply> {
+    ) -> Vec<RespValue> {
         let requests: Vec<Vec<u8>> = commands.map(request).collect();
         self.0.get_mut().write_all(&requests.concat()).unwrap();
         requests.iter().map(|_| self.reply()).collect()
     }
 
-    pub(super) fn reply(&mut self) -> Reply {
+    pub(super) fn reply(&mut self) -> RespValue {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).unwrap();
         assert!(line.ends_with(b"\r\n"), "the server closed the connection");
         let rest = &line[1..line.len() - 2];
         let text = String::from_utf8_lossy(rest);
         match &line[..1] {
-            b"+" => Reply::Text(Bytes::copy_from_slice(rest)),
-            b"-" => Failure::new(text).into(),
-            b":" => Reply::Int(text.parse().unwrap()),
+            b"+" => RespValue::String(Bytes::copy_from_slice(rest)),
+            b"-" => ErrorReply::new(text).into(),
+            b":" => RespValue::Int(text.parse().unwrap()),
             b"$" => match text.parse::<usize>() {
-                Err(_) => Reply::Nil,
+                Err(_) => RespValue::Nil,
                 Ok(length) => {
                     let mut bytes = vec![0; length + 2];
                     self.0.read_exact(&mut bytes).unwrap();
                     bytes.truncate(length);
-                    Reply::Text(bytes.into())
+                    RespValue::String(bytes.into())
                 }
             },
             b"*" => match text.parse::<usize>() {
-                Err(_) => Reply::Nil,
-                Ok(length) => Reply::List((0..length).map(|_| self.reply()).collect()),
+                Err(_) => RespValue::Nil,
+                Ok(length) => RespValue::Array((0..length).map(|_| self.reply()).collect()),
             },
             _ => panic!("unexpected reply: {text}"),
         }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use super::{at_once, words};
-use crate::embedded::{Engine, WaitCovers};
-use crate::node::{Node, Reply};
+use crate::embedded::{EmbeddedCluster, WaitSemantics};
+use crate::node::{CommandConnection, RespValue};
 use crate::slot::Slot;
 
 const KEY: &str = "key";
 
 /// The shard of the key, in an engine whose time stands still.
 struct Shard {
-    engine: Engine,
+    engine: EmbeddedCluster,
     master: usize,
 }
 
 impl Shard {
-    fn new(covers: WaitCovers, replicas: u16) -> Shard {
-        let engine = Engine::builder().replicas(replicas).wait_covers(covers).manual_time();
+    fn new(covers: WaitSemantics, replicas: u16) -> Shard {
+        let engine = EmbeddedCluster::builder().replicas(replicas).wait_semantics(covers).manual_time();
         let engine = engine.build();
         let master = engine.faults().master_of(Slot::of(KEY));
         Shard { engine, master }
@@ -34,25 +34,25 @@ impl Shard {
 
     fn hold_back(&self) {
         let faults = self.engine.faults();
-        faults.replicas(self.master).into_iter().for_each(|it| faults.hold_back(it));
+        faults.replicas(self.master).into_iter().for_each(|it| faults.lag_replica(it));
     }
 
     fn catch_up(&self) {
         let faults = self.engine.faults();
-        faults.replicas(self.master).into_iter().for_each(|it| faults.catch_up(it));
+        faults.replicas(self.master).into_iter().for_each(|it| faults.sync_replica(it));
     }
 
     /// Promotes a replica, and returns the value that it has.
-    fn promoted_value(&self, lose: usize) -> Reply {
+    fn promoted_value(&self, lose: usize) -> RespValue {
         let new = self.engine.faults().promote(self.master, lose).unwrap();
         self.engine.query(new, &words(&["GET", KEY]))
     }
 }
 
-struct Session(Arc<dyn Node>);
+struct Session(Arc<dyn CommandConnection>);
 
 impl Session {
-    fn call(&self, command: &[&str]) -> Reply {
+    fn call(&self, command: &[&str]) -> RespValue {
         at_once(self.0.call(words(command))).unwrap()
     }
 
@@ -62,17 +62,17 @@ impl Session {
 
     fn wait(&self) -> i64 {
         match self.call(&["WAIT", "1", "100"]) {
-            Reply::Int(replicas) => replicas,
+            RespValue::Int(replicas) => replicas,
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn text(text: &str) -> Reply {
-    Reply::Text(text.to_owned().into())
+fn text(text: &str) -> RespValue {
+    RespValue::String(text.to_owned().into())
 }
 
-const BOTH: [WaitCovers; 2] = [WaitCovers::EveryCommand, WaitCovers::WritesAlone];
+const BOTH: [WaitSemantics; 2] = [WaitSemantics::AllWrites, WaitSemantics::OwnWrites];
 
 #[test]
 fn replicas_confirm_what_they_have() {
@@ -81,14 +81,14 @@ fn replicas_confirm_what_they_have() {
         let session = shard.connect();
         session.set("1");
         assert_eq!(session.wait(), 2);
-        shard.engine.faults().hold_back(shard.replicas()[0]);
+        shard.engine.faults().lag_replica(shard.replicas()[0]);
         assert_eq!(session.wait(), 2, "nothing was written since");
         session.set("2");
         assert_eq!(session.wait(), 1);
         shard.hold_back();
         session.set("3");
         assert_eq!(session.wait(), 0);
-        shard.engine.faults().catch_up(shard.replicas()[1]);
+        shard.engine.faults().sync_replica(shard.replicas()[1]);
         assert_eq!(session.wait(), 1);
         shard.catch_up();
         assert_eq!(session.wait(), 2);
@@ -97,7 +97,7 @@ fn replicas_confirm_what_they_have() {
 
 #[test]
 fn a_write_of_the_same_value_is_a_write_and_a_deletion_of_nothing_is_none() {
-    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    let shard = Shard::new(WaitSemantics::OwnWrites, 1);
     shard.connect().call(&["HSET", "{key}h", "field", "1"]);
     shard.hold_back();
     shard.connect().set("noise");
@@ -114,7 +114,7 @@ fn a_write_of_the_same_value_is_a_write_and_a_deletion_of_nothing_is_none() {
 
 #[test]
 fn what_a_new_connection_waits_for_differs_by_server() {
-    for (covers, after_a_look) in [(WaitCovers::EveryCommand, 0), (WaitCovers::WritesAlone, 1)] {
+    for (covers, after_a_look) in [(WaitSemantics::AllWrites, 0), (WaitSemantics::OwnWrites, 1)] {
         let shard = Shard::new(covers, 1);
         shard.hold_back();
         let writes = shard.connect();
@@ -141,13 +141,13 @@ fn a_replica_that_takes_over_has_what_it_acknowledged() {
         session.set("3");
         assert_eq!(shard.promoted_value(100), text("1"));
         let refused = session.call(&["WAIT", "1", "100"]);
-        assert!(matches!(refused, Reply::Error(_)), "a replica has none to wait for");
+        assert!(matches!(refused, RespValue::Error(_)), "a replica has none to wait for");
     }
 }
 
 #[test]
 fn a_replica_that_lags_takes_over_with_what_it_had() {
-    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    let shard = Shard::new(WaitSemantics::OwnWrites, 1);
     let session = shard.connect();
     session.set("1");
     shard.hold_back();
@@ -165,11 +165,11 @@ fn a_replica_that_lags_takes_over_with_what_it_had() {
 /// It does not know the new master, and has none of its writes.
 #[test]
 fn a_replica_that_lags_is_not_counted_by_another_master() {
-    let mut shard = Shard::new(WaitCovers::WritesAlone, 2);
+    let mut shard = Shard::new(WaitSemantics::OwnWrites, 2);
     let session = shard.connect();
     session.set("1");
     let replicas = shard.replicas();
-    shard.engine.faults().hold_back(replicas[1]);
+    shard.engine.faults().lag_replica(replicas[1]);
     session.set("2");
     shard.engine.faults().isolate(shard.master);
     let new = shard.engine.faults().promote(shard.master, 0).unwrap();
@@ -185,7 +185,7 @@ fn a_replica_that_lags_is_not_counted_by_another_master() {
 
 #[test]
 fn a_replica_that_stands_still_lags_and_one_that_is_dead_is_not_connected() {
-    let shard = Shard::new(WaitCovers::WritesAlone, 1);
+    let shard = Shard::new(WaitSemantics::OwnWrites, 1);
     let session = shard.connect();
     session.set("1");
     let replica = shard.replicas()[0];

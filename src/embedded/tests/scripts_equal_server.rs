@@ -19,8 +19,8 @@ use super::judge::Judge;
 use super::random_calls::{self, Call, Calls, LOCKS};
 use super::real::{RealConnection, RealServer, program};
 use super::{at_once, words};
-use crate::embedded::Engine;
-use crate::node::{Notice, Reply, Subscription};
+use crate::embedded::EmbeddedCluster;
+use crate::node::{PubSubEvent, RespValue, PubSubConnection};
 
 pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
@@ -124,9 +124,9 @@ fn a_million_calls_do_as_on_a_server() {
 
 /// An engine and a server that run the same commands.
 struct Pair {
-    engine: Engine,
-    heard: UnboundedReceiver<Notice>,
-    _subscription: Arc<dyn Subscription>,
+    engine: EmbeddedCluster,
+    heard: UnboundedReceiver<PubSubEvent>,
+    _subscription: Arc<dyn PubSubConnection>,
     real: RealConnection,
     real_ear: RealConnection,
     _server: RealServer,
@@ -142,18 +142,18 @@ struct Pair {
 struct Done {
     command: Vec<Vec<u8>>,
     /// The engine's reply, if it is to be compared.
-    reply: Option<Reply>,
+    reply: Option<RespValue>,
 }
 
 impl Pair {
     fn start() -> Pair {
         let server = RealServer::start(false);
         let (mut real, mut real_ear) = (server.connect(), server.connect());
-        let engine = Engine::builder().standalone().starts_at(since_1970()).build();
+        let engine = EmbeddedCluster::builder().standalone().start_time(since_1970()).build();
         let (subscription, mut heard) =
             at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
         for channel in random_calls::heard_channels() {
-            at_once(subscription.join(channel.as_bytes(), false)).unwrap();
+            at_once(subscription.subscribe(channel.as_bytes(), false)).unwrap();
             heard.try_recv().unwrap();
             real_ear.query(&["SSUBSCRIBE", &channel]);
         }
@@ -162,10 +162,10 @@ impl Pair {
         let mut digests = BTreeMap::new();
         for script in crate::scripts() {
             let load = ["SCRIPT", "LOAD", &format!("{GIVEN_CLOCK}{mute}{}", script.text())];
-            let Reply::Text(digest) = engine.query(0, &words(&load)) else {
+            let RespValue::String(digest) = engine.query(0, &words(&load)) else {
                 panic!("{} does not compile", script.name());
             };
-            assert_eq!(real.query(&load), Reply::Text(digest.clone()));
+            assert_eq!(real.query(&load), RespValue::String(digest.clone()));
             digests.insert(script.name(), digest.to_vec());
         }
         Pair {
@@ -195,7 +195,7 @@ impl Pair {
     }
 
     /// Runs a command on the engine now, and on the server later.
-    fn tell<W: AsRef<[u8]>>(&mut self, command: &[W], is_compared: bool) -> Reply {
+    fn tell<W: AsRef<[u8]>>(&mut self, command: &[W], is_compared: bool) -> RespValue {
         let reply = self.engine.query(0, &words(command));
         self.ahead.push(Done {
             command: command.iter().map(|word| word.as_ref().to_vec()).collect(),
@@ -214,7 +214,7 @@ impl Pair {
     }
 
     fn fill_memory(&mut self, is_full: bool) {
-        self.engine.faults().set_full_memory(0, is_full);
+        self.engine.faults().set_out_of_memory(0, is_full);
         let limit = if is_full { "1" } else { "0" };
         let command = ["CONFIG", "SET", "maxmemory", limit].map(|word| word.as_bytes().to_vec());
         self.ahead.push(Done { command: command.into(), reply: None });
@@ -246,7 +246,7 @@ impl Pair {
     /// Compares the messages of the subscribers, and their order.
     fn compare_pushes(&mut self) -> Result<(), String> {
         let mut engine = Vec::new();
-        while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {
+        while let Ok(PubSubEvent::Message { channel, payload }) = self.heard.try_recv() {
             engine.push((channel, payload));
         }
         let mut server = Vec::new();
@@ -357,7 +357,7 @@ impl Round<'_> {
 
     /// Removes a key that has expired by the given clock.
     fn end_if_over(&mut self, key: &str) {
-        if let Reply::Int(ends) = self.pair.engine.query(0, &words(&["PEXPIRETIME", key]))
+        if let RespValue::Int(ends) = self.pair.engine.query(0, &words(&["PEXPIRETIME", key]))
             && (0..=self.us as i64 / 1000).contains(&ends)
         {
             self.pair.tell(&["DEL", key], true);
@@ -386,12 +386,12 @@ fn since_1970() -> Duration {
 }
 
 /// The status of a reply, or the code of an error.
-pub(super) fn gist(reply: &Reply) -> Option<String> {
+pub(super) fn gist(reply: &RespValue) -> Option<String> {
     match reply {
-        Reply::Error(error) => Some(error.code.as_bytes()),
-        Reply::Text(text) => Some(text.split(|byte| *byte == b' ').next()?),
-        Reply::List(parts) => match parts.first() {
-            Some(Reply::Text(status)) => Some(status.as_ref()),
+        RespValue::Error(error) => Some(error.code.as_bytes()),
+        RespValue::String(text) => Some(text.split(|byte| *byte == b' ').next()?),
+        RespValue::Array(parts) => match parts.first() {
+            Some(RespValue::String(status)) => Some(status.as_ref()),
             _ => None,
         },
         _ => None,
@@ -400,21 +400,21 @@ pub(super) fn gist(reply: &Reply) -> Option<String> {
 }
 
 /// The fields of a hash have no order.
-fn sorted(reply: Reply, sorts: bool) -> Reply {
+fn sorted(reply: RespValue, sorts: bool) -> RespValue {
     match reply {
-        Reply::List(parts) if sorts => {
-            let mut fields: Vec<Vec<Reply>> = parts.chunks(2).map(<[Reply]>::to_vec).collect();
+        RespValue::Array(parts) if sorts => {
+            let mut fields: Vec<Vec<RespValue>> = parts.chunks(2).map(<[RespValue]>::to_vec).collect();
             fields.sort_by_key(|field| format!("{field:?}"));
-            Reply::List(fields.into_iter().flatten().collect())
+            RespValue::Array(fields.into_iter().flatten().collect())
         }
         other => other,
     }
 }
 
-pub(super) fn message(reply: &Reply) -> Option<(Bytes, Bytes)> {
+pub(super) fn message(reply: &RespValue) -> Option<(Bytes, Bytes)> {
     match reply {
-        Reply::List(parts) => match parts.as_slice() {
-            [Reply::Text(kind), Reply::Text(channel), Reply::Text(payload)]
+        RespValue::Array(parts) => match parts.as_slice() {
+            [RespValue::String(kind), RespValue::String(channel), RespValue::String(payload)]
                 if kind.as_ref() == b"smessage" =>
             {
                 Some((channel.clone(), payload.clone()))

@@ -6,63 +6,63 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{at_once, words};
-use crate::embedded::Engine;
-use crate::node::{Notice, Reply, Subscription};
+use crate::embedded::EmbeddedCluster;
+use crate::node::{PubSubEvent, RespValue, PubSubConnection};
 use crate::slot::Slot;
 
 const CHANNEL: &str = "{key}channel";
 
-type Listener = (Arc<dyn Subscription>, UnboundedReceiver<Notice>);
+type Listener = (Arc<dyn PubSubConnection>, UnboundedReceiver<PubSubEvent>);
 
-fn engine() -> (Engine, usize, usize) {
-    let engine = Engine::builder().manual_time().build();
+fn engine() -> (EmbeddedCluster, usize, usize) {
+    let engine = EmbeddedCluster::builder().manual_time().build();
     let master = engine.faults().master_of(Slot::of(CHANNEL));
     (engine, master, (master + 1) % 3)
 }
 
-fn listen(engine: &Engine, server: usize) -> Listener {
+fn listen(engine: &EmbeddedCluster, server: usize) -> Listener {
     at_once(engine.connector().subscribe(&engine.addresses()[server])).unwrap()
 }
 
 fn join(listener: &Listener, asking: bool) {
-    at_once(listener.0.join(CHANNEL.as_bytes(), asking)).unwrap();
+    at_once(listener.0.subscribe(CHANNEL.as_bytes(), asking)).unwrap();
 }
 
-fn joined(engine: &Engine, server: usize, asking: bool) -> Listener {
+fn joined(engine: &EmbeddedCluster, server: usize, asking: bool) -> Listener {
     let mut listener = listen(engine, server);
     join(&listener, asking);
     let channel = CHANNEL.into();
-    assert_eq!(listener.1.try_recv(), Ok(Notice::Joined { channel }));
+    assert_eq!(listener.1.try_recv(), Ok(PubSubEvent::Subscribed { channel }));
     listener
 }
 
-fn publish(engine: &Engine, server: usize) -> Reply {
+fn publish(engine: &EmbeddedCluster, server: usize) -> RespValue {
     engine.query(server, &words(&["SPUBLISH", CHANNEL, "x"]))
 }
 
-fn message() -> Notice {
+fn message() -> PubSubEvent {
     let (channel, payload) = (CHANNEL.into(), "x".into());
-    Notice::Message { channel, payload }
+    PubSubEvent::Message { channel, payload }
 }
 
-fn left() -> Notice {
+fn left() -> PubSubEvent {
     let channel = CHANNEL.into();
-    Notice::Left { channel }
+    PubSubEvent::Unsubscribed { channel }
 }
 
 #[test]
 fn those_who_joined_hear_and_are_counted() {
     let (engine, master, _) = engine();
-    assert_eq!(publish(&engine, master), Reply::Int(0));
+    assert_eq!(publish(&engine, master), RespValue::Int(0));
     let (mut first, mut second) = (joined(&engine, master, false), joined(&engine, master, false));
     let script =
         words(&["EVAL", "return redis.call('SPUBLISH', ARGV[1], 'x')", "1", "{key}", CHANNEL]);
-    assert_eq!(engine.query(master, &script), Reply::Int(2));
+    assert_eq!(engine.query(master, &script), RespValue::Int(2));
     assert_eq!(first.1.try_recv(), Ok(message()));
     assert_eq!(second.1.try_recv(), Ok(message()));
-    at_once(first.0.leave(CHANNEL.as_bytes())).unwrap();
+    at_once(first.0.unsubscribe(CHANNEL.as_bytes())).unwrap();
     assert_eq!(first.1.try_recv(), Ok(left()));
-    assert_eq!(publish(&engine, master), Reply::Int(1));
+    assert_eq!(publish(&engine, master), RespValue::Int(1));
     assert_eq!(first.1.try_recv(), Err(TryRecvError::Empty));
 }
 
@@ -71,7 +71,7 @@ fn who_joins_twice_is_counted_once() {
     let (engine, master, _) = engine();
     let listener = joined(&engine, master, false);
     join(&listener, false);
-    assert_eq!(publish(&engine, master), Reply::Int(1));
+    assert_eq!(publish(&engine, master), RespValue::Int(1));
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn who_has_hung_up_is_not_counted() {
     let (engine, master, _) = engine();
     let (subscription, receiver) = joined(&engine, master, false);
     drop(receiver);
-    assert_eq!(publish(&engine, master), Reply::Int(0));
+    assert_eq!(publish(&engine, master), RespValue::Int(0));
     drop(subscription);
     let (subscription, mut receiver) = joined(&engine, master, false);
     drop(subscription);
-    assert_eq!(publish(&engine, master), Reply::Int(0));
+    assert_eq!(publish(&engine, master), RespValue::Int(0));
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
 }
 
@@ -92,7 +92,7 @@ fn a_channel_of_a_foreign_slot_is_refused() {
     let (engine, _, other) = engine();
     let mut listener = listen(&engine, other);
     join(&listener, true);
-    let Ok(Notice::Refused { error, .. }) = listener.1.try_recv() else {
+    let Ok(PubSubEvent::Rejected { error, .. }) = listener.1.try_recv() else {
         panic!("not refused");
     };
     assert_eq!(error.code, "MOVED");
@@ -109,7 +109,7 @@ fn while_a_slot_moves_each_side_tells_its_own_and_then_the_source_ends() {
     assert_eq!(at_target.1.try_recv(), Err(TryRecvError::Empty));
     engine.faults().finish_move(Slot::of(CHANNEL));
     assert_eq!(at_source.1.try_recv(), Ok(left()));
-    assert_eq!(publish(&engine, target), Reply::Int(1));
+    assert_eq!(publish(&engine, target), RespValue::Int(1));
     assert_eq!(at_target.1.try_recv(), Ok(message()));
     assert_eq!(at_source.1.try_recv(), Err(TryRecvError::Empty));
 }
@@ -120,7 +120,7 @@ fn subscriptions_end_when_a_master_learns_that_it_is_none() {
     let mut listener = joined(&engine, master, false);
     let new = engine.faults().promote(master, 0).unwrap();
     assert_eq!(listener.1.try_recv(), Ok(left()));
-    assert_eq!(publish(&engine, new), Reply::Int(0));
+    assert_eq!(publish(&engine, new), RespValue::Int(0));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn killed_connections_and_killed_servers_end_the_receivers() {
     let mut listener = joined(&engine, master, false);
     engine.faults().kill_connections(master);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
-    assert!(at_once(listener.0.join(CHANNEL.as_bytes(), false)).is_err());
+    assert!(at_once(listener.0.subscribe(CHANNEL.as_bytes(), false)).is_err());
     let mut listener = joined(&engine, master, false);
     engine.faults().stop(master);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Disconnected));
@@ -145,5 +145,5 @@ fn a_paused_server_answers_subscribers_later() {
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Empty));
     engine.faults().resume(master);
     let channel = CHANNEL.into();
-    assert_eq!(listener.1.try_recv(), Ok(Notice::Joined { channel }));
+    assert_eq!(listener.1.try_recv(), Ok(PubSubEvent::Subscribed { channel }));
 }

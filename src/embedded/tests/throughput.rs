@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use super::words;
-use crate::embedded::Engine;
-use crate::node::Reply;
+use crate::embedded::EmbeddedCluster;
+use crate::node::RespValue;
 
 const SCRIPT: &str = "
     local time = redis.call('TIME')
@@ -25,9 +25,9 @@ const SCRIPT: &str = "
 #[ignore = "a measurement"]
 fn throughput_of_a_script_of_eight_calls() {
     const RUNS: usize = 400_000;
-    for builder in [Engine::builder().standalone(), Engine::builder().masters(1)] {
+    for builder in [EmbeddedCluster::builder().standalone(), EmbeddedCluster::builder().masters(1)] {
         let engine = builder.manual_time().build();
-        let Reply::Text(digest) = engine.query(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
+        let RespValue::String(digest) = engine.query(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
             panic!("not loaded");
         };
         let key = |number| format!("rwlease:order:{{{number}}}");
@@ -37,9 +37,9 @@ fn throughput_of_a_script_of_eight_calls() {
         let commands: Vec<_> = (0..1000).map(|number| call(key(number))).collect();
         let start = Instant::now();
         for command in commands.iter().cycle().take(RUNS) {
-            assert!(matches!(engine.query(0, command), Reply::List(_)));
+            assert!(matches!(engine.query(0, command), RespValue::Array(_)));
         }
         let rate = RUNS as f64 / start.elapsed().as_secs_f64();
-        println!("{rate:.0} scripts a second, {:?}", engine.tally());
+        println!("{rate:.0} scripts a second, {:?}", engine.script_stats());
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Builder, refuse};
-use crate::embedded::{Engine, Host};
+use crate::embedded::{EmbeddedCluster, SimulatedHost};
 use crate::error::Result;
 use crate::lock::locks::Locks;
 use crate::protocol::Scripts;
@@ -22,10 +22,10 @@ impl Builder {
     /// # Cancel safety
     ///
     /// Cancel safe: if the future is dropped, what was opened is closed.
-    pub async fn connect_embedded(mut self, engine: &Engine) -> Result<Locks> {
+    pub async fn connect_embedded(mut self, engine: &EmbeddedCluster) -> Result<Locks> {
         refuse(self.given_with_urls(), "connect_embedded")?;
         self.router.seeds = engine.addresses();
-        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        let scripts = self.scripts.unwrap_or_else(Scripts::embedded);
         Locks::start(engine.connector(), engine.clock(), scripts, self.settings, self.router).await
     }
 
@@ -35,13 +35,13 @@ impl Builder {
     /// # Errors, Cancel safety
     ///
     /// As [`connect_embedded`](Builder::connect_embedded).
-    pub async fn connect_from(mut self, host: &Host) -> Result<Locks> {
+    pub async fn connect_from(mut self, host: &SimulatedHost) -> Result<Locks> {
         refuse(self.given_with_urls(), "connect_from")?;
         self.router.seeds = host.engine().addresses();
         let mut id = [0; 11];
         fastrand::fill(&mut id);
         self.settings.id = Some(id);
-        let scripts = self.scripts.unwrap_or_else(Scripts::built_in);
+        let scripts = self.scripts.unwrap_or_else(Scripts::embedded);
         Locks::start(host.connector(), host.clock(), scripts, self.settings, self.router).await
     }
 

@@ -37,7 +37,7 @@ impl Builder {
         Locks::start(
             Arc::new(FredConnector::new(config)),
             Arc::new(SystemClock),
-            Scripts::built_in(),
+            Scripts::embedded(),
             self.settings,
             self.router,
         )

@@ -14,14 +14,14 @@ mod urls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::lost::{Loss, OnLost};
-use crate::client::settings::Settings;
+use crate::client::lost::{LeaseLoss, LossListener};
+use crate::client::settings::ClientConfig;
 use crate::error::{Error, Result};
 use crate::lock::cached::settings::Cache;
 use crate::protocol::Fairness;
 #[cfg(feature = "embedded")]
 use crate::protocol::Scripts;
-use crate::router::RouterSettings;
+use crate::router::RouterConfig;
 #[cfg(any(feature = "native", feature = "redis"))]
 use urls::UrlSettings;
 
@@ -29,8 +29,8 @@ use urls::UrlSettings;
 #[derive(Clone, Debug, Default)]
 #[must_use = "settings do nothing until `connect`"]
 pub struct Builder {
-    settings: Settings,
-    router: RouterSettings,
+    settings: ClientConfig,
+    router: RouterConfig,
     /// The name of a setting about dialling or sending that was set, and that a connection of the
     /// application would ignore.
     dialing: Option<&'static str>,
@@ -44,14 +44,14 @@ impl Builder {
     /// The prefix of a lock's name in its key, without braces. All clients of a lock must use the
     /// same. Default: `rwlease:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.settings.prefix = prefix.into();
+        self.settings.key_prefix = prefix.into();
         self
     }
 
     /// The prefix of a mutex's name in its key. All clients of a mutex must use the same. Default:
     /// none, so that the key is the one other libraries use.
     pub fn mutex_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.settings.mutex_prefix = prefix.into();
+        self.settings.set_nx_key_prefix = prefix.into();
         self
     }
 
@@ -70,7 +70,7 @@ impl Builder {
     /// moves from one to the other: see [`Lease`](crate::Lease). Default: a twentieth of the lease,
     /// at most 500 ms. Set a larger one if your servers' clocks may differ by more.
     pub fn margin(mut self, margin: Duration) -> Self {
-        self.settings.margin = Some(margin);
+        self.settings.safety_margin = Some(margin);
         self
     }
 
@@ -83,21 +83,21 @@ impl Builder {
     /// The maximum number of waiters in the queue of one lock. Further requests fail with
     /// [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters). Default: 10,000.
     pub fn max_waiters(mut self, most: u64) -> Self {
-        self.settings.max_waiters = most;
+        self.settings.max_queue_len = most;
         self
     }
 
     /// How often the head of a queue polls. Each place behind it adds the same time. Default:
     /// 250 ms.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.settings.poll.interval = interval;
+        self.settings.polling.poll_interval = interval;
         self
     }
 
     /// How long the server keeps a waiter's place without a poll, at least three poll intervals.
     /// Default: 10 s.
     pub fn waiter_ttl(mut self, waiter_ttl: Duration) -> Self {
-        self.settings.poll.waiter_ttl = waiter_ttl;
+        self.settings.polling.waiter_ttl = waiter_ttl;
         self
     }
 
@@ -107,7 +107,7 @@ impl Builder {
     /// is less than a quarter of it. Default: 1.5 s, of which the default margin of long leases
     /// leaves one second.
     pub fn claim_window(mut self, window: Duration) -> Self {
-        self.settings.poll.window = window;
+        self.settings.polling.claim_timeout = window;
         self
     }
 
@@ -125,8 +125,8 @@ impl Builder {
     /// cancellation tokens still tell.
     ///
     /// [`Lease::lost`]: crate::Lease::lost
-    pub fn on_lost(mut self, listener: impl Fn(&Loss) + Send + Sync + 'static) -> Self {
-        self.settings.on_lost = OnLost(Some(Arc::new(listener)));
+    pub fn on_lost(mut self, listener: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
+        self.settings.loss_listener = LossListener(Some(Arc::new(listener)));
         self
     }
 
@@ -171,7 +171,7 @@ impl Builder {
     /// the server. Background renewals and releases are counted separately. Default: 256, which a
     /// server answers in a few milliseconds; a longer round trip can use more.
     pub fn max_in_flight(mut self, calls: usize) -> Self {
-        self.router.max_in_flight = calls;
+        self.router.max_in_flight_per_server = calls;
         self.dialing = Some("max_in_flight");
         self
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::node::dialer::{Channels, Dialer, SentinelUrl, Shown, UrlError, sentinel};
+use crate::node::dialer::{PubSubKind, Dialer, SentinelUrl, RedactedUrl, UrlError, sentinel};
 use crate::node::{Address, Credentials, CredentialsProvider};
 
 /// The sentinels that watch a server with replicas, and its name there, for
@@ -119,7 +119,7 @@ impl Sentinel {
         }
         let address = |node: &String| {
             sentinel(node).map_err(|why| {
-                Error::invalid(format!("{} is not `host:port` of a sentinel: {why}", Shown(node)))
+                Error::invalid(format!("{} is not `host:port` of a sentinel: {why}", RedactedUrl(node)))
             })
         };
         self.nodes.iter().map(address).collect()
@@ -135,7 +135,7 @@ impl Sentinel {
             tls: self.tls.then(|| servers.tls.clone().unwrap_or_default()),
             credentials: self.credentials.clone(),
             database: 0,
-            channels: Channels::Plain,
+            channels: PubSubKind::Regular,
             ..servers.clone()
         }
     }
@@ -157,7 +157,7 @@ impl FromStr for Sentinel {
     fn from_str(url: &str) -> Result<Sentinel> {
         let SentinelUrl { sentinels, master, tls, credentials, database } =
             url.parse().map_err(|why: UrlError| {
-                Error::invalid(format!("{} is not the URL of sentinels: {why}", Shown(url)))
+                Error::invalid(format!("{} is not the URL of sentinels: {why}", RedactedUrl(url)))
             })?;
         Ok(Sentinel {
             master,

@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::health::ClientHealth;
 use crate::lock::locks::Locks;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
-use crate::node::dialer::TlsFiles;
-use crate::node::dialer::{Dialer, SentinelUrl, Server, Shown, UrlError};
+use crate::node::dialer::TlsCertificates;
+use crate::node::dialer::{Dialer, SentinelUrl, ServerUrl, RedactedUrl, UrlError};
 #[cfg(feature = "native")]
 use crate::node::native::NativeConnector;
 #[cfg(feature = "redis")]
 use crate::node::redis::RedisConnector;
 use crate::node::{Address, Connector};
 use crate::protocol::Scripts;
-use crate::router::SentinelSettings;
+use crate::router::SentinelTargets;
 
 /// The default connector of [`Builder::connect`].
 #[cfg(feature = "native")]
@@ -54,13 +54,13 @@ impl UrlSettings {
             tls,
             credentials,
             #[cfg(feature = "tls")]
-                sessions: _,
+                tls_configs: _,
             database: _, // the URLs' own
             client_name,
             channels: _, // all are to servers
             health: _,   // each client has its own
         } = dialer;
-        let files = |TlsFiles { roots, client }: &TlsFiles| (roots.is_some(), client.is_some());
+        let files = |TlsCertificates { roots, client }: &TlsCertificates| (roots.is_some(), client.is_some());
         let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
         let settings = [
             ("servers", !urls.is_empty()),
@@ -163,7 +163,7 @@ impl Builder {
         let dialer = match sentinel_of(&urls, sentinel)? {
             Some(sentinel) => {
                 let dialer = dialer_to(&sentinel.servers, sentinel.uses_tls(), dialer)?;
-                self.router.sentinels = Some(SentinelSettings {
+                self.router.sentinels = Some(SentinelTargets {
                     master: sentinel.master()?.into(),
                     nodes: sentinel.nodes()?,
                     connector: connector(sentinel.dialer(&dialer)),
@@ -180,7 +180,7 @@ impl Builder {
         Locks::start(
             connector(dialer),
             Arc::new(SystemClock),
-            Scripts::built_in(),
+            Scripts::embedded(),
             self.settings,
             self.router,
         )
@@ -190,7 +190,7 @@ impl Builder {
 
 /// The sentinels, from URLs or from the setting.
 fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sentinel>> {
-    let mut of_sentinels = urls.iter().filter(|url| SentinelUrl::is_one(url)).peekable();
+    let mut of_sentinels = urls.iter().filter(|url| SentinelUrl::matches(url)).peekable();
     let Some(first) = of_sentinels.next_if(|_| sentinel.is_none()) else {
         return match sentinel {
             Some(_) if !urls.is_empty() => {
@@ -199,7 +199,7 @@ fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sen
             sentinel => Ok(sentinel),
         };
     };
-    if urls.iter().any(|url| !SentinelUrl::is_one(url)) {
+    if urls.iter().any(|url| !SentinelUrl::matches(url)) {
         return Err(Error::invalid("give URLs of servers or of sentinels, not both"));
     }
     let mut sentinel: Sentinel = first.parse()?;
@@ -211,10 +211,10 @@ fn sentinel_of(urls: &[String], sentinel: Option<Sentinel>) -> Result<Option<Sen
 
 /// The servers, and how to dial all of them: by the URLs, which must agree, and by the settings.
 fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
-    let mut servers: Vec<Server> = Vec::new();
+    let mut servers: Vec<ServerUrl> = Vec::new();
     for url in urls {
         let server = url.parse().map_err(|why: UrlError| {
-            Error::invalid(format!("{} is not the URL of a server: {why}", Shown(url)))
+            Error::invalid(format!("{} is not the URL of a server: {why}", RedactedUrl(url)))
         });
         servers.push(server?);
     }
@@ -222,14 +222,14 @@ fn settled(urls: &[String], dialer: Dialer) -> Result<(Vec<Address>, Dialer)> {
         return Err(Error::invalid("no server was named"));
     };
     let provided = dialer.credentials.is_some();
-    let as_first = |other: &Server| {
+    let as_first = |other: &ServerUrl| {
         let same_user = provided || other.credentials == first.credentials;
         same_user && other.tls == first.tls && other.database == first.database
     };
     if !servers.iter().all(as_first) {
         return Err(Error::invalid("the URLs differ in credentials, TLS or database"));
     }
-    let Server { tls, credentials, database, .. } = first.clone();
+    let ServerUrl { tls, credentials, database, .. } = first.clone();
     let dialer = dialer_to(&Servers { tls, credentials, database }, tls, dialer)?;
     Ok((servers.into_iter().map(|server| server.address).collect(), dialer))
 }

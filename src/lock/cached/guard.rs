@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::client::acquisition::{Event, Holding};
-use crate::client::cache::{Entry, Granted, Share};
+use crate::client::acquisition::{AcquisitionEvent, HeldLease};
+use crate::client::cache::{CachedLock, CachedGrant, LeaseShare};
 use crate::error::Result;
 use crate::lock::cached::watch::LeaseWatch;
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
-use crate::protocol::Mode;
+use crate::protocol::LockMode;
 
 /// The contents of a guard: a share of the cached lease, or a lease of its own.
 pub struct Held {
@@ -22,8 +22,8 @@ pub struct Held {
 }
 
 enum By {
-    Share(Share),
-    Lease(Hold, Arc<Entry>),
+    Share(LeaseShare),
+    Lease(Hold, Arc<CachedLock>),
     /// It was released.
     Nothing,
 }
@@ -38,15 +38,15 @@ impl Held {
     fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the token: reading it would consume it.
         f.debug_struct(what)
-            .field("name", &self.entry().map_or("", Entry::name))
+            .field("name", &self.entry().map_or("", CachedLock::name))
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
 
-    pub(super) fn new(entry: &Arc<Entry>, granted: Granted) -> Held {
+    pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> Held {
         let by = match granted {
-            Granted::Local(share) => By::Share(share),
-            Granted::Plain(acquisition) => {
+            CachedGrant::LocalState(share) => By::Share(share),
+            CachedGrant::Uncached(acquisition) => {
                 let lease = Lease::new(entry.client().clone(), acquisition);
                 By::Lease(Hold(lease), entry.clone())
             }
@@ -54,7 +54,7 @@ impl Held {
         Held { over: OnceLock::new(), by }
     }
 
-    fn entry(&self) -> Option<&Entry> {
+    fn entry(&self) -> Option<&CachedLock> {
         match &self.by {
             By::Share(share) => Some(share.entry()),
             By::Lease(_, entry) => Some(entry),
@@ -74,11 +74,11 @@ impl Held {
         match &self.by {
             By::Share(share) => {
                 let clock = &share.entry().client().clock;
-                let left = |held: &Holding| match held.is_lost() || held.is_releasing() {
+                let left = |held: &HeldLease| match held.is_lost() || held.is_releasing() {
                     true => Duration::ZERO,
-                    false => held.ends.since(clock.now()),
+                    false => held.deadline.saturating_duration_since(clock.now()),
                 };
-                share.acquisition().holding(left).unwrap_or_default()
+                share.acquisition().with_lease(left).unwrap_or_default()
             }
             By::Lease(hold, _) => hold.0.remaining(),
             By::Nothing => Duration::ZERO,
@@ -135,7 +135,7 @@ impl Held {
         self.end_watches();
         match std::mem::replace(&mut self.by, By::Nothing) {
             By::Lease(hold, entry) => {
-                entry.plain_released();
+                entry.record_uncached_release();
                 hold.release().await
             }
             _ if was_held => Ok(Released::Released),
@@ -154,7 +154,7 @@ impl Held {
         match &mut self.by {
             By::Share(share) => share.downgrade(),
             By::Lease(hold, _) => {
-                hold.0.client.on(&hold.0.acquisition, Event::Downgrade);
+                hold.0.client.apply(&hold.0.acquisition, AcquisitionEvent::Downgrade);
                 hold.0.downgraded().await?;
             }
             By::Nothing => {}
@@ -167,7 +167,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.end_watches();
         if let By::Lease(_, entry) = &self.by {
-            entry.plain_released();
+            entry.record_uncached_release();
         }
     }
 }
@@ -176,10 +176,10 @@ impl Drop for Held {
 pub trait CachedGuard: sealed::CachedGuard {}
 
 pub(crate) mod sealed {
-    use super::{Held, Mode};
+    use super::{Held, LockMode};
 
     pub trait CachedGuard: Send + Unpin {
-        const MODE: Mode;
+        const MODE: LockMode;
 
         fn of(held: Held) -> Self;
     }
@@ -272,12 +272,12 @@ macro_rules! guard {
 
 guard! {
     /// A cached lock held for reading, shared with other readers.
-    CachedReadGuard, Mode::Read
+    CachedReadGuard, LockMode::Read
 }
 
 guard! {
     /// A cached lock held for writing, exclusively.
-    CachedWriteGuard, Mode::Write
+    CachedWriteGuard, LockMode::Write
 }
 
 impl CachedWriteGuard {

@@ -8,13 +8,13 @@ pub(crate) mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::Handle;
-use crate::client::cache::{Entry, PlainBecause, SHORTEST_LEASE};
+use crate::client::ClientHandle;
+use crate::client::cache::{CachedLock, UncachedReason, MIN_CACHED_LEASE};
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
 use crate::lock::cached::request::{CachedAcquire, TryCached};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::Mode;
+use crate::protocol::LockMode;
 use crate::slot::Slot;
 
 /// An [`RwLock`] whose lease stays with this client after the last guard is dropped. While no other
@@ -48,8 +48,8 @@ use crate::slot::Slot;
 ///
 /// A local grant sends no message. One call a second while the lock is used; none while it is not.
 pub struct CachedRwLock {
-    client: Arc<Handle>,
-    entry: Arc<Entry>,
+    client: Arc<ClientHandle>,
+    entry: Arc<CachedLock>,
 }
 
 /// The state of a cached lock in this client, as returned by [`CachedRwLock::local`].
@@ -63,9 +63,9 @@ pub struct LocalStatus {
     /// The number of requests of this client that wait.
     pub waiting: usize,
     /// The mode of the cached lease, or `None` if there is none.
-    pub hold: Option<Mode>,
+    pub hold: Option<LockMode>,
     /// Why no lease is cached, nor will be at the next request.
-    pub plain_because: Option<PlainBecause>,
+    pub plain_because: Option<UncachedReason>,
 }
 
 impl RwLock {
@@ -76,14 +76,14 @@ impl RwLock {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the client's [lease](crate::Builder::lease) is
     /// shorter than a second.
     pub fn cached(&self) -> Result<CachedRwLock> {
-        if self.client.settings.lease < SHORTEST_LEASE {
+        if self.client.settings.lease < MIN_CACHED_LEASE {
             let lease = self.client.settings.lease;
             let message = format!(
-                "the lease of cached locks must be at least {SHORTEST_LEASE:?}, not {lease:?}"
+                "the lease of cached locks must be at least {MIN_CACHED_LEASE:?}, not {lease:?}"
             );
-            return Err(self.lock.with_lock(Error::invalid(message)));
+            return Err(self.lock.add_context(Error::invalid(message)));
         }
-        let entry = self.client.cache_entry(&self.lock);
+        let entry = self.client.cached_lock(&self.lock);
         entry.add_handle();
         Ok(CachedRwLock { client: self.client.clone(), entry })
     }
@@ -136,9 +136,9 @@ impl CachedRwLock {
         LocalStatus {
             readers: state.readers,
             writer: state.writer,
-            waiting: state.waiting,
-            hold: state.hold,
-            plain_because: state.plain_because,
+            waiting: state.waiter_count,
+            hold: state.cached_mode,
+            plain_because: state.uncached_reason,
         }
     }
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::task::coop;
 
-use crate::client::acquisition::out_of_time;
-use crate::client::cache::{Begun, Entry, Granted, Place, Share, Turn, telemetry};
-use crate::clock::Moment;
+use crate::client::acquisition::timed_out_error;
+use crate::client::cache::{LocalAcquire, CachedLock, CachedGrant, LocalWait, LeaseShare, LocalWaitOutcome, telemetry};
+use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, Held};
 use crate::lock::wait::{Cancel, Wait};
@@ -34,7 +34,7 @@ use crate::lock::wait::{Cancel, Wait};
 /// Cancel safe: dropping the future gives up its place and releases a grant that is under way.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct CachedAcquire<'a, G> {
-    entry: &'a Arc<Entry>,
+    entry: &'a Arc<CachedLock>,
     timeout: Option<Duration>,
     cancel: Cancel<'a>,
     stage: Stage<'a>,
@@ -45,14 +45,14 @@ pub struct CachedAcquire<'a, G> {
 enum Stage<'a> {
     New,
     /// It waits for its turn, or for its timeout.
-    Local(Place<'a>, Option<(Moment, BoxFuture<'static, ()>)>),
-    Plain(BoxFuture<'a, Result<Granted>>),
+    Local(LocalWait<'a>, Option<(LocalInstant, BoxFuture<'static, ()>)>),
+    Plain(BoxFuture<'a, Result<CachedGrant>>),
     /// It has its result, and no place any more.
     Over,
 }
 
 impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
-    pub(super) fn new(entry: &'a Arc<Entry>) -> Self {
+    pub(super) fn new(entry: &'a Arc<CachedLock>) -> Self {
         let cancel = Cancel::default();
         CachedAcquire { entry, timeout: None, cancel, stage: Stage::New, guard: PhantomData }
     }
@@ -70,27 +70,27 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         self
     }
 
-    fn poll_granted(&mut self, context: &mut Context<'_>) -> Poll<Result<Granted>> {
+    fn poll_granted(&mut self, context: &mut Context<'_>) -> Poll<Result<CachedGrant>> {
         if let Stage::New = self.stage
             && let Some(share) = ready!(self.begin(context))?
         {
-            return Poll::Ready(Ok(Granted::Local(share)));
+            return Poll::Ready(Ok(CachedGrant::LocalState(share)));
         }
         if let Poll::Ready(error) = self.cancel.poll(context) {
             return Poll::Ready(Err(error));
         }
         if let Stage::Local(place, limit) = &mut self.stage {
             match (Pin::new(place).poll(context), limit) {
-                (Poll::Ready(Turn::Share(share)), _) => {
-                    return Poll::Ready(Ok(Granted::Local(share)));
+                (Poll::Ready(LocalWaitOutcome::Granted(share)), _) => {
+                    return Poll::Ready(Ok(CachedGrant::LocalState(share)));
                 }
-                (Poll::Ready(Turn::Plain(why)), limit) => {
-                    telemetry::plain(why);
+                (Poll::Ready(LocalWaitOutcome::Uncached(why)), limit) => {
+                    telemetry::record_uncached(why);
                     let until = limit.as_ref().map(|(until, _)| *until);
-                    self.stage = Stage::Plain(Box::pin(self.entry.take(G::MODE, until)));
+                    self.stage = Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
                 }
                 (Poll::Pending, Some((_, limit))) => {
-                    return limit.as_mut().poll(context).map(|()| Err(out_of_time()));
+                    return limit.as_mut().poll(context).map(|()| Err(timed_out_error()));
                 }
                 (Poll::Pending, None) => return Poll::Pending,
             }
@@ -102,26 +102,26 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
     }
 
     /// The first step: returns a share, or sets the next stage.
-    fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Share>>> {
+    fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<LeaseShare>>> {
         Wait { timeout: self.timeout, retry: None }.check()?;
         // A task that locks in a loop must let other tasks run, such as the one that receives
         // recalls.
         let budget = ready!(coop::poll_proceed(context));
         let (entry, clock) = (self.entry, &self.entry.client().clock);
         let now = clock.now();
-        if let Some(share) = entry.enter(G::MODE, now) {
+        if let Some(share) = entry.try_fast_path(G::MODE, now) {
             budget.made_progress();
             return Poll::Ready(Ok(Some(share)));
         }
-        let until = self.timeout.map(|timeout| now.after(timeout));
-        self.stage = match entry.begin(G::MODE, now)? {
-            Begun::Share(share) => return Poll::Ready(Ok(Some(share))),
-            Begun::Waits(place) => {
+        let until = self.timeout.map(|timeout| now.saturating_add(timeout));
+        self.stage = match entry.begin_acquire(G::MODE, now)? {
+            LocalAcquire::Granted(share) => return Poll::Ready(Ok(Some(share))),
+            LocalAcquire::Queued(place) => {
                 Stage::Local(place, until.map(|until| (until, clock.sleep_until(until))))
             }
-            Begun::Plain(why) => {
-                telemetry::plain(Some(why));
-                Stage::Plain(Box::pin(entry.take(G::MODE, until)))
+            LocalAcquire::Uncached(why) => {
+                telemetry::record_uncached(Some(why));
+                Stage::Plain(Box::pin(entry.acquire_uncached(G::MODE, until)))
             }
         };
         Poll::Ready(Ok(None))
@@ -134,7 +134,7 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let granted = ready!(self.poll_granted(context));
         self.stage = Stage::Over;
-        let granted = granted.map_err(|error| self.entry.about(error))?;
+        let granted = granted.map_err(|error| self.entry.with_lock(error))?;
         Poll::Ready(Ok(G::of(Held::new(self.entry, granted))))
     }
 }
@@ -147,14 +147,14 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
 /// As [`CachedAcquire`]. It waits for clients that have the lock cached and do not use it.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct TryCached<'a, G> {
-    entry: &'a Arc<Entry>,
+    entry: &'a Arc<CachedLock>,
     timeout: Option<Duration>,
     waiting: Option<BoxFuture<'a, Result<Option<G>>>>,
     guard: PhantomData<fn() -> G>,
 }
 
 impl<'a, G: CachedGuard> TryCached<'a, G> {
-    pub(super) fn new(entry: &'a Arc<Entry>) -> Self {
+    pub(super) fn new(entry: &'a Arc<CachedLock>) -> Self {
         TryCached { entry, timeout: None, waiting: None, guard: PhantomData }
     }
 
@@ -172,10 +172,10 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
         Box::pin(async move {
             let checked = Wait { timeout, retry: None }.check();
             let granted = match checked {
-                Ok(()) => entry.try_take(G::MODE, timeout).await,
+                Ok(()) => entry.try_acquire(G::MODE, timeout).await,
                 Err(error) => Err(error),
             };
-            let granted = granted.map_err(|error: Error| entry.about(error))?;
+            let granted = granted.map_err(|error: Error| entry.with_lock(error))?;
             Ok(granted.map(|granted| G::of(Held::new(entry, granted))))
         })
     }
@@ -187,9 +187,9 @@ impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiting.is_none() {
             let budget = ready!(coop::poll_proceed(context));
-            if let Some(share) = self.entry.enter(G::MODE, self.entry.client().clock.now()) {
+            if let Some(share) = self.entry.try_fast_path(G::MODE, self.entry.client().clock.now()) {
                 budget.made_progress();
-                return Poll::Ready(Ok(Some(G::of(Held::new(self.entry, Granted::Local(share))))));
+                return Poll::Ready(Ok(Some(G::of(Held::new(self.entry, CachedGrant::LocalState(share))))));
             }
             self.waiting = Some(self.wait());
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::settings::CacheSettings;
+use crate::client::settings::CacheConfig;
 
 /// How a client caches locks, set by [`Builder::cache`](crate::Builder::cache).
 ///
@@ -13,7 +13,7 @@ use crate::client::settings::CacheSettings;
 /// let builder = rwlease::Locks::builder().cache(cache);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Cache(pub(crate) CacheSettings);
+pub struct Cache(pub(crate) CacheConfig);
 
 impl Cache {
     /// How long after its grant a lease that others want may still serve local requests, 0 to
@@ -35,7 +35,7 @@ impl Cache {
     /// The maximum number of leases that are cached at the same time. Further locks are not cached.
     /// Default: 1,024.
     pub fn max_cached(mut self, most: usize) -> Self {
-        self.0.max_cached = most;
+        self.0.max_leases = most;
         self
     }
 

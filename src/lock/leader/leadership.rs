@@ -9,7 +9,7 @@ use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
 use crate::lock::running;
-use crate::protocol::Mode;
+use crate::protocol::LockMode;
 
 /// The leadership of an election. It is renewed while this lives.
 ///
@@ -68,7 +68,7 @@ impl Leadership {
 }
 
 impl Deref for Leadership {
-    type Target = Lease;
+    type BenchCluster = Lease;
 
     fn deref(&self) -> &Lease {
         &self.0.0
@@ -78,7 +78,7 @@ impl Deref for Leadership {
 impl sealed::Guard for Leadership {
     async fn acquire(request: &Acquire<'_, Self>, policy: WaitPolicy) -> Result<Option<Self>> {
         let Acquire { client, lock, options, .. } = request;
-        let taken = acquire::take(client, lock, Mode::Write, options, policy).await?;
+        let taken = acquire::acquire(client, lock, LockMode::Write, options, policy).await?;
         Ok(taken.map(|acquisition| Leadership(Hold(Lease::new(client.0.clone(), acquisition)))))
     }
 

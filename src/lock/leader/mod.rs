@@ -6,14 +6,14 @@ pub(crate) mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::leader::leadership::Leadership;
 use crate::lock::leader::watch::LeaderWatch;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
 use crate::lock::status::Status;
-use crate::protocol::CLIENT;
+use crate::protocol::CLIENT_ID_LEN;
 
 /// An election that all clients of the cluster share by its name. At most one candidate leads.
 ///
@@ -64,7 +64,7 @@ pub struct CurrentLeader {
 impl CurrentLeader {
     /// The [`Locks::client_id`](crate::Locks::client_id) of the leader's client.
     pub fn client_id(&self) -> &str {
-        self.id.get(..CLIENT).unwrap_or(&self.id)
+        self.id.get(..CLIENT_ID_LEN).unwrap_or(&self.id)
     }
 
     /// The leader of this lock, if the server knows one.
@@ -80,7 +80,7 @@ impl CurrentLeader {
 }
 
 impl Leader {
-    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Result<Self> {
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
         Ok(Leader { lock: RwLock::new(client, name)? })
     }
 

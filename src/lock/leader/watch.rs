@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backoff::jittered;
-use crate::clock::Moment;
+use crate::backoff::with_jitter;
+use crate::clock::LocalInstant;
 use crate::error::Result;
 use crate::lock::leader::{CurrentLeader, Leader};
 
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub struct LeaderWatch {
     leader: Leader,
     every: Duration,
-    next_look: Option<Moment>,
+    next_look: Option<LocalInstant>,
     seen: Option<Seen>,
 }
 
@@ -39,7 +39,7 @@ struct Seen {
     /// The greatest term that a server has reported.
     term: u64,
     /// When the leader's lease ends, as far as it was seen.
-    ends: Moment,
+    ends: LocalInstant,
 }
 
 impl LeaderWatch {
@@ -72,7 +72,7 @@ impl LeaderWatch {
                 client.clock.sleep_until(next).await;
             }
             let looked = self.leader.status().await;
-            self.next_look = Some(client.clock.now().after(jittered(self.every)));
+            self.next_look = Some(client.clock.now().saturating_add(with_jitter(self.every)));
             let status = looked?;
             let now = client.clock.now();
             let term = status.token;
@@ -99,8 +99,8 @@ impl LeaderWatch {
 }
 
 impl Seen {
-    fn of(current: Option<&CurrentLeader>, term: u64, now: Moment) -> Seen {
-        let ends = current.map_or(now, |current| now.after(current.remaining));
+    fn of(current: Option<&CurrentLeader>, term: u64, now: LocalInstant) -> Seen {
+        let ends = current.map_or(now, |current| now.saturating_add(current.remaining));
         Seen { id: current.map(|current| current.id.clone()), term, ends }
     }
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn seen(id: Option<&str>, term: u64) -> Seen {
-        Seen { id: id.map(Into::into), term, ends: Moment::default() }
+        Seen { id: id.map(Into::into), term, ends: LocalInstant::default() }
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::task::AbortHandle;
 
-use crate::client::request::Renewal;
+use crate::client::request::RenewalPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::quorum::member_leases::MemberLeases;
-use crate::protocol::{AHEAD, Raised};
+use crate::protocol::{MAX_TOKEN_LEAD, RaiseTokenReply};
 
 /// The guard of a lock that a majority of a [`Quorum`](crate::Quorum)'s members granted.
 ///
@@ -35,7 +35,7 @@ impl QuorumGuard {
     pub(super) fn begin(&mut self, token: Option<u64>) {
         self.token = token;
         let round = &self.members.round;
-        if round.options.renewal != Renewal::Manual {
+        if round.options.renewal != RenewalPolicy::Manual {
             let client = &round.quorum.members[0].client;
             let retakes = self.members.clone().retake_while_held(token);
             self.retakes = Some(client.spawn("retakes of a quorum", retakes));
@@ -178,7 +178,7 @@ impl QuorumGuard {
         // A member's token is not behind its clock.
         let by = |lease: &Lease| Duration::from_micros(token - lease.token());
         let ahead = leases.iter().map(|(place, lease)| (*place, by(lease)));
-        let refused: Vec<_> = ahead.filter(|(_, by)| *by > AHEAD).collect();
+        let refused: Vec<_> = ahead.filter(|(_, by)| *by > MAX_TOKEN_LEAD).collect();
         let count = leases.len() - refused.len();
         (count < self.majority()).then_some(Written { token, count, refused })
     }
@@ -188,15 +188,15 @@ impl QuorumGuard {
         let leases = self.members.leases();
         let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         let raised = leases.iter().map(async |(place, lease)| match lease.token() == token {
-            true => (*place, Some(Raised::Done)),
+            true => (*place, Some(RaiseTokenReply::Raised)),
             false => (*place, self.members.raise(lease, token).await),
         });
         let mut written = Written { token, count: 0, refused: Vec::new() };
         for (place, raised) in join_all(raised).await {
             match raised {
-                Some(Raised::Done) => written.count += 1,
-                Some(Raised::Ahead(by)) => written.refused.push((place, by)),
-                Some(Raised::Lost) | None => {}
+                Some(RaiseTokenReply::Raised) => written.count += 1,
+                Some(RaiseTokenReply::TooFarAhead(by)) => written.refused.push((place, by)),
+                Some(RaiseTokenReply::NotHeld) | None => {}
             }
         }
         Some(written)

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures::future::{Either, join_all, select, select_all};
 use tokio::sync::Notify;
 
-use crate::backoff::jittered;
-use crate::client::acquisition::Holding;
-use crate::client::request::{LeaseOptions, Renewal};
-use crate::clock::{Clock, Moment};
+use crate::backoff::with_jitter;
+use crate::client::acquisition::HeldLease;
+use crate::client::request::{LeaseOptions, RenewalPolicy};
+use crate::clock::{Clock, LocalInstant};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
 use crate::lock::quorum::round::Round;
-use crate::protocol::{RaiseToken, Raised};
+use crate::protocol::{RaiseTokenRequest, RaiseTokenReply};
 
 /// Missing members are tried again after a part of the lease, from half of this part to all of it.
 const RETAKES_PER_LEASE: u32 = 3;
@@ -23,7 +23,7 @@ const RETAKES_PER_LEASE: u32 = 3;
 pub(super) struct MemberLeases {
     pub(super) round: Round,
     /// The end of the longest hold, if there is a limit.
-    hold_ends: Option<Moment>,
+    hold_ends: Option<LocalInstant>,
     members: Mutex<Members>,
     /// Notified when a lease is added.
     added: Notify,
@@ -60,7 +60,7 @@ impl Member {
     fn is_missing(&self) -> bool {
         match self {
             Member::Granted(Hold(lease)) => {
-                !lease.is_held() && lease.with(Holding::was_revoked) == Some(false)
+                !lease.is_held() && lease.with(HeldLease::was_revoked) == Some(false)
             }
             Member::Missing => true,
             Member::LeftOut => false,
@@ -70,7 +70,7 @@ impl Member {
 
 impl MemberLeases {
     /// The leases that were granted to a round that began at `began`, with the members' positions.
-    pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: Moment) -> Self {
+    pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: LocalInstant) -> Self {
         let mut all: Vec<Member> = round.locks.iter().map(|_| Member::Missing).collect();
         for (place, hold) in granted {
             if let Some(member) = all.get_mut(place) {
@@ -78,7 +78,7 @@ impl MemberLeases {
             }
         }
         MemberLeases {
-            hold_ends: round.options.hold.map(|hold| began.after(hold)),
+            hold_ends: round.options.max_hold.map(|hold| began.saturating_add(hold)),
             round,
             members: Mutex::new(Members { all, is_over: false }),
             added: Notify::new(),
@@ -127,7 +127,7 @@ impl MemberLeases {
                 return;
             }
             let clock = self.clock();
-            let ends = clock.sleep_until(clock.now().after(left));
+            let ends = clock.sleep_until(clock.now().saturating_add(left));
             let held: Vec<_> = self.leases().into_iter().map(|(_, lease)| lease).collect();
             let held = held.iter().filter(|lease| lease.is_held());
             let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.lost())).collect();
@@ -165,7 +165,7 @@ impl MemberLeases {
         let period = self.round.options.first_lease() / RETAKES_PER_LEASE;
         loop {
             let clock = self.clock();
-            clock.sleep_until(clock.now().after(jittered(period))).await;
+            clock.sleep_until(clock.now().saturating_add(with_jitter(period))).await;
             if self.remaining().is_zero() || self.renewals_left() == Some(0) {
                 return;
             }
@@ -199,7 +199,7 @@ impl MemberLeases {
         };
         // The next holder's majority may have no other member in common with this one.
         if let Some(token) = token.filter(|token| hold.0.token() < *token)
-            && !matches!(self.raise(&hold.0, token).await, Some(Raised::Done))
+            && !matches!(self.raise(&hold.0, token).await, Some(RaiseTokenReply::Raised))
         {
             return false;
         }
@@ -224,10 +224,10 @@ impl MemberLeases {
     /// The options of a lease that is taken now, with the limits of the leases that stand.
     fn options_now(&self) -> Option<LeaseOptions> {
         let mut options = self.round.options.clone();
-        options.renewal = self.renewals_left().map_or(Renewal::Automatic, Renewal::AtMost);
+        options.renewal = self.renewals_left().map_or(RenewalPolicy::Automatic, RenewalPolicy::Limited);
         if let Some(ends) = self.hold_ends {
             // The limit counts from the grant, which may come as late as the timeout.
-            options.hold = Some(ends.since(self.clock().now().after(self.round.member_timeout)));
+            options.max_hold = Some(ends.saturating_duration_since(self.clock().now().saturating_add(self.round.member_timeout)));
         }
         options.check().is_ok().then_some(options)
     }
@@ -236,13 +236,13 @@ impl MemberLeases {
     fn renewals_left(&self) -> Option<u32> {
         let leases = self.leases().into_iter().map(|(_, lease)| lease);
         let held = leases.filter(Lease::is_held);
-        held.filter_map(|lease| lease.with(Holding::renewals_left).flatten()).min()
+        held.filter_map(|lease| lease.with(HeldLease::renewals_left).flatten()).min()
     }
 
     /// The member's answer to that token, if it answers in time.
-    pub(super) async fn raise(&self, lease: &Lease, token: u64) -> Option<Raised> {
+    pub(super) async fn raise(&self, lease: &Lease, token: u64) -> Option<RaiseTokenReply> {
         let Lease { client, acquisition } = lease;
-        let raise = RaiseToken { id: acquisition.id, token };
+        let raise = RaiseTokenRequest { id: acquisition.id, token };
         let call = raise.call(client.scripts, &acquisition.lock);
         let reply = self.in_time(client.query(&acquisition.lock, &call)).await?;
         raise.read(reply.ok()?).ok()
@@ -251,7 +251,7 @@ impl MemberLeases {
     /// The outcome of `work` within the time that a member has, or `None`.
     pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let clock = self.clock();
-        let until = clock.now().after(self.round.member_timeout);
+        let until = clock.now().saturating_add(self.round.member_timeout);
         match select(std::pin::pin!(work), clock.sleep_until(until)).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::lock::locks::Locks;
 use crate::lock::quorum::request::QuorumAcquire;
-use crate::protocol::{Kind, Mode};
+use crate::protocol::{LockKind, LockMode};
 
 /// Several independent deployments, on a majority of which a lock must be held: the Redlock
 /// algorithm. Each member is a [`Locks`] of its own, over a single server without replicas as in
@@ -99,16 +99,16 @@ impl Quorum {
     /// Acquires a [`Mutex`](crate::Mutex) with this name. It is compatible with other Redlock
     /// clients, and has no fencing token.
     pub fn mutex(&self, name: impl AsRef<str>) -> QuorumAcquire {
-        QuorumAcquire::new(self, Kind::Mutex, name.as_ref(), Mode::Write)
+        QuorumAcquire::new(self, LockKind::SetNxMutex, name.as_ref(), LockMode::Write)
     }
 
     /// Acquires the read/write lock with this name, for reading.
     pub fn read(&self, name: impl AsRef<str>) -> QuorumAcquire {
-        QuorumAcquire::new(self, Kind::ReadWrite, name.as_ref(), Mode::Read)
+        QuorumAcquire::new(self, LockKind::ReadWrite, name.as_ref(), LockMode::Read)
     }
 
     /// Acquires the read/write lock with this name, for writing.
     pub fn write(&self, name: impl AsRef<str>) -> QuorumAcquire {
-        QuorumAcquire::new(self, Kind::ReadWrite, name.as_ref(), Mode::Write)
+        QuorumAcquire::new(self, LockKind::ReadWrite, name.as_ref(), LockMode::Write)
     }
 }

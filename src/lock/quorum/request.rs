@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::client::request::LeaseOptions;
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::round::{Round, Tried};
 use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 
 /// The default timeout of a member is the lease divided by this, within the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;
@@ -55,7 +55,7 @@ const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
 pub struct QuorumAcquire {
     quorum: Quorum,
     locks: Result<Arc<[LockKey]>>,
-    mode: Mode,
+    mode: LockMode,
     options: LeaseOptions,
     wait: Wait,
     cancel: Cancel<'static>,
@@ -64,17 +64,17 @@ pub struct QuorumAcquire {
 }
 
 impl QuorumAcquire {
-    pub(super) fn new(quorum: &Quorum, kind: Kind, name: &str, mode: Mode) -> Self {
+    pub(super) fn new(quorum: &Quorum, kind: LockKind, name: &str, mode: LockMode) -> Self {
         let clients = || quorum.members.iter().map(|member| &member.client);
-        let prefix = |client: &Arc<Handle>| match kind {
-            Kind::ReadWrite | Kind::Semaphore => client.settings.prefix.clone(),
-            Kind::Mutex => client.settings.mutex_prefix.clone(),
+        let prefix = |client: &Arc<ClientHandle>| match kind {
+            LockKind::ReadWrite | LockKind::Semaphore => client.settings.key_prefix.clone(),
+            LockKind::SetNxMutex => client.settings.set_nx_key_prefix.clone(),
         };
         let locks = clients().map(|client| LockKey::new(kind, &prefix(client), name));
         QuorumAcquire {
             locks: locks.collect(),
             mode,
-            options: LeaseOptions::of(&quorum.members[0].client.settings),
+            options: LeaseOptions::from_config(&quorum.members[0].client.settings),
             wait: Wait::default(),
             cancel: Cancel::default(),
             member_timeout: None,
@@ -109,7 +109,7 @@ impl QuorumAcquire {
     pub async fn try_once(self) -> Result<Option<QuorumGuard>> {
         let round = self.round()?;
         let limit = self.wait.timeout.unwrap_or(round.member_timeout).min(round.member_timeout);
-        let until = self.quorum.members[0].client.clock.now().after(limit);
+        let until = self.quorum.members[0].client.clock.now().saturating_add(limit);
         match round.run(until).await? {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Refused => Ok(None),
@@ -143,7 +143,7 @@ impl QuorumAcquire {
         let clock = &*client.clock;
         let retry = self.wait.retry.clone().unwrap_or_default();
         let mut tries = retry.begin(clock.now(), self.wait.timeout);
-        let mut unreached_since: Option<Moment> = None;
+        let mut unreached_since: Option<LocalInstant> = None;
         loop {
             let began = clock.now();
             let until = tries.answer_by(began, round.member_timeout);
@@ -160,7 +160,7 @@ impl QuorumAcquire {
                 }
                 Tried::Unreached(error) => {
                     let since = *unreached_since.get_or_insert(clock.now());
-                    if clock.now().since(since) >= client.settings.call_timeout {
+                    if clock.now().saturating_duration_since(since) >= client.settings.call_timeout {
                         return Err(error);
                     }
                     Some(error)

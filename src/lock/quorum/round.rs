@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use super::telemetry;
 use crate::client::acquire;
 use crate::client::request::{LeaseOptions, WaitPolicy};
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
@@ -19,7 +19,7 @@ use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::member_leases::MemberLeases;
 use crate::node::Address;
-use crate::protocol::{Kind, LockKey, Mode};
+use crate::protocol::{LockKind, LockKey, LockMode};
 
 /// The minimum time a round waits for slow members after a majority has granted the lock.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
@@ -30,7 +30,7 @@ pub(super) struct Round {
     pub(super) quorum: Quorum,
     /// One for each member, in their order.
     pub(super) locks: Arc<[LockKey]>,
-    pub(super) mode: Mode,
+    pub(super) mode: LockMode,
     pub(super) options: LeaseOptions,
     pub(super) member_timeout: Duration,
     pub(super) drift: Duration,
@@ -47,7 +47,7 @@ pub(super) enum Tried {
 
 impl Round {
     /// Waits for the members' answers until then. A majority that is held by then is enough.
-    pub(super) async fn run(&self, mut until: Moment) -> Result<Tried> {
+    pub(super) async fn run(&self, mut until: LocalInstant) -> Result<Tried> {
         let (members, majority) = (&self.quorum.members, self.quorum.majority());
         let clock = &*members[0].client.clock;
         let started = clock.now();
@@ -63,7 +63,7 @@ impl Round {
                         // The others may take as long again as these did. After that a majority is
                         // enough, and the round releases late grants.
                         let now = clock.now();
-                        until = until.min(now.after(now.since(started).max(LEAST_GRACE)));
+                        until = until.min(now.saturating_add(now.saturating_duration_since(started).max(LEAST_GRACE)));
                     }
                 }
                 Either::Left((Some((_, Ok(None))), _)) => refused += 1,
@@ -78,7 +78,7 @@ impl Round {
         drop(tries);
         let mut guard = QuorumGuard::new(MemberLeases::new(self.clone(), held, started));
         let token = match self.locks[0].kind {
-            Kind::ReadWrite => match self.agree_on_token(&guard).await {
+            LockKind::ReadWrite => match self.agree_on_token(&guard).await {
                 Ok(token) => Some(token),
                 Err(Some(wrong)) => return Ok(Tried::Unreached(wrong)),
                 Err(None) => return self.failed(false, failed),
@@ -129,7 +129,7 @@ impl Round {
 
     /// The member at this position.
     fn member(&self, place: usize) -> MemberName {
-        let router = &self.quorum.members[place].client.router;
+        let router = &self.quorum.members[place].client.transport;
         MemberName { number: place + 1, node: router.master_of(self.locks[place].slot) }
     }
 
@@ -154,8 +154,8 @@ impl Round {
         options: &LeaseOptions,
     ) -> Result<Option<Hold>> {
         let (client, lock) = (&self.quorum.members[place].client, &self.locks[place]);
-        let policy = WaitPolicy::strict_try(client.clock.now().after(self.member_timeout));
-        let taken = acquire::take(client, lock, self.mode, options, policy).await?;
+        let policy = WaitPolicy::strict_try(client.clock.now().saturating_add(self.member_timeout));
+        let taken = acquire::acquire(client, lock, self.mode, options, policy).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
@@ -174,7 +174,7 @@ impl Round {
     }
 
     pub(super) fn with_lock(&self, error: Error) -> Error {
-        self.locks[0].with_lock(error)
+        self.locks[0].add_context(error)
     }
 }
 

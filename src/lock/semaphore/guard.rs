@@ -1,6 +1,6 @@
 //! Held permits, and how to give some of them back.
 
-use crate::client::acquisition::Event;
+use crate::client::acquisition::AcquisitionEvent;
 use crate::error::{Error, Result};
 use crate::lock::guard::SemaphoreGuard;
 
@@ -29,10 +29,10 @@ impl SemaphoreGuard {
         let held = self.permits();
         if self.is_held() && (permits == 0 || permits >= held) {
             let message = format!("{permits} of {held} permits are not a part of them");
-            return Err(self.acquisition.lock.with_lock(Error::invalid(message)));
+            return Err(self.acquisition.lock.add_context(Error::invalid(message)));
         }
         let keep = held.saturating_sub(permits);
-        self.client.on(&self.acquisition, Event::Shrink { keep });
+        self.client.apply(&self.acquisition, AcquisitionEvent::ReleasePermits { keep });
         self.shrunk().await
     }
 }

@@ -6,11 +6,11 @@ pub(crate) mod status;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::Handle;
+use crate::client::ClientHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::SemaphoreGuard;
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{Kind, LimitSet, LockKey, Permits, SetLimit};
+use crate::protocol::{LockKind, SetLimitReply, LockKey, PermitRequest, SetLimitRequest};
 use crate::slot::Slot;
 
 /// A semaphore that all clients of the cluster share by its name. At most [`limit`](Self::limit)
@@ -43,15 +43,15 @@ use crate::slot::Slot;
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
-    pub(crate) client: Arc<Handle>,
+    pub(crate) client: Arc<ClientHandle>,
     pub(crate) lock: LockKey,
     limit: u32,
 }
 
 impl Semaphore {
-    pub(crate) fn new(client: Arc<Handle>, name: &str, limit: u32) -> Result<Self> {
-        let lock = LockKey::new(Kind::Semaphore, &client.settings.prefix, name)?;
-        check_limit(limit).map_err(|error| lock.with_lock(error))?;
+    pub(crate) fn new(client: Arc<ClientHandle>, name: &str, limit: u32) -> Result<Self> {
+        let lock = LockKey::new(LockKind::Semaphore, &client.settings.key_prefix, name)?;
+        check_limit(limit).map_err(|error| lock.add_context(error))?;
         Ok(Semaphore { client, lock, limit })
     }
 
@@ -83,7 +83,7 @@ impl Semaphore {
     /// this handle names, or its limit was lowered below `permits` during the wait.
     pub fn acquire(&self, permits: u32) -> Acquire<'_, SemaphoreGuard> {
         let mut request = Acquire::new(&self.client, &self.lock, None);
-        request.options.permits = Some(Permits { count: permits, limit: self.limit });
+        request.options.permits = Some(PermitRequest { count: permits, limit: self.limit });
         request
     }
 
@@ -117,9 +117,9 @@ impl Semaphore {
     ///
     /// If the future is dropped, the limit may or may not be changed.
     pub async fn set_limit(&self, expected: u32, new: u32) -> Result<Semaphore> {
-        let with_lock = |error| self.lock.with_lock(error);
+        let with_lock = |error| self.lock.add_context(error);
         check_limit(expected).and(check_limit(new)).map_err(with_lock)?;
-        match self.exchange(SetLimit { expected, limit: new }).await? {
+        match self.exchange(SetLimitRequest { expected, limit: new }).await? {
             None => Ok(Semaphore { limit: new, ..self.clone() }),
             Some(limit) => {
                 let message = format!("the semaphore's limit is {limit}, and not {expected}");
@@ -129,23 +129,23 @@ impl Semaphore {
     }
 
     /// The limit that prevented the exchange, if one did.
-    async fn exchange(&self, set: SetLimit) -> Result<Option<u32>> {
+    async fn exchange(&self, set: SetLimitRequest) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
-        let until = client.clock.now().after(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.call_timeout);
         while client.clock.now() < until {
             let reply = client.query(lock, &set.call(client.scripts, lock, until)).await?;
-            let (envelope, set) = SetLimit::read(reply).map_err(|bad| lock.with_lock(bad))?;
-            if envelope.more {
+            let (envelope, set) = SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            if envelope.has_pump_work {
                 client.pump(lock);
             }
             match set {
-                LimitSet::Set => return Ok(None),
-                LimitSet::Other(limit) => return Ok(Some(limit)),
-                LimitSet::Stale => {} // the call arrived too late by another server's clock
+                SetLimitReply::Set => return Ok(None),
+                SetLimitReply::Mismatch(limit) => return Ok(Some(limit)),
+                SetLimitReply::TooLate => {} // the call arrived too late by another server's clock
             }
         }
         let message = "the slot could not be served in time";
-        Err(lock.with_lock(Error::new(ErrorKind::Unavailable, message)))
+        Err(lock.add_context(Error::new(ErrorKind::Unavailable, message)))
     }
 }
 

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Result;
 use crate::lock::semaphore::Semaphore;
-use crate::protocol::{Entry, InspectSemaphore, Record, SemaphorePage, SemaphoreView};
+use crate::protocol::{WaiterRecord, InspectSemaphoreRequest, HolderRecord, SemaphoreCursor, InspectSemaphoreReply};
 
 /// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: u64 = 100;
@@ -39,7 +39,7 @@ pub struct SemaphoreStatus {
     pub waiters: u64,
     /// The waiters on this page, in the order in which they get their permits.
     pub waiting: Vec<PermitWaiter>,
-    next: Option<SemaphorePage>,
+    next: Option<SemaphoreCursor>,
 }
 
 /// A holder of permits.
@@ -98,14 +98,14 @@ impl SemaphoreStatus {
 #[must_use = "a query is not sent until it is awaited"]
 pub struct SemaphoreStatusQuery<'a> {
     semaphore: &'a Semaphore,
-    page: SemaphorePage,
+    page: SemaphoreCursor,
     size: u64,
 }
 
 impl Semaphore {
     /// Queries the limit, the holders and the waiters, a page at a time.
     pub fn status(&self) -> SemaphoreStatusQuery<'_> {
-        let page = SemaphorePage::default();
+        let page = SemaphoreCursor::default();
         SemaphoreStatusQuery { semaphore: self, page, size: LARGEST_PAGE }
     }
 }
@@ -120,7 +120,7 @@ impl SemaphoreStatusQuery<'_> {
     /// The page after this one. It shows the semaphore as it is then, so holders and waiters that
     /// came or left meanwhile may be missing or appear twice.
     pub fn after(mut self, status: &SemaphoreStatus) -> Self {
-        let end = SemaphorePage { holder: status.holders, waiter: None };
+        let end = SemaphoreCursor { holder: status.holders, waiter: None };
         self.page = status.next.clone().unwrap_or(end);
         self
     }
@@ -134,9 +134,9 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
         Box::pin(async move {
             let Semaphore { client, lock, .. } = self.semaphore;
             let (first, most) = (self.page.holder, self.size);
-            let call = InspectSemaphore { page: self.page, most }.call(client.scripts, lock);
+            let call = InspectSemaphoreRequest { page: self.page, most }.call(client.scripts, lock);
             let reply = client.query(lock, &call).await?;
-            let view = InspectSemaphore::read(reply).map_err(|bad| lock.with_lock(bad))?;
+            let view = InspectSemaphoreRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
             Ok(status(view, first, most))
         })
     }
@@ -152,9 +152,9 @@ impl fmt::Debug for SemaphoreStatusQuery<'_> {
 }
 
 /// The page whose first holder has this index.
-fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
+fn status(view: InspectSemaphoreReply, first: u64, size: u64) -> SemaphoreStatus {
     let now = view.now;
-    let holder = |(id, record, permits): (String, Record, u32)| {
+    let holder = |(id, record, permits): (String, HolderRecord, u32)| {
         (record.deadline > now).then(|| PermitHolder {
             id,
             permits,
@@ -163,26 +163,26 @@ fn status(view: SemaphoreView, first: u64, size: u64) -> SemaphoreStatus {
             remaining: Duration::from_millis(record.deadline - now),
         })
     };
-    let waiter = |entry: Entry| PermitWaiter {
+    let waiter = |entry: WaiterRecord| PermitWaiter {
         id: entry.id,
         permits: entry.permits,
-        age: Duration::from_millis(now.saturating_sub(entry.since)),
+        age: Duration::from_millis(now.saturating_sub(entry.joined_at)),
         remaining: Duration::from_millis(
-            entry.seen.saturating_add(entry.waiter_ttl).saturating_sub(now),
+            entry.last_poll.saturating_add(entry.waiter_ttl).saturating_sub(now),
         ),
     };
-    let shown = first.saturating_add(size).min(view.holders);
+    let shown = first.saturating_add(size).min(view.holder_count);
     let next_waiter = view.waiting.last().and_then(|entry| entry.next.clone());
-    let is_last = shown == view.holders && next_waiter.is_none();
+    let is_last = shown == view.holder_count && next_waiter.is_none();
     SemaphoreStatus {
         token: view.token,
         limit: (view.limit > 0).then_some(view.limit),
-        in_use: view.used,
-        holders: view.holders,
-        holding: view.holding.into_iter().filter_map(holder).collect(),
+        in_use: view.permits_in_use,
+        holders: view.holder_count,
+        holding: view.holders.into_iter().filter_map(holder).collect(),
         waiters: view.waiters,
         waiting: view.waiting.into_iter().map(waiter).collect(),
-        next: (!is_last).then_some(SemaphorePage { holder: shown, waiter: next_waiter }),
+        next: (!is_last).then_some(SemaphoreCursor { holder: shown, waiter: next_waiter }),
     }
 }
 
@@ -194,22 +194,22 @@ mod tests {
     fn status_of_the_largest_numbers_does_not_overflow() {
         const MAX: u64 = u64::MAX;
         for now in [0, MAX / 2, MAX - 1, MAX] {
-            let waiter = Entry {
+            let waiter = WaiterRecord {
                 id: "waiter".into(),
                 next: None,
                 ticket: MAX,
-                seen: MAX,
+                last_poll: MAX,
                 waiter_ttl: MAX,
-                since: MAX,
+                joined_at: MAX,
                 permits: u32::MAX,
             };
-            let record = Record { deadline: MAX, token: 0, cached: false };
-            let view = SemaphoreView {
+            let record = HolderRecord { deadline: MAX, token: 0, cached: false };
+            let view = InspectSemaphoreReply {
                 now,
-                holders: MAX,
-                holding: vec![("holder".into(), record, 1)],
+                holder_count: MAX,
+                holders: vec![("holder".into(), record, 1)],
                 waiting: vec![waiter],
-                ..SemaphoreView::default()
+                ..InspectSemaphoreReply::default()
             };
             let status = status(view, MAX, 100);
             assert_eq!(status.waiting[0].remaining, Duration::from_millis(MAX - now));

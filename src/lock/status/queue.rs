@@ -2,19 +2,19 @@
 
 use std::iter::Peekable;
 
-use crate::protocol::{Entry, Mode};
+use crate::protocol::{WaiterRecord, LockMode};
 
 /// Waiting writers and waiting readers, merged in the order of their tickets.
 pub(super) struct Queue {
-    writers: Peekable<std::vec::IntoIter<Entry>>,
-    readers: Peekable<std::vec::IntoIter<Entry>>,
+    writers: Peekable<std::vec::IntoIter<WaiterRecord>>,
+    readers: Peekable<std::vec::IntoIter<WaiterRecord>>,
     /// In each list, the entry behind the last one that was taken.
     next_writer: Option<String>,
     next_reader: Option<String>,
 }
 
 impl Queue {
-    pub(super) fn new(writers: Vec<Entry>, readers: Vec<Entry>) -> Self {
+    pub(super) fn new(writers: Vec<WaiterRecord>, readers: Vec<WaiterRecord>) -> Self {
         Queue {
             writers: writers.into_iter().peekable(),
             readers: readers.into_iter().peekable(),
@@ -25,7 +25,7 @@ impl Queue {
 
     /// The first entry of each list that was not taken.
     pub(super) fn rest(mut self) -> (Option<String>, Option<String>) {
-        let first = |list: &mut Peekable<std::vec::IntoIter<Entry>>| {
+        let first = |list: &mut Peekable<std::vec::IntoIter<WaiterRecord>>| {
             list.peek().map(|entry| entry.id.clone())
         };
         (
@@ -36,9 +36,9 @@ impl Queue {
 }
 
 impl Iterator for Queue {
-    type Item = (Mode, Entry);
+    type Item = (LockMode, WaiterRecord);
 
-    fn next(&mut self) -> Option<(Mode, Entry)> {
+    fn next(&mut self) -> Option<(LockMode, WaiterRecord)> {
         let writer_first = match (self.writers.peek(), self.readers.peek()) {
             (Some(writer), Some(reader)) => writer.ticket < reader.ticket,
             (writer, _) => writer.is_some(),
@@ -46,11 +46,11 @@ impl Iterator for Queue {
         if writer_first {
             let entry = self.writers.next()?;
             self.next_writer = entry.next.clone();
-            Some((Mode::Write, entry))
+            Some((LockMode::Write, entry))
         } else {
             let entry = self.readers.next()?;
             self.next_reader = entry.next.clone();
-            Some((Mode::Read, entry))
+            Some((LockMode::Read, entry))
         }
     }
 }

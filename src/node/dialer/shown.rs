@@ -3,13 +3,13 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-const HIDDEN: &str = "***";
+const REDACTED: &str = "***";
 
 /// A text that is meant to be a URL, with all hidden that may be a password. What is no URL can
 /// have one anywhere, so this hides more than a URL's own.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+pub(crate) struct RedactedUrl<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for RedactedUrl<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = scheme(self.0);
         let (named, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
@@ -17,18 +17,18 @@ impl fmt::Display for Shown<'_> {
         if query.contains('@') {
             let name = named.split_once(':').map(|(name, _)| name);
             let name = name.filter(|name| !name.contains('@')).map(|name| format!("{name}:"));
-            return write!(f, "`{scheme}{}{HIDDEN}`", name.unwrap_or_default().escape_debug());
+            return write!(f, "`{scheme}{}{REDACTED}`", name.unwrap_or_default().escape_debug());
         }
         let named = match named.rsplit_once('@') {
             Some((user, place)) => match user.split_once(':') {
-                Some((name, _)) => format!("{name}:{HIDDEN}@{place}"),
-                None => format!("{HIDDEN}@{place}"),
+                Some((name, _)) => format!("{name}:{REDACTED}@{place}"),
+                None => format!("{REDACTED}@{place}"),
             },
-            None if names_servers(named) => named.to_owned(),
+            None if is_host_list(named) => named.to_owned(),
             // The server may be missing, and a user and a password be there.
-            None => format!("{}:{HIDDEN}", named.split(':').next().unwrap_or_default()),
+            None => format!("{}:{REDACTED}", named.split(':').next().unwrap_or_default()),
         };
-        let query = query.get(..1).map(|sign| format!("{sign}{HIDDEN}")).unwrap_or_default();
+        let query = query.get(..1).map(|sign| format!("{sign}{REDACTED}")).unwrap_or_default();
         let shown = format!("{scheme}{named}{query}");
         write!(f, "`{}`", shown.escape_debug())
     }
@@ -44,7 +44,7 @@ fn scheme(url: &str) -> (&str, &str) {
 }
 
 /// Whether every colon is that of a port or of an IPv6 address.
-fn names_servers(named: &str) -> bool {
+fn is_host_list(named: &str) -> bool {
     let servers = named.split('/').next().unwrap_or_default();
     let is_ipv6 = |host: &str| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -83,7 +83,7 @@ mod tests {
             ("redis://u:x@y#z@h", "redis://u:***"),
             ("redis://h\n", "redis://h\\n"),
         ] {
-            assert_eq!(Shown(url).to_string(), format!("`{shown}`"), "{url}");
+            assert_eq!(RedactedUrl(url).to_string(), format!("`{shown}`"), "{url}");
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
             "redis+sentinel://user:SECRET@s1,user:SECRET@s2",
             "redis+sentinel://s1,user:SECRET/m",
         ] {
-            let shown = Shown(url).to_string();
+            let shown = RedactedUrl(url).to_string();
             assert!(!shown.contains("SECRET"), "{url}: {shown}");
         }
     }

@@ -9,10 +9,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::node::in_turn::first_success;
-use crate::node::{Address, NodeError};
+use crate::node::{Address, ConnectionError};
 
 /// After this much silence, the kernel checks whether the other side is still there.
-const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connects to the addresses of the host, one after another, and takes the first one on which
@@ -22,8 +22,8 @@ pub(super) async fn dial<S, F>(
     address: &Address,
     place: Option<IpAddr>,
     handshake: impl Fn(TcpStream) -> F + Sync,
-    failed: impl Fn(io::Error) -> NodeError + Sync,
-) -> Result<(S, IpAddr), NodeError>
+    failed: impl Fn(io::Error) -> ConnectionError + Sync,
+) -> Result<(S, IpAddr), ConnectionError>
 where
     F: Future<Output = io::Result<S>> + Send,
 {
@@ -35,20 +35,20 @@ where
     if let Some(place) = place {
         return dial(SocketAddr::new(place, address.port)).await;
     }
-    let unresolved = |error: io::Error| NodeError {
+    let unresolved = |error: io::Error| ConnectionError {
         message: format!("the host name does not resolve: {error}"),
         ..error.into()
     };
     let resolved = lookup_host((&*address.host, address.port)).await.map_err(unresolved)?;
     let dials = resolved.map(|resolved| dial(resolved).boxed()).collect();
-    let no_address = || Err(NodeError::unsent("the host has no address"));
-    first_success(dials, NodeError::weight).await.unwrap_or_else(no_address)
+    let no_address = || Err(ConnectionError::not_sent("the host has no address"));
+    first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
 }

@@ -16,64 +16,64 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::node::dialer::TlsFiles;
+use crate::node::dialer::TlsCertificates;
 use crate::node::dialer::tcp::dial;
-use crate::node::{Address, NodeError};
+use crate::node::{Address, ConnectionError};
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
-const SESSIONS: usize = 8;
+const SESSIONS_PER_SERVER: usize = 8;
 
 /// For how many servers sessions are kept. If servers come and go under new addresses, all are
 /// forgotten from time to time.
-const SERVERS: usize = 1024;
+const MAX_SERVERS: usize = 1024;
 
 /// The configurations for all connections of one client. A clone starts without them, because the
 /// settings may be changed before it is used.
 #[derive(Default)]
-pub(crate) struct Tls(Mutex<Configurations>);
+pub(crate) struct TlsConfigCache(Mutex<TlsConfigs>);
 
 #[derive(Default)]
-struct Configurations {
+struct TlsConfigs {
     shared: Option<ClientConfig>,
     /// One for each server, with its own sessions: `rustls` keeps sessions by host name, and
     /// several servers may share a name.
     by_server: HashMap<Address, Arc<ClientConfig>>,
 }
 
-impl Clone for Tls {
-    fn clone(&self) -> Tls {
-        Tls::default()
+impl Clone for TlsConfigCache {
+    fn clone(&self) -> TlsConfigCache {
+        TlsConfigCache::default()
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsConfigCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 
-impl Tls {
+impl TlsConfigCache {
     /// Connects with TLS. The certificate is checked against the host, even if that was resolved to
     /// `place` before.
     pub(super) async fn dial(
         &self,
         address: &Address,
         place: Option<IpAddr>,
-        files: &TlsFiles,
-    ) -> Result<(TlsStream<TcpStream>, IpAddr), NodeError> {
+        files: &TlsCertificates,
+    ) -> Result<(TlsStream<TcpStream>, IpAddr), ConnectionError> {
         let connector = TlsConnector::from(self.configuration(address, files)?);
         let name = ServerName::try_from(address.host.to_string()).map_err(
-            |error: InvalidDnsNameError| hopeless(format!("no name of a server: {error}")),
+            |error: InvalidDnsNameError| permanent_error(format!("no name of a server: {error}")),
         )?;
-        dial(address, place, |stream| connector.connect(name.clone(), stream), failed).await
+        dial(address, place, |stream| connector.connect(name.clone(), stream), dial_error).await
     }
 
     /// The configuration for that server.
     fn configuration(
         &self,
         address: &Address,
-        files: &TlsFiles,
-    ) -> Result<Arc<ClientConfig>, NodeError> {
+        files: &TlsCertificates,
+    ) -> Result<Arc<ClientConfig>, ConnectionError> {
         // The state is consistent at every moment.
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = made.by_server.get(address) {
@@ -84,10 +84,10 @@ impl Tls {
             None => configuration(files)?,
         };
         let mut own = shared.clone();
-        own.resumption = Resumption::in_memory_sessions(SESSIONS);
+        own.resumption = Resumption::in_memory_sessions(SESSIONS_PER_SERVER);
         let own = Arc::new(own);
         made.shared = Some(shared);
-        if made.by_server.len() >= SERVERS {
+        if made.by_server.len() >= MAX_SERVERS {
             made.by_server.clear();
         }
         made.by_server.insert(address.clone(), own.clone());
@@ -96,31 +96,31 @@ impl Tls {
 }
 
 /// Reads the certificates from the files, or from the system.
-fn configuration(files: &TlsFiles) -> Result<ClientConfig, NodeError> {
+fn configuration(files: &TlsCertificates) -> Result<ClientConfig, ConnectionError> {
     // The application's provider of cryptography, if it has installed one.
     let provider =
         CryptoProvider::get_default().cloned().unwrap_or_else(|| ring::default_provider().into());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| hopeless(error.to_string()))?
+        .map_err(|error| permanent_error(error.to_string()))?
         .with_root_certificates(roots(files)?);
     let Some((certificate, key)) = &files.client else {
         return Ok(builder.with_no_client_auth());
     };
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| hopeless(format!("the client's key cannot be read: {error}")))?;
+        .map_err(|error| permanent_error(format!("the client's key cannot be read: {error}")))?;
     builder
         .with_client_auth_cert(certificates(certificate)?, key)
-        .map_err(|error| hopeless(format!("the client's certificate cannot be used: {error}")))
+        .map_err(|error| permanent_error(format!("the client's certificate cannot be used: {error}")))
 }
 
-fn roots(files: &TlsFiles) -> Result<RootCertStore, NodeError> {
+fn roots(files: &TlsCertificates) -> Result<RootCertStore, ConnectionError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = &files.roots {
         for certificate in certificates(pem)? {
             roots
                 .add(certificate)
-                .map_err(|error| hopeless(format!("a root certificate cannot be used: {error}")))?;
+                .map_err(|error| permanent_error(format!("a root certificate cannot be used: {error}")))?;
         }
         return Ok(roots);
     }
@@ -129,20 +129,20 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, NodeError> {
     roots.add_parsable_certificates(found.certs);
     match found.errors.first() {
         Some(error) if roots.is_empty() => {
-            Err(hopeless(format!("the system's certificates cannot be read: {error}")))
+            Err(permanent_error(format!("the system's certificates cannot be read: {error}")))
         }
         _ => Ok(roots),
     }
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, NodeError> {
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| hopeless(format!("a certificate cannot be read: {error}")))
+        .map_err(|error| permanent_error(format!("a certificate cannot be read: {error}")))
 }
 
 /// The failure of a dial.
-fn failed(error: io::Error) -> NodeError {
+fn dial_error(error: io::Error) -> ConnectionError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let advice = match inner {
         Some(rustls::Error::InvalidMessage(_)) => "; the port may not speak TLS",
@@ -150,7 +150,7 @@ fn failed(error: io::Error) -> NodeError {
         None => return error.into(),
     };
     let message = format!("the TLS handshake failed: {error}{advice}");
-    NodeError { message, ..error.into() }
+    ConnectionError { message, ..error.into() }
 }
 
 /// Returns true for what no retry with the same settings can fix: certificates, versions of the
@@ -192,8 +192,8 @@ fn is_final_alert(alert: AlertDescription) -> bool {
 }
 
 /// A failure that no retry can fix.
-fn hopeless(message: String) -> NodeError {
-    NodeError { permanent: true, ..NodeError::unsent(message) }
+fn permanent_error(message: String) -> ConnectionError {
+    ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) }
 }
 
 #[cfg(test)]
@@ -204,21 +204,21 @@ mod tests {
         Address { host: "host".into(), port }
     }
 
-    fn root(pem: &str) -> TlsFiles {
-        TlsFiles { roots: Some(pem.into()), client: None }
+    fn root(pem: &str) -> TlsCertificates {
+        TlsCertificates { roots: Some(pem.into()), client: None }
     }
 
     #[test]
     fn certificates_are_read_once_and_sessions_kept_by_server() {
         let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
         let (good, bad) = (root(&authority.cert.pem()), root("-----BEGIN CERTIFICATE-----"));
-        let tls = Tls::default();
+        let tls = TlsConfigCache::default();
         let first = tls.configuration(&address(1), &good).unwrap();
         // A file that is not read again cannot fail.
         assert!(Arc::ptr_eq(&first, &tls.configuration(&address(1), &bad).unwrap()));
         assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
         let error = tls.clone().configuration(&address(1), &bad).unwrap_err();
-        assert!(error.permanent, "{error}");
+        assert!(error.is_permanent, "{error}");
     }
 
     #[test]
@@ -253,10 +253,10 @@ mod tests {
     #[test]
     fn servers_that_come_and_go_do_not_add_up() {
         let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
-        let (tls, files) = (Tls::default(), root(&authority.cert.pem()));
-        for port in 1..=2 * SERVERS as u16 {
+        let (tls, files) = (TlsConfigCache::default(), root(&authority.cert.pem()));
+        for port in 1..=2 * MAX_SERVERS as u16 {
             tls.configuration(&address(port), &files).unwrap();
         }
-        assert!(tls.0.lock().unwrap().by_server.len() <= SERVERS);
+        assert!(tls.0.lock().unwrap().by_server.len() <= MAX_SERVERS);
     }
 }

@@ -4,16 +4,16 @@ use std::net::Ipv6Addr;
 
 use crate::node::{Address, Credentials};
 
-const PORT: u16 = 6379;
-const SENTINEL_PORT: u16 = 26379;
+const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_SENTINEL_PORT: u16 = 26379;
 
 /// Marks the URL of sentinels.
-const OF_SENTINELS: &str = "+sentinel";
+const SENTINEL_SUFFIX: &str = "+sentinel";
 
 /// The parts of a server's URL: `redis://[[user]:password@]host[:port][/database]`, or `rediss://`
 /// for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ServerUrl {
     pub(crate) address: Address,
     pub(crate) tls: bool,
     pub(crate) credentials: Option<Credentials>,
@@ -38,14 +38,14 @@ pub(crate) struct SentinelUrl {
 #[error("{0}")]
 pub(crate) struct UrlError(&'static str);
 
-impl std::str::FromStr for Server {
+impl std::str::FromStr for ServerUrl {
     type Err = UrlError;
 
-    fn from_str(url: &str) -> Result<Server, UrlError> {
-        let Parts { scheme, user, place, path } = parts(url)?;
-        Ok(Server {
+    fn from_str(url: &str) -> Result<ServerUrl, UrlError> {
+        let UrlParts { scheme, user, authority: place, path } = parts(url)?;
+        Ok(ServerUrl {
             tls: is_tls(scheme)?,
-            address: address(place, PORT)?,
+            address: address(place, DEFAULT_PORT)?,
             credentials: user.map(credentials).transpose()?.flatten(),
             database: database(path)?,
         })
@@ -54,8 +54,8 @@ impl std::str::FromStr for Server {
 
 impl SentinelUrl {
     /// Returns true if the URL is meant to be one of sentinels.
-    pub(crate) fn is_one(url: &str) -> bool {
-        url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with(OF_SENTINELS))
+    pub(crate) fn matches(url: &str) -> bool {
+        url.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with(SENTINEL_SUFFIX))
     }
 }
 
@@ -63,10 +63,10 @@ impl std::str::FromStr for SentinelUrl {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<SentinelUrl, UrlError> {
-        let Parts { scheme, user, place, path } = parts(url)?;
-        let scheme = scheme.strip_suffix(OF_SENTINELS).ok_or(UrlError("it names no sentinels"))?;
+        let UrlParts { scheme, user, authority: place, path } = parts(url)?;
+        let scheme = scheme.strip_suffix(SENTINEL_SUFFIX).ok_or(UrlError("it names no sentinels"))?;
         let (master, path) = path.split_once('/').unwrap_or((path, ""));
-        let master = decoded(master)?;
+        let master = percent_decode(master)?;
         if master.is_empty() {
             return Err(UrlError("it does not name the master, as in `/mymaster`"));
         }
@@ -82,17 +82,17 @@ impl std::str::FromStr for SentinelUrl {
 
 /// A sentinel: `host`, `host:port`, or the same with an IPv6 address in brackets.
 pub(crate) fn sentinel(place: &str) -> Result<Address, UrlError> {
-    address(place, SENTINEL_PORT)
+    address(place, DEFAULT_SENTINEL_PORT)
 }
 
-struct Parts<'a> {
+struct UrlParts<'a> {
     scheme: &'a str,
     user: Option<&'a str>,
-    place: &'a str,
+    authority: &'a str,
     path: &'a str,
 }
 
-fn parts(url: &str) -> Result<Parts<'_>, UrlError> {
+fn parts(url: &str) -> Result<UrlParts<'_>, UrlError> {
     let (scheme, rest) = url.split_once("://").ok_or(UrlError("it has no scheme"))?;
     if let Some((_, fragment)) = rest.split_once('#') {
         return Err(UrlError(match fragment {
@@ -108,7 +108,7 @@ fn parts(url: &str) -> Result<Parts<'_>, UrlError> {
         Some((user, place)) => (Some(user), place),
         None => (None, authority),
     };
-    Ok(Parts { scheme, user, place, path: path.trim_end_matches('/') })
+    Ok(UrlParts { scheme, user, authority: place, path: path.trim_end_matches('/') })
 }
 
 fn is_tls(scheme: &str) -> Result<bool, UrlError> {
@@ -131,8 +131,8 @@ fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
             )),
         };
     };
-    let password = decoded(password)?;
-    Ok(Some(match decoded(username)? {
+    let password = percent_decode(password)?;
+    Ok(Some(match percent_decode(username)? {
         username if username.is_empty() => Credentials::password(password),
         username => Credentials::new(username, password),
     }))
@@ -151,7 +151,7 @@ fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
             (host.to_owned(), port)
         }
     };
-    if host.is_empty() || !host.chars().all(is_of_host) {
+    if host.is_empty() || !host.chars().all(is_host_char) {
         return Err(UrlError("it has no host"));
     }
     if host == "0.0.0.0" || host == "::" {
@@ -167,7 +167,7 @@ fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
     Ok(Address { host: host.into(), port })
 }
 
-fn is_of_host(character: char) -> bool {
+fn is_host_char(character: char) -> bool {
     !character.is_whitespace() && !character.is_control() && !"<>@[\\]^|%".contains(character)
 }
 
@@ -182,7 +182,7 @@ fn database(path: &str) -> Result<i64, UrlError> {
 }
 
 /// Decodes `%40` to `@`, and so on. A percent sign that begins no such code stands for itself.
-fn decoded(text: &str) -> Result<String, UrlError> {
+fn percent_decode(text: &str) -> Result<String, UrlError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, others @ ..] = rest {
@@ -210,13 +210,13 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn server(url: &str) -> Result<Server, UrlError> {
+    fn server(url: &str) -> Result<ServerUrl, UrlError> {
         url.parse()
     }
 
     #[test]
     fn urls() {
-        let plain = Server {
+        let plain = ServerUrl {
             address: Address { host: "127.0.0.1".into(), port: 7000 },
             tls: false,
             credentials: None,
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(server("redis://127.0.0.1:7000"), Ok(plain.clone()));
         assert_eq!(
             server("redis://:p%40ss@127.0.0.1:7000/3"),
-            Ok(Server {
+            Ok(ServerUrl {
                 credentials: Some(Credentials::password("p@ss")),
                 database: 3,
                 ..plain.clone()
@@ -233,7 +233,7 @@ mod tests {
         );
         assert_eq!(
             server("redis://user:pass@127.0.0.1:7000"),
-            Ok(Server { credentials: Some(Credentials::new("user", "pass")), ..plain })
+            Ok(ServerUrl { credentials: Some(Credentials::new("user", "pass")), ..plain })
         );
         let address = |url| server(url).map(|server| server.address.to_string());
         assert_eq!(address("redis://localhost").as_deref(), Ok("localhost:6379"));
@@ -310,7 +310,7 @@ mod tests {
             let error = parse(wrong).unwrap_err().to_string();
             assert!(error.contains(why), "{wrong}: {error}");
         }
-        assert!(SentinelUrl::is_one("http+sentinel://x") && !SentinelUrl::is_one("redis://x"));
+        assert!(SentinelUrl::matches("http+sentinel://x") && !SentinelUrl::matches("redis://x"));
     }
 
     #[test]

@@ -9,15 +9,15 @@ use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 use tokio::sync::mpsc;
 
-use super::{Act, Door, Fakes, JoinAct, server_error};
+use super::{FakeReply, DialBehavior, FakeCluster, SubscribeReply, server_error};
 use crate::health::ClientHealth;
 use crate::node::{
-    Address, Answering, Command, Connector, Node, NodeError, NodeFuture, Notice, Reply, Subscribed,
-    Subscription,
+    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, OpenedPubSub,
+    PubSubConnection,
 };
 
-impl Connector for Fakes {
-    fn connect<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Arc<dyn Node>> {
+impl Connector for FakeCluster {
+    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         async move {
             let host = self.host_of(&address.host);
             self.open(host).await
@@ -25,7 +25,7 @@ impl Connector for Fakes {
         .boxed()
     }
 
-    fn places<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
         if self.0.names_hang.load(Ordering::Relaxed) {
             return future::pending().boxed();
         }
@@ -33,16 +33,16 @@ impl Connector for Fakes {
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
 
-    fn connect_at<'a>(&'a self, _: &'a Address, place: &'a str) -> NodeFuture<'a, Arc<dyn Node>> {
+    fn connect_to_addr<'a>(&'a self, _: &'a Address, place: &'a str) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.open(place.into()).boxed()
     }
 
-    fn subscribe<'a>(&'a self, address: &'a Address) -> NodeFuture<'a, Subscribed> {
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
         async move {
-            self.enter(&address.host).await?;
+            self.dial(&address.host).await?;
             let (notify, notices) = mpsc::unbounded_channel();
             self.with(&address.host, |server| server.subscribers.push(notify.clone()));
-            let subscription: Arc<dyn Subscription> = Arc::new(FakeSubscription {
+            let subscription: Arc<dyn PubSubConnection> = Arc::new(FakePubSub {
                 fakes: self.clone(),
                 host: address.host.clone(),
                 notify: notify.downgrade(),
@@ -56,66 +56,66 @@ impl Connector for Fakes {
         self.0.health.clone()
     }
 
-    fn renews_credentials(&self) -> bool {
+    fn rotates_credentials(&self) -> bool {
         self.0.renews.load(Ordering::Relaxed)
     }
 }
 
-impl Fakes {
+impl FakeCluster {
     /// The server that is dialled under this name.
     fn host_of(&self, name: &Arc<str>) -> Arc<str> {
         let hosts = self.0.names.lock().unwrap().get(name).cloned().unwrap_or_default();
-        let open = |host: &&Arc<str>| self.with(host, |server| server.door == Door::Open);
+        let open = |host: &&Arc<str>| self.with(host, |server| server.door == DialBehavior::Accept);
         hosts.iter().find(open).or(hosts.first()).unwrap_or(name).clone()
     }
 
-    async fn open(&self, host: Arc<str>) -> Result<Arc<dyn Node>, NodeError> {
-        let generation = self.enter(&host).await?;
+    async fn open(&self, host: Arc<str>) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
+        let generation = self.dial(&host).await?;
         let out_of_step = Arc::default();
-        Ok(Arc::new(FakeNode { fakes: self.clone(), host, generation, out_of_step }))
+        Ok(Arc::new(FakeCommands { fakes: self.clone(), host, generation, out_of_step }))
     }
 
-    async fn enter(&self, host: &str) -> Result<usize, NodeError> {
+    async fn dial(&self, host: &str) -> Result<usize, ConnectionError> {
         let door = self.with(host, |server| {
             server.dials += 1;
             server.door
         });
         tokio::task::yield_now().await;
         match door {
-            Door::Open => Ok(self.with(host, |server| server.generation)),
-            Door::Refuses => {
-                Err(NodeError { refused: true, ..NodeError::unsent("connection refused") })
+            DialBehavior::Accept => Ok(self.with(host, |server| server.generation)),
+            DialBehavior::Refuse => {
+                Err(ConnectionError { is_connection_refused: true, ..ConnectionError::not_sent("connection refused") })
             }
-            Door::Unreachable => Err(NodeError::unsent("network is unreachable")),
-            Door::Hangs => future::pending().await,
-            Door::Slow(pause) => {
+            DialBehavior::Unreachable => Err(ConnectionError::not_sent("network is unreachable")),
+            DialBehavior::Hang => future::pending().await,
+            DialBehavior::AcceptDelayed(pause) => {
                 tokio::time::sleep(pause).await;
                 Ok(self.with(host, |server| server.generation))
             }
-            Door::Locked => Err(NodeError {
-                permanent: !self.renews_credentials(),
-                ..NodeError::unsent("WRONGPASS")
+            DialBehavior::WrongPassword => Err(ConnectionError {
+                is_permanent: !self.rotates_credentials(),
+                ..ConnectionError::not_sent("WRONGPASS")
             }),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct FakeNode {
-    fakes: Fakes,
+struct FakeCommands {
+    fakes: FakeCluster,
     host: Arc<str>,
     generation: usize,
     /// A reply that did not fit its command.
-    out_of_step: Arc<OnceLock<NodeError>>,
+    out_of_step: Arc<OnceLock<ConnectionError>>,
 }
 
-impl Node for FakeNode {
-    fn call(&self, command: Command) -> Answering<Reply> {
+impl CommandConnection for FakeCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let replies = self.pipeline(&[command]);
-        async move { Ok(replies.await?.pop().unwrap_or(Reply::Nil)) }.boxed().into()
+        async move { Ok(replies.await?.pop().unwrap_or(RespValue::Nil)) }.boxed().into()
     }
 
-    fn pipeline(&self, commands: &[Command]) -> Answering<Vec<Reply>> {
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
         let (node, commands) = (self.clone(), commands.to_vec());
         async move {
             if !node.is_usable() {
@@ -124,22 +124,22 @@ impl Node for FakeNode {
             node.fakes.with(&node.host, |server| server.pipelines += 1);
             let mut replies = Vec::new();
             // A server takes the whole pipeline, whatever its first commands result in.
-            let acts: Vec<Act> =
+            let acts: Vec<FakeReply> =
                 commands.iter().map(|command| node.fakes.act(&node.host, command)).collect();
             tokio::task::yield_now().await;
             for act in acts {
                 match act {
-                    Act::Answer(reply) => replies.push(reply),
-                    Act::Late(wait, reply) => {
+                    FakeReply::Answer(reply) => replies.push(reply),
+                    FakeReply::Delayed(wait, reply) => {
                         tokio::time::sleep(wait).await;
                         replies.push(reply);
                     }
-                    Act::Unread(wait, turns, reply) => {
-                        replies.push(unread(wait, turns, reply).await)
+                    FakeReply::DelayedRead(wait, turns, reply) => {
+                        replies.push(reply_after_yields(wait, turns, reply).await)
                     }
-                    Act::Hang => future::pending().await,
-                    Act::Break { maybe_sent } => return Err(broken(maybe_sent)),
-                    Act::Short => {}
+                    FakeReply::Hang => future::pending().await,
+                    FakeReply::Break { maybe_sent } => return Err(broken(maybe_sent)),
+                    FakeReply::Short => {}
                 }
             }
             if !node.is_usable() {
@@ -157,44 +157,44 @@ impl Node for FakeNode {
             && self.fakes.with(&self.host, |server| server.generation) == self.generation
     }
 
-    fn place(&self) -> Option<Arc<str>> {
+    fn resolved_addr(&self) -> Option<Arc<str>> {
         Some(self.host.clone())
     }
 }
 
-impl FakeNode {
+impl FakeCommands {
     /// Ends the connection at a reply that does not fit its command.
-    fn check(&self, commands: &[Command], replies: &[Reply]) -> Result<(), NodeError> {
+    fn check(&self, commands: &[Command], replies: &[RespValue]) -> Result<(), ConnectionError> {
         let mut pairs = commands.iter().zip(replies);
         let mismatch = pairs.find_map(|(command, reply)| command.shape().check(reply).err());
         if let Some(mismatch) = mismatch {
             let _ = self.out_of_step.set(mismatch.into());
         }
         let failure = self.out_of_step.get().cloned();
-        failure.map_or(Ok(()), |failure| Err(NodeError { maybe_sent: true, ..failure }))
+        failure.map_or(Ok(()), |failure| Err(ConnectionError { maybe_sent: true, ..failure }))
     }
 }
 
 #[derive(Debug)]
-struct FakeSubscription {
-    fakes: Fakes,
+struct FakePubSub {
+    fakes: FakeCluster,
     host: Arc<str>,
-    notify: mpsc::WeakUnboundedSender<Notice>,
+    notify: mpsc::WeakUnboundedSender<PubSubEvent>,
 }
 
-impl Subscription for FakeSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+impl PubSubConnection for FakePubSub {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         async move {
             match self.fakes.act(&self.host, command) {
-                Act::Answer(reply) => Ok(reply),
-                Act::Hang => future::pending().await,
+                FakeReply::Answer(reply) => Ok(reply),
+                FakeReply::Hang => future::pending().await,
                 _ => Err(broken(true)),
             }
         }
         .boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
         async move {
             let Some(notify) = self.notify.upgrade() else {
                 return Err(broken(false));
@@ -212,18 +212,18 @@ impl Subscription for FakeSubscription {
             match act {
                 _ if is_held => {}
                 _ if stopped => {}
-                None => drop(notify.send(Notice::Joined { channel })),
-                Some(JoinAct::Refuse(text)) => {
-                    drop(notify.send(Notice::Refused { channel, error: server_error(text) }))
+                None => drop(notify.send(PubSubEvent::Subscribed { channel })),
+                Some(SubscribeReply::Refuse(text)) => {
+                    drop(notify.send(PubSubEvent::Rejected { channel, error: server_error(text) }))
                 }
-                Some(JoinAct::Ignore) => {}
+                Some(SubscribeReply::Ignore) => {}
             }
             Ok(())
         }
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
         async move {
             let Some(notify) = self.notify.upgrade() else {
                 return Err(broken(false));
@@ -231,14 +231,14 @@ impl Subscription for FakeSubscription {
             self.fakes.with(&self.host, |server| {
                 server.log.push(format!("SUNSUBSCRIBE {}", String::from_utf8_lossy(channel)));
             });
-            drop(notify.send(Notice::Left { channel: Bytes::copy_from_slice(channel) }));
+            drop(notify.send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) }));
             Ok(())
         }
         .boxed()
     }
 }
 
-async fn unread(wait: Duration, turns_of_others: usize, reply: Reply) -> Reply {
+async fn reply_after_yields(wait: Duration, turns_of_others: usize, reply: RespValue) -> RespValue {
     let reader = tokio::spawn(async move {
         tokio::time::sleep(wait).await;
         for _ in 0..turns_of_others {
@@ -246,9 +246,9 @@ async fn unread(wait: Duration, turns_of_others: usize, reply: Reply) -> Reply {
         }
         reply
     });
-    reader.await.unwrap_or(Reply::Nil)
+    reader.await.unwrap_or(RespValue::Nil)
 }
 
-fn broken(maybe_sent: bool) -> NodeError {
-    NodeError { maybe_sent, ..NodeError::unsent("connection reset") }
+fn broken(maybe_sent: bool) -> ConnectionError {
+    ConnectionError { maybe_sent, ..ConnectionError::not_sent("connection reset") }
 }

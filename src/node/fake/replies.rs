@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use super::{Act, FakeSentinel, refusal};
-use crate::node::{Address, Reply, ServerError};
+use super::{FakeReply, FakeSentinel, refusal};
+use crate::node::{Address, RespValue, ServerError};
 
 pub(crate) fn address(host: &str) -> Address {
     Address { host: host.into(), port: 1 }
 }
 
-pub(crate) fn text(text: &str) -> Reply {
-    Reply::Text(Bytes::copy_from_slice(text.as_bytes()))
+pub(crate) fn text(text: &str) -> RespValue {
+    RespValue::String(Bytes::copy_from_slice(text.as_bytes()))
 }
 
 /// The reply of a script that ran at that time of the server's clock.
-pub(crate) fn ran(ms: u64) -> Reply {
+pub(crate) fn script_reply(ms: u64) -> RespValue {
     text(&format!("ok {ms} 0"))
 }
 
 pub(crate) fn server_error(text: &str) -> ServerError {
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
-    ServerError { code: code.into(), detail: detail.into() }
+    ServerError { code: code.into(), message: detail.into() }
 }
 
 /// The id of the node at that host.
@@ -29,36 +29,36 @@ pub(crate) fn id_of(host: &str) -> String {
 }
 
 /// A reply to `CLUSTER INFO`.
-pub(crate) fn cluster_info(state: &str, epoch: u64) -> Reply {
+pub(crate) fn cluster_info(state: &str, epoch: u64) -> RespValue {
     text(&format!("cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n"))
 }
 
 /// A reply to `CLUSTER SLOTS`.
-pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> Reply {
+pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> RespValue {
     let range = |&(first, last, host): &(u16, u16, &str)| {
-        let node = Reply::List(vec![text(host), Reply::Int(1), text(&id_of(host))]);
-        Reply::List(vec![Reply::Int(first.into()), Reply::Int(last.into()), node])
+        let node = RespValue::Array(vec![text(host), RespValue::Int(1), text(&id_of(host))]);
+        RespValue::Array(vec![RespValue::Int(first.into()), RespValue::Int(last.into()), node])
     };
-    Reply::List(ranges.iter().map(range).collect())
+    RespValue::Array(ranges.iter().map(range).collect())
 }
 
 /// The answer of a sentinel at that host to a subcommand of `SENTINEL`.
-pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> Act {
+pub(super) fn sentinel_reply(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> FakeReply {
     let Some(FakeSentinel { id, epoch, takes, master, run_id, peers, bad_master }) = sentinel
     else {
         return refusal("ERR unknown command 'SENTINEL'");
     };
     let peers: Vec<&str> = peers.iter().copied().filter(|peer| *peer != host).collect();
-    let list = |words: &[&str]| Reply::List(words.iter().map(|word| text(word)).collect());
+    let list = |words: &[&str]| RespValue::Array(words.iter().map(|word| text(word)).collect());
     let unknown = || refusal("ERR No such master with that name");
     let Some(master) = master else {
         return match subcommand {
-            "MYID" => Act::Answer(text(&id_of(host))),
-            "GET-MASTER-ADDR-BY-NAME" => Act::Answer(Reply::Nil),
+            "MYID" => FakeReply::Answer(text(&id_of(host))),
+            "GET-MASTER-ADDR-BY-NAME" => FakeReply::Answer(RespValue::Nil),
             _ => unknown(),
         };
     };
-    Act::Late(
+    FakeReply::Delayed(
         takes,
         match subcommand {
             "MYID" => text(&id_of(id.unwrap_or(host))),
@@ -74,7 +74,7 @@ pub(super) fn of_sentinel(host: &str, sentinel: Option<FakeSentinel>, subcommand
             }
             _ => {
                 let peer = |peer: &&str| list(&["runid", &id_of(peer), "ip", peer, "port", "1"]);
-                Reply::List(peers.iter().map(peer).collect())
+                RespValue::Array(peers.iter().map(peer).collect())
             }
         },
     )

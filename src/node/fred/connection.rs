@@ -16,9 +16,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
 use tokio::task::AbortHandle;
 
-use crate::node::fred::reply::{failed, handshake_failure, reply_of_frame};
+use crate::node::fred::reply::{command_error, handshake_failure, from_frame};
 use crate::node::fred::{pipelined, split};
-use crate::node::{Command, LIB_NAME, LIB_VERSION, NodeError, Reply};
+use crate::node::{Command, LIB_NAME, LIB_VERSION, ConnectionError, RespValue};
 
 /// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -26,49 +26,49 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The client, and the task that drives its connection. The task ends with the connection, and is
 /// aborted when this is dropped: `fred` keeps the connection of a client that is only dropped.
-pub(super) struct Connection {
+pub(super) struct FredConnection {
     client: Client,
-    task: Task,
+    task: FredTask,
 }
 
 /// Aborts the task when it is dropped.
-struct Task {
+struct FredTask {
     abort: AbortHandle,
     ended: Shared<BoxFuture<'static, ()>>,
 }
 
-impl Connection {
+impl FredConnection {
     /// Connects and authenticates. If the future is dropped, nothing remains.
-    pub(super) async fn open(config: Config, pushes: usize) -> Result<Connection, NodeError> {
+    pub(super) async fn open(config: Config, pushes: usize) -> Result<FredConnection, ConnectionError> {
         let (database, password) = (config.database, config.password.clone());
         let refused = |error| {
             handshake_failure(error, database).without_password(password.as_deref().unwrap_or(""))
         };
-        let client = Client::new(config, Some(performance(pushes)), Some(limits()), None);
+        let client = Client::new(config, Some(performance_config(pushes)), Some(connection_config()), None);
         let waiting = client.clone();
         let mut ready = pin!(waiting.wait_for_connect());
         // It listens from its first poll on, so this poll must come before anything can happen.
         let early = futures::poll!(&mut ready);
         debug_assert!(early.is_pending());
-        let task = Task::of(client.connect());
-        let connection = Connection { client, task };
+        let task = FredTask::of(client.connect());
+        let connection = FredConnection { client, task };
         match select(ready, connection.ended()).await {
             Either::Left((outcome, _)) => outcome.map_err(refused)?,
             // The reason comes before the end, but may have come after `ready` was polled.
             Either::Right((_, ready)) => {
                 let reason = ready.now_or_never().and_then(Result::err);
-                let ended = || NodeError::unsent("the connection ended at once");
+                let ended = || ConnectionError::not_sent("the connection ended at once");
                 return Err(reason.map_or_else(ended, refused));
             }
         }
-        connection.introduce().await;
+        connection.send_client_info().await;
         Ok(connection)
     }
 
     /// Sends the library's name and version to the server. The answer is ignored.
-    async fn introduce(&self) {
+    async fn send_client_info(&self) {
         let say =
-            |what, value| Command::new().word("CLIENT").word("SETINFO").word(what).word(value);
+            |what, value| Command::new().arg("CLIENT").arg("SETINFO").arg(what).arg(value);
         let words = [say("LIB-NAME", LIB_NAME), say("LIB-VER", LIB_VERSION)];
         let _ = self.run(|client| pipelined(client, &words)).await;
     }
@@ -92,33 +92,33 @@ impl Connection {
     pub(super) async fn run<'a, T, F>(
         &'a self,
         act: impl FnOnce(&'a Client) -> F,
-    ) -> Result<T, NodeError>
+    ) -> Result<T, ConnectionError>
     where
         F: Future<Output = Result<T, Error>> + 'a,
     {
         if !self.is_usable() {
-            return Err(NodeError::gone());
+            return Err(ConnectionError::closed());
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
-            Either::Left((outcome, _)) => outcome.map_err(|error| failed(&error)),
+            Either::Left((outcome, _)) => outcome.map_err(|error| command_error(&error)),
             Either::Right(_) => {
-                Err(NodeError { maybe_sent: true, ..NodeError::unsent("the connection ended") })
+                Err(ConnectionError { maybe_sent: true, ..ConnectionError::not_sent("the connection ended") })
             }
         }
     }
 }
 
-impl Connection {
+impl FredConnection {
     /// Sends one command.
-    pub(super) async fn call(&self, command: &Command) -> Result<Reply, NodeError> {
+    pub(super) async fn call(&self, command: &Command) -> Result<RespValue, ConnectionError> {
         let (name, args) = split(command);
         let frame = self.run(|client| async move { client.custom_raw(name, args).await }).await?;
         // In a frame, a server's error can be told from one that `fred` made.
-        Ok(reply_of_frame(frame))
+        Ok(from_frame(frame))
     }
 }
 
-impl Drop for Connection {
+impl Drop for FredConnection {
     /// Tells the client to quit before its task is aborted; the first step of `quit` is enough.
     /// Only that ends the task that refreshes credentials (feature `credential-provider`), which
     /// would otherwise keep the client forever. (It still does so if it is fetching credentials at
@@ -130,26 +130,26 @@ impl Drop for Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for FredConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("usable", &self.is_usable()).finish_non_exhaustive()
     }
 }
 
-impl Task {
-    fn of(handle: ConnectHandle) -> Task {
-        Task { abort: handle.abort_handle(), ended: handle.map(drop).boxed().shared() }
+impl FredTask {
+    fn of(handle: ConnectHandle) -> FredTask {
+        FredTask { abort: handle.abort_handle(), ended: handle.map(drop).boxed().shared() }
     }
 }
 
-impl Drop for Task {
+impl Drop for FredTask {
     fn drop(&mut self) {
         self.abort.abort();
     }
 }
 
 /// Each command is sent once and waited for without a limit (zero): the router sets the limits.
-fn limits() -> ConnectionConfig {
+fn connection_config() -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: Duration::ZERO,
         internal_command_timeout: Duration::ZERO,
@@ -170,7 +170,7 @@ fn limits() -> ConnectionConfig {
     }
 }
 
-fn performance(pushes: usize) -> PerformanceConfig {
+fn performance_config(pushes: usize) -> PerformanceConfig {
     PerformanceConfig {
         default_command_timeout: Duration::ZERO,
         broadcast_channel_capacity: pushes,

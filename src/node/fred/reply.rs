@@ -8,50 +8,50 @@ use bytes::Bytes;
 
 use crate::excerpt::excerpt;
 use crate::node::handshake_error::{hello_refused, select_refused};
-use crate::node::{NodeError, Reply, ServerError};
+use crate::node::{ConnectionError, RespValue, ServerError};
 
 /// Converts a frame to a reply. Types that only RESP3 has become what RESP2 would have sent.
-pub(super) fn reply_of_frame(frame: Resp3Frame) -> Reply {
+pub(super) fn from_frame(frame: Resp3Frame) -> RespValue {
     let list =
-        |frames: Vec<Resp3Frame>| Reply::List(frames.into_iter().map(reply_of_frame).collect());
+        |frames: Vec<Resp3Frame>| RespValue::Array(frames.into_iter().map(from_frame).collect());
     match frame {
-        Resp3Frame::Null => Reply::Nil,
-        Resp3Frame::Number { data, .. } => Reply::Int(data),
-        Resp3Frame::Boolean { data, .. } => Reply::Int(data.into()),
-        Resp3Frame::Double { data, .. } => Reply::Text(data.to_string().into()),
+        Resp3Frame::Null => RespValue::Nil,
+        Resp3Frame::Number { data, .. } => RespValue::Int(data),
+        Resp3Frame::Boolean { data, .. } => RespValue::Int(data.into()),
+        Resp3Frame::Double { data, .. } => RespValue::String(data.to_string().into()),
         Resp3Frame::BlobString { data, .. }
         | Resp3Frame::SimpleString { data, .. }
         | Resp3Frame::VerbatimString { data, .. }
         | Resp3Frame::BigNumber { data, .. }
-        | Resp3Frame::ChunkedString(data) => Reply::Text(data),
-        Resp3Frame::SimpleError { data, .. } => Reply::Error(ServerError::parse(&data)),
+        | Resp3Frame::ChunkedString(data) => RespValue::String(data),
+        Resp3Frame::SimpleError { data, .. } => RespValue::Error(ServerError::parse(&data)),
         Resp3Frame::BlobError { data, .. } => {
-            Reply::Error(ServerError::parse(&String::from_utf8_lossy(&data)))
+            RespValue::Error(ServerError::parse(&String::from_utf8_lossy(&data)))
         }
         Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => list(data),
         Resp3Frame::Set { data, .. } => list(data.into_iter().collect()),
         Resp3Frame::Map { data, .. } => {
             list(data.into_iter().flat_map(|(key, value)| [key, value]).collect())
         }
-        Resp3Frame::Hello { .. } => Reply::Nil,
+        Resp3Frame::Hello { .. } => RespValue::Nil,
     }
 }
 
 /// An element of a pipeline's answer.
-pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
+pub(super) fn from_value(result: Result<Value, Error>) -> RespValue {
     let list = |values: Vec<Value>| {
-        Reply::List(values.into_iter().map(|value| reply_of_value(Ok(value))).collect())
+        RespValue::Array(values.into_iter().map(|value| from_value(Ok(value))).collect())
     };
     match result {
         // The details are the server's whole line.
-        Err(error) => Reply::Error(ServerError::parse(error.details())),
-        Ok(Value::Null) => Reply::Nil,
-        Ok(Value::Integer(number)) => Reply::Int(number),
-        Ok(Value::Boolean(truth)) => Reply::Int(truth.into()),
-        Ok(Value::Double(number)) => Reply::Text(number.to_string().into()),
-        Ok(Value::String(text)) => Reply::Text(text.into_inner()),
-        Ok(Value::Bytes(bytes)) => Reply::Text(bytes),
-        Ok(Value::Queued) => Reply::Text(Bytes::from_static(b"QUEUED")),
+        Err(error) => RespValue::Error(ServerError::parse(error.details())),
+        Ok(Value::Null) => RespValue::Nil,
+        Ok(Value::Integer(number)) => RespValue::Int(number),
+        Ok(Value::Boolean(truth)) => RespValue::Int(truth.into()),
+        Ok(Value::Double(number)) => RespValue::String(number.to_string().into()),
+        Ok(Value::String(text)) => RespValue::String(text.into_inner()),
+        Ok(Value::Bytes(bytes)) => RespValue::String(bytes),
+        Ok(Value::Queued) => RespValue::String(Bytes::from_static(b"QUEUED")),
         Ok(Value::Array(values)) => list(values),
         Ok(Value::Map(map)) => list(
             map.inner()
@@ -63,12 +63,12 @@ pub(super) fn reply_of_value(result: Result<Value, Error>) -> Reply {
 }
 
 /// A failure after the command was handed over. It is unknown how far the command got.
-pub(super) fn failed(error: &Error) -> NodeError {
-    NodeError { maybe_sent: true, ..connect_failure(error.clone()) }
+pub(super) fn command_error(error: &Error) -> ConnectionError {
+    ConnectionError { maybe_sent: true, ..connect_error(error.clone()) }
 }
 
 /// A failure to connect: nothing was sent.
-pub(super) fn connect_failure(error: Error) -> NodeError {
+pub(super) fn connect_error(error: Error) -> ConnectionError {
     let is_io = |kinds: &[&str]| {
         *error.kind() == ErrorKind::IO && kinds.iter().any(|kind| error.details().contains(kind))
     };
@@ -77,27 +77,27 @@ pub(super) fn connect_failure(error: Error) -> NodeError {
         true => format!("invalid RESP3: the port may not be that of a server ({error})"),
         false => error.to_string(),
     };
-    NodeError {
+    ConnectionError {
         message: excerpt(&message),
         maybe_sent: false,
-        permanent: is_permanent(&error),
-        refused: is_io(&["ConnectionRefused"]),
-        ended: is_io(&["ConnectionReset", "BrokenPipe", "UnexpectedEof"]),
+        is_permanent: is_permanent(&error),
+        is_connection_refused: is_io(&["ConnectionRefused"]),
+        is_closed_by_peer: is_io(&["ConnectionReset", "BrokenPipe", "UnexpectedEof"]),
         is_invalid: false,
         is_protocol_error,
         source: Some(Arc::new(error)),
     }
-    .without_arguments()
+    .redact_arguments()
 }
 
 /// The failure to open a connection: what the server refused, or that of the connection.
-pub(super) fn handshake_failure(error: Error, database: Option<u8>) -> NodeError {
+pub(super) fn handshake_failure(error: Error, database: Option<u8>) -> ConnectionError {
     // The details are the server's whole line, if it is one of a server.
     let said = ServerError::parse(error.details());
     let is_code = !said.code.is_empty() && said.code.bytes().all(|byte| byte.is_ascii_uppercase());
     match database {
-        _ if !is_code || *error.kind() == ErrorKind::IO => connect_failure(error),
-        Some(database) if said.detail.contains("SELECT") || said.detail.contains("DB index") => {
+        _ if !is_code || *error.kind() == ErrorKind::IO => connect_error(error),
+        Some(database) if said.message.contains("SELECT") || said.message.contains("DB index") => {
             select_refused(&said, database.into())
         }
         _ => hello_refused(&said, false),
@@ -177,8 +177,8 @@ mod tests {
         for error in errors {
             let is_final = is_final(&error);
             let of_io = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-            let failure = connect_failure(Error::new(ErrorKind::IO, format!("{of_io:?}")));
-            assert_eq!(failure.permanent, is_final, "{failure}");
+            let failure = connect_error(Error::new(ErrorKind::IO, format!("{of_io:?}")));
+            assert_eq!(failure.is_permanent, is_final, "{failure}");
         }
     }
 }

@@ -21,99 +21,99 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
-use crate::node::fred::connection::Connection;
+use crate::node::fred::connection::FredConnection;
 use crate::node::fred::pipelined;
-use crate::node::fred::reply::{failed, reply_of_value};
-use crate::node::task::Task;
+use crate::node::fred::reply::{command_error, from_value};
+use crate::node::task::AbortOnDrop;
 use crate::node::{
-    Command, NodeError, NodeFuture, Notice, Reply, ServerError, Subscribed, Subscription,
+    Command, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, ServerError, OpenedPubSub, PubSubConnection,
 };
 
 /// How often channels are subscribed again, and how many of them each time. If a slot has left the
 /// server and come back, the server passes over its waiters until then. A client can have a channel
 /// for each of 16,384 slots, and each costs a round trip.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
-const AT_ONCE: usize = 16;
+const RESUBSCRIBE_INTERVAL: Duration = Duration::from_millis(250);
+const RESUBSCRIBE_BATCH: usize = 16;
 
 /// Turns a connection into one that carries subscriptions.
-pub(super) fn start(connection: Connection, health: &ClientHealth) -> Subscribed {
+pub(super) fn start(connection: FredConnection, health: &ClientHealth) -> OpenedPubSub {
     let (notify, notices) = mpsc::unbounded_channel();
     let messages = connection.client().message_rx();
     let channels =
-        Arc::new(Channels { connection, joined: Mutex::default(), notify: notify.downgrade() });
+        Arc::new(FredChannels { connection, joined: Mutex::default(), notify: notify.downgrade() });
     // The reader holds the only sender, so the receiver ends with the reader, which ends with the
     // connection.
     let reader = read(messages, channels.connection.ended().boxed(), notify);
-    let asker = ask_again(Arc::downgrade(&channels));
+    let asker = resubscribe_in_turn(Arc::downgrade(&channels));
     let _tasks = [
-        Task::spawn(health, "messages of `fred`", reader),
-        Task::spawn(health, "subscriptions of `fred`", asker),
+        AbortOnDrop::spawn(health, "messages of `fred`", reader),
+        AbortOnDrop::spawn(health, "subscriptions of `fred`", asker),
     ];
-    (Arc::new(FredSubscription { channels, _tasks }), notices)
+    (Arc::new(FredPubSub { channels, _tasks }), notices)
 }
 
 /// The router's handle.
 #[derive(Debug)]
-struct FredSubscription {
-    channels: Arc<Channels>,
-    _tasks: [Task; 2],
+struct FredPubSub {
+    channels: Arc<FredChannels>,
+    _tasks: [AbortOnDrop; 2],
 }
 
 /// The channels of a connection.
 #[derive(Debug)]
-struct Channels {
-    connection: Connection,
-    joined: Mutex<Joined>,
-    notify: mpsc::WeakUnboundedSender<Notice>,
+struct FredChannels {
+    connection: FredConnection,
+    joined: Mutex<SubscribedChannels>,
+    notify: mpsc::WeakUnboundedSender<PubSubEvent>,
 }
 
 /// The channels that are joined, or being joined.
 #[derive(Debug, Default)]
-struct Joined {
-    channels: BTreeMap<Bytes, Join>,
+struct SubscribedChannels {
+    channels: BTreeMap<Bytes, ChannelSubscribe>,
     /// The number of joins so far.
-    joins: u64,
+    subscribe_count: u64,
 }
 
 /// The last join of a channel.
 #[derive(Clone, Copy, Debug)]
-struct Join {
+struct ChannelSubscribe {
     number: u64,
     asking: bool,
 }
 
-impl Joined {
-    fn add(&mut self, channel: &Bytes, asking: bool) -> Join {
-        self.joins += 1;
-        let join = Join { number: self.joins, asking };
+impl SubscribedChannels {
+    fn add(&mut self, channel: &Bytes, asking: bool) -> ChannelSubscribe {
+        self.subscribe_count += 1;
+        let join = ChannelSubscribe { number: self.subscribe_count, asking };
         self.channels.insert(channel.clone(), join);
         join
     }
 
     /// Removes a channel that was refused, unless it was left or joined again meanwhile. Returns
     /// true if it was removed.
-    fn refused(&mut self, channel: &Bytes, join: Join) -> bool {
+    fn refused(&mut self, channel: &Bytes, join: ChannelSubscribe) -> bool {
         let is_last = self.channels.get(channel).is_some_and(|last| last.number == join.number);
         is_last && self.channels.remove(channel).is_some()
     }
 }
 
-impl Subscription for FredSubscription {
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+impl PubSubConnection for FredPubSub {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         self.channels.connection.call(command).boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
         async move {
             let channels = &self.channels;
             let channel = Bytes::copy_from_slice(channel);
             // Before it is sent: a leave that is under way must not end what this begins.
             let join = channels.lock().add(&channel, asking);
             match channels.subscribe(&channel, asking).await? {
-                Ok(()) => channels.tell(Notice::Joined { channel }),
+                Ok(()) => channels.send_event(PubSubEvent::Subscribed { channel }),
                 Err(error) => {
                     channels.lock().refused(&channel, join);
-                    channels.tell(Notice::Refused { channel, error });
+                    channels.send_event(PubSubEvent::Rejected { channel, error });
                 }
             }
             Ok(())
@@ -121,14 +121,14 @@ impl Subscription for FredSubscription {
         .boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
         async move {
             let channel = Bytes::copy_from_slice(channel);
             self.channels.lock().channels.remove(&channel);
             self.channels.unsubscribe(&channel).await?;
             // `fred` drops the server's confirmation as well, which is a push.
             if self.channels.last_join(&channel).is_none() {
-                self.channels.tell(Notice::Left { channel });
+                self.channels.send_event(PubSubEvent::Unsubscribed { channel });
             }
             Ok(())
         }
@@ -136,27 +136,27 @@ impl Subscription for FredSubscription {
     }
 }
 
-impl Channels {
+impl FredChannels {
     /// Subscribes. The inner result is the server's answer.
     async fn subscribe(
         &self,
         channel: &Bytes,
         asking: bool,
-    ) -> Result<Result<(), ServerError>, NodeError> {
-        let join = Command::new().word("SSUBSCRIBE").word(channel);
+    ) -> Result<Result<(), ServerError>, ConnectionError> {
+        let join = Command::new().arg("SSUBSCRIBE").arg(channel);
         let reply = if asking {
             let both = [Command::asking(), join];
             let mut results = self.connection.run(|client| pipelined(client, &both)).await?;
             match (results.len(), results.pop()) {
-                (2, Some(last)) => reply_of_value(last),
-                (_, Some(Err(error))) => return Err(failed(&error)),
-                _ => Reply::Nil,
+                (2, Some(last)) => from_value(last),
+                (_, Some(Err(error))) => return Err(command_error(&error)),
+                _ => RespValue::Nil,
             }
         } else {
             self.connection.call(&join).await?
         };
         Ok(match reply {
-            Reply::Error(error) => Err(error),
+            RespValue::Error(error) => Err(error),
             _ => Ok(()),
         })
     }
@@ -165,7 +165,7 @@ impl Channels {
     ///
     /// The crate gives an error reply to SUNSUBSCRIBE (MOVED) to the callers of other commands. A
     /// channel that can be subscribed can be left without one, unless it moves in between.
-    async fn unsubscribe(&self, channel: &Bytes) -> Result<(), NodeError> {
+    async fn unsubscribe(&self, channel: &Bytes) -> Result<(), ConnectionError> {
         if self.subscribe(channel, false).await?.is_err() || self.last_join(channel).is_some() {
             return Ok(());
         }
@@ -175,12 +175,12 @@ impl Channels {
 
     /// Subscribes a channel again, if it is joined. If it was left meanwhile, the new subscription
     /// may have come after that: then it is left once more.
-    async fn ask_again(&self, channel: Bytes) -> Result<(), NodeError> {
+    async fn resubscribe(&self, channel: Bytes) -> Result<(), ConnectionError> {
         // Repeats only if the channel was joined again while it was left once more.
         while let Some(join) = self.last_join(&channel) {
             if self.subscribe(&channel, join.asking).await?.is_err() {
                 if self.lock().refused(&channel, join) {
-                    self.tell(Notice::Left { channel });
+                    self.send_event(PubSubEvent::Unsubscribed { channel });
                 }
                 return Ok(());
             }
@@ -192,17 +192,17 @@ impl Channels {
         Ok(())
     }
 
-    fn last_join(&self, channel: &Bytes) -> Option<Join> {
+    fn last_join(&self, channel: &Bytes) -> Option<ChannelSubscribe> {
         self.lock().channels.get(channel).copied()
     }
 
-    fn tell(&self, notice: Notice) {
+    fn send_event(&self, notice: PubSubEvent) {
         if let Some(notify) = self.notify.upgrade() {
             let _ = notify.send(notice);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Joined> {
+    fn lock(&self) -> MutexGuard<'_, SubscribedChannels> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,7 +212,7 @@ impl Channels {
 async fn read(
     mut messages: Receiver<Message>,
     ended: BoxFuture<'static, ()>,
-    notify: mpsc::UnboundedSender<Notice>,
+    notify: mpsc::UnboundedSender<PubSubEvent>,
 ) {
     let pass_on = async {
         while let Ok(message) = messages.recv().await {
@@ -222,25 +222,25 @@ async fn read(
                 _ => continue,
             };
             let channel = message.channel.into_inner();
-            let _ = notify.send(Notice::Message { channel, payload });
+            let _ = notify.send(PubSubEvent::Message { channel, payload });
         }
     };
     select(pin!(pass_on), ended).await;
 }
 
 /// Subscribes the channels again, in turn, until the connection is gone.
-async fn ask_again(channels: Weak<Channels>) {
+async fn resubscribe_in_turn(channels: Weak<FredChannels>) {
     let clock = SystemClock;
     let mut last = Bytes::new();
     loop {
-        clock.sleep_until(clock.now().after(ASK_AGAIN)).await;
+        clock.sleep_until(clock.now().saturating_add(RESUBSCRIBE_INTERVAL)).await;
         let Some(channels) = channels.upgrade() else {
             return;
         };
-        let turn = next(&channels.lock().channels, &last);
+        let turn = next_batch(&channels.lock().channels, &last);
         // After the very last channel it starts over.
-        last = turn.get(AT_ONCE - 1).cloned().unwrap_or_default();
-        let asked = turn.into_iter().map(|channel| channels.ask_again(channel));
+        last = turn.get(RESUBSCRIBE_BATCH - 1).cloned().unwrap_or_default();
+        let asked = turn.into_iter().map(|channel| channels.resubscribe(channel));
         if try_join_all(asked).await.is_err() {
             return;
         }
@@ -248,9 +248,9 @@ async fn ask_again(channels: Weak<Channels>) {
 }
 
 /// The channels to subscribe again next, after the one that was last.
-fn next<V>(joined: &BTreeMap<Bytes, V>, last: &Bytes) -> Vec<Bytes> {
+fn next_batch<V>(joined: &BTreeMap<Bytes, V>, last: &Bytes) -> Vec<Bytes> {
     let later = joined.range::<Bytes, _>((Bound::Excluded(last), Bound::Unbounded));
-    later.take(AT_ONCE).map(|(channel, _)| channel.clone()).collect()
+    later.take(RESUBSCRIBE_BATCH).map(|(channel, _)| channel.clone()).collect()
 }
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_for_its_own_join_alone() {
-        let (mut joined, channel) = (Joined::default(), Bytes::from("one"));
+        let (mut joined, channel) = (SubscribedChannels::default(), Bytes::from("one"));
         let first = joined.add(&channel, false);
         let second = joined.add(&channel, true);
         assert!(!joined.refused(&channel, first));
@@ -271,15 +271,15 @@ mod tests {
     #[test]
     fn each_channel_has_its_turn() {
         let joined: BTreeMap<Bytes, ()> =
-            (0..2 * AT_ONCE + 1).map(|number| (format!("{number:05}").into(), ())).collect();
+            (0..2 * RESUBSCRIBE_BATCH + 1).map(|number| (format!("{number:05}").into(), ())).collect();
         let (mut last, mut asked) = (Bytes::new(), Vec::new());
-        for expected in [AT_ONCE, AT_ONCE, 1] {
-            let turn = next(&joined, &last);
+        for expected in [RESUBSCRIBE_BATCH, RESUBSCRIBE_BATCH, 1] {
+            let turn = next_batch(&joined, &last);
             assert_eq!(turn.len(), expected);
             last = turn.last().cloned().unwrap();
             asked.extend(turn);
         }
         assert!(asked.iter().eq(joined.keys()));
-        assert!(next(&joined, &last).is_empty());
+        assert!(next_batch(&joined, &last).is_empty());
     }
 }

@@ -6,33 +6,33 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::excerpt::excerpt_of;
-use crate::node::{ProtocolError, Reply, ServerError};
+use crate::node::{ProtocolError, RespValue, ServerError};
 
 /// The most bytes of one reply.
-const BYTES: usize = 64 << 20;
+const MAX_REPLY_BYTES: usize = 64 << 20;
 /// The most elements of one reply, in all its lists together.
-const ELEMENTS: usize = 1 << 20;
+const MAX_ELEMENTS: usize = 1 << 20;
 /// The longest line: a number, an error, a simple string.
-const LINE: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 /// How deep lists may be nested.
-const DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// The most elements for which a list reserves room before they have arrived.
-const ROOM: usize = 64;
+const MAX_PREALLOCATED: usize = 64;
 /// The least capacity for one read.
-const READ: usize = 16 << 10;
+const MIN_READ: usize = 16 << 10;
 
-const END: &[u8] = b"\r\n";
+const CRLF: &[u8] = b"\r\n";
 
 /// Begins what a TLS server sends to a client that does not speak TLS.
 const TLS_ALERT: u8 = 0x15;
 
 /// One item that a server sends.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Frame {
     /// The answer to a command.
-    Reply(Reply),
+    Reply(RespValue),
     /// Something that was not requested, in its parts.
-    Push(Vec<Reply>),
+    Push(Vec<RespValue>),
 }
 
 /// Takes bytes, and returns the items in them.
@@ -42,45 +42,45 @@ pub(super) struct Decoder {
     /// How many bytes of `incoming` are known not to end a line.
     scanned: usize,
     /// The incomplete lists, from the outermost to the innermost.
-    open: Vec<List>,
+    open_aggregates: Vec<OpenAggregate>,
     /// The size of the current reply so far.
     bytes: usize,
     elements: usize,
 }
 
 #[derive(Debug)]
-struct List {
-    kind: Kind,
-    left: usize,
-    items: Vec<Reply>,
+struct OpenAggregate {
+    kind: AggregateKind,
+    remaining: usize,
+    items: Vec<RespValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum AggregateKind {
     Reply,
     Push,
     /// Data about the value that follows. It is dropped.
     Attribute,
 }
 
-enum Token {
-    Value(Reply),
-    Open(Kind, usize),
+enum DecodedItem {
+    Value(RespValue),
+    Aggregate(AggregateKind, usize),
 }
 
 impl Decoder {
     /// The buffer for the next read, with room for at least [`READ`] bytes.
-    pub(super) fn room(&mut self) -> &mut BytesMut {
-        if self.incoming.capacity() - self.incoming.len() < READ / 4 {
-            self.incoming.reserve(READ);
+    pub(super) fn read_buffer(&mut self) -> &mut BytesMut {
+        if self.incoming.capacity() - self.incoming.len() < MIN_READ / 4 {
+            self.incoming.reserve(MIN_READ);
         }
         &mut self.incoming
     }
 
     /// The next item, if it has arrived completely.
-    pub(super) fn next(&mut self) -> Result<Option<Said>, ProtocolError> {
-        while let Some(token) = self.token()? {
-            if let Some(said) = self.add(token) {
+    pub(super) fn next_frame(&mut self) -> Result<Option<Frame>, ProtocolError> {
+        while let Some(token) = self.next_item()? {
+            if let Some(said) = self.push_item(token) {
                 (self.bytes, self.elements) = (0, 0);
                 return Ok(Some(said));
             }
@@ -88,44 +88,44 @@ impl Decoder {
         Ok(None)
     }
 
-    fn token(&mut self) -> Result<Option<Token>, ProtocolError> {
+    fn next_item(&mut self) -> Result<Option<DecodedItem>, ProtocolError> {
         let Some(end) = self.line_end() else {
             return match self.incoming.first() {
                 Some(&TLS_ALERT) => Err(ProtocolError::new("the port expects TLS")),
-                _ if self.incoming.len() > LINE => Err(TOO_LONG),
+                _ if self.incoming.len() > MAX_LINE => Err(TOO_LONG),
                 _ => Ok(None),
             };
         };
-        let line = self.incoming[..end].strip_suffix(b"\r").ok_or(NO_LINE)?;
-        let (&kind, line) = line.split_first().ok_or(NO_LINE)?;
+        let line = self.incoming[..end].strip_suffix(b"\r").ok_or(MISSING_CRLF)?;
+        let (&kind, line) = line.split_first().ok_or(MISSING_CRLF)?;
         let value = match kind {
-            b':' => Reply::Int(number(line)?),
+            b':' => RespValue::Int(number(line)?),
             // The nulls of RESP2.
-            b'$' | b'*' if line == b"-1" => Reply::Nil,
+            b'$' | b'*' if line == b"-1" => RespValue::Nil,
             b'$' | b'=' | b'!' => {
                 let size = length(line)?;
-                return self.blob(kind, end + 1, size);
+                return self.bulk_string(kind, end + 1, size);
             }
             b'+' | b',' | b'(' => {
                 let line = self.take(end + 1)?;
-                return Ok(Some(Token::Value(Reply::Text(line.slice(1..line.len() - END.len())))));
+                return Ok(Some(DecodedItem::Value(RespValue::String(line.slice(1..line.len() - CRLF.len())))));
             }
-            b'-' => Reply::Error(server_error(line)),
-            b'_' if line.is_empty() => Reply::Nil,
+            b'-' => RespValue::Error(server_error(line)),
+            b'_' if line.is_empty() => RespValue::Nil,
             b'_' => return Err(ProtocolError::new("invalid RESP3: a null has no text")),
             b'#' => match line {
-                b"t" => Reply::Int(1),
-                b"f" => Reply::Int(0),
+                b"t" => RespValue::Int(1),
+                b"f" => RespValue::Int(0),
                 _ => return Err(ProtocolError::new("invalid RESP3: expected a boolean")),
             },
             b'*' | b'~' | b'%' | b'|' | b'>' => {
                 let size = length(line)?;
-                return self.begin(kind, end + 1, size);
+                return self.begin_aggregate(kind, end + 1, size);
             }
             _ => return Err(unknown_type(&self.incoming[..end])),
         };
         self.skip(end + 1)?;
-        Ok(Some(Token::Value(value)))
+        Ok(Some(DecodedItem::Value(value)))
     }
 
     /// The place of the line feed that ends the line. An error may hold others: its text can be of
@@ -134,7 +134,7 @@ impl Decoder {
         let end = match self.incoming.first() {
             Some(b'-') => {
                 let from = self.scanned.saturating_sub(1);
-                let end = self.incoming[from..].windows(END.len()).position(|part| part == END);
+                let end = self.incoming[from..].windows(CRLF.len()).position(|part| part == CRLF);
                 end.map(|end| from + end + 1)
             }
             _ => {
@@ -148,100 +148,100 @@ impl Decoder {
     }
 
     /// A string of that size, after a line of that length.
-    fn blob(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<Token>, ProtocolError> {
-        let whole = size.checked_add(line + END.len()).ok_or(TOO_LONG)?;
-        if whole > BYTES - self.bytes {
+    fn bulk_string(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<DecodedItem>, ProtocolError> {
+        let whole = size.checked_add(line + CRLF.len()).ok_or(TOO_LONG)?;
+        if whole > MAX_REPLY_BYTES - self.bytes {
             return Err(TOO_LONG);
         }
         if self.incoming.len() < whole {
             return Ok(None);
         }
-        if &self.incoming[line + size..whole] != END {
+        if &self.incoming[line + size..whole] != CRLF {
             return Err(ProtocolError::new("invalid RESP3: string is not terminated by CRLF"));
         }
         let text = self.take(whole)?.slice(line..line + size);
-        Ok(Some(Token::Value(match kind {
-            b'!' => Reply::Error(server_error(&text)),
+        Ok(Some(DecodedItem::Value(match kind {
+            b'!' => RespValue::Error(server_error(&text)),
             // Its text follows a prefix, `txt:` or `mkd:`.
-            b'=' if text.len() >= 4 => Reply::Text(text.slice(4..)),
-            _ => Reply::Text(text),
+            b'=' if text.len() >= 4 => RespValue::String(text.slice(4..)),
+            _ => RespValue::String(text),
         })))
     }
 
     /// A list with that many elements, after a line of that length.
-    fn begin(
+    fn begin_aggregate(
         &mut self,
         kind: u8,
         line: usize,
         size: usize,
-    ) -> Result<Option<Token>, ProtocolError> {
+    ) -> Result<Option<DecodedItem>, ProtocolError> {
         let (kind, size) = match kind {
-            b'>' if self.open.is_empty() => (Kind::Push, size),
+            b'>' if self.open_aggregates.is_empty() => (AggregateKind::Push, size),
             b'>' => return Err(ProtocolError::new("invalid RESP3: a push inside a reply")),
-            b'|' => (Kind::Attribute, size.saturating_mul(2)),
-            b'%' => (Kind::Reply, size.saturating_mul(2)),
-            _ => (Kind::Reply, size),
+            b'|' => (AggregateKind::Attribute, size.saturating_mul(2)),
+            b'%' => (AggregateKind::Reply, size.saturating_mul(2)),
+            _ => (AggregateKind::Reply, size),
         };
         self.elements = self.elements.saturating_add(size);
-        if self.elements > ELEMENTS {
+        if self.elements > MAX_ELEMENTS {
             return Err(TOO_LONG);
         }
-        if self.open.len() >= DEPTH {
+        if self.open_aggregates.len() >= MAX_DEPTH {
             return Err(ProtocolError::new("reply is nested more than 32 levels deep"));
         }
         self.skip(line)?;
-        Ok(Some(Token::Open(kind, size)))
+        Ok(Some(DecodedItem::Aggregate(kind, size)))
     }
 
     /// Puts a token into the list where it belongs, and closes the lists that it completes.
-    fn add(&mut self, token: Token) -> Option<Said> {
+    fn push_item(&mut self, token: DecodedItem) -> Option<Frame> {
         match token {
-            Token::Open(kind, left) => {
-                self.open.push(List { kind, left, items: Vec::with_capacity(left.min(ROOM)) });
+            DecodedItem::Aggregate(kind, left) => {
+                self.open_aggregates.push(OpenAggregate { kind, remaining: left, items: Vec::with_capacity(left.min(MAX_PREALLOCATED)) });
             }
-            Token::Value(value) => match self.open.last_mut() {
+            DecodedItem::Value(value) => match self.open_aggregates.last_mut() {
                 Some(list) => list.put(value),
-                None => return Some(Said::Reply(value)),
+                None => return Some(Frame::Reply(value)),
             },
         }
-        while let Some(List { kind, items, .. }) = self.open.pop_if(|list| list.left == 0) {
-            match (kind, self.open.last_mut()) {
-                (Kind::Attribute, _) => return None,
-                (Kind::Push, _) => return Some(Said::Push(items)),
-                (Kind::Reply, Some(list)) => list.put(Reply::List(items)),
-                (Kind::Reply, None) => return Some(Said::Reply(Reply::List(items))),
+        while let Some(OpenAggregate { kind, items, .. }) = self.open_aggregates.pop_if(|list| list.remaining == 0) {
+            match (kind, self.open_aggregates.last_mut()) {
+                (AggregateKind::Attribute, _) => return None,
+                (AggregateKind::Push, _) => return Some(Frame::Push(items)),
+                (AggregateKind::Reply, Some(list)) => list.put(RespValue::Array(items)),
+                (AggregateKind::Reply, None) => return Some(Frame::Reply(RespValue::Array(items))),
             }
         }
         None
     }
 
     fn take(&mut self, size: usize) -> Result<Bytes, ProtocolError> {
-        self.count(size)?;
+        self.count_bytes(size)?;
         Ok(self.incoming.split_to(size).freeze())
     }
 
     fn skip(&mut self, size: usize) -> Result<(), ProtocolError> {
-        self.count(size)?;
+        self.count_bytes(size)?;
         self.incoming.advance(size);
         Ok(())
     }
 
-    fn count(&mut self, size: usize) -> Result<(), ProtocolError> {
+    fn count_bytes(&mut self, size: usize) -> Result<(), ProtocolError> {
         self.scanned = 0;
         self.bytes += size;
-        if self.bytes > BYTES { Err(TOO_LONG) } else { Ok(()) }
+        if self.bytes > MAX_REPLY_BYTES { Err(TOO_LONG) } else { Ok(()) }
     }
 }
 
-impl List {
-    fn put(&mut self, value: Reply) {
+impl OpenAggregate {
+    fn put(&mut self, value: RespValue) {
         self.items.push(value);
-        self.left -= 1;
+        self.remaining -= 1;
     }
 }
 
 const TOO_LONG: ProtocolError = ProtocolError::new("reply is too long");
-const NO_LINE: ProtocolError = ProtocolError::new("invalid RESP3: line is not terminated by CRLF");
+const MISSING_CRLF: ProtocolError = ProtocolError::new("invalid RESP3: line is not terminated by CRLF");
 const NO_LENGTH: ProtocolError = ProtocolError::new("invalid RESP3: expected a length");
 
 fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
@@ -275,38 +275,38 @@ fn server_error(line: &[u8]) -> ServerError {
 mod tests {
     use super::*;
 
-    fn text(text: &'static str) -> Reply {
-        Reply::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> RespValue {
+        RespValue::String(Bytes::from_static(text.as_bytes()))
     }
 
-    fn list(items: impl IntoIterator<Item = Reply>) -> Reply {
-        Reply::List(items.into_iter().collect())
+    fn list(items: impl IntoIterator<Item = RespValue>) -> RespValue {
+        RespValue::Array(items.into_iter().collect())
     }
 
-    fn error(code: &str, detail: &str) -> Reply {
-        Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+    fn error(code: &str, detail: &str) -> RespValue {
+        RespValue::Error(ServerError { code: code.into(), message: detail.into() })
     }
 
     /// All items in these bytes, which arrive in parts of that size.
-    fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Said>, ProtocolError> {
+    fn said_in_parts(bytes: &[u8], size: usize) -> Result<Vec<Frame>, ProtocolError> {
         let (mut decoder, mut all) = (Decoder::default(), Vec::new());
         for part in bytes.chunks(size) {
-            decoder.room().extend_from_slice(part);
-            while let Some(said) = decoder.next()? {
+            decoder.read_buffer().extend_from_slice(part);
+            while let Some(said) = decoder.next_frame()? {
                 all.push(said);
             }
         }
         Ok(all)
     }
 
-    fn replies(text: &str) -> Vec<Reply> {
+    fn replies(text: &str) -> Vec<RespValue> {
         let all = said_in_parts(text.as_bytes(), text.len()).unwrap();
         for size in [1, 2, 7] {
             assert_eq!(said_in_parts(text.as_bytes(), size).as_ref(), Ok(&all), "{text:?}");
         }
         let reply = |said| match said {
-            Said::Reply(reply) => reply,
-            Said::Push(parts) => panic!("a push: {parts:?}"),
+            Frame::Reply(reply) => reply,
+            Frame::Push(parts) => panic!("a push: {parts:?}"),
         };
         all.into_iter().map(reply).collect()
     }
@@ -319,20 +319,20 @@ mod tests {
             ("$2\r\nab\r\n", text("ab")),
             ("$4\r\n\r\n\r\n\r\n", text("\r\n\r\n")),
             ("$0\r\n\r\n", text("")),
-            ("$-1\r\n", Reply::Nil),
-            ("*-1\r\n", Reply::Nil),
-            ("_\r\n", Reply::Nil),
-            (":-7\r\n", Reply::Int(-7)),
-            ("#t\r\n", Reply::Int(1)),
-            ("#f\r\n", Reply::Int(0)),
+            ("$-1\r\n", RespValue::Nil),
+            ("*-1\r\n", RespValue::Nil),
+            ("_\r\n", RespValue::Nil),
+            (":-7\r\n", RespValue::Int(-7)),
+            ("#t\r\n", RespValue::Int(1)),
+            ("#f\r\n", RespValue::Int(0)),
             ("=6\r\ntxt:ab\r\n", text("ab")),
             (",1.5\r\n", text("1.5")),
             ("(123456789012345678901234567890\r\n", text("123456789012345678901234567890")),
             ("*0\r\n", list([])),
-            ("*2\r\n:1\r\n*0\r\n", list([Reply::Int(1), list([])])),
-            ("*2\r\n*1\r\n$1\r\na\r\n_\r\n", list([list([text("a")]), Reply::Nil])),
+            ("*2\r\n:1\r\n*0\r\n", list([RespValue::Int(1), list([])])),
+            ("*2\r\n*1\r\n$1\r\na\r\n_\r\n", list([list([text("a")]), RespValue::Nil])),
             ("~1\r\n+a\r\n", list([text("a")])),
-            ("%1\r\n+k\r\n:1\r\n", list([text("k"), Reply::Int(1)])),
+            ("%1\r\n+k\r\n:1\r\n", list([text("k"), RespValue::Int(1)])),
             ("|1\r\n+k\r\n:1\r\n+a\r\n", text("a")),
             ("*1\r\n|1\r\n+k\r\n*0\r\n+a\r\n", list([text("a")])),
             ("-MOVED 3999 127.0.0.1:6381\r\n", error("MOVED", "3999 127.0.0.1:6381")),
@@ -352,9 +352,9 @@ mod tests {
         let bytes = b"+a\r\n>2\r\n+smessage\r\n$1\r\nb\r\n+c\r\n";
         for size in [1, 3, bytes.len()] {
             let expected = vec![
-                Said::Reply(text("a")),
-                Said::Push(vec![text("smessage"), text("b")]),
-                Said::Reply(text("c")),
+                Frame::Reply(text("a")),
+                Frame::Push(vec![text("smessage"), text("b")]),
+                Frame::Reply(text("c")),
             ];
             assert_eq!(said_in_parts(bytes, size), Ok(expected));
         }
@@ -364,12 +364,12 @@ mod tests {
     fn line_that_arrives_byte_by_byte_is_searched_once() {
         let mut decoder = Decoder::default();
         for size in 1..=1000 {
-            decoder.room().extend_from_slice(b"+");
-            assert_eq!(decoder.next(), Ok(None));
+            decoder.read_buffer().extend_from_slice(b"+");
+            assert_eq!(decoder.next_frame(), Ok(None));
             assert_eq!(decoder.scanned, size);
         }
-        decoder.room().extend_from_slice(END);
-        assert_eq!(decoder.next(), Ok(Some(Said::Reply(Reply::Text("+".repeat(999).into())))));
+        decoder.read_buffer().extend_from_slice(CRLF);
+        assert_eq!(decoder.next_frame(), Ok(Some(Frame::Reply(RespValue::String("+".repeat(999).into())))));
         assert_eq!(decoder.scanned, 0);
     }
 
@@ -419,11 +419,11 @@ mod tests {
         ] {
             assert!(said_in_parts(bytes.as_bytes(), bytes.len()).is_err(), "{bytes:?}");
         }
-        let deep = "*1\r\n".repeat(DEPTH + 1);
+        let deep = "*1\r\n".repeat(MAX_DEPTH + 1);
         assert!(said_in_parts(deep.as_bytes(), deep.len()).is_err());
-        let mut long = vec![b'+'; LINE + 1];
+        let mut long = vec![b'+'; MAX_LINE + 1];
         assert!(said_in_parts(&long, long.len()).is_err(), "a line without an end");
-        long.truncate(LINE);
+        long.truncate(MAX_LINE);
         assert_eq!(said_in_parts(&long, long.len()), Ok(Vec::new()));
     }
 
@@ -436,12 +436,12 @@ mod tests {
         assert!(said_in_parts((lists + "*1024\r\n").as_bytes(), 1 << 16).is_err());
 
         let (mut decoder, mega) = (Decoder::default(), vec![b'x'; 1 << 20]);
-        decoder.room().extend_from_slice(b"*100\r\n");
+        decoder.read_buffer().extend_from_slice(b"*100\r\n");
         let full = (0..100).find(|_| {
-            decoder.room().extend_from_slice(b"$1048576\r\n");
-            decoder.room().extend_from_slice(&mega);
-            decoder.room().extend_from_slice(END);
-            decoder.next().is_err()
+            decoder.read_buffer().extend_from_slice(b"$1048576\r\n");
+            decoder.read_buffer().extend_from_slice(&mega);
+            decoder.read_buffer().extend_from_slice(CRLF);
+            decoder.next_frame().is_err()
         });
         assert_eq!(full, Some(63));
     }

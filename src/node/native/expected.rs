@@ -7,28 +7,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::node::native::decoder::Said;
-use crate::node::{NodeError, Notice, ProtocolError, Reply, ReplyShape, ServerError};
+use crate::node::native::decoder::Frame;
+use crate::node::{ConnectionError, PubSubEvent, ProtocolError, RespValue, ReplyShape, ServerError};
 use crate::slot::Slot;
 
 /// The answers to a pipeline.
-pub(super) type Outcome = Result<Vec<Reply>, NodeError>;
+pub(super) type PipelineOutcome = Result<Vec<RespValue>, ConnectionError>;
 
 /// An expected answer: one for each command.
 #[derive(Debug)]
-pub(super) enum Expected {
+pub(super) enum PendingReply {
     /// A reply, for a caller.
-    Reply(oneshot::Sender<Result<Reply, NodeError>>),
+    Reply(oneshot::Sender<Result<RespValue, ConnectionError>>),
     /// A reply of a pipeline that is not its last.
     Part,
     /// The last reply of a pipeline, for the caller, who gets it with the parts before it.
-    Last(oneshot::Sender<Outcome>),
+    Last(oneshot::Sender<PipelineOutcome>),
     /// A reply that is dropped.
-    Anything,
+    Discarded,
     /// The confirmation that the channel was joined, which is a push, or an error.
-    Join(Bytes),
+    Subscribe(Bytes),
     /// The confirmation that the channel was left, likewise.
-    Leave(Bytes),
+    Unsubscribe(Bytes),
     /// The channel was left. The push that said so may have been one that nobody requested, just
     /// before the command arrived: then the answer to the command still follows, an error.
     Left(Bytes),
@@ -36,20 +36,20 @@ pub(super) enum Expected {
 
 /// The meaning of an item that arrived.
 #[derive(Debug)]
-pub(super) enum Meaning {
+pub(super) enum FrameAction {
     /// The reply that a caller waits for.
-    Answered(oneshot::Sender<Result<Reply, NodeError>>, Reply),
+    CompleteReply(oneshot::Sender<Result<RespValue, ConnectionError>>, RespValue),
     /// All replies that a caller waits for.
-    AllAnswered(oneshot::Sender<Outcome>, Vec<Reply>),
-    Noticed(Notice),
+    CompletePipeline(oneshot::Sender<PipelineOutcome>, Vec<RespValue>),
+    PubSub(PubSubEvent),
 }
 
 /// The expected answers in the order of the commands, in which servers answer.
 #[derive(Debug, Default)]
-pub(super) struct Expectations {
-    awaited: VecDeque<Awaited>,
+pub(super) struct PendingReplies {
+    awaited: VecDeque<PendingEntry>,
     /// The replies so far to the pipeline whose next part is the first that is awaited.
-    parts: Vec<Reply>,
+    parts: Vec<RespValue>,
     /// How many requests are awaited. A pipeline is one.
     requests: usize,
 }
@@ -63,10 +63,10 @@ pub(super) struct Begin {
 }
 
 #[derive(Debug)]
-struct Awaited {
-    begin: Begin,
+struct PendingEntry {
+    start_offset: Begin,
     shape: ReplyShape,
-    expected: Expected,
+    expected: PendingReply,
 }
 
 const UNASKED: ProtocolError =
@@ -80,22 +80,22 @@ const OUT_OF_ORDER: ProtocolError =
 const UNASKED_CHANNEL: ProtocolError =
     ProtocolError::new("the server confirmed a subscription that nobody requested");
 
-impl Expected {
+impl PendingReply {
     /// The answers to a pipeline of `count` commands.
     pub(super) fn replies(
         count: usize,
-        tell: oneshot::Sender<Outcome>,
-    ) -> impl Iterator<Item = Expected> {
-        let parts = std::iter::repeat_with(|| Expected::Part).take(count.saturating_sub(1));
-        parts.chain([Expected::Last(tell)])
+        tell: oneshot::Sender<PipelineOutcome>,
+    ) -> impl Iterator<Item = PendingReply> {
+        let parts = std::iter::repeat_with(|| PendingReply::Part).take(count.saturating_sub(1));
+        parts.chain([PendingReply::Last(tell)])
     }
 }
 
-impl Expectations {
+impl PendingReplies {
     /// Adds the answer to a command that begins there.
-    pub(super) fn add(&mut self, begin: Begin, shape: ReplyShape, expected: Expected) {
-        self.requests += usize::from(!matches!(expected, Expected::Part));
-        self.awaited.push_back(Awaited { begin, shape, expected });
+    pub(super) fn add(&mut self, begin: Begin, shape: ReplyShape, expected: PendingReply) {
+        self.requests += usize::from(!matches!(expected, PendingReply::Part));
+        self.awaited.push_back(PendingEntry { start_offset: begin, shape, expected });
     }
 
     /// The number of requests whose answers are awaited.
@@ -105,32 +105,32 @@ impl Expectations {
 
     /// Takes the next item, when `offered` bytes may have reached the server. `None` if it means
     /// nothing to any caller.
-    pub(super) fn hear(&mut self, said: Said, offered: u64) -> Result<Option<Meaning>, NodeError> {
+    pub(super) fn on_frame(&mut self, said: Frame, offered: u64) -> Result<Option<FrameAction>, ConnectionError> {
         match said {
-            Said::Reply(reply) => self.hear_reply(reply, offered),
-            Said::Push(parts) => Ok(self.hear_push(parts, offered)?.map(Meaning::Noticed)),
+            Frame::Reply(reply) => self.on_reply(reply, offered),
+            Frame::Push(parts) => Ok(self.on_push(parts, offered)?.map(FrameAction::PubSub)),
         }
     }
 
     /// Notifies all waiting callers that the connection has ended. Commands that begin at `written`
     /// or later were not sent.
-    pub(super) fn fail(&mut self, written: u64, why: &NodeError) {
-        for Awaited { begin, expected, .. } in self.awaited.drain(..) {
-            let failure = || NodeError { maybe_sent: begin.request < written, ..why.clone() };
+    pub(super) fn fail_all(&mut self, written: u64, why: &ConnectionError) {
+        for PendingEntry { start_offset: begin, expected, .. } in self.awaited.drain(..) {
+            let failure = || ConnectionError { maybe_sent: begin.request < written, ..why.clone() };
             match expected {
-                Expected::Reply(tell) => drop(tell.send(Err(failure()))),
-                Expected::Last(tell) => drop(tell.send(Err(failure()))),
+                PendingReply::Reply(tell) => drop(tell.send(Err(failure()))),
+                PendingReply::Last(tell) => drop(tell.send(Err(failure()))),
                 _ => {}
             }
         }
     }
 
-    fn hear_reply(&mut self, reply: Reply, offered: u64) -> Result<Option<Meaning>, NodeError> {
+    fn on_reply(&mut self, reply: RespValue, offered: u64) -> Result<Option<FrameAction>, ConnectionError> {
         if self.settle_left(&reply) {
             return Ok(None);
         }
         let first = match self.awaited.front() {
-            Some(first) if first.begin.command < offered => first,
+            Some(first) if first.start_offset.command < offered => first,
             Some(_) => return Err(unasked(reply, TOO_EARLY)),
             None => return Err(unasked(reply, UNASKED)),
         };
@@ -139,31 +139,31 @@ impl Expectations {
             return Ok(None);
         };
         match (expected, reply) {
-            (Expected::Reply(tell), reply) => Ok(Some(Meaning::Answered(tell, reply))),
-            (Expected::Part, reply) => {
+            (PendingReply::Reply(tell), reply) => Ok(Some(FrameAction::CompleteReply(tell, reply))),
+            (PendingReply::Part, reply) => {
                 self.parts.push(reply);
                 Ok(None)
             }
-            (Expected::Last(tell), reply) => {
+            (PendingReply::Last(tell), reply) => {
                 let mut replies = mem::take(&mut self.parts);
                 replies.push(reply);
-                Ok(Some(Meaning::AllAnswered(tell, replies)))
+                Ok(Some(FrameAction::CompletePipeline(tell, replies)))
             }
-            (Expected::Join(channel), Reply::Error(error)) => {
-                Ok(Some(Meaning::Noticed(Notice::Refused { channel, error })))
+            (PendingReply::Subscribe(channel), RespValue::Error(error)) => {
+                Ok(Some(FrameAction::PubSub(PubSubEvent::Rejected { channel, error })))
             }
-            (Expected::Join(_), _) => Err(NO_PUSH.into()),
+            (PendingReply::Subscribe(_), _) => Err(NO_PUSH.into()),
             // A server that does not serve the slot answers so, and the channel is of no use there.
-            (Expected::Leave(channel), Reply::Error(_)) => {
-                Ok(Some(Meaning::Noticed(Notice::Left { channel })))
+            (PendingReply::Unsubscribe(channel), RespValue::Error(_)) => {
+                Ok(Some(FrameAction::PubSub(PubSubEvent::Unsubscribed { channel })))
             }
-            (Expected::Leave(_) | Expected::Left(_) | Expected::Anything, _) => Ok(None),
+            (PendingReply::Unsubscribe(_) | PendingReply::Left(_) | PendingReply::Discarded, _) => Ok(None),
         }
     }
 
-    fn hear_push(&mut self, parts: Vec<Reply>, offered: u64) -> Result<Option<Notice>, NodeError> {
+    fn on_push(&mut self, parts: Vec<RespValue>, offered: u64) -> Result<Option<PubSubEvent>, ConnectionError> {
         let mut texts = parts.into_iter().map(|part| match part {
-            Reply::Text(text) => Some(text),
+            RespValue::String(text) => Some(text),
             _ => None,
         });
         let mut text = || texts.next().flatten();
@@ -174,10 +174,10 @@ impl Expectations {
             b"ssubscribe" | b"subscribe" => Ok(Some(self.joined(&channel, offered)?)),
             b"sunsubscribe" | b"unsubscribe" => {
                 self.left(&channel);
-                Ok(Some(Notice::Left { channel }))
+                Ok(Some(PubSubEvent::Unsubscribed { channel }))
             }
             b"smessage" | b"message" => {
-                Ok(text().map(|payload| Notice::Message { channel, payload }))
+                Ok(text().map(|payload| PubSubEvent::Message { channel, payload }))
             }
             _ => Ok(None),
         }
@@ -185,9 +185,9 @@ impl Expectations {
 
     /// Takes the confirmation of a join. All answers before it have come, even if one of them was
     /// taken for another.
-    fn joined(&mut self, channel: &Bytes, offered: u64) -> Result<Notice, ProtocolError> {
-        let is_it = |awaited: &Awaited| match &awaited.expected {
-            Expected::Join(one) => one == channel && awaited.begin.command < offered,
+    fn joined(&mut self, channel: &Bytes, offered: u64) -> Result<PubSubEvent, ProtocolError> {
+        let is_it = |awaited: &PendingEntry| match &awaited.expected {
+            PendingReply::Subscribe(one) => one == channel && awaited.start_offset.command < offered,
             _ => false,
         };
         let at = self.awaited.iter().position(is_it).ok_or(UNASKED_CHANNEL)?;
@@ -199,7 +199,7 @@ impl Expectations {
         }
         // Its own copy of the name: the one that arrived would keep the whole read buffer.
         match self.pop() {
-            Some(Expected::Join(channel)) => Ok(Notice::Joined { channel }),
+            Some(PendingReply::Subscribe(channel)) => Ok(PubSubEvent::Subscribed { channel }),
             _ => Err(UNASKED_CHANNEL),
         }
     }
@@ -208,26 +208,26 @@ impl Expectations {
     fn left(&mut self, channel: &Bytes) {
         let lefts = self.awaited.iter().take_while(|awaited| awaited.expected.is_left()).count();
         let is_it =
-            |awaited: &Awaited| matches!(&awaited.expected, Expected::Left(one) if one == channel);
+            |awaited: &PendingEntry| matches!(&awaited.expected, PendingReply::Left(one) if one == channel);
         if let Some(at) = self.awaited.iter().take(lefts).position(is_it) {
             // This is the answer, and the push before it was none.
             for _ in 0..=at {
                 self.pop();
             }
-        } else if let Some(Awaited { expected, .. }) = self.awaited.get_mut(lefts)
-            && let Expected::Leave(one) = expected
+        } else if let Some(PendingEntry { expected, .. }) = self.awaited.get_mut(lefts)
+            && let PendingReply::Unsubscribe(one) = expected
             && one == channel
         {
-            *expected = Expected::Left(mem::take(one));
+            *expected = PendingReply::Left(mem::take(one));
         }
     }
 
     /// Drops the channels in front that were left, if this reply shows that nothing more is said
     /// about them. Returns true if it is the answer about one of them.
-    fn settle_left(&mut self, reply: &Reply) -> bool {
-        while let Some(Awaited { expected: Expected::Left(channel), .. }) = self.awaited.front() {
+    fn settle_left(&mut self, reply: &RespValue) -> bool {
+        while let Some(PendingEntry { expected: PendingReply::Left(channel), .. }) = self.awaited.front() {
             let is_about_it = match reply {
-                Reply::Error(error) => {
+                RespValue::Error(error) => {
                     self.awaited.len() == 1 || is_about(error, Slot::of(channel))
                 }
                 _ => false,
@@ -240,31 +240,31 @@ impl Expectations {
         false
     }
 
-    fn pop(&mut self) -> Option<Expected> {
-        let Awaited { expected, .. } = self.awaited.pop_front()?;
-        self.requests -= usize::from(!matches!(expected, Expected::Part));
+    fn pop(&mut self) -> Option<PendingReply> {
+        let PendingEntry { expected, .. } = self.awaited.pop_front()?;
+        self.requests -= usize::from(!matches!(expected, PendingReply::Part));
         Some(expected)
     }
 }
 
-impl Expected {
+impl PendingReply {
     fn is_of_channel(&self) -> bool {
-        matches!(self, Expected::Join(_) | Expected::Leave(_) | Expected::Left(_))
+        matches!(self, PendingReply::Subscribe(_) | PendingReply::Unsubscribe(_) | PendingReply::Left(_))
     }
 
     fn is_left(&self) -> bool {
-        matches!(self, Expected::Left(_))
+        matches!(self, PendingReply::Left(_))
     }
 }
 
 /// The failure for a reply to no command. Servers say why they refuse a connection before they have
 /// read anything.
-fn unasked(reply: Reply, otherwise: ProtocolError) -> NodeError {
+fn unasked(reply: RespValue, otherwise: ProtocolError) -> ConnectionError {
     match reply {
-        Reply::Error(error) => NodeError {
+        RespValue::Error(error) => ConnectionError {
             is_protocol_error: true,
             source: Some(Arc::new(error.clone())),
-            ..NodeError::unsent(error.to_string())
+            ..ConnectionError::not_sent(error.to_string())
         },
         _ => otherwise.into(),
     }
@@ -275,7 +275,7 @@ fn unasked(reply: Reply, otherwise: ProtocolError) -> NodeError {
 fn is_about(error: &ServerError, slot: Slot) -> bool {
     match &*error.code {
         "MOVED" | "ASK" => {
-            let named = error.detail.split_ascii_whitespace().next();
+            let named = error.message.split_ascii_whitespace().next();
             named.and_then(|named| named.parse().ok()) == Some(slot.get())
         }
         "CLUSTERDOWN" => true,
@@ -290,20 +290,20 @@ mod tests {
     /// As if all had been written.
     const ALL: u64 = u64::MAX;
 
-    fn text(text: &'static str) -> Reply {
-        Reply::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> RespValue {
+        RespValue::String(Bytes::from_static(text.as_bytes()))
     }
 
-    fn push(kind: &'static str, channel: &'static str) -> Said {
-        Said::Push(vec![text(kind), text(channel), Reply::Int(1)])
+    fn push(kind: &'static str, channel: &'static str) -> Frame {
+        Frame::Push(vec![text(kind), text(channel), RespValue::Int(1)])
     }
 
-    fn refusal(line: &str) -> Said {
+    fn refusal(line: &str) -> Frame {
         let (code, detail) = line.split_once(' ').unwrap();
-        Said::Reply(Reply::Error(ServerError { code: code.into(), detail: detail.into() }))
+        Frame::Reply(RespValue::Error(ServerError { code: code.into(), message: detail.into() }))
     }
 
-    fn moved(channel: &str) -> Said {
+    fn moved(channel: &str) -> Frame {
         refusal(&format!("MOVED {} a:1", Slot::of(channel)))
     }
 
@@ -311,23 +311,23 @@ mod tests {
         Bytes::from_static(name.as_bytes())
     }
 
-    fn join(name: &'static str) -> Expected {
-        Expected::Join(channel(name))
+    fn join(name: &'static str) -> PendingReply {
+        PendingReply::Subscribe(channel(name))
     }
 
-    fn leave(name: &'static str) -> Expected {
-        Expected::Leave(channel(name))
+    fn leave(name: &'static str) -> PendingReply {
+        PendingReply::Unsubscribe(channel(name))
     }
 
-    fn notice(meaning: Option<Meaning>) -> Notice {
+    fn notice(meaning: Option<FrameAction>) -> PubSubEvent {
         match meaning {
-            Some(Meaning::Noticed(notice)) => notice,
+            Some(FrameAction::PubSub(notice)) => notice,
             other => panic!("no notice: {other:?}"),
         }
     }
 
-    fn expecting(expected: impl IntoIterator<Item = Expected>) -> Expectations {
-        let mut expectations = Expectations::default();
+    fn expecting(expected: impl IntoIterator<Item = PendingReply>) -> PendingReplies {
+        let mut expectations = PendingReplies::default();
         for (at, expected) in expected.into_iter().enumerate() {
             let begin = Begin { command: at as u64, request: at as u64 };
             expectations.add(begin, ReplyShape::Any, expected);
@@ -340,37 +340,37 @@ mod tests {
         let (one, _one) = oneshot::channel();
         let (two, _two) = oneshot::channel();
         let mut expectations =
-            expecting([Expected::Reply(one)].into_iter().chain(Expected::replies(2, two)));
+            expecting([PendingReply::Reply(one)].into_iter().chain(PendingReply::replies(2, two)));
         assert_eq!(expectations.len(), 2);
-        let mut hear = |number| expectations.hear(Said::Reply(Reply::Int(number)), ALL).unwrap();
+        let mut hear = |number| expectations.on_frame(Frame::Reply(RespValue::Int(number)), ALL).unwrap();
         let answered = |meaning| match meaning {
-            Some(Meaning::Answered(_, reply)) => vec![reply],
-            Some(Meaning::AllAnswered(_, replies)) => replies,
+            Some(FrameAction::CompleteReply(_, reply)) => vec![reply],
+            Some(FrameAction::CompletePipeline(_, replies)) => replies,
             other => panic!("no answer: {other:?}"),
         };
-        assert_eq!(answered(hear(1)), [Reply::Int(1)]);
+        assert_eq!(answered(hear(1)), [RespValue::Int(1)]);
         assert!(hear(2).is_none());
-        assert_eq!(answered(hear(3)), [Reply::Int(2), Reply::Int(3)]);
+        assert_eq!(answered(hear(3)), [RespValue::Int(2), RespValue::Int(3)]);
         assert_eq!(expectations.len(), 0);
         assert_eq!(
-            expectations.hear(Said::Reply(Reply::Nil), ALL).unwrap_err().message,
+            expectations.on_frame(Frame::Reply(RespValue::Nil), ALL).unwrap_err().message,
             UNASKED.to_string()
         );
     }
 
     #[tokio::test]
     async fn what_was_not_written_was_not_sent() {
-        let mut expectations = Expectations::default();
+        let mut expectations = PendingReplies::default();
         let (told, mut wait) = (0..3).map(|_| oneshot::channel()).unzip::<_, _, Vec<_>, Vec<_>>();
         for (tell, command) in told.into_iter().zip([0, 10, 20]) {
             let begin = Begin { command, request: command };
-            expectations.add(begin, ReplyShape::Any, Expected::Reply(tell));
+            expectations.add(begin, ReplyShape::Any, PendingReply::Reply(tell));
         }
         let (tell, mut all) = oneshot::channel();
-        for (expected, command) in Expected::replies(2, tell).zip([10, 20]) {
+        for (expected, command) in PendingReply::replies(2, tell).zip([10, 20]) {
             expectations.add(Begin { command, request: 10 }, ReplyShape::Any, expected);
         }
-        expectations.fail(11, &NodeError::unsent("gone"));
+        expectations.fail_all(11, &ConnectionError::not_sent("gone"));
         for (wait, maybe_sent) in wait.iter_mut().zip([true, true, false]) {
             assert_eq!(wait.await.unwrap().unwrap_err().maybe_sent, maybe_sent);
         }
@@ -381,13 +381,13 @@ mod tests {
     #[test]
     fn reply_of_another_shape_is_given_to_nobody() {
         let (tell, mut told) = oneshot::channel();
-        let mut expectations = Expectations::default();
+        let mut expectations = PendingReplies::default();
         let begin = Begin { command: 0, request: 0 };
-        expectations.add(begin, ReplyShape::Integer, Expected::Reply(tell));
-        assert!(expectations.hear(Said::Reply(text("OK")), ALL).is_err());
+        expectations.add(begin, ReplyShape::Integer, PendingReply::Reply(tell));
+        assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).is_err());
         assert!(told.try_recv().is_err());
-        let why = NodeError { is_protocol_error: true, ..NodeError::unsent("out of step") };
-        expectations.fail(1, &why);
+        let why = ConnectionError { is_protocol_error: true, ..ConnectionError::not_sent("out of step") };
+        expectations.fail_all(1, &why);
         assert!(told.try_recv().unwrap().unwrap_err().maybe_sent);
     }
 
@@ -395,14 +395,14 @@ mod tests {
     fn reply_before_its_command_was_sent_is_refused() {
         let (one, _one) = oneshot::channel();
         let (two, _two) = oneshot::channel();
-        let mut expectations = expecting([Expected::Reply(one), Expected::Reply(two)]);
-        let said = || Said::Reply(Reply::Int(1));
-        assert!(expectations.hear(said(), 1).unwrap().is_some());
-        assert_eq!(expectations.hear(said(), 1).unwrap_err().message, TOO_EARLY.to_string());
-        assert!(expectations.hear(said(), 2).unwrap().is_some());
+        let mut expectations = expecting([PendingReply::Reply(one), PendingReply::Reply(two)]);
+        let said = || Frame::Reply(RespValue::Int(1));
+        assert!(expectations.on_frame(said(), 1).unwrap().is_some());
+        assert_eq!(expectations.on_frame(said(), 1).unwrap_err().message, TOO_EARLY.to_string());
+        assert!(expectations.on_frame(said(), 2).unwrap().is_some());
         let mut expectations = expecting([join("a")]);
         assert_eq!(
-            expectations.hear(push("ssubscribe", "a"), 0).unwrap_err().message,
+            expectations.on_frame(push("ssubscribe", "a"), 0).unwrap_err().message,
             UNASKED_CHANNEL.to_string()
         );
     }
@@ -410,34 +410,34 @@ mod tests {
     #[test]
     fn channels_are_joined_and_left_by_pushes() {
         let mut expectations = expecting([
-            Expected::Anything,
+            PendingReply::Discarded,
             join("a"),
             join("b"),
             leave("a"),
             join("c"),
             leave("b"),
         ]);
-        assert!(expectations.hear(Said::Reply(text("OK")), ALL).unwrap().is_none());
-        let mut hear = |said| notice(expectations.hear(said, ALL).unwrap());
-        assert_eq!(hear(push("ssubscribe", "a")), Notice::Joined { channel: channel("a") });
+        assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).unwrap().is_none());
+        let mut hear = |said| notice(expectations.on_frame(said, ALL).unwrap());
+        assert_eq!(hear(push("ssubscribe", "a")), PubSubEvent::Subscribed { channel: channel("a") });
         // Not requested.
-        assert_eq!(hear(push("sunsubscribe", "z")), Notice::Left { channel: channel("z") });
-        let error = ServerError { code: "MOVED".into(), detail: "1 a:1".into() };
-        let refused = Notice::Refused { channel: channel("b"), error };
+        assert_eq!(hear(push("sunsubscribe", "z")), PubSubEvent::Unsubscribed { channel: channel("z") });
+        let error = ServerError { code: "MOVED".into(), message: "1 a:1".into() };
+        let refused = PubSubEvent::Rejected { channel: channel("b"), error };
         assert_eq!(hear(refusal("MOVED 1 a:1")), refused);
-        assert_eq!(hear(push("sunsubscribe", "a")), Notice::Left { channel: channel("a") });
-        assert_eq!(hear(push("ssubscribe", "c")), Notice::Joined { channel: channel("c") });
-        let left = Notice::Left { channel: channel("b") };
+        assert_eq!(hear(push("sunsubscribe", "a")), PubSubEvent::Unsubscribed { channel: channel("a") });
+        assert_eq!(hear(push("ssubscribe", "c")), PubSubEvent::Subscribed { channel: channel("c") });
+        let left = PubSubEvent::Unsubscribed { channel: channel("b") };
         assert_eq!(hear(moved("b")), left, "where its slot is not served");
         assert_eq!(expectations.len(), 0);
-        let message = Said::Push(vec![text("smessage"), text("c"), text("payload")]);
+        let message = Frame::Push(vec![text("smessage"), text("c"), text("payload")]);
         let payload = channel("payload");
-        let expected = Notice::Message { channel: channel("c"), payload };
-        assert_eq!(notice(expectations.hear(message, ALL).unwrap()), expected);
-        let message = Said::Push(vec![text("message"), text("c"), text("payload")]);
-        assert_eq!(notice(expectations.hear(message, ALL).unwrap()), expected, "of a sentinel");
-        assert!(expectations.hear(Said::Push(vec![Reply::Int(1)]), ALL).unwrap().is_none());
-        assert!(expectations.hear(push("invalidate", "c"), ALL).unwrap().is_none());
+        let expected = PubSubEvent::Message { channel: channel("c"), payload };
+        assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected);
+        let message = Frame::Push(vec![text("message"), text("c"), text("payload")]);
+        assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected, "of a sentinel");
+        assert!(expectations.on_frame(Frame::Push(vec![RespValue::Int(1)]), ALL).unwrap().is_none());
+        assert!(expectations.on_frame(push("invalidate", "c"), ALL).unwrap().is_none());
     }
 
     /// The server ends the subscription by itself, and then answers the command by an error.
@@ -445,16 +445,16 @@ mod tests {
     fn unrequested_end_that_crosses_a_leave_is_followed_by_its_error() {
         for error in [moved("a"), refusal("CLUSTERDOWN Hash slot not served")] {
             let mut expectations = expecting([leave("a"), join("b")]);
-            let left = Notice::Left { channel: channel("a") };
-            assert_eq!(notice(expectations.hear(push("sunsubscribe", "a"), ALL).unwrap()), left);
-            assert!(expectations.hear(error, ALL).unwrap().is_none(), "it is not about b");
-            let joined = Notice::Joined { channel: channel("b") };
-            assert_eq!(notice(expectations.hear(push("ssubscribe", "b"), ALL).unwrap()), joined);
+            let left = PubSubEvent::Unsubscribed { channel: channel("a") };
+            assert_eq!(notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap()), left);
+            assert!(expectations.on_frame(error, ALL).unwrap().is_none(), "it is not about b");
+            let joined = PubSubEvent::Subscribed { channel: channel("b") };
+            assert_eq!(notice(expectations.on_frame(push("ssubscribe", "b"), ALL).unwrap()), joined);
             assert_eq!(expectations.len(), 0);
         }
         let mut expectations = expecting([leave("a")]);
-        notice(expectations.hear(push("sunsubscribe", "a"), ALL).unwrap());
-        assert!(expectations.hear(refusal("NOPERM x"), ALL).unwrap().is_none());
+        notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
+        assert!(expectations.on_frame(refusal("NOPERM x"), ALL).unwrap().is_none());
         assert_eq!(expectations.len(), 0);
     }
 
@@ -462,22 +462,22 @@ mod tests {
     fn refusal_behind_a_leave_is_that_of_its_own_channel() {
         let mut expectations = expecting([leave("a"), leave("b"), join("c"), join("d")]);
         for left in ["a", "b"] {
-            notice(expectations.hear(push("sunsubscribe", left), ALL).unwrap());
+            notice(expectations.on_frame(push("sunsubscribe", left), ALL).unwrap());
         }
         // Nothing follows about `a`, whose push was the answer.
-        assert!(expectations.hear(moved("b"), ALL).unwrap().is_none());
-        match notice(expectations.hear(moved("c"), ALL).unwrap()) {
-            Notice::Refused { channel, .. } => assert_eq!(channel, "c"),
+        assert!(expectations.on_frame(moved("b"), ALL).unwrap().is_none());
+        match notice(expectations.on_frame(moved("c"), ALL).unwrap()) {
+            PubSubEvent::Rejected { channel, .. } => assert_eq!(channel, "c"),
             other => panic!("{other:?}"),
         }
         // Both pushes come where the slot came back in between.
         let mut expectations = expecting([leave("a"), leave("b"), join("c")]);
         for left in ["a", "b", "a", "b"] {
-            notice(expectations.hear(push("sunsubscribe", left), ALL).unwrap());
+            notice(expectations.on_frame(push("sunsubscribe", left), ALL).unwrap());
         }
         assert_eq!(expectations.len(), 1);
-        match notice(expectations.hear(refusal("NOPERM x"), ALL).unwrap()) {
-            Notice::Refused { channel, .. } => assert_eq!(channel, "c"),
+        match notice(expectations.on_frame(refusal("NOPERM x"), ALL).unwrap()) {
+            PubSubEvent::Rejected { channel, .. } => assert_eq!(channel, "c"),
             other => panic!("{other:?}"),
         }
     }
@@ -485,15 +485,15 @@ mod tests {
     #[test]
     fn confirmation_settles_what_was_expected_before_it() {
         let mut expectations = expecting([leave("a"), join("b"), join("c")]);
-        notice(expectations.hear(push("sunsubscribe", "a"), ALL).unwrap());
+        notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
         // The answer about `b` was taken for one about `a`.
-        assert!(expectations.hear(refusal("CLUSTERDOWN x"), ALL).unwrap().is_none());
-        notice(expectations.hear(push("ssubscribe", "c"), ALL).unwrap());
+        assert!(expectations.on_frame(refusal("CLUSTERDOWN x"), ALL).unwrap().is_none());
+        notice(expectations.on_frame(push("ssubscribe", "c"), ALL).unwrap());
         assert_eq!(expectations.len(), 0);
         let (tell, _told) = oneshot::channel();
-        let mut expectations = expecting([Expected::Reply(tell), join("a")]);
+        let mut expectations = expecting([PendingReply::Reply(tell), join("a")]);
         assert_eq!(
-            expectations.hear(push("ssubscribe", "a"), ALL).unwrap_err().message,
+            expectations.on_frame(push("ssubscribe", "a"), ALL).unwrap_err().message,
             OUT_OF_ORDER.to_string()
         );
     }
@@ -501,9 +501,9 @@ mod tests {
     #[test]
     fn confirmation_that_nobody_requested_is_refused() {
         let mut expectations = expecting([join("a"), leave("a")]);
-        notice(expectations.hear(push("ssubscribe", "a"), ALL).unwrap());
+        notice(expectations.on_frame(push("ssubscribe", "a"), ALL).unwrap());
         for unasked in ["a", "b"] {
-            let heard = expectations.hear(push("ssubscribe", unasked), ALL);
+            let heard = expectations.on_frame(push("ssubscribe", unasked), ALL);
             assert_eq!(heard.unwrap_err().message, UNASKED_CHANNEL.to_string());
         }
     }

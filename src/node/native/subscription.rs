@@ -6,62 +6,62 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::node::dialer::Channels;
-use crate::node::native::Connection;
-use crate::node::native::expected::Expected;
-use crate::node::{Command, MessageHandler, NodeError, NodeFuture, Reply, Subscription};
+use crate::node::dialer::PubSubKind;
+use crate::node::native::NativeConnection;
+use crate::node::native::expected::PendingReply;
+use crate::node::{Command, MessageHandler, ConnectionError, ConnectionFuture, RespValue, PubSubConnection};
 
-pub(super) struct NativeSubscription {
-    connection: Connection,
-    channels: Channels,
+pub(super) struct NativePubSub {
+    connection: NativeConnection,
+    channels: PubSubKind,
     handler: Arc<OnceLock<MessageHandler>>,
 }
 
-impl NativeSubscription {
+impl NativePubSub {
     pub(super) fn new(
-        connection: Connection,
-        channels: Channels,
+        connection: NativeConnection,
+        channels: PubSubKind,
         handler: Arc<OnceLock<MessageHandler>>,
     ) -> Self {
-        NativeSubscription { connection, channels, handler }
+        NativePubSub { connection, channels, handler }
     }
 }
 
-impl fmt::Debug for NativeSubscription {
+impl fmt::Debug for NativePubSub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NativeSubscription")
     }
 }
 
-impl Subscription for NativeSubscription {
+impl PubSubConnection for NativePubSub {
     fn set_handler(&self, handler: MessageHandler) {
         let _ = self.handler.set(handler); // the first one stays
     }
 
-    fn failure(&self) -> Option<NodeError> {
+    fn failure(&self) -> Option<ConnectionError> {
         self.connection.wire.failure()
     }
 
-    fn query<'a>(&'a self, command: &'a Command) -> NodeFuture<'a, Reply> {
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
         async move {
             let mut replies = self.connection.exchange(std::slice::from_ref(command)).await?;
-            Ok(replies.pop().unwrap_or(Reply::Nil))
+            Ok(replies.pop().unwrap_or(RespValue::Nil))
         }
         .boxed()
     }
 
-    fn join<'a>(&'a self, channel: &'a [u8], asking: bool) -> NodeFuture<'a, ()> {
-        let prefix = asking.then(|| (Command::asking(), Expected::Anything));
-        let join = self.channels.join(channel);
-        let joined = Expected::Join(Bytes::copy_from_slice(channel));
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
+        let prefix = asking.then(|| (Command::asking(), PendingReply::Discarded));
+        let join = self.channels.subscribe_command(channel);
+        let joined = PendingReply::Subscribe(Bytes::copy_from_slice(channel));
         let (commands, expected): (Vec<_>, Vec<_>) =
             prefix.into_iter().chain([(join, joined)]).unzip();
-        async move { self.connection.wire.put(&commands, expected) }.boxed()
+        async move { self.connection.wire.push_all(&commands, expected) }.boxed()
     }
 
-    fn leave<'a>(&'a self, channel: &'a [u8]) -> NodeFuture<'a, ()> {
-        let leave = self.channels.leave(channel);
-        let left = Expected::Leave(Bytes::copy_from_slice(channel));
-        async move { self.connection.wire.put(&[leave], [left]) }.boxed()
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
+        let leave = self.channels.unsubscribe_command(channel);
+        let left = PendingReply::Unsubscribe(Bytes::copy_from_slice(channel));
+        async move { self.connection.wire.push_all(&[leave], [left]) }.boxed()
     }
 }

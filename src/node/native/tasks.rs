@@ -12,60 +12,60 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
-use crate::node::native::decoder::{Decoder, Said};
-use crate::node::native::expected::Meaning;
-use crate::node::native::wire::Wire;
-use crate::node::task::Task;
-use crate::node::{MessageHandler, NodeError, Notice, ProtocolError};
+use crate::node::native::decoder::{Decoder, Frame};
+use crate::node::native::expected::FrameAction;
+use crate::node::native::wire::WriteQueue;
+use crate::node::task::AbortOnDrop;
+use crate::node::{MessageHandler, ConnectionError, PubSubEvent, ProtocolError};
 
 /// The tasks. They are aborted when this is dropped: by themselves they would wait for outstanding
 /// answers, which a frozen server never sends.
 #[derive(Debug)]
-pub(super) struct Tasks {
-    _reader: Task,
-    _writer: Task,
+pub(super) struct ConnectionTasks {
+    _reader: AbortOnDrop,
+    _writer: AbortOnDrop,
 }
 
 /// Receives what happens on a subscription's connection.
 #[derive(Clone)]
-pub(super) struct Listener {
+pub(super) struct PubSubSink {
     /// The only sender: its receiver ends when the reader ends.
-    pub(super) notify: mpsc::UnboundedSender<Notice>,
+    pub(super) events: mpsc::UnboundedSender<PubSubEvent>,
     pub(super) handler: Arc<OnceLock<MessageHandler>>,
 }
 
-impl Tasks {
+impl ConnectionTasks {
     pub(super) fn start(
-        wire: &Arc<Wire>,
+        wire: &Arc<WriteQueue>,
         read_half: impl AsyncRead + Send + Unpin + 'static,
         write_half: impl AsyncWrite + Send + Unpin + 'static,
-        listener: Option<Listener>,
+        listener: Option<PubSubSink>,
         health: &ClientHealth,
-    ) -> Tasks {
-        let reader = read(Reader(wire.clone()), read_half, listener);
-        let writer = Writer { wire: wire.clone(), written: 0 };
-        Tasks {
-            _reader: Task::spawn(health, "connection reader", reader),
-            _writer: Task::spawn(health, "connection writer", write(writer, write_half)),
+    ) -> ConnectionTasks {
+        let reader = run_reader(ReaderTask(wire.clone()), read_half, listener);
+        let writer = WriterTask { wire: wire.clone(), written: 0 };
+        ConnectionTasks {
+            _reader: AbortOnDrop::spawn(health, "connection reader", reader),
+            _writer: AbortOnDrop::spawn(health, "connection writer", run_writer(writer, write_half)),
         }
     }
 }
 
 /// Ends the connection however the writer's task ends: only the writer knows what was sent.
-struct Writer {
-    wire: Arc<Wire>,
+struct WriterTask {
+    wire: Arc<WriteQueue>,
     /// How many bytes the kernel has taken.
     written: u64,
 }
 
-impl Drop for Writer {
+impl Drop for WriterTask {
     fn drop(&mut self) {
-        self.wire.end(NodeError::gone());
-        self.wire.settle(self.written);
+        self.wire.close(ConnectionError::closed());
+        self.wire.fail_pending(self.written);
     }
 }
 
-impl Writer {
+impl WriterTask {
     /// Offers bytes to the kernel. The reader may see the answer to them before this returns.
     fn offer(
         &mut self,
@@ -85,10 +85,10 @@ impl Writer {
     }
 }
 
-async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
+async fn run_writer(mut writer: WriterTask, mut half: impl AsyncWrite + Unpin) {
     let wire = writer.wire.clone();
     let mut batch = Vec::new();
-    while wire.take(&mut batch).await {
+    while wire.take_outgoing(&mut batch).await {
         let outcome = tokio::select! {
             biased;
             outcome = write_all(&mut half, &batch, &mut writer) => outcome,
@@ -98,10 +98,10 @@ async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
         if let Err(error) = outcome {
             // The other side may have said why, before it closed the connection.
             wire.retire();
-            let late = SystemClock.sleep_until(SystemClock.now().after(LAST_WORDS));
+            let late = SystemClock.sleep_until(SystemClock.now().saturating_add(LAST_WORDS));
             tokio::select! {
                 () = wire.ended() => {}
-                () = late => wire.end(error.into()),
+                () = late => wire.close(error.into()),
             }
         }
     }
@@ -110,7 +110,7 @@ async fn write(mut writer: Writer, mut half: impl AsyncWrite + Unpin) {
 async fn write_all(
     half: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
-    writer: &mut Writer,
+    writer: &mut WriterTask,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         match poll_fn(|context| writer.offer(bytes, Pin::new(&mut *half), context)).await {
@@ -129,38 +129,38 @@ async fn write_all(
 /// How long the reader may take to find what the other side said last.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-const CLOSED: &str = "the server closed the connection";
+const CLOSED_BY_SERVER: &str = "the server closed the connection";
 
 /// Ends the connection however the reader's task ends.
-struct Reader(Arc<Wire>);
+struct ReaderTask(Arc<WriteQueue>);
 
-impl Drop for Reader {
+impl Drop for ReaderTask {
     fn drop(&mut self) {
-        self.0.end(NodeError::gone());
+        self.0.close(ConnectionError::closed());
     }
 }
 
-async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option<Listener>) {
+async fn run_reader(reader: ReaderTask, mut half: impl AsyncRead + Unpin, listener: Option<PubSubSink>) {
     let wire = &reader.0;
     let mut decoder = Decoder::default();
     let (mut said, mut meanings) = (Vec::new(), Vec::new());
     loop {
-        let came = match half.read_buf(decoder.room()).await {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, CLOSED).into()),
+        let came = match half.read_buf(decoder.read_buffer()).await {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, CLOSED_BY_SERVER).into()),
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         };
         let read = came.and_then(|()| {
             let decoded = decode(&mut decoder, &mut said);
-            wire.hear(said.drain(..), &mut meanings).and(decoded.map_err(NodeError::from))
+            wire.on_frames(said.drain(..), &mut meanings).and(decoded.map_err(ConnectionError::from))
         });
         let has_ended = read.is_err();
         // Before the replies are passed on: what came with an invalid one is not believed.
         if let Err(failure) = read {
-            wire.end(failure);
+            wire.close(failure);
         }
         for meaning in meanings.drain(..) {
-            pass_on(meaning, listener.as_ref());
+            dispatch(meaning, listener.as_ref());
         }
         if has_ended {
             return;
@@ -168,31 +168,31 @@ async fn read(reader: Reader, mut half: impl AsyncRead + Unpin, listener: Option
     }
 }
 
-fn decode(decoder: &mut Decoder, said: &mut Vec<Said>) -> Result<(), ProtocolError> {
-    while let Some(one) = decoder.next()? {
+fn decode(decoder: &mut Decoder, said: &mut Vec<Frame>) -> Result<(), ProtocolError> {
+    while let Some(one) = decoder.next_frame()? {
         said.push(one);
     }
     Ok(())
 }
 
-fn pass_on(meaning: Meaning, listener: Option<&Listener>) {
+fn dispatch(meaning: FrameAction, listener: Option<&PubSubSink>) {
     match meaning {
         // The caller may have given up.
-        Meaning::Answered(tell, reply) => drop(tell.send(Ok(reply))),
-        Meaning::AllAnswered(tell, replies) => drop(tell.send(Ok(replies))),
-        Meaning::Noticed(notice) => {
+        FrameAction::CompleteReply(tell, reply) => drop(tell.send(Ok(reply))),
+        FrameAction::CompletePipeline(tell, replies) => drop(tell.send(Ok(replies))),
+        FrameAction::PubSub(notice) => {
             if let Some(listener) = listener {
-                listener.take(notice);
+                listener.send(notice);
             }
         }
     }
 }
 
-impl Listener {
-    fn take(&self, notice: Notice) {
+impl PubSubSink {
+    fn send(&self, notice: PubSubEvent) {
         match (notice, self.handler.get()) {
-            (Notice::Message { channel, payload }, Some(handler)) => handler(channel, payload),
-            (notice, _) => drop(self.notify.send(notice)),
+            (PubSubEvent::Message { channel, payload }, Some(handler)) => handler(channel, payload),
+            (notice, _) => drop(self.events.send(notice)),
         }
     }
 }

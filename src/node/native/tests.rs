@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
 use super::*;
-use crate::node::dialer::Channels;
-use crate::node::{Notice, ProtocolError};
+use crate::node::dialer::PubSubKind;
+use crate::node::{PubSubEvent, ProtocolError};
 
 const ROOM: usize = 1 << 16;
 
@@ -63,15 +63,15 @@ impl AsyncWrite for Writes {
 }
 
 /// A node that writes there, and the stream that it reads.
-fn node(writes: &Writes) -> (NativeNode, DuplexStream) {
+fn node(writes: &Writes) -> (NativeCommands, DuplexStream) {
     let (ours, theirs) = duplex(ROOM);
     let connection =
-        Connection::over_halves((ours, writes.clone()), None, &ClientHealth::default());
-    (NativeNode { connection: Arc::new(connection), place: "here".into() }, theirs)
+        NativeConnection::over_halves((ours, writes.clone()), None, &ClientHealth::default());
+    (NativeCommands { connection: Arc::new(connection), place: "here".into() }, theirs)
 }
 
-fn call(node: &NativeNode, name: &str) -> Answering<Reply> {
-    node.call(Command::new().word(name))
+fn call(node: &NativeCommands, name: &str) -> ResponseFuture<RespValue> {
+    node.call(Command::new().arg(name))
 }
 
 /// Eleven bytes for a name of one letter.
@@ -97,7 +97,7 @@ async fn write_together() {
     let first = tokio::spawn(call(&node, "a"));
     turns().await;
     assert_eq!(writes.seen(), [sent("a")]);
-    let pair = [Command::new().word("c"), Command::new().word("d")];
+    let pair = [Command::new().arg("c"), Command::new().arg("d")];
     let tasks = [node.pipeline(&pair), node.pipeline(&pair[..1]), node.pipeline(&pair)];
     let tasks = tasks.map(tokio::spawn);
     turns().await;
@@ -108,9 +108,9 @@ async fn write_together() {
     let orders = [[&c, &both, &both], [&both, &c, &both], [&both, &both, &c]];
     assert!(orders.iter().any(|order| order.map(String::as_str).concat() == seen[1]), "{seen:?}");
     server.write_all(&b":1\r\n".repeat(6)).await.unwrap();
-    assert_eq!(first.await.unwrap().unwrap(), Reply::Int(1));
+    assert_eq!(first.await.unwrap().unwrap(), RespValue::Int(1));
     for (task, replies) in tasks.into_iter().zip([2, 1, 2]) {
-        assert_eq!(task.await.unwrap().unwrap(), vec![Reply::Int(1); replies]);
+        assert_eq!(task.await.unwrap().unwrap(), vec![RespValue::Int(1); replies]);
     }
     assert!(node.pipeline(&[]).await.unwrap().is_empty());
 }
@@ -126,7 +126,7 @@ async fn what_is_sent_stays_sent() {
     turns().await;
     assert_eq!(writes.seen().concat(), ["a", "b"].map(sent).concat());
     server.write_all(b":1\r\n:2\r\n").await.unwrap();
-    assert_eq!(kept.await.unwrap().unwrap(), Reply::Int(2), "not the answer of another");
+    assert_eq!(kept.await.unwrap().unwrap(), RespValue::Int(2), "not the answer of another");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn what_the_kernel_was_not_given_was_not_sent() {
 }
 
 fn shaped(shape: ReplyShape) -> Command {
-    Command::new().word("a").expecting(shape)
+    Command::new().arg("a").expecting(shape)
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn reply_that_was_not_taken_before_a_mismatch_is_not_believed() {
     let taken = node.call(shaped(ReplyShape::Text));
     turns().await;
     server.write_all(b"+one\r\n").await.unwrap();
-    assert_eq!(taken.await.unwrap(), Reply::Text("one".into()));
+    assert_eq!(taken.await.unwrap(), RespValue::String("one".into()));
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn reply_before_its_command_was_written_ends_the_connection() {
     let second = tokio::spawn(call(&node, "b"));
     turns().await;
     server.write_all(b":1\r\n").await.unwrap();
-    assert_eq!(first.await.unwrap().unwrap(), Reply::Int(1));
+    assert_eq!(first.await.unwrap().unwrap(), RespValue::Int(1));
     server.write_all(b":2\r\n").await.unwrap();
     let failure = second.await.unwrap().unwrap_err();
     assert!(failure.is_protocol_error && !failure.maybe_sent, "{failure:?}");
@@ -245,18 +245,18 @@ async fn messages_go_to_the_handler_and_the_rest_is_told() {
     let (ours, mut server) = duplex(ROOM);
     let (notify, mut notices) = mpsc::unbounded_channel();
     let handler = Arc::new(OnceLock::new());
-    let listener = Listener { notify, handler: handler.clone() };
+    let listener = PubSubSink { events: notify, handler: handler.clone() };
     let connection =
-        Connection::over_halves(tokio::io::split(ours), Some(listener), &ClientHealth::default());
-    let subscription: Arc<dyn crate::node::Subscription> =
-        Arc::new(NativeSubscription::new(connection, Channels::Sharded, handler));
-    subscription.join(b"c", true).await.unwrap();
+        NativeConnection::over_halves(tokio::io::split(ours), Some(listener), &ClientHealth::default());
+    let subscription: Arc<dyn crate::node::PubSubConnection> =
+        Arc::new(NativePubSub::new(connection, PubSubKind::Sharded, handler));
+    subscription.subscribe(b"c", true).await.unwrap();
     turns().await; // it is written
     let message = b">3\r\n+smessage\r\n+c\r\n+early\r\n";
     server.write_all(b"+OK\r\n>3\r\n+ssubscribe\r\n+c\r\n:1\r\n").await.unwrap();
     server.write_all(message).await.unwrap();
-    assert_eq!(notices.recv().await, Some(Notice::Joined { channel: "c".into() }));
-    let early = Notice::Message { channel: "c".into(), payload: "early".into() };
+    assert_eq!(notices.recv().await, Some(PubSubEvent::Subscribed { channel: "c".into() }));
+    let early = PubSubEvent::Message { channel: "c".into(), payload: "early".into() };
     assert_eq!(notices.recv().await, Some(early));
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = heard.clone();

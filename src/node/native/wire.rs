@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::node::command::push_header;
-use crate::node::native::decoder::Said;
-use crate::node::native::expected::{Begin, Expectations, Expected, Meaning};
-use crate::node::{Command, NodeError, ReplyShape};
+use crate::node::native::decoder::Frame;
+use crate::node::native::expected::{Begin, PendingReplies, PendingReply, FrameAction};
+use crate::node::{Command, ConnectionError, ReplyShape};
 
 /// A buffer that has grown larger than this is dropped after use.
-const KEPT: usize = 64 << 10;
+const MAX_RETAINED_CAPACITY: usize = 64 << 10;
 
 /// The state that callers and tasks share.
 #[derive(Debug)]
-pub(super) struct Wire {
-    state: Mutex<State>,
+pub(super) struct WriteQueue {
+    state: Mutex<WriteQueueState>,
     usable: AtomicBool,
     /// The replies are out of step with the commands.
     is_out_of_step: AtomicBool,
@@ -30,31 +30,31 @@ pub(super) struct Wire {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteQueueState {
     /// What the writer has not taken so far.
     outgoing: Vec<u8>,
     /// How many bytes were put into `outgoing` in total.
-    put: u64,
-    expectations: Expectations,
+    queued_bytes: u64,
+    expectations: PendingReplies,
     /// The writer's waker, while it waits for something to write or for the end.
     writer: Option<Waker>,
     /// Why the connection has ended.
-    ended: Option<NodeError>,
+    close_reason: Option<ConnectionError>,
 }
 
 /// What the writer finds in the buffer.
 #[derive(Clone, Copy)]
-enum Found {
+enum WriteReadiness {
     /// One request, while no other one is under way.
-    One,
+    Single,
     /// A request while others are under way: more may come at the same time.
-    Several,
-    End,
+    Pipelined,
+    Closed,
 }
 
-impl Wire {
-    pub(super) fn new() -> Wire {
-        Wire {
+impl WriteQueue {
+    pub(super) fn new() -> WriteQueue {
+        WriteQueue {
             state: Mutex::default(),
             usable: AtomicBool::new(true),
             is_out_of_step: AtomicBool::new(false),
@@ -67,18 +67,18 @@ impl Wire {
     }
 
     /// Why the connection has ended.
-    pub(super) fn failure(&self) -> Option<NodeError> {
-        self.lock().ended.clone()
+    pub(super) fn failure(&self) -> Option<ConnectionError> {
+        self.lock().close_reason.clone()
     }
 
     /// Returns the failure of all callers if replies did not fit their commands. Then no reply is
     /// believed that its caller has not taken so far.
-    pub(super) fn out_of_step(&self) -> Option<NodeError> {
+    pub(super) fn out_of_step(&self) -> Option<ConnectionError> {
         if !self.is_out_of_step.load(Ordering::Acquire) {
             return None;
         }
         let why = self.failure()?;
-        Some(NodeError { maybe_sent: true, is_protocol_error: true, ..why })
+        Some(ConnectionError { maybe_sent: true, is_protocol_error: true, ..why })
     }
 
     /// Notes how many bytes may have reached the server.
@@ -88,36 +88,36 @@ impl Wire {
 
     /// Appends commands, with the answer that is expected to each. If it fails, nothing of it is
     /// sent.
-    pub(super) fn put(
+    pub(super) fn push_all(
         &self,
         commands: &[Command],
-        expected: impl IntoIterator<Item = Expected>,
-    ) -> Result<(), NodeError> {
-        self.put_with(|state| {
-            let request = state.put;
+        expected: impl IntoIterator<Item = PendingReply>,
+    ) -> Result<(), ConnectionError> {
+        self.push_with(|state| {
+            let request = state.queued_bytes;
             for (command, expected) in commands.iter().zip(expected) {
                 let write = |outgoing: &mut Vec<u8>| outgoing.extend_from_slice(command.bytes());
-                state.put(request, command.len(), write, command.shape(), expected);
+                state.queued_bytes(request, command.len(), write, command.shape(), expected);
             }
         })
     }
 
     /// As `put`, with one command of `words` words, which `write` adds.
-    pub(super) fn put_one(
+    pub(super) fn push(
         &self,
         words: usize,
         write: impl FnOnce(&mut Vec<u8>),
         shape: ReplyShape,
-        expected: Expected,
-    ) -> Result<(), NodeError> {
-        self.put_with(|state| state.put(state.put, words, write, shape, expected))
+        expected: PendingReply,
+    ) -> Result<(), ConnectionError> {
+        self.push_with(|state| state.queued_bytes(state.queued_bytes, words, write, shape, expected))
     }
 
-    fn put_with(&self, put: impl FnOnce(&mut State)) -> Result<(), NodeError> {
+    fn push_with(&self, put: impl FnOnce(&mut WriteQueueState)) -> Result<(), ConnectionError> {
         let writer = {
             let mut state = self.lock();
-            if let Some(why) = &state.ended {
-                return Err(NodeError { maybe_sent: false, ..why.clone() });
+            if let Some(why) = &state.close_reason {
+                return Err(ConnectionError { maybe_sent: false, ..why.clone() });
             }
             put(&mut state);
             state.writer.take()
@@ -130,44 +130,44 @@ impl Wire {
     }
 
     /// Waits for something to write, and takes all of it. Returns false at the end.
-    pub(super) async fn take(&self, batch: &mut Vec<u8>) -> bool {
+    pub(super) async fn take_outgoing(&self, batch: &mut Vec<u8>) -> bool {
         match std::future::poll_fn(|context| self.poll_outgoing(context)).await {
-            Found::One => {}
+            WriteReadiness::Single => {}
             // A task that is woken runs next. Without a turn for the others, each caller's command
             // would be written before the next caller can put in its own.
-            Found::Several => tokio::task::yield_now().await,
-            Found::End => return false,
+            WriteReadiness::Pipelined => tokio::task::yield_now().await,
+            WriteReadiness::Closed => return false,
         }
         batch.clear();
-        batch.shrink_to(KEPT);
+        batch.shrink_to(MAX_RETAINED_CAPACITY);
         let mut state = self.lock();
         mem::swap(&mut state.outgoing, batch);
-        state.ended.is_none()
+        state.close_reason.is_none()
     }
 
     /// The meanings of items, in order. The caller passes them on, outside of the lock.
-    pub(super) fn hear(
+    pub(super) fn on_frames(
         &self,
-        said: impl IntoIterator<Item = Said>,
-        meanings: &mut Vec<Meaning>,
-    ) -> Result<(), NodeError> {
+        said: impl IntoIterator<Item = Frame>,
+        meanings: &mut Vec<FrameAction>,
+    ) -> Result<(), ConnectionError> {
         let offered = self.offered.load(Ordering::Acquire);
         let mut state = self.lock();
         for one in said {
-            meanings.extend(state.expectations.hear(one, offered)?);
+            meanings.extend(state.expectations.on_frame(one, offered)?);
         }
         Ok(())
     }
 
     /// Ends the connection: nothing more is sent. The writer notifies all waiting callers.
-    pub(super) fn end(&self, why: NodeError) {
+    pub(super) fn close(&self, why: ConnectionError) {
         self.usable.store(false, Ordering::Relaxed);
         let writer = {
             let mut state = self.lock();
             if why.is_protocol_error {
                 self.is_out_of_step.store(true, Ordering::Release);
             }
-            state.ended.get_or_insert(why);
+            state.close_reason.get_or_insert(why);
             state.writer.take()
         };
         if let Some(writer) = writer {
@@ -184,7 +184,7 @@ impl Wire {
     pub(super) async fn ended(&self) {
         std::future::poll_fn(|context| {
             let mut state = self.lock();
-            if state.ended.is_some() {
+            if state.close_reason.is_some() {
                 return Poll::Ready(());
             }
             state.writer = Some(context.waker().clone());
@@ -194,48 +194,48 @@ impl Wire {
     }
 
     /// Notifies all waiting callers that it has ended, after `written` bytes.
-    pub(super) fn settle(&self, written: u64) {
+    pub(super) fn fail_pending(&self, written: u64) {
         let (mut expectations, why) = {
             let mut state = self.lock();
-            let why = state.ended.get_or_insert_with(NodeError::gone).clone();
+            let why = state.close_reason.get_or_insert_with(ConnectionError::closed).clone();
             (mem::take(&mut state.expectations), why)
         };
-        expectations.fail(written, &why);
+        expectations.fail_all(written, &why);
     }
 
-    fn poll_outgoing(&self, context: &Context<'_>) -> Poll<Found> {
+    fn poll_outgoing(&self, context: &Context<'_>) -> Poll<WriteReadiness> {
         let mut state = self.lock();
-        if state.ended.is_some() {
-            return Poll::Ready(Found::End);
+        if state.close_reason.is_some() {
+            return Poll::Ready(WriteReadiness::Closed);
         }
         if state.outgoing.is_empty() {
             state.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
         let alone = state.expectations.len() == 1;
-        Poll::Ready(if alone { Found::One } else { Found::Several })
+        Poll::Ready(if alone { WriteReadiness::Single } else { WriteReadiness::Pipelined })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
         // The state is consistent at every moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn put(
+impl WriteQueueState {
+    fn queued_bytes(
         &mut self,
         request: u64,
         words: usize,
         write: impl FnOnce(&mut Vec<u8>),
         shape: ReplyShape,
-        expected: Expected,
+        expected: PendingReply,
     ) {
-        let begin = Begin { command: self.put, request };
+        let begin = Begin { command: self.queued_bytes, request };
         let before = self.outgoing.len();
         push_header(&mut self.outgoing, b'*', words);
         write(&mut self.outgoing);
-        self.put += (self.outgoing.len() - before) as u64;
+        self.queued_bytes += (self.outgoing.len() - before) as u64;
         self.expectations.add(begin, shape, expected);
     }
 }

@@ -7,32 +7,32 @@ use ::redis::{ErrorKind, RedisError, Value};
 use bytes::Bytes;
 
 use crate::excerpt::excerpt;
-use crate::node::dialer::{is_end, is_final_of_tls};
-use crate::node::{NodeError, Reply, ServerError, is_about_credentials};
+use crate::node::dialer::{is_disconnect, is_final_of_tls};
+use crate::node::{ConnectionError, RespValue, ServerError, is_auth_error};
 
 /// Converts a value to a reply. Types that only RESP3 has become what RESP2 would have sent.
-pub(crate) fn reply_of(value: Value) -> Reply {
+pub(crate) fn from_value(value: Value) -> RespValue {
     match value {
-        Value::Nil => Reply::Nil,
-        Value::Int(number) => Reply::Int(number),
-        Value::Boolean(truth) => Reply::Int(truth.into()),
+        Value::Nil => RespValue::Nil,
+        Value::Int(number) => RespValue::Int(number),
+        Value::Boolean(truth) => RespValue::Int(truth.into()),
         Value::Array(items) | Value::Set(items) => {
-            Reply::List(items.into_iter().map(reply_of).collect())
+            RespValue::Array(items.into_iter().map(from_value).collect())
         }
-        Value::Map(pairs) => Reply::List(
-            pairs.into_iter().flat_map(|(key, value)| [key, value]).map(reply_of).collect(),
+        Value::Map(pairs) => RespValue::Array(
+            pairs.into_iter().flat_map(|(key, value)| [key, value]).map(from_value).collect(),
         ),
-        Value::Attribute { data, .. } => reply_of(*data),
+        Value::Attribute { data, .. } => from_value(*data),
         Value::ServerError(error) => {
-            Reply::Error(ServerError::new(error.code(), error.details().unwrap_or_default()))
+            RespValue::Error(ServerError::new(error.code(), error.details().unwrap_or_default()))
         }
-        Value::Double(number) => Reply::Text(number.to_string().into()),
-        other => Reply::Text(text(other).unwrap_or_else(|other| format!("{other:?}").into())),
+        Value::Double(number) => RespValue::String(number.to_string().into()),
+        other => RespValue::String(text(other).unwrap_or_else(|other| format!("{other:?}").into())),
     }
 }
 
 /// The text in a value, if it has one.
-pub(super) fn text_of(value: Value) -> Option<Bytes> {
+pub(super) fn text_in(value: Value) -> Option<Bytes> {
     text(value).ok()
 }
 
@@ -49,14 +49,14 @@ fn text(value: Value) -> Result<Bytes, Value> {
 type Source = Arc<dyn StdError + Send + Sync>;
 
 /// A failure to connect: nothing was sent.
-pub(crate) fn connect_failure(error: RedisError) -> NodeError {
+pub(crate) fn connect_error(error: RedisError) -> ConnectionError {
     let said = error.code().map(|code| ServerError::new(code, error.detail().unwrap_or_default()));
-    NodeError {
+    ConnectionError {
         message: said.as_ref().map_or_else(|| message(&error), ServerError::to_string),
         maybe_sent: false,
-        permanent: is_permanent(&error),
-        refused: error.is_connection_refusal(),
-        ended: of_source(&error, is_end),
+        is_permanent: is_permanent(&error),
+        is_connection_refused: error.is_connection_refusal(),
+        is_closed_by_peer: source_matches(&error, is_disconnect),
         is_invalid: false,
         is_protocol_error: error.kind() == ErrorKind::Parse,
         source: match said {
@@ -65,7 +65,7 @@ pub(crate) fn connect_failure(error: RedisError) -> NodeError {
             None => Some(Arc::new(error)),
         },
     }
-    .without_arguments()
+    .redact_arguments()
 }
 
 fn message(error: &RedisError) -> String {
@@ -78,20 +78,20 @@ fn message(error: &RedisError) -> String {
 
 /// Returns true if the same settings will fail again.
 fn is_permanent(error: &RedisError) -> bool {
-    is_authentication(error)
+    is_auth_error(error)
         || error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPERM")
-        || of_source(error, is_final_of_tls)
+        || source_matches(error, is_final_of_tls)
 }
 
 /// Returns true if the server does not accept the credentials.
-pub(super) fn is_authentication(error: &RedisError) -> bool {
+pub(super) fn is_auth_error(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
-        || error.code().is_some_and(is_about_credentials)
+        || error.code().is_some_and(is_auth_error)
 }
 
 /// Whether it is true of the error's source.
-fn of_source(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
+fn source_matches(error: &RedisError, is: impl Fn(&(dyn StdError + 'static)) -> bool) -> bool {
     // The crate keeps its source in an `Arc`, which is a separate error type.
     error.source().is_some_and(|source| {
         is(source.downcast_ref::<Source>().map_or(source, |shared| &**shared))
@@ -104,12 +104,12 @@ mod tests {
 
     use super::*;
 
-    fn reply(text: &str) -> Reply {
-        reply_of(parse_redis_value(text.as_bytes()).unwrap())
+    fn reply(text: &str) -> RespValue {
+        from_value(parse_redis_value(text.as_bytes()).unwrap())
     }
 
-    fn text(text: &'static str) -> Reply {
-        Reply::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> RespValue {
+        RespValue::String(Bytes::from_static(text.as_bytes()))
     }
 
     #[test]
@@ -117,16 +117,16 @@ mod tests {
         assert_eq!(reply("+OK\r\n"), text("OK"));
         assert_eq!(reply("+PONG\r\n"), text("PONG"));
         assert_eq!(reply("$2\r\nab\r\n"), text("ab"));
-        assert_eq!(reply("$-1\r\n"), Reply::Nil);
-        assert_eq!(reply("_\r\n"), Reply::Nil);
-        assert_eq!(reply("#t\r\n"), Reply::Int(1));
+        assert_eq!(reply("$-1\r\n"), RespValue::Nil);
+        assert_eq!(reply("_\r\n"), RespValue::Nil);
+        assert_eq!(reply("#t\r\n"), RespValue::Int(1));
         assert_eq!(reply("=6\r\ntxt:ab\r\n"), text("ab"));
         assert_eq!(reply(",1.5\r\n"), text("1.5"));
         assert_eq!(
             reply("*2\r\n:1\r\n*0\r\n"),
-            Reply::List(vec![Reply::Int(1), Reply::List(vec![])])
+            RespValue::Array(vec![RespValue::Int(1), RespValue::Array(vec![])])
         );
-        assert_eq!(reply("%1\r\n+k\r\n:1\r\n"), Reply::List(vec![text("k"), Reply::Int(1)]));
+        assert_eq!(reply("%1\r\n+k\r\n:1\r\n"), RespValue::Array(vec![text("k"), RespValue::Int(1)]));
     }
 
     #[test]
@@ -142,11 +142,11 @@ mod tests {
             ("OOM x", "OOM", "x"),
             ("BUSY x", "BUSY", "x"),
         ] {
-            let error = ServerError { code: code.into(), detail: detail.into() };
-            assert_eq!(reply(&format!("-{line}\r\n")), Reply::Error(error.clone()));
+            let error = ServerError { code: code.into(), message: detail.into() };
+            assert_eq!(reply(&format!("-{line}\r\n")), RespValue::Error(error.clone()));
             assert_eq!(
                 reply(&format!("*1\r\n-{line}\r\n")),
-                Reply::List(vec![Reply::Error(error)])
+                RespValue::Array(vec![RespValue::Error(error)])
             );
         }
     }
@@ -155,18 +155,18 @@ mod tests {
     fn failures_that_no_retry_can_mend() {
         let failure = |line: &str| {
             let value = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-            connect_failure(value.extract_error().unwrap_err())
+            connect_error(value.extract_error().unwrap_err())
         };
         assert_eq!(failure("WRONGPASS no such user").message, "WRONGPASS no such user");
-        assert!(failure("WRONGPASS x").permanent);
-        assert!(failure("NOAUTH x").permanent);
-        assert!(!failure("LOADING x").permanent);
-        assert!(!failure("ERR max number of clients reached").permanent);
-        let io = |kind| connect_failure(std::io::Error::from(kind).into());
+        assert!(failure("WRONGPASS x").is_permanent);
+        assert!(failure("NOAUTH x").is_permanent);
+        assert!(!failure("LOADING x").is_permanent);
+        assert!(!failure("ERR max number of clients reached").is_permanent);
+        let io = |kind| connect_error(std::io::Error::from(kind).into());
         let (refused, ended) =
             (io(std::io::ErrorKind::ConnectionRefused), io(std::io::ErrorKind::ConnectionReset));
-        assert!(refused.refused && !refused.permanent && !refused.ended);
-        assert!(ended.ended && !ended.permanent && !ended.refused);
+        assert!(refused.is_connection_refused && !refused.is_permanent && !refused.is_closed_by_peer);
+        assert!(ended.is_closed_by_peer && !ended.is_permanent && !ended.is_connection_refused);
     }
 
     #[cfg(feature = "tls")]
@@ -175,7 +175,7 @@ mod tests {
         let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let passing = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
         let of = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
-        assert!(connect_failure(of(untrusted).into()).permanent);
-        assert!(!connect_failure(of(passing).into()).permanent);
+        assert!(connect_error(of(untrusted).into()).is_permanent);
+        assert!(!connect_error(of(passing).into()).is_permanent);
     }
 }

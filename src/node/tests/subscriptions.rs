@@ -8,13 +8,13 @@ use futures::future::join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-use super::support::{Clients, Cluster, Result, Shape, Single, WaitLimit};
+use super::support::{ClientKind, Cluster, Result, ClusterConfig, StandaloneServer, PollLimit};
 use super::{LONG, address, backends};
-use crate::node::Notice;
+use crate::node::PubSubEvent;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscriptions_tell_what_happens_to_them() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
     }
@@ -23,11 +23,11 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
         let (from, to) = (cluster.master_of(slot).await?, 1 - cluster.master_of(slot).await?);
         let (here, mut notices) =
             backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
-        here.join(b"{tag}one", false).await.unwrap();
-        here.join(b"{tag}two", false).await.unwrap();
+        here.subscribe(b"{tag}one", false).await.unwrap();
+        here.subscribe(b"{tag}two", false).await.unwrap();
         expect(&mut notices, name, joined("{tag}one")).await;
         expect(&mut notices, name, joined("{tag}two")).await;
-        here.join(b"{tag}one", false).await.unwrap();
+        here.subscribe(b"{tag}one", false).await.unwrap();
         expect(&mut notices, name, joined("{tag}one")).await;
 
         let bytes = [0xff, 0, b' '];
@@ -36,33 +36,33 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
             let heard: i64 = cluster.node(from).run(publish.arg(channel).arg(payload)).await?;
             assert_eq!(heard, 1, "{name}");
             let (channel, payload) = (channel.into(), Bytes::copy_from_slice(payload));
-            expect(&mut notices, name, Notice::Message { channel, payload }).await;
+            expect(&mut notices, name, PubSubEvent::Message { channel, payload }).await;
         }
 
         let (there, mut answers) =
             backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
-        there.join(b"{tag}one", false).await.unwrap();
-        let Some(Notice::Refused { channel, error }) = timeout(LONG, answers.recv()).await? else {
+        there.subscribe(b"{tag}one", false).await.unwrap();
+        let Some(PubSubEvent::Rejected { channel, error }) = timeout(LONG, answers.recv()).await? else {
             panic!("{name}: not refused")
         };
         assert_eq!((&*channel, error.code.as_str()), (b"{tag}one" as &[u8], "MOVED"), "{name}");
 
-        here.leave(b"{tag}two").await.unwrap();
+        here.unsubscribe(b"{tag}two").await.unwrap();
         expect(&mut notices, name, left("{tag}two")).await;
-        let step = cluster.begin_move(slot, to).await?;
-        there.join(b"{tag}one", true).await.unwrap();
+        let step = cluster.begin_migration(slot, to).await?;
+        there.subscribe(b"{tag}one", true).await.unwrap();
         expect(&mut answers, name, joined("{tag}one")).await;
-        cluster.finish_move(step).await?;
+        cluster.finish_migration(step).await?;
         expect(&mut notices, name, left("{tag}one")).await;
-        assert_eq!(cluster.node(to).say::<i64>("SPUBLISH {tag}one moved").await?, 1, "{name}");
+        assert_eq!(cluster.node(to).run_words::<i64>("SPUBLISH {tag}one moved").await?, 1, "{name}");
         expect(
             &mut answers,
             name,
-            Notice::Message { channel: "{tag}one".into(), payload: "moved".into() },
+            PubSubEvent::Message { channel: "{tag}one".into(), payload: "moved".into() },
         )
         .await;
 
-        cluster.node(to).kill_clients(Clients::Subscribed).await?;
+        cluster.node(to).kill_clients(ClientKind::Subscribed).await?;
         while let Some(notice) = timeout(LONG, answers.recv()).await? {
             assert_eq!(notice, left("{tag}one"), "{name}");
         }
@@ -73,7 +73,7 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
 /// The server answers with MOVED: it has ended that subscription itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
     }
@@ -88,22 +88,22 @@ async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
             backend.subscribe(&address(cluster.node(from).port())).await.unwrap();
         let channels = |tag: &str| (0..100).map(|number| format!("{{{tag}}}{number}")).collect();
         let (old, new): (Vec<String>, Vec<String>) = (channels("tag"), channels(&stays));
-        let joins = old.iter().map(|channel| here.join(channel.as_bytes(), false));
+        let joins = old.iter().map(|channel| here.subscribe(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
-        let step = cluster.begin_move(moves, to).await?;
-        cluster.finish_move(step).await?;
+        let step = cluster.begin_migration(moves, to).await?;
+        cluster.finish_migration(step).await?;
         let both = old
             .iter()
             .zip(&new)
-            .flat_map(|(old, new)| [here.leave(old.as_bytes()), here.join(new.as_bytes(), false)]);
+            .flat_map(|(old, new)| [here.unsubscribe(old.as_bytes()), here.subscribe(new.as_bytes(), false)]);
         assert!(join_all(both).await.iter().all(|one| one.is_ok()), "{name}");
         let mut missing: BTreeSet<String> = new.into_iter().collect();
         while !missing.is_empty() {
             match timeout(LONG, notices.recv()).await?.unwrap() {
-                Notice::Joined { channel } => {
+                PubSubEvent::Subscribed { channel } => {
                     missing.remove(&*String::from_utf8_lossy(&channel));
                 }
-                Notice::Refused { channel, error } if !channel.starts_with(b"{tag}") => {
+                PubSubEvent::Rejected { channel, error } if !channel.starts_with(b"{tag}") => {
                     panic!("{name}: {channel:?} is refused: {error:?}")
                 }
                 _ => {}
@@ -116,28 +116,28 @@ async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
 /// With `fred`, channels are subscribed again, but not those that were left meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_that_were_left_stay_left() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     if !server.version().has_sharded_pubsub() {
         return Ok(());
     }
     let channels: Vec<String> = (0..5_000).map(|number| format!("channel{number}")).collect();
     for (name, backend) in backends() {
         let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
-        let joins = channels.iter().map(|channel| subscription.join(channel.as_bytes(), false));
+        let joins = channels.iter().map(|channel| subscription.subscribe(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // While channels are being subscribed again, if this backend does that.
-        let limit = WaitLimit::new("channels to be asked for again");
+        let limit = PollLimit::new("channels to be asked for again");
         while name == "fred" && server.calls("ssubscribe").await? == 0 {
             limit.pause(name).await?;
         }
         for some in channels.chunks(200) {
-            let leaves = some.iter().map(|channel| subscription.leave(channel.as_bytes()));
+            let leaves = some.iter().map(|channel| subscription.unsubscribe(channel.as_bytes()));
             assert!(join_all(leaves).await.iter().all(|one| one.is_ok()), "{name}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let left: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        let left: Vec<String> = server.run_words("PUBSUB SHARDCHANNELS").await?;
         assert_eq!(left.len(), 0, "{name}");
         drop((subscription, notices));
     }
@@ -147,20 +147,20 @@ async fn channels_that_were_left_stay_left() -> Result {
 /// Both are under way at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_channel_that_is_left_and_joined_again_is_subscribed() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     if !server.version().has_sharded_pubsub() {
         return Ok(());
     }
     for (name, backend) in backends() {
         let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
-        subscription.join(b"one", false).await.unwrap();
+        subscription.subscribe(b"one", false).await.unwrap();
         expect(&mut notices, name, joined("one")).await;
         for turn in 0..100 {
-            let (leave, join) = (subscription.leave(b"one"), subscription.join(b"one", false));
+            let (leave, join) = (subscription.unsubscribe(b"one"), subscription.subscribe(b"one", false));
             let (leave, join) = tokio::join!(leave, join);
             assert!(leave.is_ok() && join.is_ok(), "{name}");
             while timeout(LONG, notices.recv()).await?.unwrap() != joined("one") {}
-            let heard: i64 = server.say("SPUBLISH one message").await?;
+            let heard: i64 = server.run_words("SPUBLISH one message").await?;
             assert_eq!(heard, 1, "{name}, turn {turn}");
         }
     }
@@ -173,13 +173,13 @@ async fn a_channel_that_is_left_and_joined_again_is_subscribed() -> Result {
 async fn more_messages_than_are_read() -> Result {
     const MANY: usize = 5_000;
     let flood = format!("for number = 1, {MANY} do redis.call('SPUBLISH', 'channel', number) end");
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     if !server.version().has_sharded_pubsub() {
         return Ok(());
     }
     for (name, backend) in backends() {
         let (subscription, mut notices) = backend.subscribe(&address(server.port())).await.unwrap();
-        subscription.join(b"channel", false).await.unwrap();
+        subscription.subscribe(b"channel", false).await.unwrap();
         expect(&mut notices, name, joined("channel")).await;
         let _: () = server.run(::redis::cmd("EVAL").arg(&flood).arg(0)).await?;
         let mut heard = 0;
@@ -192,16 +192,16 @@ async fn more_messages_than_are_read() -> Result {
 }
 
 /// The next notice.
-async fn expect(notices: &mut UnboundedReceiver<Notice>, name: &str, expected: Notice) {
+async fn expect(notices: &mut UnboundedReceiver<PubSubEvent>, name: &str, expected: PubSubEvent) {
     let notice = timeout(LONG, notices.recv()).await;
     let notice = notice.unwrap_or_else(|_| panic!("{name}: waited for {expected:?}"));
     assert_eq!(notice, Some(expected), "{name}");
 }
 
-fn joined(channel: &'static str) -> Notice {
-    Notice::Joined { channel: channel.into() }
+fn joined(channel: &'static str) -> PubSubEvent {
+    PubSubEvent::Subscribed { channel: channel.into() }
 }
 
-fn left(channel: &'static str) -> Notice {
-    Notice::Left { channel: channel.into() }
+fn left(channel: &'static str) -> PubSubEvent {
+    PubSubEvent::Unsubscribed { channel: channel.into() }
 }

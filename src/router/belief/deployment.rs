@@ -9,16 +9,16 @@
 //!   except for run ids: a client cannot do without them where there are two servers.
 
 use crate::node::Address;
-use crate::router::belief::{Stranger, Told, View};
+use crate::router::belief::{UnexpectedServer, ReportedTopology, NodeView};
 
 /// The deployment of the first views.
 #[derive(Debug)]
 pub(crate) enum Deployment {
     One {
         /// The views of its servers.
-        views: Vec<View>,
+        views: Vec<NodeView>,
         /// Servers that are not of it.
-        strangers: Vec<(Address, Stranger)>,
+        strangers: Vec<(Address, UnexpectedServer)>,
     },
     /// The seeds are of several deployments.
     Several(String),
@@ -36,17 +36,17 @@ enum Relation {
 
 impl Deployment {
     /// Judges the views of seeds, and of servers that they list.
-    pub(crate) fn of(views: Vec<View>, seeds: &[Address]) -> Deployment {
-        let (mut of_seeds, listed): (Vec<View>, Vec<View>) =
+    pub(crate) fn of(views: Vec<NodeView>, seeds: &[Address]) -> Deployment {
+        let (mut of_seeds, listed): (Vec<NodeView>, Vec<NodeView>) =
             views.into_iter().partition(|view| seeds.contains(&view.node));
         of_seeds.sort_by_key(|view| seeds.iter().position(|seed| *seed == view.node));
-        let (away, members): (Vec<&View>, Vec<&View>) =
+        let (away, members): (Vec<&NodeView>, Vec<&NodeView>) =
             of_seeds.iter().partition(|view| is_at_address_of_another(view, &of_seeds));
         let members = if members.is_empty() { away.clone() } else { members };
         if let Some((first, second)) = contradiction(&members) {
             return Deployment::Several(explained(first, second));
         }
-        let alone = members.iter().find(|view| matches!(view.told, Told::Alone(_)));
+        let alone = members.iter().find(|view| matches!(view.topology, ReportedTopology::Standalone(_)));
         if let Some(alone) = alone.filter(|_| members.len() < seeds.len()) {
             return Deployment::Unsure(format!(
                 "{} is a server without cluster mode, and not all of the other {} named servers tell whether they are the same",
@@ -55,8 +55,8 @@ impl Deployment {
             ));
         }
         let is_member =
-            |view: &View| members.iter().all(|member| member.relation(view) != Relation::Different);
-        let (kept, dropped): (Vec<&View>, Vec<&View>) =
+            |view: &NodeView| members.iter().all(|member| member.relation(view) != Relation::Different);
+        let (kept, dropped): (Vec<&NodeView>, Vec<&NodeView>) =
             of_seeds.iter().chain(&listed).partition(|view| is_member(view));
         Deployment::One {
             views: kept.into_iter().cloned().collect(),
@@ -70,7 +70,7 @@ impl Deployment {
 
 /// Returns true if another view lists this one's address as that of a node of its cluster, but not
 /// the other way round.
-fn is_at_address_of_another(view: &View, others: &[View]) -> bool {
+fn is_at_address_of_another(view: &NodeView, others: &[NodeView]) -> bool {
     others.iter().any(|other| {
         other.relation(view) == Relation::Different
             && other.lists(&view.node)
@@ -79,34 +79,34 @@ fn is_at_address_of_another(view: &View, others: &[View]) -> bool {
 }
 
 /// Two views that are not of one deployment, or may not be.
-fn contradiction<'a>(views: &[&'a View]) -> Option<(&'a View, &'a View)> {
+fn contradiction<'a>(views: &[&'a NodeView]) -> Option<(&'a NodeView, &'a NodeView)> {
     views.iter().enumerate().find_map(|(at, first)| {
-        let contradicts = |second: &&&View| match first.relation(second) {
+        let contradicts = |second: &&&NodeView| match first.relation(second) {
             Relation::Same => false,
             Relation::Different => true,
-            Relation::Unknown => matches!(first.told, Told::Alone(_)),
+            Relation::Unknown => matches!(first.topology, ReportedTopology::Standalone(_)),
         };
         views[at + 1..].iter().find(contradicts).map(|second| (*first, *second))
     })
 }
 
 /// Why two views contradict each other, and what to do.
-fn explained(first: &View, second: &View) -> String {
+fn explained(first: &NodeView, second: &NodeView) -> String {
     let (a, b) = (&first.node, &second.node);
-    let why = match (&first.told, &second.told) {
-        (Told::Cluster { .. }, Told::Cluster { .. }) => {
+    let why = match (&first.topology, &second.topology) {
+        (ReportedTopology::Cluster { .. }, ReportedTopology::Cluster { .. }) => {
             format!("{a} and {b} are nodes of two clusters, which have no node in common")
         }
-        (Told::Cluster { .. }, Told::Alone(_)) => {
+        (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => {
             format!("{a} is a node of a cluster and {b} a server without cluster mode")
         }
-        (Told::Alone(_), Told::Cluster { .. }) => {
+        (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. }) => {
             format!("{a} is a server without cluster mode and {b} a node of a cluster")
         }
-        (Told::Alone(_), Told::Alone(_)) if first.relation(second) == Relation::Unknown => {
+        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) if first.relation(second) == Relation::Unknown => {
             format!("{a} and {b} are servers without cluster mode that do not tell their run ids")
         }
-        (Told::Alone(_), Told::Alone(_)) => {
+        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => {
             format!("{a} and {b} are two servers without cluster mode")
         }
     };
@@ -117,25 +117,25 @@ fn explained(first: &View, second: &View) -> String {
 }
 
 /// Why a server that contradicts the others gets no commands.
-fn stranger(view: &View) -> Stranger {
-    match view.told {
-        Told::Alone(_) => Stranger::Standalone,
-        Told::Cluster { .. } => Stranger::OtherCluster,
+fn stranger(view: &NodeView) -> UnexpectedServer {
+    match view.topology {
+        ReportedTopology::Standalone(_) => UnexpectedServer::Standalone,
+        ReportedTopology::Cluster { .. } => UnexpectedServer::OtherCluster,
     }
 }
 
-impl View {
+impl NodeView {
     /// Whether both are of one deployment.
-    fn relation(&self, other: &View) -> Relation {
-        let (same, is_known) = match (&self.told, &other.told) {
-            (Told::Cluster { map, .. }, Told::Cluster { map: others, .. }) => {
+    fn relation(&self, other: &NodeView) -> Relation {
+        let (same, is_known) = match (&self.topology, &other.topology) {
+            (ReportedTopology::Cluster { map, .. }, ReportedTopology::Cluster { map: others, .. }) => {
                 (!map.is_disjoint(others), map.has_ids() && others.has_ids())
             }
-            (Told::Alone(Some(process)), Told::Alone(Some(others))) => {
+            (ReportedTopology::Standalone(Some(process)), ReportedTopology::Standalone(Some(others))) => {
                 (process.name == others.name, true)
             }
-            (Told::Alone(_), Told::Alone(_)) => (false, false),
-            (Told::Alone(_), Told::Cluster { .. }) | (Told::Cluster { .. }, Told::Alone(_)) => {
+            (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => (false, false),
+            (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. }) | (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => {
                 (false, true)
             }
         };
@@ -148,6 +148,6 @@ impl View {
 
     /// Returns true if the view's map has a node at that address.
     pub(crate) fn lists(&self, address: &Address) -> bool {
-        matches!(&self.told, Told::Cluster { map, .. } if map.has(address))
+        matches!(&self.topology, ReportedTopology::Cluster { map, .. } if map.contains(address))
     }
 }

@@ -1,10 +1,10 @@
 //! Views, and which of them is believed.
 
 use super::*;
-use crate::node::Reply;
+use crate::node::RespValue;
 use crate::node::fake::{address, id_of, slots, text};
 use crate::router::cluster_slots;
-use crate::router::translation::Translation;
+use crate::router::translation::AddressTranslator;
 
 const BEFORE: [(u16, u16, &str); 3] = [(0, 5460, "a"), (5461, 10922, "b"), (10923, 16383, "c")];
 const AFTER: [(u16, u16, &str); 3] = [(0, 5460, "d"), (5461, 10922, "b"), (10923, 16383, "c")];
@@ -14,47 +14,47 @@ fn map(ranges: &[(u16, u16, &str)]) -> SlotMap {
 }
 
 /// The map in a reply to `CLUSTER SLOTS`.
-fn map_in(reply: &Reply, asked: &str) -> SlotMap {
-    cluster_slots::read(reply, &address(asked), &Translation::default()).unwrap().map
+fn map_in(reply: &RespValue, asked: &str) -> SlotMap {
+    cluster_slots::read(reply, &address(asked), &AddressTranslator::default()).unwrap().map
 }
 
-fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> View {
+fn view(node: &str, ranges: &[(u16, u16, &str)], epoch: u64) -> NodeView {
     let (map, epoch, serves) = (map(ranges), Some(epoch), Some(true));
-    let told = Told::Cluster { map, epoch, serves };
-    View { node: address(node), told }
+    let told = ReportedTopology::Cluster { map, epoch, serves };
+    NodeView { node: address(node), topology: told }
 }
 
 /// A view of a node that does not serve.
-fn down(view: View) -> View {
-    let Told::Cluster { map, epoch, .. } = view.told else { panic!() };
-    let told = Told::Cluster { map, epoch, serves: Some(false) };
-    View { told, ..view }
+fn down(view: NodeView) -> NodeView {
+    let ReportedTopology::Cluster { map, epoch, .. } = view.topology else { panic!() };
+    let told = ReportedTopology::Cluster { map, epoch, serves: Some(false) };
+    NodeView { topology: told, ..view }
 }
 
 /// A view without epoch and state.
-fn silent(view: View) -> View {
-    let Told::Cluster { map, .. } = view.told else { panic!() };
-    let told = Told::Cluster { map, epoch: None, serves: None };
-    View { told, ..view }
+fn silent(view: NodeView) -> NodeView {
+    let ReportedTopology::Cluster { map, .. } = view.topology else { panic!() };
+    let told = ReportedTopology::Cluster { map, epoch: None, serves: None };
+    NodeView { topology: told, ..view }
 }
 
-fn alone(node: &str, process: Option<&str>) -> View {
-    let process = process.map(|name| Process { name: name.into(), place: None });
-    let told = Told::Alone(process);
-    View { node: address(node), told }
+fn alone(node: &str, process: Option<&str>) -> NodeView {
+    let process = process.map(|name| ServerProcess { name: name.into(), resolved_addr: None });
+    let told = ReportedTopology::Standalone(process);
+    NodeView { node: address(node), topology: told }
 }
 
 /// The same slots on other nodes.
-fn of_others() -> View {
-    let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
-    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-    let map = map_in(&Reply::List(vec![all]), "a");
-    let told = Told::Cluster { map, epoch: Some(99), serves: Some(true) };
-    View { node: address("a"), told }
+fn of_others() -> NodeView {
+    let node = RespValue::Array(vec![text("a"), RespValue::Int(1), text("z-id")]);
+    let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+    let map = map_in(&RespValue::Array(vec![all]), "a");
+    let told = ReportedTopology::Cluster { map, epoch: Some(99), serves: Some(true) };
+    NodeView { node: address("a"), topology: told }
 }
 
-fn known(ranges: &[(u16, u16, &str)], epoch: u64) -> Known {
-    let mut known = Known::default();
+fn known(ranges: &[(u16, u16, &str)], epoch: u64) -> KnownCluster {
+    let mut known = KnownCluster::default();
     known.install(view("a", ranges, epoch), 0);
     known
 }
@@ -63,61 +63,61 @@ fn gone(hosts: &[&str]) -> HashSet<Address> {
     hosts.iter().map(|host| address(host)).collect()
 }
 
-fn master_of(known: &Known, slot: u16) -> Option<String> {
+fn master_of(known: &KnownCluster, slot: u16) -> Option<String> {
     known.map.master_of(Slot::new(slot).unwrap()).map(|master| master.host.to_string())
 }
 
 #[test]
 fn after_a_cluster_there_is_no_single_server() {
     let known = known(&BEFORE, 1);
-    assert_eq!(known.refusal(&alone("a", None)), Some(Stranger::Standalone));
+    assert_eq!(known.reject_reason(&alone("a", None)), Some(UnexpectedServer::Standalone));
     assert!(known.choose(&[alone("a", None)], &gone(&[])).is_none());
-    let refused = Admission::Refused(Stranger::Standalone);
-    assert_eq!(known.admission(&address("a"), &Identity::Alone, None), refused);
-    assert_eq!(Known::default().refusal(&alone("a", None)), None);
+    let refused = Admission::Rejected(UnexpectedServer::Standalone);
+    assert_eq!(known.admission(&address("a"), &ServerIdentity::Standalone, None), refused);
+    assert_eq!(KnownCluster::default().reject_reason(&alone("a", None)), None);
 }
 
 #[test]
 fn a_single_server_is_not_installed_over_a_cluster() {
     let mut known = known(&BEFORE, 1);
     assert!(!known.install(alone("a", Some("a")), 0));
-    assert_eq!(known.kind, Kind::Cluster);
+    assert_eq!(known.kind, DeploymentKind::Cluster);
     assert_eq!(master_of(&known, 16383).as_deref(), Some("c"));
 }
 
 #[test]
 fn a_map_that_shares_no_id_is_of_another_cluster() {
     let known = known(&BEFORE, 1);
-    assert_eq!(known.refusal(&of_others()), Some(Stranger::OtherCluster));
+    assert_eq!(known.reject_reason(&of_others()), Some(UnexpectedServer::OtherCluster));
     assert!(known.choose(&[of_others()], &gone(&[])).is_none());
     // One node in common is enough.
     let few = view("c", &[(0, 5460, "x"), (5461, 16383, "c")], 1);
-    assert_eq!(known.refusal(&few), None);
+    assert_eq!(known.reject_reason(&few), None);
 }
 
 #[test]
 fn a_node_whose_id_is_not_known_shows_its_map() {
     let known = known(&BEFORE, 1);
-    let admission = |id: &str| known.admission(&address("a"), &Identity::Node(id.into()), None);
-    assert_eq!(admission(&id_of("a")), Admission::Welcome);
-    assert_eq!(admission(&id_of("b")), Admission::Welcome, "addresses change");
-    assert_eq!(admission("z-id"), Admission::QueryItsMap);
+    let admission = |id: &str| known.admission(&address("a"), &ServerIdentity::ClusterNode(id.into()), None);
+    assert_eq!(admission(&id_of("a")), Admission::Admitted);
+    assert_eq!(admission(&id_of("b")), Admission::Admitted, "addresses change");
+    assert_eq!(admission("z-id"), Admission::CheckSlotMap);
     // An unknown identity is no refusal.
-    assert_eq!(known.admission(&address("a"), &Identity::Unknown, None), Admission::Welcome);
+    assert_eq!(known.admission(&address("a"), &ServerIdentity::Unknown, None), Admission::Admitted);
     assert_eq!(
-        Known::default().admission(&address("a"), &Identity::Alone, None),
-        Admission::Welcome
+        KnownCluster::default().admission(&address("a"), &ServerIdentity::Standalone, None),
+        Admission::Admitted
     );
 }
 
 #[test]
 fn a_single_server_is_known_by_its_process() {
-    let mut known = Known::default();
+    let mut known = KnownCluster::default();
     known.install(alone("a", Some("first")), 0);
-    let admission = |process| known.admission(&address("a"), &Identity::Alone, process);
-    assert_eq!(admission(Some("first")), Admission::Welcome);
-    assert_eq!(admission(Some("second")), Admission::FindTheFirst);
-    assert_eq!(admission(None), Admission::Welcome);
+    let admission = |process| known.admission(&address("a"), &ServerIdentity::Standalone, process);
+    assert_eq!(admission(Some("first")), Admission::Admitted);
+    assert_eq!(admission(Some("second")), Admission::FindOriginal);
+    assert_eq!(admission(None), Admission::Admitted);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_highest_epoch_counts_however_few_have_it() {
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
     // Nothing known: the same.
     let views = [view("a", &BEFORE, 1), view("d", &AFTER, 2)];
-    assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("d"));
+    assert_eq!(KnownCluster::default().choose(&views, &gone(&[])).unwrap().node, address("d"));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn nodes_that_do_not_serve_overrule_none_that_does() {
     ];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("a"));
     // Nothing known: the same.
-    assert_eq!(Known::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
+    assert_eq!(KnownCluster::default().choose(&views, &gone(&[])).unwrap().node, address("a"));
     // If no node serves, the highest epoch counts, as always.
     let views = [down(view("a", &BEFORE, 1)), down(view("d", &AFTER, 2))];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
@@ -213,7 +213,7 @@ fn what_confirms_and_what_is_news() {
     ] {
         assert!(!known.is_confirmed_by(&events), "{events:?}");
     }
-    assert!(!Known::default().is_confirmed_by(&view("b", &BEFORE, 2)));
+    assert!(!KnownCluster::default().is_confirmed_by(&view("b", &BEFORE, 2)));
 }
 
 #[test]
@@ -231,18 +231,18 @@ fn a_part_of_the_map_takes_nothing_away() {
 fn a_lesson_outlives_what_was_asked_before_it() {
     let mut known = known(&BEFORE, 1);
     let (early, late) = (Slot::new(1).unwrap(), Slot::new(2).unwrap());
-    known.moved(early, &address("b"));
-    let since = known.lesson();
-    known.moved(late, &address("c"));
+    known.record_redirect(early, &address("b"));
+    let since = known.redirect_count();
+    known.record_redirect(late, &address("c"));
     known.install(view("d", &AFTER, 2), since);
     assert_eq!([1, 2, 3].map(|slot| master_of(&known, slot).unwrap()), ["d", "c", "d"]);
-    let since = known.lesson();
+    let since = known.redirect_count();
     known.install(view("d", &AFTER, 2), since);
     assert_eq!(master_of(&known, 2).as_deref(), Some("d"), "one that was asked later knows better");
 }
 
 /// Of two clusters, in the words of the first one's map.
-fn of_cluster(node: &str, ranges: &[(u16, u16, &str)]) -> View {
+fn of_cluster(node: &str, ranges: &[(u16, u16, &str)]) -> NodeView {
     view(node, ranges, 1)
 }
 
@@ -252,7 +252,7 @@ enum Judged {
     Unsure,
 }
 
-fn judged(views: &[View], seeds: &[&str]) -> Judged {
+fn judged(views: &[NodeView], seeds: &[&str]) -> Judged {
     let seeds: Vec<Address> = seeds.iter().map(|host| address(host)).collect();
     match Deployment::of(views.to_vec(), &seeds) {
         Deployment::One { views, strangers } => Judged::One(
@@ -267,7 +267,7 @@ fn judged(views: &[View], seeds: &[&str]) -> Judged {
 #[test]
 fn deployment_of_one_server_or_cluster_is_one() {
     let (first, other) = (Some("first"), Some("other"));
-    let is_one = |views: &[View], seeds: &[&str]| {
+    let is_one = |views: &[NodeView], seeds: &[&str]| {
         matches!(judged(views, seeds), Judged::One(views, strangers)
             if views.len() == seeds.len() && strangers.is_empty())
     };
@@ -304,11 +304,11 @@ fn deployment_of_contradicting_seeds_is_several_and_names_both() {
 
 #[test]
 fn deployment_without_ids_is_unknown_and_contradicts_nobody() {
-    let unnamed = |host: &str| Reply::List(vec![text(host), Reply::Int(1)]);
-    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), unnamed("x")]);
-    let (map, epoch, serves) = (map_in(&Reply::List(vec![all]), "x"), Some(1), Some(true));
-    let told = Told::Cluster { map, epoch, serves };
-    let unnamed = View { node: address("x"), told };
+    let unnamed = |host: &str| RespValue::Array(vec![text(host), RespValue::Int(1)]);
+    let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), unnamed("x")]);
+    let (map, epoch, serves) = (map_in(&RespValue::Array(vec![all]), "x"), Some(1), Some(true));
+    let told = ReportedTopology::Cluster { map, epoch, serves };
+    let unnamed = NodeView { node: address("x"), topology: told };
     let views = [of_cluster("a", &BEFORE), unnamed];
     assert!(matches!(judged(&views, &["a", "x"]), Judged::One(views, _) if views.len() == 2));
 }
@@ -332,10 +332,10 @@ fn deployment_drops_a_server_at_the_address_of_a_node() {
     // Two clusters that list each other's nodes.
     let a_has_b = of_cluster("a", &BEFORE);
     let b_has_a = {
-        let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
-        let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-        let (map, epoch, serves) = (map_in(&Reply::List(vec![all]), "b"), Some(1), Some(true));
-        View { node: address("b"), told: Told::Cluster { map, epoch, serves } }
+        let node = RespValue::Array(vec![text("a"), RespValue::Int(1), text("z-id")]);
+        let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+        let (map, epoch, serves) = (map_in(&RespValue::Array(vec![all]), "b"), Some(1), Some(true));
+        NodeView { node: address("b"), topology: ReportedTopology::Cluster { map, epoch, serves } }
     };
     assert!(matches!(judged(&[a_has_b, b_has_a], &seeds), Judged::Several(_)));
 }

@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// One call with a deadline of a second, over its own connection.
-    async fn call(&self, within: Duration) -> Result<Answer, CallError> {
+    async fn call(&self, within: Duration) -> Result<CallReply, CallError> {
         let shared = self.connect().await;
         let now = shared.clock.now();
         let call = Call {
@@ -102,9 +102,9 @@ impl Server {
             key: Bytes::from_static(b"k"),
             second_key: None,
             args: Command::new(),
-            not_after: Some(now.after(Duration::from_secs(1))),
+            not_after: Some(now.saturating_add(Duration::from_secs(1))),
         };
-        shared.call(&call, now.after(within)).await
+        shared.call(&call, now.saturating_add(within)).await
     }
 
     async fn connect(&self) -> ClusterAdapter {
@@ -144,7 +144,7 @@ async fn length(stream: &mut BufReader<TcpStream>) -> Option<usize> {
 async fn without_the_servers_time_nothing_is_sent() {
     let server = Server::start(usize::MAX, "").await;
     let error = server.call(Duration::from_millis(700)).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::TimedOut(None)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error:?}");
     assert_eq!(error.in_doubt, None, "nothing can still arrive");
     assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
 }
@@ -161,7 +161,7 @@ async fn the_servers_time_is_asked_for_again() {
 async fn a_user_who_may_not_ask_for_the_time_is_told_at_once() {
     let server = Server::start(0, "TIME").await;
     let error = server.call(Duration::from_secs(20)).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::PermanentConnectionError), "{error:?}");
     assert!(server.scripts().is_empty(), "sent with {:?}", server.scripts());
 }
 
@@ -170,7 +170,7 @@ async fn a_user_who_may_not_ask_for_the_time_is_told_at_once() {
 async fn a_refused_script_is_in_doubt() {
     let server = Server::start(0, "EVALSHA").await;
     let error = server.call(Duration::from_secs(20)).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::Refused(_)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::Rejected(_)), "{error:?}");
     assert!(error.in_doubt.is_some_and(|not_after| not_after > NOW_S * 1000), "{error:?}");
 }
 

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use crate::backoff::jittered;
-use crate::node::{Address, NodeError, Reply};
-use crate::router::ATTEMPTS;
-use crate::router::answer::{Decision, decide};
-use crate::router::call::{Answer, CallError, Reason};
-use crate::router::connection::Exchange;
-use crate::router::delete_if_equal::Undone;
-use crate::router::in_flight::{Attempt, InFlightCall, Target, Text};
+use crate::backoff::with_jitter;
+use crate::node::{Address, ConnectionError, RespValue};
+use crate::router::ATTEMPT_BACKOFF;
+use crate::router::answer::{ReplyAction, action_for_reply};
+use crate::router::call::{CallReply, CallError, CallErrorKind};
+use crate::router::connection::TimedReply;
+use crate::router::delete_if_equal::DelIfEqMiss;
+use crate::router::in_flight::{AttemptOutcome, InFlightCall, CallTarget, ScriptForm};
 use crate::router::telemetry;
-use crate::router::texts::Unknown;
-use crate::router::topology::RefreshFrom;
+use crate::router::texts::NoScriptReply;
+use crate::router::topology::RefreshSource;
 
 /// After this many redirects in a row something is wrong, and the call pauses between attempts.
-const SWIFT_REDIRECTS: u32 = 3;
+const FREE_REDIRECTS: u32 = 3;
 /// After this many, servers name each other.
 const MAX_REDIRECTS: u32 = 16;
 const REDIRECT_PAUSE: Duration = Duration::from_millis(2);
@@ -26,82 +26,82 @@ pub(crate) const MAX_PROTOCOL_ERRORS: u32 = 3;
 
 impl InFlightCall<'_> {
     /// Decides what an attempt means: the answer, an error, or `None` for another attempt.
-    pub(crate) fn settle(
+    pub(crate) fn apply_outcome(
         &mut self,
         address: &Address,
-        attempt: Attempt,
-    ) -> Result<Option<Answer>, CallError> {
+        attempt: AttemptOutcome,
+    ) -> Result<Option<CallReply>, CallError> {
         if let Some(outcome) = attempt.outcome() {
-            telemetry::attempted(self.call.slot, address, outcome);
+            telemetry::record_attempt(self.call.slot, address, outcome);
         }
         match attempt {
-            Attempt::Answered(exchange) => return self.take_in(address, exchange),
-            Attempt::Confirmed(exchange, confirmed) => {
+            AttemptOutcome::Replied(exchange) => return self.apply_reply(address, exchange),
+            AttemptOutcome::Confirmed(exchange, confirmed) => {
                 self.confirmed = confirmed;
-                return self.take_in(address, exchange);
+                return self.apply_reply(address, exchange);
             }
-            Attempt::Undone(undone) => {
-                self.by_script = true;
+            AttemptOutcome::DelIfEqMiss(undone) => {
+                self.script_only = true;
                 // If nothing is in doubt, no attempt by the script can have deleted it without an
                 // answer.
-                self.is_gone = undone == Undone::Different && self.in_doubt.is_none();
+                self.key_is_absent = undone == DelIfEqMiss::ValueDiffers && self.in_doubt.is_none();
             }
-            Attempt::Unconnected(failure) if failure.permanent => {
+            AttemptOutcome::NotConnected(failure) if failure.is_permanent => {
                 self.last_failure = Some(failure);
-                return Err(self.failed(Reason::Permanent));
+                return Err(self.into_error(CallErrorKind::PermanentConnectionError));
             }
-            Attempt::Unconnected(failure) => {
-                let named_by = self.next.named_by.as_ref();
+            AttemptOutcome::NotConnected(failure) => {
+                let named_by = self.target.named_by.as_ref();
                 let failure = self.router.topology.explain(failure, address, named_by);
                 self.last_failure = Some(failure);
-                self.leave(address);
-                self.lengthen_pause();
+                self.retarget_to_master(address);
+                self.increase_backoff();
             }
-            Attempt::Crowded => return Err(self.failed(Reason::Overloaded)),
-            Attempt::Silent { sent } => {
+            AttemptOutcome::Overloaded => return Err(self.into_error(CallErrorKind::Overloaded)),
+            AttemptOutcome::NoReply { sent } => {
                 self.note_in_doubt(sent);
-                self.leave(address);
+                self.retarget_to_master(address);
                 if sent.is_none() {
-                    self.note_trouble();
+                    self.record_failure();
                 }
             }
-            Attempt::Quiet { not_after } => {
+            AttemptOutcome::Quiet { not_after } => {
                 self.note_in_doubt(Some(not_after));
                 self.last_failure = Some(self.router.limits.of_replies().no_reply(address));
-                self.leave(address);
+                self.retarget_to_master(address);
             }
-            Attempt::Broken { failure, not_after } => {
+            AttemptOutcome::ConnectionLost { failure, not_after } => {
                 self.note_in_doubt(failure.maybe_sent.then_some(not_after));
                 self.count_protocol_error(&failure)?;
                 self.last_failure = Some(failure);
-                self.leave(address);
-                self.note_trouble();
+                self.retarget_to_master(address);
+                self.record_failure();
             }
         }
         Ok(None)
     }
 
     /// Decides what an answer means.
-    fn take_in(
+    fn apply_reply(
         &mut self,
         address: &Address,
-        exchange: Exchange<Reply>,
-    ) -> Result<Option<Answer>, CallError> {
-        let Exchange { value, sent, received } = exchange;
-        let decision = decide(value, self.call.slot, address, self.router.topology.translation());
-        telemetry::attempted(self.call.slot, address, decision.outcome());
+        exchange: TimedReply<RespValue>,
+    ) -> Result<Option<CallReply>, CallError> {
+        let TimedReply { value, sent_at: sent, received_at: received } = exchange;
+        let decision = action_for_reply(value, self.call.slot, address, self.router.topology.translation());
+        telemetry::record_attempt(self.call.slot, address, decision.outcome());
         match decision {
-            Decision::Done(reply) => {
-                return Ok(Some(Answer {
-                    reply,
-                    sent,
-                    received,
-                    address: address.clone(),
-                    confirmed: self.confirmed,
+            ReplyAction::Done(reply) => {
+                return Ok(Some(CallReply {
+                    value: reply,
+                    sent_at: sent,
+                    received_at: received,
+                    server: address.clone(),
+                    replicas_confirmed: self.confirmed,
                     in_doubt: self.in_doubt,
                 }));
             }
-            Decision::Moved(to) => {
+            ReplyAction::Moved(to) => {
                 self.count_redirect("moved", address, &to);
                 if to == *address {
                     // By now the address leads to another server than this connection does, as
@@ -111,62 +111,62 @@ impl InFlightCall<'_> {
                 }
                 if self.is_in_circle() {
                     // Each of them teaches the opposite.
-                    drop(self.router.topology.refresh(RefreshFrom::Several));
+                    drop(self.router.topology.refresh(RefreshSource::Several));
                 } else {
-                    self.router.topology.moved(self.call.slot, &to);
+                    self.router.topology.on_moved(self.call.slot, &to);
                 }
                 let named_by = Some(address.clone());
-                self.next = Target { address: Some(to), named_by, ..Target::default() };
+                self.target = CallTarget { address: Some(to), named_by, ..CallTarget::default() };
             }
-            Decision::Ask(to) => {
+            ReplyAction::Ask(to) => {
                 self.count_redirect("ask", address, &to);
-                self.router.subscriptions.asked(self.call.slot, address, &to);
+                self.router.subscriptions.on_ask(self.call.slot, address, &to);
                 let named_by = Some(address.clone());
-                self.next =
-                    Target { address: Some(to), named_by, asking: true, text: Text::Digest };
+                self.target =
+                    CallTarget { address: Some(to), named_by, asking: true, text: ScriptForm::Digest };
             }
-            Decision::NoScript if self.brings_text() => {
-                return Err(self.failed(Reason::Garbled("NOSCRIPT in answer to EVAL".into())));
+            ReplyAction::NoScript if self.brings_text() => {
+                return Err(self.into_error(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())));
             }
-            Decision::NoScript => {
-                self.next = Target {
+            ReplyAction::NoScript => {
+                self.target = CallTarget {
                     address: Some(address.clone()),
-                    named_by: self.next.named_by.take(),
-                    asking: self.next.asking,
-                    text: Text::Wanted(Unknown {
-                        sent,
-                        again: matches!(self.next.text, Text::Believed),
+                    named_by: self.target.named_by.take(),
+                    asking: self.target.asking,
+                    text: ScriptForm::Upload(NoScriptReply {
+                        sent_at: sent,
+                        was_believed_loaded: matches!(self.target.text, ScriptForm::UploadedByOther),
                     }),
                 };
             }
-            Decision::Backoff { error, refresh } => {
-                self.redirects = 0;
+            ReplyAction::RetryLater { error, refresh } => {
+                self.redirect_count = 0;
                 if refresh {
-                    drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));
+                    drop(self.router.topology.refresh(RefreshSource::Avoid(address.clone())));
                 }
                 self.last_error = Some(error);
-                self.next = Target::default();
-                self.lengthen_pause();
+                self.target = CallTarget::default();
+                self.increase_backoff();
             }
-            Decision::Refused(error) => return Err(self.failed(Reason::Refused(error))),
-            Decision::Garbled(what) => {
+            ReplyAction::Rejected(error) => return Err(self.into_error(CallErrorKind::Rejected(error))),
+            ReplyAction::Malformed(what) => {
                 // It may have run all the same, but cannot arrive again.
                 self.note_in_doubt(Some(0));
-                return Err(self.failed(Reason::Garbled(what)));
+                return Err(self.into_error(CallErrorKind::MalformedReply(what)));
             }
         }
         Ok(None)
     }
 
     /// Turns from a server that did not answer to the current master of the slot.
-    fn leave(&mut self, address: &Address) {
-        self.redirects = 0;
-        drop(self.router.topology.refresh(RefreshFrom::Another(address.clone())));
-        self.next = Target::default();
+    fn retarget_to_master(&mut self, address: &Address) {
+        self.redirect_count = 0;
+        drop(self.router.topology.refresh(RefreshSource::Avoid(address.clone())));
+        self.target = CallTarget::default();
     }
 
     fn note_in_doubt(&mut self, sent: Option<u64>) {
-        if self.is_gone {
+        if self.key_is_absent {
             return;
         }
         self.in_doubt = match (self.in_doubt, sent) {
@@ -178,54 +178,54 @@ impl InFlightCall<'_> {
     /// Counts one more redirect. After many in a row, servers name each other. They will agree, and
     /// until then frequent attempts are useless.
     fn count_redirect(&mut self, kind: &'static str, from: &Address, to: &Address) {
-        telemetry::redirected(self.call.slot, kind, from, to);
-        self.redirects = self.redirects.saturating_add(1);
+        telemetry::record_redirect(self.call.slot, kind, from, to);
+        self.redirect_count = self.redirect_count.saturating_add(1);
         if self.is_in_circle() {
-            self.lengthen_pause();
+            self.increase_backoff();
         } else if self.is_redirected() {
-            self.pause = jittered(REDIRECT_PAUSE * self.redirects);
+            self.pause = with_jitter(REDIRECT_PAUSE * self.redirect_count);
         }
     }
 
     /// Returns true if so many redirects came in a row that servers must name each other.
     fn is_in_circle(&self) -> bool {
-        self.redirects > MAX_REDIRECTS
+        self.redirect_count > MAX_REDIRECTS
     }
 
     /// Returns true if the last answers were redirects, more in a row than a slot that moves
     /// causes.
     pub(super) fn is_redirected(&self) -> bool {
-        self.redirects > SWIFT_REDIRECTS
+        self.redirect_count > FREE_REDIRECTS
     }
 
     /// Counts an attempt whose connection brought replies that did not fit. The calls of others may
     /// have caused the first one. Fails if it goes on.
-    fn count_protocol_error(&mut self, failure: &NodeError) -> Result<(), CallError> {
+    fn count_protocol_error(&mut self, failure: &ConnectionError) -> Result<(), CallError> {
         self.protocol_errors += u32::from(failure.is_protocol_error);
         if self.protocol_errors < MAX_PROTOCOL_ERRORS {
             return Ok(());
         }
         self.last_failure = None;
-        Err(self.failed(Reason::Garbled(failure.message.clone())))
+        Err(self.into_error(CallErrorKind::MalformedReply(failure.message.clone())))
     }
 
     /// The first failure causes no pause: a connection that broke can usually be made again at
     /// once.
-    fn note_trouble(&mut self) {
-        if self.troubles == 0 {
-            self.troubles = 1;
+    fn record_failure(&mut self) {
+        if self.failure_count == 0 {
+            self.failure_count = 1;
         } else {
-            self.lengthen_pause();
+            self.increase_backoff();
         }
     }
 
     /// Makes the wait before the next attempt longer.
-    pub(super) fn lengthen_pause(&mut self) {
-        self.pause = ATTEMPTS.pause(self.troubles);
-        self.troubles = self.troubles.saturating_add(1);
+    pub(super) fn increase_backoff(&mut self) {
+        self.pause = ATTEMPT_BACKOFF.delay(self.failure_count);
+        self.failure_count = self.failure_count.saturating_add(1);
     }
 
-    pub(super) fn failed(&mut self, reason: Reason) -> CallError {
-        CallError { reason, in_doubt: self.in_doubt, last: self.last_failure.take() }
+    pub(super) fn into_error(&mut self, reason: CallErrorKind) -> CallError {
+        CallError { kind: reason, in_doubt: self.in_doubt, last_error: self.last_failure.take() }
     }
 }

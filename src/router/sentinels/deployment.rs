@@ -4,16 +4,16 @@
 //! they know a third one. Otherwise, those that name different masters are of two deployments. What
 //! a sentinel does not report is unknown, and contradicts nobody.
 
-use crate::router::sentinels::report::Report;
+use crate::router::sentinels::report::SentinelReport;
 
 /// Why the first reports are of several deployments; `None` if they are of one, as far as is known.
-pub(crate) fn contradiction(reports: &[Report]) -> Option<String> {
-    let naming: Vec<&Report> = reports.iter().filter(|report| report.master.is_some()).collect();
+pub(crate) fn contradiction(reports: &[SentinelReport]) -> Option<String> {
+    let naming: Vec<&SentinelReport> = reports.iter().filter(|report| report.master.is_some()).collect();
     let first = naming.iter().min_by_key(|report| &report.source)?;
     let mut related = vec![*first];
     // A report may be related to the first one by others.
     loop {
-        let is_new = |report: &&&Report| {
+        let is_new = |report: &&&SentinelReport| {
             !related.iter().any(|other| std::ptr::eq(*other, **report))
                 && related.iter().any(|other| is_related(other, report))
         };
@@ -22,7 +22,7 @@ pub(crate) fn contradiction(reports: &[Report]) -> Option<String> {
             None => break,
         }
     }
-    let is_apart = |report: &&&Report| !related.iter().any(|other| std::ptr::eq(*other, **report));
+    let is_apart = |report: &&&SentinelReport| !related.iter().any(|other| std::ptr::eq(*other, **report));
     let other = naming.iter().filter(is_apart).min_by_key(|report| &report.source)?;
     let (one, its) = (&first.source, first.address()?);
     let (another, others) = (&other.source, other.address()?);
@@ -33,7 +33,7 @@ pub(crate) fn contradiction(reports: &[Report]) -> Option<String> {
 }
 
 /// Returns true unless two reports are of different deployments.
-fn is_related(one: &Report, other: &Report) -> bool {
+fn is_related(one: &SentinelReport, other: &SentinelReport) -> bool {
     let (Some(id), Some(known)) = (&one.id, &one.known) else {
         return true;
     };
@@ -50,17 +50,17 @@ fn is_related(one: &Report, other: &Report) -> bool {
 mod tests {
     use super::*;
     use crate::node::fake::address;
-    use crate::router::sentinels::report::Named;
+    use crate::router::sentinels::report::ReportedMaster;
 
     /// A report of a sentinel that knows these others.
-    fn says(sentinel: &str, master: &str, known: &[&str]) -> Report {
-        Report {
+    fn says(sentinel: &str, master: &str, known: &[&str]) -> SentinelReport {
+        SentinelReport {
             source: address(sentinel),
             id: Some(sentinel.into()),
             epoch: 1,
-            master: Some(Named { address: address(master), process: None }),
+            master: Some(ReportedMaster { address: address(master), run_id: None }),
             malformed: None,
-            others: Some(known.len()),
+            peer_count: Some(known.len()),
             known: Some(known.iter().map(|id| (*id).into()).collect()),
             peers: Vec::new(),
         }
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn contradiction_is_none_in_a_failover_or_where_little_is_told() {
-        let unknown = Report { known: None, ..says("2", "b", &[]) };
-        let nameless = Report { id: None, ..says("2", "b", &[]) };
-        let no_master = Report { master: None, ..says("2", "b", &[]) };
+        let unknown = SentinelReport { known: None, ..says("2", "b", &[]) };
+        let nameless = SentinelReport { id: None, ..says("2", "b", &[]) };
+        let no_master = SentinelReport { master: None, ..says("2", "b", &[]) };
         for second in [
             says("2", "a", &[]),
             says("2", "b", &["1"]),

@@ -17,32 +17,32 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use crate::clock::Clock;
-use crate::node::{Address, Connector, Node, NodeError};
+use crate::node::{Address, Connector, CommandConnection, ConnectionError};
 use crate::router::bad_entries::BadEntries;
-use crate::router::belief::Stranger;
-use crate::router::connection::Limits;
+use crate::router::belief::UnexpectedServer;
+use crate::router::connection::ConnectionLimits;
 use crate::router::lock;
 use crate::router::telemetry;
-use crate::router::tenure::Tenure;
+use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
-use crate::router::translation::Translation;
-use crate::router::tried::{Failures, Tried};
-use belief::{Belief, Learned, is_majority};
+use crate::router::translation::AddressTranslator;
+use crate::router::tried::{Failures, ServerList};
+use belief::{MasterView, MasterUpdate, is_majority};
 use deployment::contradiction;
-use report::{Peer, Report, questions};
+use report::{SentinelPeer, SentinelReport, report_commands};
 
-pub(crate) use watch::watch;
+pub(crate) use watch::run_subscriptions;
 
 /// How long to wait for the others once most sentinels have answered: one of the others may know of
 /// a failover that these have not heard of.
-const STAGGER: Duration = Duration::from_millis(100);
+const STRAGGLER_WAIT: Duration = Duration::from_millis(100);
 
 /// The most sentinels that are learned from others, beside the configured ones.
-const LEARNED: usize = 16;
+const MAX_DISCOVERED: usize = 16;
 
 /// Which sentinels to query, and for which master.
 #[derive(Clone, Debug)]
-pub(crate) struct SentinelSettings {
+pub(crate) struct SentinelTargets {
     /// The name by which they know the master.
     pub(crate) master: Arc<str>,
     pub(crate) nodes: Vec<Address>,
@@ -51,56 +51,56 @@ pub(crate) struct SentinelSettings {
 }
 
 /// The sentinels of a master.
-pub(crate) struct Sentinels {
-    settings: SentinelSettings,
+pub(crate) struct SentinelGroup {
+    settings: SentinelTargets,
     clock: Arc<dyn Clock>,
-    translation: Translation,
-    limits: Limits,
+    translation: AddressTranslator,
+    limits: ConnectionLimits,
     bad_entries: BadEntries,
-    state: Mutex<State>,
+    state: Mutex<SentinelState>,
 }
 
 #[derive(Default)]
-struct State {
-    belief: Belief,
+struct SentinelState {
+    belief: MasterView,
     /// The tenure of the current master.
-    tenure: Arc<Tenure>,
+    tenure: Arc<MasterTerm>,
     /// A process with the run id that sentinels report has been seen at the master's address.
-    is_vouched: bool,
+    run_id_confirmed: bool,
     /// The open connections.
-    open: HashMap<Address, Arc<dyn Node>>,
+    connections: HashMap<Address, Arc<dyn CommandConnection>>,
     /// The ids of the sentinels that were queried, where they are known.
     ids: HashMap<Address, Box<str>>,
-    learned: Vec<Peer>,
+    discovered: Vec<SentinelPeer>,
     is_closed: bool,
 }
 
 /// The master, as sentinels report it.
 #[derive(Debug)]
-pub(crate) struct Master {
+pub(crate) struct SentinelMaster {
     pub(crate) address: Address,
-    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) tenure: Arc<MasterTerm>,
     /// The run ids of its process, from the sentinels that know it.
     processes: Vec<Box<str>>,
 }
 
 /// Why no sentinel names a master.
 #[derive(Clone, Debug)]
-pub(crate) enum Untold {
+pub(crate) enum SentinelError {
     /// The sentinels that answer know no master of that name, or are of several deployments.
     Invalid(String),
     /// None of these sentinels answers.
-    Unheard(Tried, NodeError),
+    NoReply(ServerList, ConnectionError),
 }
 
-impl Sentinels {
+impl SentinelGroup {
     pub(crate) fn new(
-        settings: SentinelSettings,
+        settings: SentinelTargets,
         clock: Arc<dyn Clock>,
-        translation: Translation,
-        limits: Limits,
+        translation: AddressTranslator,
+        limits: ConnectionLimits,
     ) -> Self {
-        Sentinels {
+        SentinelGroup {
             settings,
             clock,
             translation,
@@ -112,16 +112,16 @@ impl Sentinels {
 
     /// Queries all sentinels at once. Returns the master that is then believed in, once any of them
     /// has answered that it knows one and the others have had their time.
-    pub(crate) async fn query(&self) -> Result<Master, Untold> {
+    pub(crate) async fn query(&self) -> Result<SentinelMaster, SentinelError> {
         let begins = lock(&self.state).belief.master().is_none();
         let (reports, failures) = self.reports(begins).await;
         if reports.iter().all(|report| report.malformed.is_some()) {
             let (tried, failure) = failures.settle(&self.settings.nodes, None);
-            return Err(Untold::Unheard(tried, failure));
+            return Err(SentinelError::NoReply(tried, failure));
         }
         match contradiction(&reports).filter(|_| begins) {
-            Some(why) => Err(Untold::Invalid(why)),
-            None => self.learn(&reports),
+            Some(why) => Err(SentinelError::Invalid(why)),
+            None => self.apply_reports(&reports),
         }
     }
 
@@ -129,7 +129,7 @@ impl Sentinels {
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.is_closed = true;
-        state.open.clear();
+        state.connections.clear();
     }
 
     /// The sentinels to query: the configured ones first, then those that they know.
@@ -141,7 +141,7 @@ impl Sentinels {
     fn sentinels(&self) -> Vec<(Address, Option<Box<str>>)> {
         let state = lock(&self.state);
         let mut nodes: Vec<_> = self.settings.nodes.iter().map(|it| (it.clone(), None)).collect();
-        for Peer { sentinel, address } in &state.learned {
+        for SentinelPeer { sentinel, address } in &state.discovered {
             let is_named = state.ids.values().any(|id| id == sentinel);
             if !is_named && !nodes.iter().any(|(node, _)| node == address) {
                 nodes.push((address.clone(), Some(sentinel.clone())));
@@ -153,24 +153,24 @@ impl Sentinels {
     /// Returns true if that process may be the master: it has a run id that a sentinel reports, or
     /// no run id is known. Once the right process has been seen at the address, another one there
     /// is a restart, which sentinels notice a little later.
-    pub(crate) fn vouch_for(&self, master: &Master, process: Option<&str>) -> bool {
+    pub(crate) fn accepts_process(&self, master: &SentinelMaster, process: Option<&str>) -> bool {
         let Some(process) = process else {
             return true;
         };
         let is_told = master.processes.iter().any(|told| **told == *process);
         let mut state = lock(&self.state);
-        state.is_vouched |= is_told;
-        state.is_vouched || master.processes.is_empty()
+        state.run_id_confirmed |= is_told;
+        state.run_id_confirmed || master.processes.is_empty()
     }
 
     /// The reports of all sentinels that answer in time, and the failures of the others. When
     /// nothing is known so far (`begins`), each configured sentinel has its time, unless another
     /// one knows it by its address: it may be of another deployment.
-    async fn reports(&self, begins: bool) -> (Vec<Report>, Failures) {
-        let mut reports: Vec<Report> = Vec::new();
+    async fn reports(&self, begins: bool) -> (Vec<SentinelReport>, Failures) {
+        let mut reports: Vec<SentinelReport> = Vec::new();
         let mut failures = Failures::default();
         let sentinels = self.sentinels();
-        let most = self.settings.nodes.len() + LEARNED;
+        let most = self.settings.nodes.len() + MAX_DISCOVERED;
         let mut queried: HashSet<Address> =
             sentinels.iter().map(|(node, _)| node.clone()).collect();
         let mut pending = queried.clone();
@@ -208,10 +208,10 @@ impl Sentinels {
             match outcome {
                 Ok(report) => {
                     if let Some(failure) = &report.malformed {
-                        telemetry::sentinel_failed(&node, failure);
+                        telemetry::emit_sentinel_failed(&node, failure);
                         failures.note(node, failure.clone());
                     }
-                    for Peer { sentinel, address } in &report.peers {
+                    for SentinelPeer { sentinel, address } in &report.peers {
                         let is_heard = reports.iter().any(|it| it.id.as_ref() == Some(sentinel));
                         if !is_heard && queried.len() < most && queried.insert(address.clone()) {
                             let query = self.report(address.clone(), Some(sentinel.clone()));
@@ -221,53 +221,53 @@ impl Sentinels {
                     reports.push(report);
                 }
                 Err(failure) => {
-                    telemetry::sentinel_failed(&node, &failure);
+                    telemetry::emit_sentinel_failed(&node, &failure);
                     failures.note(node, failure);
                 }
             }
             if until.is_none() && is_majority(&reports, self.settings.nodes.len()) {
-                until = Some(self.clock.now().after(STAGGER));
+                until = Some(self.clock.now().saturating_add(STRAGGLER_WAIT));
             }
         }
     }
 
     /// Weighs the reports, and notes the result.
-    fn learn(&self, reports: &[Report]) -> Result<Master, Untold> {
+    fn apply_reports(&self, reports: &[SentinelReport]) -> Result<SentinelMaster, SentinelError> {
         let mut state = lock(&self.state);
         let before = state.belief.master().cloned();
-        let learned = state.belief.learn(reports, self.settings.nodes.len(), self.clock.now());
-        let (own, foreign): (Vec<&Report>, Vec<&Report>) =
+        let learned = state.belief.update(reports, self.settings.nodes.len(), self.clock.now());
+        let (own, foreign): (Vec<&SentinelReport>, Vec<&SentinelReport>) =
             reports.iter().partition(|report| state.belief.is_own(report));
         for report in foreign {
-            let why = Stranger::OtherSentinel;
-            telemetry::stranger(&report.source, why.word(), &why);
+            let why = UnexpectedServer::OtherSentinel;
+            telemetry::emit_unexpected_server(&report.source, why.label(), &why);
         }
-        state.note_peers(&own);
+        state.update_peers(&own);
         let (Some(address), Some(epoch)) = (state.belief.master().cloned(), state.belief.epoch())
         else {
             return Err(self.no_such_master());
         };
         match learned {
-            Learned::Nothing => return Err(self.no_such_master()),
-            Learned::Same => {}
-            Learned::Outdated => telemetry::refresh_outdated(&address),
-            Learned::Changed => {
+            MasterUpdate::NoMaster => return Err(self.no_such_master()),
+            MasterUpdate::Unchanged => {}
+            MasterUpdate::Outdated => telemetry::emit_refresh_outdated(&address),
+            MasterUpdate::Changed => {
                 state.tenure.end();
                 state.tenure = Arc::default();
-                state.is_vouched = false;
+                state.run_id_confirmed = false;
                 if let Some(before) = before {
-                    telemetry::master_changed(&before, &address, epoch);
+                    telemetry::record_master_change(&before, &address, epoch);
                 }
             }
         }
         let naming = own.iter().filter_map(|report| report.master.as_ref());
         let processes = naming.filter(|named| named.address == address);
-        let processes = processes.filter_map(|named| named.process.clone()).collect();
-        Ok(Master { address, tenure: state.tenure.clone(), processes })
+        let processes = processes.filter_map(|named| named.run_id.clone()).collect();
+        Ok(SentinelMaster { address, tenure: state.tenure.clone(), processes })
     }
 
-    fn no_such_master(&self) -> Untold {
-        Untold::Invalid(format!(
+    fn no_such_master(&self) -> SentinelError {
+        SentinelError::Invalid(format!(
             "the sentinels know no master of the name `{}`",
             self.settings.master
         ))
@@ -279,14 +279,14 @@ impl Sentinels {
         &self,
         node: Address,
         id: Option<Box<str>>,
-    ) -> (Address, Result<Report, NodeError>) {
+    ) -> (Address, Result<SentinelReport, ConnectionError>) {
         let outcome = self.query_one(&node).await.and_then(|report| match (&report.id, &id) {
             (Some(found), Some(told)) if found != told => {
-                let why = Stranger::OtherSentinel;
-                telemetry::stranger(&node, why.word(), &why);
-                Err(NodeError {
+                let why = UnexpectedServer::OtherSentinel;
+                telemetry::emit_unexpected_server(&node, why.label(), &why);
+                Err(ConnectionError {
                     source: Some(Arc::new(why)),
-                    ..NodeError::unsent(format!("at {node} there is {why}"))
+                    ..ConnectionError::not_sent(format!("at {node} there is {why}"))
                 })
             }
             _ => Ok(report),
@@ -297,55 +297,55 @@ impl Sentinels {
                 lock(&self.state).ids.insert(node.clone(), sentinel);
             }
             Ok(_) => {}
-            Err(_) => drop(lock(&self.state).open.remove(&node)),
+            Err(_) => drop(lock(&self.state).connections.remove(&node)),
         }
         (node, outcome)
     }
 
     /// Uses the open connection if that still works, and a new one otherwise.
-    async fn query_one(&self, node: &Address) -> Result<Report, NodeError> {
+    async fn query_one(&self, node: &Address) -> Result<SentinelReport, ConnectionError> {
         let open = {
             let state = lock(&self.state);
             if state.is_closed {
-                return Err(NodeError::unsent("the client is shut down"));
+                return Err(ConnectionError::not_sent("the client is shut down"));
             }
-            state.open.get(node).filter(|open| open.is_usable()).cloned()
+            state.connections.get(node).filter(|open| open.is_usable()).cloned()
         };
         if let Some(open) = open
-            && let Ok(report) = self.question(node, &*open, self.limits.of_replies()).await
+            && let Ok(report) = self.send_queries(node, &*open, self.limits.of_replies()).await
         {
             return Ok(report);
         }
         let dial = self.settings.connector.connect(node);
         let limit = self.limits.of_opening();
-        let connection = self.within(limit, node, dial).await?;
-        let report = self.question(node, &*connection, limit).await?;
+        let connection = self.with_timeout(limit, node, dial).await?;
+        let report = self.send_queries(node, &*connection, limit).await?;
         let mut state = lock(&self.state);
         if !state.is_closed {
-            state.open.insert(node.clone(), connection);
+            state.connections.insert(node.clone(), connection);
         }
         Ok(report)
     }
 
-    async fn question(
+    async fn send_queries(
         &self,
         node: &Address,
-        connection: &dyn Node,
+        connection: &dyn CommandConnection,
         limit: TimeLimit,
-    ) -> Result<Report, NodeError> {
-        let answering = connection.pipeline(&questions(&self.settings.master));
-        let replies = self.within(limit, node, answering).await?;
+    ) -> Result<SentinelReport, ConnectionError> {
+        let answering = connection.pipeline(&report_commands(&self.settings.master));
+        let replies = self.with_timeout(limit, node, answering).await?;
         let skip = |entry| self.bad_entries.report(node, entry);
-        Report::read(replies, node, &self.translation, skip)
+        SentinelReport::read(replies, node, &self.translation, skip)
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         limit: TimeLimit,
         node: &Address,
-        work: impl Future<Output = Result<T, NodeError>> + Unpin,
-    ) -> Result<T, NodeError> {
-        let until = self.clock.now().after(limit.length);
+        work: impl Future<Output = Result<T, ConnectionError>> + Unpin,
+    ) -> Result<T, ConnectionError> {
+        let until = self.clock.now().saturating_add(limit.length);
         match future::select(work, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(limit.no_reply(node)),
@@ -353,46 +353,46 @@ impl Sentinels {
     }
 }
 
-impl State {
+impl SentinelState {
     /// Keeps the sentinels that answer now or that others know, and forgets the rest: sentinels
     /// forget what is gone. (No sentinel names itself.) A sentinel that was reset knows no other
     /// for a moment.
-    fn note_peers(&mut self, reports: &[&Report]) {
+    fn update_peers(&mut self, reports: &[&SentinelReport]) {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
         let answers =
-            |peer: &&Peer| reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel));
+            |peer: &&SentinelPeer| reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel));
         let peers = reports.iter().flat_map(|report| &report.peers);
-        let mut learned: Vec<Peer> = Vec::new();
-        for peer in self.learned.iter().filter(answers).chain(peers) {
+        let mut learned: Vec<SentinelPeer> = Vec::new();
+        for peer in self.discovered.iter().filter(answers).chain(peers) {
             let is_new = learned.iter().all(|other| other.sentinel != peer.sentinel);
-            if is_new && learned.len() < LEARNED {
+            if is_new && learned.len() < MAX_DISCOVERED {
                 learned.push(peer.clone());
             }
         }
-        self.learned = learned;
-        let State { open, ids, learned, .. } = self;
+        self.discovered = learned;
+        let SentinelState { connections: open, ids, discovered: learned, .. } = self;
         open.retain(|address, _| {
             ids.contains_key(address) || learned.iter().any(|peer| peer.address == *address)
         });
     }
 }
 
-impl fmt::Debug for Sentinels {
+impl fmt::Debug for SentinelGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sentinels").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-impl From<Untold> for NodeError {
-    fn from(untold: Untold) -> NodeError {
+impl From<SentinelError> for ConnectionError {
+    fn from(untold: SentinelError) -> ConnectionError {
         match untold {
-            Untold::Invalid(why) => NodeError::unsent(why),
-            Untold::Unheard(_, failure) => NodeError {
-                permanent: failure.permanent,
+            SentinelError::Invalid(why) => ConnectionError::not_sent(why),
+            SentinelError::NoReply(_, failure) => ConnectionError {
+                is_permanent: failure.is_permanent,
                 source: Some(Arc::new(failure)),
-                ..NodeError::unsent("no sentinel tells where the master is")
+                ..ConnectionError::not_sent("no sentinel tells where the master is")
             },
         }
     }

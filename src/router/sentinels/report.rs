@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, NodeError, Reply, ReplyShape};
-use crate::router::about::name_of;
+use crate::node::{Address, Command, ConnectionError, RespValue, ReplyShape};
+use crate::router::about::shorten_run_id;
 use crate::router::bad_entries::BadEntry;
-use crate::router::translation::Translation;
+use crate::router::translation::AddressTranslator;
 
 /// A sentinel's report.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct SentinelReport {
     /// The address at which the sentinel was queried.
     pub(crate) source: Address,
     /// The sentinel's id, if it reports one.
@@ -17,28 +17,28 @@ pub(crate) struct Report {
     /// The epoch of the failover that promoted the master; 0 if the sentinel reports none.
     pub(crate) epoch: u64,
     /// `None` if the sentinel knows no master of that name, or none that can be dialled.
-    pub(crate) master: Option<Named>,
+    pub(crate) master: Option<ReportedMaster>,
     /// Why the master cannot be dialled, if it has one.
-    pub(crate) malformed: Option<NodeError>,
+    pub(crate) malformed: Option<ConnectionError>,
     /// How many other sentinels watch the master, if it reports that.
-    pub(crate) others: Option<usize>,
+    pub(crate) peer_count: Option<usize>,
     /// The ids of the other sentinels, if it reports them.
     pub(crate) known: Option<Vec<Box<str>>>,
     /// Those of them that can be dialled.
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<SentinelPeer>,
 }
 
 /// A master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ReportedMaster {
     pub(crate) address: Address,
     /// The name of its process, if the sentinel knows that by now.
-    pub(crate) process: Option<Box<str>>,
+    pub(crate) run_id: Option<Box<str>>,
 }
 
 /// Another sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub(crate) struct SentinelPeer {
     pub(crate) sentinel: Box<str>,
     pub(crate) address: Address,
 }
@@ -47,45 +47,45 @@ pub(crate) struct Peer {
 /// changes in between, the new address is reported with the old epoch, which does no harm; the old
 /// address is never reported with the new epoch. While a sentinel carries out a failover, its
 /// `MASTER` has the old address with the new epoch, so the address in that answer is not used.
-pub(crate) fn questions(master: &str) -> [Command; 4] {
-    let sentinel = || Command::new().word("SENTINEL");
+pub(crate) fn report_commands(master: &str) -> [Command; 4] {
+    let sentinel = || Command::new().arg("SENTINEL");
     [
-        sentinel().word("MYID").expecting(ReplyShape::Text),
-        sentinel().word("MASTER").word(master).expecting(ReplyShape::List),
-        sentinel().word("GET-MASTER-ADDR-BY-NAME").word(master).expecting(ReplyShape::List),
-        sentinel().word("SENTINELS").word(master).expecting(ReplyShape::List),
+        sentinel().arg("MYID").expecting(ReplyShape::Text),
+        sentinel().arg("MASTER").arg(master).expecting(ReplyShape::List),
+        sentinel().arg("GET-MASTER-ADDR-BY-NAME").arg(master).expecting(ReplyShape::List),
+        sentinel().arg("SENTINELS").arg(master).expecting(ReplyShape::List),
     ]
 }
 
-impl Report {
+impl SentinelReport {
     /// Reads the answers of the sentinel at `source`. Calls `skip` with each of the other sentinels
     /// that cannot be dialled.
     pub(crate) fn read(
-        replies: Vec<Reply>,
+        replies: Vec<RespValue>,
         source: &Address,
-        translation: &Translation,
+        translation: &AddressTranslator,
         skip: impl Fn(BadEntry),
-    ) -> Result<Report, NodeError> {
+    ) -> Result<SentinelReport, ConnectionError> {
         let mut replies = replies.into_iter();
-        let mut next = || replies.next().unwrap_or(Reply::Nil);
+        let mut next = || replies.next().unwrap_or(RespValue::Nil);
         let (id, state, address, peers) = (next(), next(), next(), next());
         let address = match &address {
-            Reply::Nil => Ok(None),
-            Reply::Error(error) if error.detail.starts_with("unknown command") => {
-                return Err(NodeError {
+            RespValue::Nil => Ok(None),
+            RespValue::Error(error) if error.message.starts_with("unknown command") => {
+                return Err(ConnectionError {
                     source: Some(Arc::new(error.clone())),
-                    ..NodeError::unsent(format!("{source} is no sentinel: {error}"))
+                    ..ConnectionError::not_sent(format!("{source} is no sentinel: {error}"))
                 });
             }
-            Reply::Error(error) => {
-                return Err(NodeError {
-                    permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
+            RespValue::Error(error) => {
+                return Err(ConnectionError {
+                    is_permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
                     source: Some(Arc::new(error.clone())),
-                    ..NodeError::unsent(format!("{source} does not tell where the master is"))
+                    ..ConnectionError::not_sent(format!("{source} does not tell where the master is"))
                 });
             }
             other => master_address(other, source, translation).map(Some).ok_or_else(|| {
-                NodeError::unsent(format!(
+                ConnectionError::not_sent(format!(
                     "sentinel {source} returned a malformed master address: {other:?}"
                 ))
             }),
@@ -99,22 +99,22 @@ impl Report {
         let (known, peers) = others_in(&peers, source, translation, &skip);
         let master = address.map(|address| {
             let process = process(&state, &address, source, translation);
-            Named { address, process }
+            ReportedMaster { address, run_id: process }
         });
-        Ok(Report {
+        Ok(SentinelReport {
             source: source.clone(),
             id: text(&id).filter(|id| !id.is_empty()).map(Into::into),
             epoch: number("config-epoch").unwrap_or(0),
             master,
             malformed,
-            others,
+            peer_count: others,
             known,
             peers,
         })
     }
 
     /// Returns true if both are of one sentinel, as far as is known.
-    pub(crate) fn is_of_same_sentinel(&self, other: &Report) -> bool {
+    pub(crate) fn is_of_same_sentinel(&self, other: &SentinelReport) -> bool {
         match (&self.id, &other.id) {
             (Some(id), Some(others)) => id == others,
             _ => self.source == other.source,
@@ -126,34 +126,34 @@ impl Report {
     }
 
     /// Returns true if both name the same master of the same failover.
-    pub(crate) fn agrees(&self, other: &Report) -> bool {
+    pub(crate) fn agrees(&self, other: &SentinelReport) -> bool {
         self.epoch == other.epoch && self.address() == other.address()
     }
 }
 
 /// The process in the answer to `MASTER`, if that is about the master at this address.
 fn process(
-    state: &Reply,
+    state: &RespValue,
     address: &Address,
     source: &Address,
-    translation: &Translation,
+    translation: &AddressTranslator,
 ) -> Option<Box<str>> {
     let of = read_address(field(state, "ip"), field(state, "port"), source, translation)?;
     if of != *address {
         return None;
     }
-    field(state, "runid").and_then(name_of)
+    field(state, "runid").and_then(shorten_run_id)
 }
 
 /// The other sentinels that a sentinel knows: the ids of all, and those that can be dialled. It
 /// knows no address of one whose address another sentinel has now.
 fn others_in(
-    reply: &Reply,
+    reply: &RespValue,
     source: &Address,
-    translation: &Translation,
+    translation: &AddressTranslator,
     skip: &impl Fn(BadEntry),
-) -> (Option<Vec<Box<str>>>, Vec<Peer>) {
-    let Reply::List(items) = reply else {
+) -> (Option<Vec<Box<str>>>, Vec<SentinelPeer>) {
+    let RespValue::Array(items) = reply else {
         return (None, Vec::new());
     };
     let (mut known, mut peers) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ fn others_in(
         };
         known.push(id.into());
         match read_address(field(item, "ip"), field(item, "port"), source, translation) {
-            Some(address) => peers.push(Peer { sentinel: id.into(), address }),
+            Some(address) => peers.push(SentinelPeer { sentinel: id.into(), address }),
             None => {
                 let subject = format!("sentinel {id}");
                 skip(BadEntry { subject, reason: "it has no address" });
@@ -173,9 +173,9 @@ fn others_in(
     (Some(known), peers)
 }
 
-fn master_address(reply: &Reply, source: &Address, translation: &Translation) -> Option<Address> {
+fn master_address(reply: &RespValue, source: &Address, translation: &AddressTranslator) -> Option<Address> {
     match reply {
-        Reply::List(parts) => match parts.as_slice() {
+        RespValue::Array(parts) => match parts.as_slice() {
             [host, port] => read_address(text(host), text(port), source, translation),
             _ => None,
         },
@@ -187,24 +187,24 @@ fn read_address(
     host: Option<&str>,
     port: Option<&str>,
     source: &Address,
-    translation: &Translation,
+    translation: &AddressTranslator,
 ) -> Option<Address> {
     let port = port?.parse().ok().filter(|port| *port != 0)?;
     Some(translation.address(host?, port, source))
 }
 
 /// The value of a field in a list of names and values.
-fn field<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
-    let Reply::List(items) = reply else {
+fn field<'a>(reply: &'a RespValue, name: &str) -> Option<&'a str> {
+    let RespValue::Array(items) = reply else {
         return None;
     };
     let mut pairs = items.chunks_exact(2);
     pairs.find(|pair| text(&pair[0]) == Some(name)).and_then(|pair| text(&pair[1]))
 }
 
-fn text(reply: &Reply) -> Option<&str> {
+fn text(reply: &RespValue) -> Option<&str> {
     match reply {
-        Reply::Text(text) => std::str::from_utf8(text).ok(),
+        RespValue::String(text) => std::str::from_utf8(text).ok(),
         _ => None,
     }
 }
@@ -216,15 +216,15 @@ mod tests {
 
     const RUN_ID: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    fn list(words: &[&str]) -> Reply {
-        Reply::List(words.iter().map(|word| text(word)).collect())
+    fn list(words: &[&str]) -> RespValue {
+        RespValue::Array(words.iter().map(|word| text(word)).collect())
     }
 
-    fn read(replies: Vec<Reply>) -> Result<Report, NodeError> {
-        Report::read(replies, &address("s"), &Translation::default(), |_| ())
+    fn read(replies: Vec<RespValue>) -> Result<SentinelReport, ConnectionError> {
+        SentinelReport::read(replies, &address("s"), &AddressTranslator::default(), |_| ())
     }
 
-    fn state(host: &str, epoch: &str) -> Reply {
+    fn state(host: &str, epoch: &str) -> RespValue {
         let all = ["name", "m", "ip", host, "port", "1", "runid", RUN_ID, "config-epoch", epoch];
         let others = ["num-other-sentinels", "2"];
         list(&[&all[..], &others].concat())
@@ -232,49 +232,49 @@ mod tests {
 
     #[test]
     fn a_report() {
-        let peers = Reply::List(vec![
+        let peers = RespValue::Array(vec![
             list(&["runid", "", "ip", "u", "port", "1"]),
             list(&["runid", "replaced", "ip", "u", "port", "0"]),
-            Reply::Int(7),
+            RespValue::Int(7),
             list(&["runid", "other", "ip", "t", "port", "1"]),
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
-        assert_eq!((report.id.as_deref(), report.epoch, report.others), (Some("id"), 7, Some(2)));
+        assert_eq!((report.id.as_deref(), report.epoch, report.peer_count), (Some("id"), 7, Some(2)));
         let process = Some(RUN_ID[..12].into());
-        assert_eq!(report.master, Some(Named { address: address("a"), process }));
-        assert_eq!(report.peers, [Peer { sentinel: "other".into(), address: address("t") }]);
+        assert_eq!(report.master, Some(ReportedMaster { address: address("a"), run_id }));
+        assert_eq!(report.peers, [SentinelPeer { sentinel: "other".into(), address: address("t") }]);
         assert_eq!(report.known, Some(vec!["replaced".into(), "other".into()]));
     }
 
     #[test]
     fn while_a_failover_is_carried_out_the_address_counts_and_not_the_state() {
         let report =
-            read(vec![text("id"), state("a", "8"), list(&["b", "1"]), Reply::Nil]).unwrap();
-        assert_eq!(report.master, Some(Named { address: address("b"), process: None }));
+            read(vec![text("id"), state("a", "8"), list(&["b", "1"]), RespValue::Nil]).unwrap();
+        assert_eq!(report.master, Some(ReportedMaster { address: address("b"), run_id: None }));
         assert_eq!(report.epoch, 8);
     }
 
     #[test]
     fn what_a_sentinel_may_not_tell_is_unknown() {
-        let refused = || Reply::Error(server_error("NOPERM no"));
+        let refused = || RespValue::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
-        assert_eq!((report.id.as_deref(), report.epoch, report.others), (None, 0, None));
+        assert_eq!((report.id.as_deref(), report.epoch, report.peer_count), (None, 0, None));
         assert_eq!(report.known, None);
         assert_eq!(report.address(), Some(&address("a")));
         let failure = read(vec![text("id"), refused(), refused(), refused()]).unwrap_err();
-        assert!(failure.permanent);
-        let unknown = Reply::Error(server_error("ERR unknown command 'SENTINEL'"));
-        assert!(!read(vec![unknown.clone(), unknown.clone(), unknown]).unwrap_err().permanent);
+        assert!(failure.is_permanent);
+        let unknown = RespValue::Error(server_error("ERR unknown command 'SENTINEL'"));
+        assert!(!read(vec![unknown.clone(), unknown.clone(), unknown]).unwrap_err().is_permanent);
     }
 
     #[test]
     fn a_name_that_is_not_known_and_nonsense() {
-        let unknown = || Reply::Error(server_error("ERR No such master with that name"));
-        let report = read(vec![text("id"), unknown(), Reply::Nil, unknown()]).unwrap();
+        let unknown = || RespValue::Error(server_error("ERR No such master with that name"));
+        let report = read(vec![text("id"), unknown(), RespValue::Nil, unknown()]).unwrap();
         assert_eq!(report.master, None);
         let odd_hosts = [list(&["a"]), list(&["a", "x"]), list(&["a", "0"]), list(&["a", "65536"])];
-        for odd in odd_hosts.into_iter().chain([Reply::Int(1), Reply::List(vec![Reply::Nil; 2])]) {
-            let peers = Reply::List(vec![list(&["runid", "other", "ip", "t", "port", "1"])]);
+        for odd in odd_hosts.into_iter().chain([RespValue::Int(1), RespValue::Array(vec![RespValue::Nil; 2])]) {
+            let peers = RespValue::Array(vec![list(&["runid", "other", "ip", "t", "port", "1"])]);
             let report = read(vec![text("id"), state("a", "1"), odd, peers]).unwrap();
             assert!(report.master.is_none() && report.malformed.is_some(), "{report:?}");
             assert_eq!(report.peers.len(), 1, "the others are known all the same");

@@ -5,70 +5,70 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::router::subscriptions::link::LinkCommand;
 
 /// The most joins without an answer. More would only wait at the server, and delay the commands of
 /// others there.
-const WINDOW: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 
 /// A join is sent again if the whole connection was silent for this long since it was sent. While
 /// anything arrives, the answer is on its way, behind others.
-const SILENCE: Duration = Duration::from_secs(1);
+const RESEND_AFTER_SILENCE: Duration = Duration::from_secs(1);
 
 /// A join without an answer is sent again after this, even if the connection is not silent.
-const LONGEST: Duration = Duration::from_secs(10);
+const RESEND_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub(super) struct Joins {
+pub(super) struct SubscribeQueue {
     /// The joins that have no answer so far.
-    sent: BTreeMap<Bytes, Sent>,
+    mark_sent: BTreeMap<Bytes, InFlightSubscribe>,
     /// The waiting joins, with whether each follows an ASK.
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is no longer in `queued` was left meanwhile.
-    turns: VecDeque<Bytes>,
+    order: VecDeque<Bytes>,
     /// How many confirmations may still come of each channel. A join that was refused, or whose
     /// channel was left meanwhile, stays here, because some backends mix up refusals.
     expected: HashMap<Bytes, u32>,
 }
 
 #[derive(Debug)]
-struct Sent {
+struct InFlightSubscribe {
     asking: bool,
-    at: Moment,
+    at: LocalInstant,
 }
 
-impl Joins {
+impl SubscribeQueue {
     /// Queues the join of a channel.
-    pub(super) fn queue(&mut self, channel: Bytes, asking: bool) {
-        self.turns.push_back(channel.clone());
+    pub(super) fn push(&mut self, channel: Bytes, asking: bool) {
+        self.order.push_back(channel.clone());
         self.queued.insert(channel, asking);
     }
 
     /// Removes a channel. Returns false if its join was not sent: then there is nothing to leave.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
-        self.sent.remove(channel);
+        self.mark_sent.remove(channel);
         self.queued.remove(channel).is_none()
     }
 
     /// The next join to send, if there is room in the window.
-    pub(super) fn next(&mut self, now: Moment) -> Option<LinkCommand> {
-        if self.sent.len() >= WINDOW {
+    pub(super) fn next(&mut self, now: LocalInstant) -> Option<LinkCommand> {
+        if self.mark_sent.len() >= MAX_IN_FLIGHT {
             return None;
         }
         loop {
-            let channel = self.turns.pop_front()?;
+            let channel = self.order.pop_front()?;
             if let Some(asking) = self.queued.remove(&channel) {
-                self.sent(now, channel.clone(), asking);
-                return Some(LinkCommand::Join { channel, asking });
+                self.mark_sent(now, channel.clone(), asking);
+                return Some(LinkCommand::Subscribe { channel, asking });
             }
         }
     }
 
     /// Notes that a join was sent.
-    pub(super) fn sent(&mut self, now: Moment, channel: Bytes, asking: bool) {
+    pub(super) fn mark_sent(&mut self, now: LocalInstant, channel: Bytes, asking: bool) {
         self.note_sent(&channel);
-        self.sent.insert(channel, Sent { asking, at: now });
+        self.mark_sent.insert(channel, InFlightSubscribe { asking, at: now });
     }
 
     /// Takes a confirmation. Returns false if nobody requested it.
@@ -89,27 +89,27 @@ impl Joins {
     }
 
     /// Takes an answer. Returns whether the join followed an ASK.
-    pub(super) fn answered(&mut self, channel: &Bytes) -> bool {
-        self.sent.remove(channel).is_some_and(|sent| sent.asking)
+    pub(super) fn on_reply(&mut self, channel: &Bytes) -> bool {
+        self.mark_sent.remove(channel).is_some_and(|sent| sent.asking)
     }
 
     pub(super) fn has_unanswered(&self) -> bool {
-        !self.sent.is_empty()
+        !self.mark_sent.is_empty()
     }
 
     /// The joins to send again.
-    pub(super) fn overdue(&mut self, now: Moment, last_heard: Moment) -> Vec<LinkCommand> {
+    pub(super) fn take_overdue(&mut self, now: LocalInstant, last_heard: LocalInstant) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
-        for (channel, sent) in &mut self.sent {
-            let silence = now.since(sent.at.max(last_heard));
-            if silence >= SILENCE || now.since(sent.at) >= LONGEST {
+        for (channel, sent) in &mut self.mark_sent {
+            let silence = now.saturating_duration_since(sent.at.max(last_heard));
+            if silence >= RESEND_AFTER_SILENCE || now.saturating_duration_since(sent.at) >= RESEND_AFTER {
                 sent.at = now;
                 overdue.push((channel.clone(), sent.asking));
             }
         }
         let again = |(channel, asking)| {
             self.note_sent(&channel);
-            LinkCommand::Join { channel, asking }
+            LinkCommand::Subscribe { channel, asking }
         };
         overdue.into_iter().map(again).collect()
     }
@@ -119,13 +119,13 @@ impl Joins {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_origin(Duration::from_millis(ms))
+    fn at(ms: u64) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_millis(ms))
     }
 
-    fn sent(channel: &'static str) -> Joins {
-        let mut joins = Joins::default();
-        joins.queue(channel.into(), true);
+    fn sent(channel: &'static str) -> SubscribeQueue {
+        let mut joins = SubscribeQueue::default();
+        joins.push(channel.into(), true);
         assert!(joins.next(at(0)).is_some());
         joins
     }
@@ -133,25 +133,25 @@ mod tests {
     #[test]
     fn a_join_is_sent_again_when_the_connection_is_silent() {
         let mut joins = sent("a");
-        assert!(joins.overdue(at(999), at(0)).is_empty());
-        assert!(joins.overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
-        assert_eq!(joins.overdue(at(1600), at(600)).len(), 1);
-        assert!(joins.overdue(at(1601), at(600)).is_empty(), "just sent");
-        assert!(joins.answered(&"a".into()), "after ASK");
-        assert!(joins.overdue(at(60_000), at(600)).is_empty());
+        assert!(joins.take_overdue(at(999), at(0)).is_empty());
+        assert!(joins.take_overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
+        assert_eq!(joins.take_overdue(at(1600), at(600)).len(), 1);
+        assert!(joins.take_overdue(at(1601), at(600)).is_empty(), "just sent");
+        assert!(joins.on_reply(&"a".into()), "after ASK");
+        assert!(joins.take_overdue(at(60_000), at(600)).is_empty());
     }
 
     #[test]
     fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
         let mut joins = sent("a");
-        assert!(joins.overdue(at(9_999), at(9_998)).is_empty());
-        assert_eq!(joins.overdue(at(10_000), at(9_999)).len(), 1);
+        assert!(joins.take_overdue(at(9_999), at(9_998)).is_empty());
+        assert_eq!(joins.take_overdue(at(10_000), at(9_999)).len(), 1);
     }
 
     #[test]
     fn each_join_is_confirmed_once() {
         let (mut joins, channel) = (sent("a"), Bytes::from("a"));
-        joins.sent(at(1), channel.clone(), false);
+        joins.mark_sent(at(1), channel.clone(), false);
         joins.leave(&channel);
         assert!(joins.confirm(&channel) && joins.confirm(&channel), "they were sent");
         assert!(!joins.confirm(&channel));
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn what_is_left_is_not_sent_again() {
         let mut joins = sent("a");
-        joins.queue("b".into(), false);
+        joins.push("b".into(), false);
         assert!(joins.leave(&"a".into()));
         assert!(!joins.leave(&"b".into()), "it was never sent");
         assert!(joins.next(at(1)).is_none());
-        assert!(joins.overdue(at(60_000), at(0)).is_empty());
-        joins.queue("b".into(), false);
+        assert!(joins.take_overdue(at(60_000), at(0)).is_empty());
+        joins.push("b".into(), false);
         assert!(joins.next(at(1)).is_some(), "wanted again");
         assert!(joins.next(at(1)).is_none());
     }

@@ -12,36 +12,36 @@ use futures::future::{self, Either};
 use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, LocalInstant};
 use crate::node::{
-    Address, Command, Connector, MessageHandler, NodeError, Notice, ProtocolError, ServerError,
-    Subscribed, Subscription, is_about_credentials,
+    Address, Command, Connector, MessageHandler, ConnectionError, PubSubEvent, ProtocolError, ServerError,
+    OpenedPubSub, PubSubConnection, is_auth_error,
 };
-use crate::router::about::server_name;
-use crate::router::subscriptions::joins::Joins;
-use crate::router::subscriptions::{Event, Events};
-use crate::router::telemetry::{self, Carries};
+use crate::router::about::parse_server_name;
+use crate::router::subscriptions::joins::SubscribeQueue;
+use crate::router::subscriptions::{SubscriptionEvent, EventSender};
+use crate::router::telemetry::{self, ConnectionKind};
 use crate::router::time_limit::TimeLimit;
 use crate::slot::Slot;
 
 /// How often the link checks its connection.
-const TICK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a server may say nothing after a command was sent before the link gives up.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After this much silence one channel is joined again, which is harmless, to see whether the
 /// server is still there.
-const SILENCE: Duration = Duration::from_secs(10);
+const PROBE_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a connection without channels stays open.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the keeper tells a link to do.
 #[derive(Debug)]
 pub(super) enum LinkCommand {
-    Join { channel: Bytes, asking: bool },
-    Leave { channel: Bytes },
+    Subscribe { channel: Bytes, asking: bool },
+    Unsubscribe { channel: Bytes },
 }
 
 /// What a link tells the keeper. (Messages go straight to the listener.)
@@ -50,19 +50,19 @@ pub(super) struct LinkEvent {
     pub(super) address: Address,
     /// Tells the links apart that there have been to that server.
     pub(super) id: u64,
-    pub(super) what: What,
+    pub(super) kind: LinkEventKind,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum LinkEventKind {
     /// The link is connected. Holds the name of the server at the other end of this connection, if
     /// it reports one.
-    Up {
+    Connected {
         name: Option<Box<str>>,
     },
-    Joined(Bytes),
-    Left(Bytes),
-    Refused(Bytes, ServerError),
+    Subscribed(Bytes),
+    Unsubscribed(Bytes),
+    Rejected(Bytes, ServerError),
     /// The link has ended. `idle` means that it ended because it had nothing to do.
     Ended {
         idle: bool,
@@ -70,7 +70,7 @@ pub(super) enum What {
 }
 
 /// A running link. It ends when the keeper drops its commands.
-pub(super) struct Link {
+pub(super) struct SubscriptionLink {
     pub(super) address: Address,
     pub(super) id: u64,
     pub(super) connector: Arc<dyn Connector>,
@@ -78,38 +78,38 @@ pub(super) struct Link {
     pub(super) connect_timeout: Duration,
     pub(super) commands: mpsc::UnboundedReceiver<LinkCommand>,
     pub(super) link_events: mpsc::UnboundedSender<LinkEvent>,
-    pub(super) events: Events,
+    pub(super) events: EventSender,
 }
 
 /// Why a link ends.
-enum End {
+enum LinkEnd {
     Idle,
     Lost,
 }
 
-impl Link {
+impl SubscriptionLink {
     pub(super) async fn run(mut self) {
         let began = self.clock.now();
         let dialled = self.dial().await;
         let failure = dialled.as_ref().err().map(|failure| failure as &dyn Display);
-        let took = self.clock.now().since(began);
-        telemetry::dialled(&self.address, Carries::Subscriptions, took, failure);
+        let took = self.clock.now().saturating_duration_since(began);
+        telemetry::record_dial(&self.address, ConnectionKind::Subscriptions, took, failure);
         let end = match dialled {
             Ok((subscribed, name)) => {
-                self.tell(What::Up { name });
+                self.send_event(LinkEventKind::Connected { name });
                 self.serve(subscribed).await
             }
-            Err(_) => End::Lost,
+            Err(_) => LinkEnd::Lost,
         };
-        self.tell(What::Ended { idle: matches!(end, End::Idle) });
+        self.send_event(LinkEventKind::Ended { idle: matches!(end, LinkEnd::Idle) });
     }
 
-    async fn dial(&self) -> Result<(Subscribed, Option<Box<str>>), NodeError> {
-        let until = self.clock.now().after(self.connect_timeout);
+    async fn dial(&self) -> Result<(OpenedPubSub, Option<Box<str>>), ConnectionError> {
+        let until = self.clock.now().saturating_add(self.connect_timeout);
         let dialling = Box::pin(async {
             let (subscription, notices) = self.connector.subscribe(&self.address).await?;
-            let info = subscription.query(&Command::new().word("INFO").word("server")).await?;
-            Ok(((subscription, notices), server_name(Some(info))))
+            let info = subscription.query(&Command::new().arg("INFO").arg("server")).await?;
+            Ok(((subscription, notices), parse_server_name(Some(info))))
         });
         match future::select(dialling, self.clock.sleep_until(until)).await {
             Either::Left((outcome, _)) => outcome,
@@ -120,36 +120,36 @@ impl Link {
         }
     }
 
-    async fn serve(&mut self, (subscription, mut notices): Subscribed) -> End {
+    async fn serve(&mut self, (subscription, mut notices): OpenedPubSub) -> LinkEnd {
         // Another task may receive the messages.
         let heard = Arc::new(AtomicU64::new(0));
         subscription.set_handler(self.handler(heard.clone()));
         let handler = self.handler(heard.clone());
         let mut under_way = FuturesUnordered::new();
-        let mut pulse = Pulse::new(self.clock.now());
-        let mut tick = self.clock.sleep_until(self.clock.now().after(TICK));
+        let mut pulse = LinkMonitor::new(self.clock.now());
+        let mut tick = self.clock.sleep_until(self.clock.now().saturating_add(CHECK_INTERVAL));
         loop {
-            while let Some(join) = pulse.next_join(self.clock.now()) {
-                under_way.push(carry_out(subscription.clone(), join));
+            while let Some(join) = pulse.next_subscribe(self.clock.now()) {
+                under_way.push(execute(subscription.clone(), join));
             }
             tokio::select! {
                 biased;
                 notice = notices.recv() => {
                     let Some(notice) = notice else {
-                        return self.lost(subscription.failure().unwrap_or_else(NodeError::gone));
+                        return self.lost(subscription.failure().unwrap_or_else(ConnectionError::closed));
                     };
-                    if let Err(unasked) = pulse.heard(self.clock.now(), &notice) {
+                    if let Err(unasked) = pulse.on_event(self.clock.now(), &notice) {
                         return self.lost(unasked.into());
                     }
-                    if let Some(failure) = locked_out(&notice) {
-                        return self.lost(NodeError::unsent(failure.to_string()));
+                    if let Some(failure) = auth_error_in(&notice) {
+                        return self.lost(ConnectionError::not_sent(failure.to_string()));
                     }
-                    self.pass_on(notice, &handler);
+                    self.forward(notice, &handler);
                 }
                 order = self.commands.recv() => {
-                    let Some(command) = order else { return End::Idle };
-                    if let Some(leave) = pulse.ordered(self.clock.now(), command) {
-                        under_way.push(carry_out(subscription.clone(), leave));
+                    let Some(command) = order else { return LinkEnd::Idle };
+                    if let Some(leave) = pulse.on_command(self.clock.now(), command) {
+                        under_way.push(execute(subscription.clone(), leave));
                     }
                 }
                 Some(outcome) = under_way.next() => {
@@ -158,14 +158,14 @@ impl Link {
                     }
                 }
                 () = &mut tick => {
-                    tick = self.clock.sleep_until(self.clock.now().after(TICK));
-                    pulse.overheard(Moment::from_origin(Duration::from_micros(heard.load(Ordering::Relaxed))));
+                    tick = self.clock.sleep_until(self.clock.now().saturating_add(CHECK_INTERVAL));
+                    pulse.record_activity(LocalInstant::from_duration(Duration::from_micros(heard.load(Ordering::Relaxed))));
                     match pulse.check(self.clock.now()) {
-                        Check::Ask(commands) => {
-                            under_way.extend(commands.into_iter().map(|command| carry_out(subscription.clone(), command)));
+                        MonitorAction::Resend(commands) => {
+                            under_way.extend(commands.into_iter().map(|command| execute(subscription.clone(), command)));
                         }
-                        Check::Idle => return End::Idle,
-                        Check::Silent => return self.lost(silent()),
+                        MonitorAction::Idle => return LinkEnd::Idle,
+                        MonitorAction::Silent => return self.lost(silent()),
                     }
                 }
             }
@@ -173,17 +173,17 @@ impl Link {
     }
 
     /// Tells why the connection has ended.
-    fn lost(&self, why: NodeError) -> End {
-        telemetry::subscriptions_broken(&self.address, &why);
-        End::Lost
+    fn lost(&self, why: ConnectionError) -> LinkEnd {
+        telemetry::emit_subscription_connection_lost(&self.address, &why);
+        LinkEnd::Lost
     }
 
-    fn pass_on(&self, notice: Notice, handler: &MessageHandler) {
+    fn forward(&self, notice: PubSubEvent, handler: &MessageHandler) {
         match notice {
-            Notice::Joined { channel } => self.tell(What::Joined(channel)),
-            Notice::Left { channel } => self.tell(What::Left(channel)),
-            Notice::Refused { channel, error } => self.tell(What::Refused(channel, error)),
-            Notice::Message { channel, payload } => handler(channel, payload),
+            PubSubEvent::Subscribed { channel } => self.send_event(LinkEventKind::Subscribed(channel)),
+            PubSubEvent::Unsubscribed { channel } => self.send_event(LinkEventKind::Unsubscribed(channel)),
+            PubSubEvent::Rejected { channel, error } => self.send_event(LinkEventKind::Rejected(channel, error)),
+            PubSubEvent::Message { channel, payload } => handler(channel, payload),
         }
     }
 
@@ -193,9 +193,9 @@ impl Link {
             (self.address.clone(), self.clock.clone(), self.events.clone());
         Box::new(move |channel, payload| {
             let received = clock.now();
-            let micros = received.micros_since_origin();
+            let micros = received.as_micros();
             heard.store(micros, Ordering::Relaxed);
-            events.tell(Event::Message {
+            events.send(SubscriptionEvent::Message {
                 slot: Slot::of(&channel),
                 address: address.clone(),
                 payload,
@@ -204,140 +204,140 @@ impl Link {
         })
     }
 
-    fn tell(&self, what: What) {
+    fn send_event(&self, what: LinkEventKind) {
         let _ =
-            self.link_events.send(LinkEvent { address: self.address.clone(), id: self.id, what });
+            self.link_events.send(LinkEvent { address: self.address.clone(), id: self.id, kind: what });
     }
 }
 
 const UNASKED: ProtocolError =
     ProtocolError::new("the server confirmed a subscription that nobody requested");
 
-fn silent() -> NodeError {
-    NodeError::unsent(format!("no reply to a subscription in {JOIN_TIMEOUT:?}"))
+fn silent() -> ConnectionError {
+    ConnectionError::not_sent(format!("no reply to a subscription in {SUBSCRIBE_TIMEOUT:?}"))
 }
 
 /// The error that makes a new connection necessary, for which credentials are fetched again.
-fn locked_out(notice: &Notice) -> Option<&ServerError> {
+fn auth_error_in(notice: &PubSubEvent) -> Option<&ServerError> {
     match notice {
-        Notice::Refused { error, .. } => is_about_credentials(&error.code).then_some(error),
+        PubSubEvent::Rejected { error, .. } => is_auth_error(&error.code).then_some(error),
         _ => None,
     }
 }
 
-async fn carry_out(
-    subscription: Arc<dyn Subscription>,
+async fn execute(
+    subscription: Arc<dyn PubSubConnection>,
     command: LinkCommand,
-) -> Result<(), NodeError> {
+) -> Result<(), ConnectionError> {
     match command {
-        LinkCommand::Join { channel, asking } => subscription.join(&channel, asking).await,
-        LinkCommand::Leave { channel } => subscription.leave(&channel).await,
+        LinkCommand::Subscribe { channel, asking } => subscription.subscribe(&channel, asking).await,
+        LinkCommand::Unsubscribe { channel } => subscription.unsubscribe(&channel).await,
     }
 }
 
 /// Tracks whether the server is still there, and whether it is still needed.
-struct Pulse {
+struct LinkMonitor {
     /// The joined channels, and whether each was joined after ASK.
     channels: BTreeMap<Bytes, bool>,
-    joins: Joins,
-    waiting_since: Option<Moment>,
-    last_heard: Moment,
-    last_order: Moment,
+    subscribe_queue: SubscribeQueue,
+    reply_due_since: Option<LocalInstant>,
+    last_activity: LocalInstant,
+    last_command: LocalInstant,
 }
 
 /// The result of a check.
-enum Check {
+enum MonitorAction {
     /// Go on, and send these.
-    Ask(Vec<LinkCommand>),
+    Resend(Vec<LinkCommand>),
     /// There is nothing to do.
     Idle,
     /// The server does not answer.
     Silent,
 }
 
-impl Pulse {
-    fn new(now: Moment) -> Self {
-        Pulse {
+impl LinkMonitor {
+    fn new(now: LocalInstant) -> Self {
+        LinkMonitor {
             channels: BTreeMap::new(),
-            joins: Joins::default(),
-            waiting_since: None,
-            last_heard: now,
-            last_order: now,
+            subscribe_queue: SubscribeQueue::default(),
+            reply_due_since: None,
+            last_activity: now,
+            last_command: now,
         }
     }
 
     /// Takes a command. Returns it if it is to be sent at once; a join is queued.
-    fn ordered(&mut self, now: Moment, command: LinkCommand) -> Option<LinkCommand> {
-        self.last_order = now;
+    fn on_command(&mut self, now: LocalInstant, command: LinkCommand) -> Option<LinkCommand> {
+        self.last_command = now;
         match command {
-            LinkCommand::Join { channel, asking } => {
-                self.joins.queue(channel, asking);
+            LinkCommand::Subscribe { channel, asking } => {
+                self.subscribe_queue.push(channel, asking);
                 None
             }
-            LinkCommand::Leave { channel } => self.joins.leave(&channel).then(|| {
-                self.waiting_since.get_or_insert(now);
-                LinkCommand::Leave { channel }
+            LinkCommand::Unsubscribe { channel } => self.subscribe_queue.leave(&channel).then(|| {
+                self.reply_due_since.get_or_insert(now);
+                LinkCommand::Unsubscribe { channel }
             }),
         }
     }
 
     /// The next join to send.
-    fn next_join(&mut self, now: Moment) -> Option<LinkCommand> {
-        let join = self.joins.next(now)?;
-        self.waiting_since.get_or_insert(now);
+    fn next_subscribe(&mut self, now: LocalInstant) -> Option<LinkCommand> {
+        let join = self.subscribe_queue.next(now)?;
+        self.reply_due_since.get_or_insert(now);
         Some(join)
     }
 
     /// Takes a notice. Fails if it confirms what nobody requested.
-    fn heard(&mut self, now: Moment, notice: &Notice) -> Result<(), ProtocolError> {
-        self.last_heard = now;
+    fn on_event(&mut self, now: LocalInstant, notice: &PubSubEvent) -> Result<(), ProtocolError> {
+        self.last_activity = now;
         match notice {
-            Notice::Joined { channel } => {
-                if !self.joins.confirm(channel) {
+            PubSubEvent::Subscribed { channel } => {
+                if !self.subscribe_queue.confirm(channel) {
                     return Err(UNASKED);
                 }
-                let asking = self.joins.answered(channel);
+                let asking = self.subscribe_queue.on_reply(channel);
                 // The name that arrived may be a part of a large buffer, which it would keep.
                 self.channels.insert(Bytes::copy_from_slice(channel), asking);
             }
-            Notice::Refused { channel, .. } => {
-                self.joins.answered(channel);
+            PubSubEvent::Rejected { channel, .. } => {
+                self.subscribe_queue.on_reply(channel);
                 self.channels.remove(channel);
             }
             // If the channel is being joined, this ends an earlier subscription.
-            Notice::Left { channel } => drop(self.channels.remove(channel)),
-            Notice::Message { .. } => {}
+            PubSubEvent::Unsubscribed { channel } => drop(self.channels.remove(channel)),
+            PubSubEvent::Message { .. } => {}
         }
-        self.waiting_since = self.joins.has_unanswered().then_some(now);
+        self.reply_due_since = self.subscribe_queue.has_unanswered().then_some(now);
         Ok(())
     }
 
     /// Notes that something arrived at that time.
-    fn overheard(&mut self, at: Moment) {
-        self.last_heard = self.last_heard.max(at);
-        self.waiting_since = self.waiting_since.map(|since| since.max(at));
+    fn record_activity(&mut self, at: LocalInstant) {
+        self.last_activity = self.last_activity.max(at);
+        self.reply_due_since = self.reply_due_since.map(|since| since.max(at));
     }
 
-    fn check(&mut self, now: Moment) -> Check {
-        if self.waiting_since.is_some_and(|since| now.since(since) >= JOIN_TIMEOUT) {
-            return Check::Silent;
+    fn check(&mut self, now: LocalInstant) -> MonitorAction {
+        if self.reply_due_since.is_some_and(|since| now.saturating_duration_since(since) >= SUBSCRIBE_TIMEOUT) {
+            return MonitorAction::Silent;
         }
         if self.channels.is_empty()
-            && !self.joins.has_unanswered()
-            && now.since(self.last_order) >= IDLE
+            && !self.subscribe_queue.has_unanswered()
+            && now.saturating_duration_since(self.last_command) >= IDLE_TIMEOUT
         {
-            return Check::Idle;
+            return MonitorAction::Idle;
         }
-        let mut commands = self.joins.overdue(now, self.last_heard);
+        let mut commands = self.subscribe_queue.take_overdue(now, self.last_activity);
         if let Some((channel, asking)) = self.channels.first_key_value()
-            && now.since(self.last_heard) >= SILENCE
+            && now.saturating_duration_since(self.last_activity) >= PROBE_AFTER
         {
             let (channel, asking) = (channel.clone(), *asking);
-            self.joins.sent(now, channel.clone(), asking);
-            self.waiting_since.get_or_insert(now);
-            commands.push(LinkCommand::Join { channel, asking });
+            self.subscribe_queue.mark_sent(now, channel.clone(), asking);
+            self.reply_due_since.get_or_insert(now);
+            commands.push(LinkCommand::Subscribe { channel, asking });
         }
-        Check::Ask(commands)
+        MonitorAction::Resend(commands)
     }
 }
 
@@ -345,16 +345,16 @@ impl Pulse {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_origin(Duration::from_secs(seconds))
+    fn at(seconds: u64) -> LocalInstant {
+        LocalInstant::from_duration(Duration::from_secs(seconds))
     }
 
     /// Has waited for the answer to a join since the first second.
-    fn waiting() -> Pulse {
-        let mut pulse = Pulse::new(at(0));
-        let join = LinkCommand::Join { channel: "a".into(), asking: false };
-        assert!(pulse.ordered(at(1), join).is_none());
-        assert!(pulse.next_join(at(1)).is_some());
+    fn waiting() -> LinkMonitor {
+        let mut pulse = LinkMonitor::new(at(0));
+        let join = LinkCommand::Subscribe { channel: "a".into(), asking: false };
+        assert!(pulse.on_command(at(1), join).is_none());
+        assert!(pulse.next_subscribe(at(1)).is_some());
         pulse
     }
 
@@ -362,30 +362,30 @@ mod tests {
     fn a_server_that_sends_messages_is_not_given_up() {
         let mut pulse = waiting();
         for second in 2..9 {
-            pulse.overheard(at(second));
-            assert!(matches!(pulse.check(at(second)), Check::Ask(commands) if commands.is_empty()));
+            pulse.record_activity(at(second));
+            assert!(matches!(pulse.check(at(second)), MonitorAction::Resend(commands) if commands.is_empty()));
         }
-        assert!(matches!(pulse.check(at(9)), Check::Ask(commands) if commands.len() == 1));
-        assert!(matches!(pulse.check(at(10)), Check::Silent));
+        assert!(matches!(pulse.check(at(9)), MonitorAction::Resend(commands) if commands.len() == 1));
+        assert!(matches!(pulse.check(at(10)), MonitorAction::Silent));
     }
 
     #[test]
     fn a_server_that_answers_one_join_of_two_and_no_more_is_given_up() {
         let mut pulse = waiting();
-        pulse.joins.queue("b".into(), false);
-        assert!(pulse.next_join(at(1)).is_some());
-        pulse.heard(at(2), &Notice::Joined { channel: "a".into() }).unwrap();
-        assert!(matches!(pulse.check(at(3)), Check::Ask(commands) if commands.len() == 1));
-        assert!(matches!(pulse.check(at(4)), Check::Silent));
+        pulse.subscribe_queue.push("b".into(), false);
+        assert!(pulse.next_subscribe(at(1)).is_some());
+        pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: "a".into() }).unwrap();
+        assert!(matches!(pulse.check(at(3)), MonitorAction::Resend(commands) if commands.len() == 1));
+        assert!(matches!(pulse.check(at(4)), MonitorAction::Silent));
     }
 
     #[test]
     fn confirmation_that_nobody_requested_ends_the_link() {
         let mut pulse = waiting();
-        let confirmed = |channel: &'static str| Notice::Joined { channel: channel.into() };
-        assert!(pulse.heard(at(2), &confirmed("a")).is_ok());
+        let confirmed = |channel: &'static str| PubSubEvent::Subscribed { channel: channel.into() };
+        assert!(pulse.on_event(at(2), &confirmed("a")).is_ok());
         for unasked in ["a", "b"] {
-            assert_eq!(pulse.heard(at(3), &confirmed(unasked)).unwrap_err(), UNASKED);
+            assert_eq!(pulse.on_event(at(3), &confirmed(unasked)).unwrap_err(), UNASKED);
         }
         assert_eq!(pulse.channels.len(), 1);
     }
@@ -394,7 +394,7 @@ mod tests {
     fn name_of_a_joined_channel_keeps_no_read_buffer() {
         let mut pulse = waiting();
         let buffer = Bytes::from(vec![b'a'; 1 << 16]);
-        pulse.heard(at(2), &Notice::Joined { channel: buffer.slice(..1) }).unwrap();
+        pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: buffer.slice(..1) }).unwrap();
         assert!(buffer.is_unique(), "it can be used again");
     }
 }

@@ -3,37 +3,37 @@
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::clock::Moment;
+use crate::clock::LocalInstant;
 use crate::node::Address;
 use crate::router::subscriptions::link::LinkCommand;
 
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedChannel {
     pub(super) channel: Bytes,
     /// The master of the slot, and while it migrates the target too.
-    pub(super) places: Vec<Place>,
+    pub(super) targets: Vec<ChannelTarget>,
 }
 
 /// A server where a channel should be joined.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ChannelTarget {
     pub(super) address: Address,
     /// Joined after ASK: the server is not the master of the slot (yet).
     pub(super) asking: bool,
-    pub(super) state: State,
-    pub(super) failures: u32,
+    pub(super) state: TargetState,
+    pub(super) failure_count: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum TargetState {
     /// It waits for its link.
-    Unlinked,
+    NoLink,
     /// No join is tried before then.
-    Resting(Moment),
+    BackingOff(LocalInstant),
     /// Its link was told to join it.
-    Joining,
+    Subscribing,
     /// Joined since then.
-    Joined(Moment),
+    Subscribed(LocalInstant),
 }
 
 /// What the keeper knows about a server.
@@ -42,15 +42,15 @@ pub(super) struct LinkState {
     pub(super) id: u64,
     /// `None` while there is no link.
     pub(super) commands: Option<mpsc::UnboundedSender<LinkCommand>>,
-    pub(super) up: bool,
+    pub(super) is_connected: bool,
     /// The name of the server that its connection leads to.
-    pub(super) name: Option<Box<str>>,
+    pub(super) server_name: Option<Box<str>>,
     pub(super) failures: u32,
-    pub(super) rest_until: Moment,
+    pub(super) retry_at: LocalInstant,
 }
 
-impl Place {
-    pub(super) fn new(address: Address, asking: bool) -> Place {
-        Place { address, asking, state: State::Unlinked, failures: 0 }
+impl ChannelTarget {
+    pub(super) fn new(address: Address, asking: bool) -> ChannelTarget {
+        ChannelTarget { address, asking, state: TargetState::NoLink, failure_count: 0 }
     }
 }

@@ -6,125 +6,125 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::node::{Address, ServerError};
-use crate::router::answer::moved_to;
-use crate::router::subscriptions::Event;
-use crate::router::subscriptions::keeper::Keeper;
-use crate::router::subscriptions::link::{LinkCommand, LinkEvent, What};
-use crate::router::subscriptions::place::State;
+use crate::router::answer::moved_target;
+use crate::router::subscriptions::SubscriptionEvent;
+use crate::router::subscriptions::keeper::SubscriptionManager;
+use crate::router::subscriptions::link::{LinkCommand, LinkEvent, LinkEventKind};
+use crate::router::subscriptions::place::TargetState;
 use crate::router::telemetry;
-use crate::router::topology::RefreshFrom;
-use crate::router::{DIALS, first_redial};
+use crate::router::topology::RefreshSource;
+use crate::router::{DIAL_BACKOFF, first_redial};
 use crate::slot::Slot;
 
 /// When a server that does not support or does not permit shard subscriptions is tried again: it
 /// may have been upgraded.
-const DEAF_REST: Duration = Duration::from_secs(60);
+const UNSUPPORTED_RETRY: Duration = Duration::from_secs(60);
 
-impl Keeper {
-    pub(super) fn hear(&mut self, LinkEvent { address, id, what }: LinkEvent) {
+impl SubscriptionManager {
+    pub(super) fn on_link_event(&mut self, LinkEvent { address, id, kind: what }: LinkEvent) {
         let Some(link) = self.links.get_mut(&address).filter(|link| link.id == id) else {
             return;
         };
         match what {
-            What::Up { name } => {
-                link.up = true;
-                link.name = name;
-                self.settle_all();
+            LinkEventKind::Connected { name } => {
+                link.is_connected = true;
+                link.server_name = name;
+                self.reconcile_all();
             }
-            What::Joined(channel) => {
+            LinkEventKind::Subscribed(channel) => {
                 link.failures = 0;
-                self.on_joined(&address, channel);
+                self.on_subscribed(&address, channel);
             }
-            What::Left(channel) => self.on_left(&address, &channel),
-            What::Refused(channel, error) => self.on_refused(&address, &channel, &error),
-            What::Ended { idle } => self.on_ended(address, idle),
+            LinkEventKind::Unsubscribed(channel) => self.on_unsubscribed(&address, &channel),
+            LinkEventKind::Rejected(channel, error) => self.on_rejected(&address, &channel, &error),
+            LinkEventKind::Ended { idle } => self.on_ended(address, idle),
         }
     }
 
-    fn on_joined(&mut self, address: &Address, channel: Bytes) {
+    fn on_subscribed(&mut self, address: &Address, channel: Bytes) {
         let now = self.clock.now();
-        match self.place(address, &channel) {
+        match self.target_mut(address, &channel) {
             Some((slot, place)) => {
-                if !matches!(place.state, State::Joined(_)) {
-                    place.state = State::Joined(now);
-                    telemetry::joined(address, slot);
-                    self.tell_joined(slot);
-                    self.tell(Event::Poll { slot });
+                if !matches!(place.state, TargetState::Subscribed(_)) {
+                    place.state = TargetState::Subscribed(now);
+                    telemetry::record_subscribed(address, slot);
+                    self.publish_subscribed(slot);
+                    self.send_event(SubscriptionEvent::PollRequired { slot });
                 }
             }
             // The place was given up meanwhile.
             None => {
                 let commands = self.links.get(address).and_then(|link| link.commands.as_ref());
                 if let Some(commands) = commands {
-                    let _ = commands.send(LinkCommand::Leave { channel });
+                    let _ = commands.send(LinkCommand::Unsubscribe { channel });
                 }
             }
         }
     }
 
-    fn on_left(&mut self, address: &Address, channel: &Bytes) {
+    fn on_unsubscribed(&mut self, address: &Address, channel: &Bytes) {
         let now = self.clock.now();
         // If the channel is being joined, this ends an earlier subscription.
-        let Some((slot, place)) = self.place(address, channel) else {
+        let Some((slot, place)) = self.target_mut(address, channel) else {
             return;
         };
-        let State::Joined(since) = place.state else {
+        let TargetState::Subscribed(since) = place.state else {
             return;
         };
-        telemetry::unsubscribed(address, slot);
-        if now.since(since) >= DIALS.most {
-            place.failures = 0;
+        telemetry::record_subscription_lost(address, slot);
+        if now.saturating_duration_since(since) >= DIAL_BACKOFF.max {
+            place.failure_count = 0;
         }
-        self.fail(slot, address, None);
+        self.back_off(slot, address, None);
         // The slot has probably moved, and this server knows where to.
-        drop(self.topology.refresh(RefreshFrom::First(address.clone())));
-        self.tell_joined(slot);
-        self.tell(Event::Poll { slot });
+        drop(self.topology.refresh(RefreshSource::Prefer(address.clone())));
+        self.publish_subscribed(slot);
+        self.send_event(SubscriptionEvent::PollRequired { slot });
     }
 
-    fn on_refused(&mut self, address: &Address, channel: &Bytes, error: &ServerError) {
-        let Some((slot, place)) = self.place(address, channel) else {
+    fn on_rejected(&mut self, address: &Address, channel: &Bytes, error: &ServerError) {
+        let Some((slot, place)) = self.target_mut(address, channel) else {
             return;
         };
-        let was_joined = matches!(place.state, State::Joined(_));
-        telemetry::subscribe_refused(address, slot, error);
+        let was_joined = matches!(place.state, TargetState::Subscribed(_));
+        telemetry::record_subscribe_rejected(address, slot, error);
         if was_joined {
-            telemetry::unsubscribed(address, slot);
+            telemetry::record_subscription_lost(address, slot);
         }
         if let Some((_, master)) =
-            moved_to(error, address, self.topology.translation()).filter(|(of, _)| *of == slot)
+            moved_target(error, address, self.topology.translation()).filter(|(of, _)| *of == slot)
         {
-            self.fail(slot, address, None);
-            self.topology.moved(slot, &master);
-            self.settle(slot);
-        } else if is_deaf(error) {
-            let until = self.clock.now().after(DEAF_REST);
+            self.back_off(slot, address, None);
+            self.topology.on_moved(slot, &master);
+            self.reconcile(slot);
+        } else if is_unsupported(error) {
+            let until = self.clock.now().saturating_add(UNSUPPORTED_RETRY);
             if let Some(link) = self.links.get_mut(address) {
-                link.rest_until = until;
+                link.retry_at = until;
             }
-            self.fail(slot, address, Some(DEAF_REST));
+            self.back_off(slot, address, Some(UNSUPPORTED_RETRY));
         } else {
-            self.fail(slot, address, None);
-            drop(self.topology.refresh(RefreshFrom::Another(address.clone())));
+            self.back_off(slot, address, None);
+            drop(self.topology.refresh(RefreshSource::Avoid(address.clone())));
         }
         if was_joined {
-            self.tell_joined(slot);
-            self.tell(Event::Poll { slot });
+            self.publish_subscribed(slot);
+            self.send_event(SubscriptionEvent::PollRequired { slot });
         }
     }
 
     /// Delays the next join at a place after a failure: by `rest`, or by a pause that grows. A
     /// place that ASK named is not tried again.
-    fn fail(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
+    fn back_off(&mut self, slot: Slot, address: &Address, rest: Option<Duration>) {
         let now = self.clock.now();
-        let Some(wanted) = self.wanted.get_mut(&slot) else {
+        let Some(wanted) = self.channels.get_mut(&slot) else {
             return;
         };
-        wanted.places.retain(|place| !(place.asking && place.address == *address));
-        for place in wanted.places.iter_mut().filter(|place| place.address == *address) {
-            let until = now.after(rest.unwrap_or_else(|| DIALS.pause(place.failures)));
-            place.failures += 1;
-            place.state = State::Resting(until);
+        wanted.targets.retain(|place| !(place.asking && place.address == *address));
+        for place in wanted.targets.iter_mut().filter(|place| place.address == *address) {
+            let until = now.saturating_add(rest.unwrap_or_else(|| DIAL_BACKOFF.delay(place.failure_count)));
+            place.failure_count += 1;
+            place.state = TargetState::BackingOff(until);
             self.due.push(Reverse((until, slot)));
         }
     }
@@ -135,44 +135,44 @@ impl Keeper {
             return;
         };
         link.commands = None;
-        link.up = false;
+        link.is_connected = false;
         if !idle {
             let pause = match link.failures {
                 0 => first_redial(),
-                failures => DIALS.pause(failures),
+                failures => DIAL_BACKOFF.delay(failures),
             };
-            link.rest_until = now.after(pause);
+            link.retry_at = now.saturating_add(pause);
             link.failures += 1;
         }
-        let rest_until = link.rest_until;
+        let rest_until = link.retry_at;
         let mut lost = Vec::new();
         let mut needed = false;
-        for (slot, wanted) in &mut self.wanted {
-            for place in wanted.places.iter_mut().filter(|place| place.address == address) {
+        for (slot, wanted) in &mut self.channels {
+            for place in wanted.targets.iter_mut().filter(|place| place.address == address) {
                 needed = true;
-                if matches!(place.state, State::Joined(_)) {
-                    telemetry::unsubscribed(&address, *slot);
+                if matches!(place.state, TargetState::Subscribed(_)) {
+                    telemetry::record_subscription_lost(&address, *slot);
                     lost.push(*slot);
                 }
-                place.state = State::Resting(rest_until);
+                place.state = TargetState::BackingOff(rest_until);
                 self.due.push(Reverse((rest_until, *slot)));
             }
-            wanted.places.retain(|place| !(place.asking && place.address == address));
+            wanted.targets.retain(|place| !(place.asking && place.address == address));
         }
         if !needed {
             self.links.remove(&address);
         } else if !idle {
-            drop(self.topology.refresh(RefreshFrom::Another(address)));
+            drop(self.topology.refresh(RefreshSource::Avoid(address)));
         }
         for slot in lost {
-            self.tell_joined(slot);
-            self.tell(Event::Poll { slot });
+            self.publish_subscribed(slot);
+            self.send_event(SubscriptionEvent::PollRequired { slot });
         }
     }
 }
 
 /// Returns true if the server does not support shard subscriptions (before 7.0), or does not let
 /// this user subscribe: frequent attempts would be useless.
-fn is_deaf(error: &ServerError) -> bool {
-    error.code == "NOPERM" || (error.code == "ERR" && error.detail.starts_with("unknown command"))
+fn is_unsupported(error: &ServerError) -> bool {
+    error.code == "NOPERM" || (error.code == "ERR" && error.message.starts_with("unknown command"))
 }

@@ -9,20 +9,20 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
     bench.fakes.log("b");
-    bench.fakes.script("a", [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")]);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")]);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     let keys = ["k", "x", "{k}2", "{x}2", "{k}3", "{x}3"];
     let calls: Vec<Call> = keys.iter().map(|key| call(key)).collect();
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
     let hosts: Vec<_> = outcomes
         .iter()
-        .map(|outcome| outcome.as_ref().map(|answer| answer.address.host.to_string()))
+        .map(|outcome| outcome.as_ref().map(|answer| answer.server.host.to_string()))
         .collect();
     assert_eq!(hosts[0].as_deref().unwrap(), "b");
     assert_eq!(hosts[1].as_deref().unwrap(), "b");
     assert_eq!(hosts[2].as_deref().unwrap(), "a", "EVAL at the same node");
     assert!(
-        matches!(&outcomes[4].as_ref().unwrap_err().reason, Reason::Refused(error) if error.code == "OOM")
+        matches!(&outcomes[4].as_ref().unwrap_err().kind, CallErrorKind::Rejected(error) if error.code == "OOM")
     );
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 3);
     assert_eq!(bench.fakes.count("a", "EVAL "), 1);
@@ -36,7 +36,7 @@ async fn a_large_batch_is_answered_in_order() {
     assert_eq!(outcomes.len(), 1000);
     for (call, outcome) in calls.iter().zip(outcomes) {
         let host = if call.slot.get() < 8192 { "a" } else { "b" };
-        assert_eq!(outcome.unwrap().address, address(host));
+        assert_eq!(outcome.unwrap().server, address(host));
     }
     assert!(bench.router.batch(&[], bench.within(5)).await.is_empty());
 }
@@ -46,16 +46,16 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
     let bench = Bench::new(&HALVES).await;
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
-    bench.fakes.script("a", [Act::Hang]);
+    bench.fakes.queue_replies("a", [FakeReply::Hang]);
     let calls = [call("k"), call("x"), call("{k}2")];
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
-    let outcomes: Vec<Answer> = outcomes.into_iter().map(Result::unwrap).collect();
-    assert_eq!(outcomes[1].received, outcomes[1].sent);
+    let outcomes: Vec<CallReply> = outcomes.into_iter().map(Result::unwrap).collect();
+    assert_eq!(outcomes[1].received_at, outcomes[1].sent_at);
     assert_eq!(outcomes[1].in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2, "nothing was heard on that connection");
     for sick in [0, 2] {
         assert_eq!(outcomes[sick].in_doubt, Some(0));
-        assert!(outcomes[sick].received > outcomes[1].received);
+        assert!(outcomes[sick].received_at > outcomes[1].received_at);
     }
 }
 
@@ -63,7 +63,7 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
 async fn a_server_has_no_more_than_a_few_pipelines_to_answer() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
-    bench.fakes.always("a", Act::Hang);
+    bench.fakes.set_reply("a", FakeReply::Hang);
     let calls: Vec<Call> = (0..1024).map(|number| call(&number.to_string())).collect();
     let late = Duration::from_millis(100);
     let batch = bench.router.batch(&calls, bench.within(5));
@@ -86,7 +86,7 @@ async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines()
     });
     for outcome in bench.router.batch(&calls, bench.within(5)).await {
         let answer = outcome.unwrap();
-        assert_eq!((answer.address, answer.in_doubt), (address("b"), Some(0)));
+        assert_eq!((answer.server, answer.in_doubt), (address("b"), Some(0)));
     }
     // The others carried the query for the slot map.
     let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER SLOTS");
@@ -96,12 +96,12 @@ async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines()
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_is_dialled_for_all_of_a_batch_at_once() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.cut("a");
-    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
     let calls: Vec<Call> = (0..512).map(|number| call(&format!("{{k}}{number}"))).collect();
     for outcome in bench.router.batch(&calls, bench.within(2)).await {
         let error = outcome.unwrap_err();
-        assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
+        assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error}");
         assert_eq!(error.in_doubt, None);
     }
     let dials = bench.fakes.dials("a");
@@ -113,7 +113,7 @@ async fn a_script_that_a_node_does_not_know_is_sent_to_it_once() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.log("a");
-    bench.fakes.script("a", (0..100).map(|_| refusal("NOSCRIPT x")));
+    bench.fakes.queue_replies("a", (0..100).map(|_| refusal("NOSCRIPT x")));
     let calls: Vec<Call> = (0..100).map(|number| call(&number.to_string())).collect();
     for outcome in bench.router.batch(&calls, bench.within(2)).await {
         outcome.unwrap();
@@ -125,8 +125,8 @@ async fn a_script_that_a_node_does_not_know_is_sent_to_it_once() {
 #[tokio::test(start_paused = true)]
 async fn a_shut_down_ends_a_batch() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.cut("a");
-    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
     let router = bench.router.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -135,9 +135,9 @@ async fn a_shut_down_ends_a_batch() {
     let start = bench.clock.now();
     let outcomes = bench.router.batch(&[call("k"), call("{k}2")], bench.within(5)).await;
     for outcome in outcomes {
-        assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
+        assert!(matches!(outcome.unwrap_err().kind, CallErrorKind::Closed));
     }
-    assert!(bench.clock.now().since(start) < Duration::from_secs(1));
+    assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,11 +147,11 @@ async fn guests_go_in_pipelines_too() {
     bench.call("x").await.unwrap();
     bench.fakes.log("b");
     let before = bench.fakes.pipelines("b");
-    bench.fakes.always("a", redirect("ASK", "k", "b"));
-    bench.fakes.script("b", (0..128).map(|_| refusal("NOSCRIPT x")));
+    bench.fakes.set_reply("a", redirect("ASK", "k", "b"));
+    bench.fakes.queue_replies("b", (0..128).map(|_| refusal("NOSCRIPT x")));
     let calls: Vec<Call> = (0..128).map(|number| call(&format!("{{k}}{number}"))).collect();
     for outcome in bench.router.batch(&calls, bench.within(2)).await {
-        assert_eq!(outcome.unwrap().address, address("b"));
+        assert_eq!(outcome.unwrap().server, address("b"));
     }
     assert_eq!(bench.fakes.pipelines("b") - before, 2);
     assert_eq!(bench.fakes.count("b", "EVAL "), 1);
@@ -182,10 +182,10 @@ async fn a_call_that_is_redirected_does_not_wait_for_one_in_trouble() {
     let bench = Bench::new(&HALVES).await;
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
-    bench.fakes.script("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
     let start = bench.clock.now();
     let answers = bench.router.batch(&[call("k"), call("{k}2")], bench.within(2)).await;
-    let took = |at: usize| answers[at].as_ref().unwrap().received.since(start);
+    let took = |at: usize| answers[at].as_ref().unwrap().received_at.saturating_duration_since(start);
     assert_eq!(took(0), Duration::ZERO);
     assert!(took(1) > Duration::ZERO);
 }
@@ -196,15 +196,15 @@ async fn renewals_do_not_wait_for_other_batches() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     let (late, calls) = (Duration::from_millis(400), 8 * 128);
-    bench.fakes.script("a", (0..calls).map(|_| Act::Late(late, ran(1))));
+    bench.fakes.queue_replies("a", (0..calls).map(|_| FakeReply::Delayed(late, script_reply(1))));
     let releases: Vec<Call> = (0..calls).map(|number| call(&number.to_string())).collect();
     let (start, within) = (bench.clock.now(), bench.within(5));
     let renewals = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(bench.fakes.count("a", "EVALSHA"), 4 * 128 + 1, "half of the releases wait");
         let renewal = [call("renewal")];
-        bench.router.each(&renewal, within, Priority::Renewals, |_, _| ()).await;
-        bench.clock.now().since(start)
+        bench.router.call_each(&renewal, within, Priority::Renewals, |_, _| ()).await;
+        bench.clock.now().saturating_duration_since(start)
     };
     let (_, took) = tokio::join!(bench.router.batch(&releases, within), renewals);
     // Its answer is behind those of the pipelines that were sent before.

@@ -1,7 +1,7 @@
 //! Finding the cluster, and keeping the slot map fresh.
 
 use super::*;
-use crate::router::RefreshFrom;
+use crate::router::RefreshSource;
 
 #[tokio::test(start_paused = true)]
 async fn one_refresh_is_in_flight_at_a_time() {
@@ -9,7 +9,7 @@ async fn one_refresh_is_in_flight_at_a_time() {
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
     let refreshes =
-        (0..50).map(|_| bench.router.topology.refresh(RefreshFrom::First(address("a"))));
+        (0..50).map(|_| bench.router.topology.refresh(RefreshSource::Prefer(address("a"))));
     futures::future::join_all(refreshes).await;
     assert_eq!(
         bench.fakes.count("a", "CLUSTER SLOTS") + bench.fakes.count("b", "CLUSTER SLOTS"),
@@ -18,9 +18,9 @@ async fn one_refresh_is_in_flight_at_a_time() {
     // And they are not back to back.
     let start = bench.clock.now();
     for _ in 0..10 {
-        bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
+        bench.router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
     }
-    assert!(bench.clock.now().since(start) >= Duration::from_millis(400));
+    assert!(bench.clock.now().saturating_duration_since(start) >= Duration::from_millis(400));
 }
 
 /// The refresh under way would begin after a second or more.
@@ -29,13 +29,13 @@ async fn a_call_in_trouble_makes_a_rare_refresh_begin_earlier() {
     let bench = Bench::new(&HALVES).await;
     let topology = &bench.router.topology;
     for _ in 0..8 {
-        topology.refresh(RefreshFrom::Anyone).await;
+        topology.refresh(RefreshSource::Any).await;
     }
-    let _rare = topology.refresh(RefreshFrom::Anyone);
+    let _rare = topology.refresh(RefreshSource::Any);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     let start = bench.clock.now();
-    topology.master_left(Slot::of("k"), &address("a")).await;
-    let took = bench.clock.now().since(start);
+    topology.wait_master_changed(Slot::of("k"), &address("a")).await;
+    let took = bench.clock.now().saturating_duration_since(start);
     assert!(took < Duration::from_millis(500), "{took:?}");
 }
 
@@ -43,11 +43,11 @@ async fn a_call_in_trouble_makes_a_rare_refresh_begin_earlier() {
 async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     let bench = Bench::new(&[(0, 5000, "a"), (5001, 10000, "b"), (10001, 16383, "c")]).await;
     bench.fakes.stop("a", true);
-    bench.fakes.set_slots_of("b", Reply::List(vec![]));
+    bench.fakes.set_slots_of("b", RespValue::Array(vec![]));
     bench.fakes.set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
     let start = bench.clock.now();
-    bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
-    assert!(bench.clock.now().since(start) < Duration::from_millis(400), "nor waits for them");
+    bench.router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
+    assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_millis(400), "nor waits for them");
     assert_eq!(bench.router.topology.master_of(Slot::of("k")), Some(address("c")));
 }
 
@@ -70,34 +70,34 @@ async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
 async fn a_slot_that_nobody_serves() {
     let bench = Bench::new(&[(0, 8191, "a")]).await;
     let error = bench.router.call(&call("x"), bench.within(1)).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::NoNode(slot) if slot == Slot::of("x")), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::SlotUnassigned(slot) if slot == Slot::of("x")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_no_cluster_serves_all_slots() {
-    let fakes = Fakes::new(&[ALL]);
+    let fakes = FakeCluster::new(&[ALL]);
     fakes.set_slots_of(
         "a",
-        Reply::Error(crate::node::fake::server_error(
+        RespValue::Error(crate::node::fake::server_error(
             "ERR This instance has cluster support disabled",
         )),
     );
-    let settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
+    let settings = RouterConfig { seeds: vec![address("a")], ..RouterConfig::default() };
     let clock = TestClock::start();
     let router = Router::connect(Arc::new(fakes), clock.clone(), settings).await.unwrap();
-    let answer = router.call(&call("x"), clock.now().after(Duration::from_secs(1))).await.unwrap();
-    assert_eq!(answer.address, address("a"));
+    let answer = router.call(&call("x"), clock.now().saturating_add(Duration::from_secs(1))).await.unwrap();
+    assert_eq!(answer.server, address("a"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
-    let fakes = Fakes::new(&[ALL]);
-    fakes.set_door("dead", Door::Refuses);
-    fakes.set_door("slow", Door::Hangs);
-    fakes.set_door("locked", Door::Locked);
+    let fakes = FakeCluster::new(&[ALL]);
+    fakes.set_dial_behavior("dead", DialBehavior::Refuse);
+    fakes.set_dial_behavior("slow", DialBehavior::Hang);
+    fakes.set_dial_behavior("locked", DialBehavior::WrongPassword);
     let connect = |seeds: &[&str]| {
         let seeds = seeds.iter().map(|host| address(host)).collect();
-        let settings = RouterSettings { seeds, ..RouterSettings::default() };
+        let settings = RouterConfig { seeds, ..RouterConfig::default() };
         Router::connect(Arc::new(fakes.clone()), TestClock::start(), settings)
     };
     assert!(connect(&["slow", "dead", "a"]).await.is_ok());
@@ -107,24 +107,24 @@ async fn connecting_tries_all_seeds_and_says_what_is_wrong() {
     let error = connect(&["dead"]).await.unwrap_err().to_string();
     assert_eq!(error, "no server can be reached (tried dead:1): dead:1: connection refused");
     let error = connect(&["locked"]).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::Permanent), "{error}");
-    assert_eq!(error.last.unwrap().message, "locked:1: WRONGPASS");
+    assert!(matches!(error.kind, CallErrorKind::PermanentConnectionError), "{error}");
+    assert_eq!(error.last_error.unwrap().message, "locked:1: WRONGPASS");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_not_tried_until_the_deadline() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.cut("a");
-    bench.fakes.set_door("a", Door::Locked);
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
     let error = bench.call("x").await.unwrap_err();
-    assert!(matches!(error.reason, Reason::Permanent), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::PermanentConnectionError), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_closing_every_call_fails() {
     let bench = Bench::new(&[ALL]).await;
     bench.router.close();
-    assert!(matches!(bench.call("x").await.unwrap_err().reason, Reason::Closed));
+    assert!(matches!(bench.call("x").await.unwrap_err().kind, CallErrorKind::Closed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,7 +134,7 @@ async fn announced_addresses_are_translated() {
     })
     .await;
     bench.fakes.set_slots_of("a.out", crate::node::fake::slots(&[ALL]));
-    assert_eq!(bench.call("x").await.unwrap().address, address("a.out"));
+    assert_eq!(bench.call("x").await.unwrap().server, address("a.out"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,9 +144,9 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
     let spent = async |refreshes: u32| {
         let start = bench.clock.now();
         for _ in 0..refreshes {
-            bench.router.topology.refresh(RefreshFrom::Anyone).await;
+            bench.router.topology.refresh(RefreshSource::Any).await;
         }
-        bench.clock.now().since(start)
+        bench.clock.now().saturating_duration_since(start)
     };
     assert_eq!(spent(1).await, Duration::ZERO, "the first one begins at once");
     // 50, 100, 200, 400, 800, 1600 ms, and half of that at the least.
@@ -159,7 +159,7 @@ async fn refreshes_that_bring_nothing_new_become_rare() {
     assert!((Duration::from_secs(4)..=Duration::from_secs(8)).contains(&four), "{four:?}");
     // A redirect that teaches something ends that.
     bench.fakes.set_slots(&[(0, 8191, "a"), (8192, 16383, "b")]);
-    bench.fakes.script("a", [redirect("MOVED", "x", "b")]);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "x", "b")]);
     bench.call("x").await.unwrap();
     assert!(spent(1).await <= Duration::from_millis(50));
     // After a quiet time the next one begins at once, too.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn unauthenticated() -> Act {
+fn unauthenticated() -> FakeReply {
     refusal("NOAUTH Authentication required.")
 }
 
@@ -11,7 +11,7 @@ async fn renewing() -> Bench {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.renew_credentials();
     // The connections so far are of a client that does not.
-    bench.fakes.cut("a");
+    bench.fakes.break_connections("a");
     bench.call("x").await.unwrap();
     bench
 }
@@ -20,7 +20,7 @@ async fn renewing() -> Bench {
 async fn a_refused_command_goes_out_again_over_a_new_connection() {
     let bench = renewing().await;
     let dials = bench.fakes.dials("a");
-    bench.fakes.script("a", [unauthenticated()]);
+    bench.fakes.queue_replies("a", [unauthenticated()]);
     let answer = bench.call("x").await.unwrap();
     assert_eq!(answer.in_doubt, None, "what was refused does not arrive later");
     assert_eq!(bench.fakes.dials("a"), dials + 1);
@@ -29,12 +29,12 @@ async fn a_refused_command_goes_out_again_over_a_new_connection() {
 #[tokio::test(start_paused = true)]
 async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() {
     let bench = renewing().await;
-    bench.fakes.script("a", [Act::Answer(ran(1)), unauthenticated()]);
+    bench.fakes.queue_replies("a", [FakeReply::Answer(script_reply(1)), unauthenticated()]);
     let calls = [call("x"), call("{x}2")];
     let answers = std::sync::Mutex::new(Vec::new());
     bench
         .router
-        .each(&calls, bench.within(10), Priority::Normal, |at, outcome| {
+        .call_each(&calls, bench.within(10), Priority::Normal, |at, outcome| {
             answers.lock().unwrap().push((at, outcome.unwrap().in_doubt.is_some()));
         })
         .await;
@@ -46,8 +46,8 @@ async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() 
 #[tokio::test(start_paused = true)]
 async fn a_refused_dial_is_repeated_with_pauses_until_the_credentials_are_accepted() {
     let bench = renewing().await;
-    bench.fakes.set_door("a", Door::Locked);
-    bench.fakes.cut("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
+    bench.fakes.break_connections("a");
     let (router, until) = (bench.router.clone(), bench.within(30));
     let calling = tokio::spawn(async move { router.call(&call("x"), until).await });
     let dials = bench.fakes.dials("a");
@@ -55,7 +55,7 @@ async fn a_refused_dial_is_repeated_with_pauses_until_the_credentials_are_accept
     let dials = bench.fakes.dials("a") - dials;
     assert!((8..30).contains(&dials), "{dials} dials in 10 s");
     assert!(!calling.is_finished());
-    bench.fakes.set_door("a", Door::Open);
+    bench.fakes.set_dial_behavior("a", DialBehavior::Accept);
     calling.await.unwrap().unwrap();
 }
 
@@ -63,20 +63,20 @@ async fn a_refused_dial_is_repeated_with_pauses_until_the_credentials_are_accept
 async fn credentials_that_stay_the_same_are_refused_for_good() {
     let bench = Bench::new(&[ALL]).await;
     let dials = bench.fakes.dials("a");
-    bench.fakes.script("a", [unauthenticated()]);
+    bench.fakes.queue_replies("a", [unauthenticated()]);
     let error = bench.call("x").await.unwrap_err();
-    assert!(matches!(&error.reason, Reason::Refused(said) if said.code == "NOAUTH"), "{error}");
+    assert!(matches!(&error.kind, CallErrorKind::Rejected(said) if said.code == "NOAUTH"), "{error}");
     assert_eq!(bench.fakes.dials("a"), dials);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_subscription_is_made_over_a_new_connection() {
     let bench = Bench::new(&[ALL]).await;
-    let refused = crate::node::fake::JoinAct::Refuse("NOAUTH Authentication required.");
-    bench.fakes.on_join("a", [refused]);
+    let refused = crate::node::fake::SubscribeReply::Refuse("NOAUTH Authentication required.");
+    bench.fakes.on_subscribe("a", [refused]);
     let dials = bench.fakes.dials("a");
-    bench.router.subscriptions().want(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
+    bench.router.subscriptions().subscribe(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(bench.router.subscriptions().joined_at(Slot::of("k")).is_some());
+    assert!(bench.router.subscriptions().subscribed_server(Slot::of("k")).is_some());
     assert_eq!(bench.fakes.dials("a"), dials + 2);
 }

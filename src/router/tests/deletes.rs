@@ -3,13 +3,13 @@
 use super::*;
 
 static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script { deletes_if_equal: true, ..script("release") });
+    LazyLock::new(|| Script { has_delifeq_shortcut: true, ..script("release") });
 
 async fn valkey(version: &'static str) -> Bench {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     HALVES.iter().for_each(|(.., host)| fakes.set_valkey(host, version));
     let clock = TestClock::start();
-    let settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
+    let settings = RouterConfig { seeds: vec![address("a")], ..RouterConfig::default() };
     let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
     fakes.log("a");
     Bench { fakes, clock, router }
@@ -20,7 +20,7 @@ fn release(key: &str) -> Call {
 }
 
 impl Bench {
-    async fn release(&self, key: &str) -> Result<Answer, CallError> {
+    async fn release(&self, key: &str) -> Result<CallReply, CallError> {
         self.router.call(&release(key), self.within(10)).await
     }
 }
@@ -29,7 +29,7 @@ impl Bench {
 async fn a_release_is_one_command_where_the_server_has_it() {
     let bench = valkey("9.0.0").await;
     let answer = bench.release("k").await.unwrap();
-    assert_eq!(answer.reply, text("released 0 0"));
+    assert_eq!(answer.value, text("released 0 0"));
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"]);
     bench.call("k").await.unwrap();
     assert_eq!(bench.fakes.log("a"), [line("EVALSHA digest", "k", "a")], "other scripts stay");
@@ -42,8 +42,8 @@ async fn a_release_is_one_command_where_the_server_has_it() {
 #[tokio::test(start_paused = true)]
 async fn what_the_command_does_not_delete_the_script_tells_of() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.script("a", [Act::Answer(Reply::Int(0)), Act::Answer(text("absent 17 0"))]);
-    assert_eq!(bench.release("k").await.unwrap().reply, text("absent 17 0"));
+    bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("absent 17 0"))]);
+    assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg", &line("EVALSHA digest", "k", "a")]);
     bench.release("k").await.unwrap();
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"], "the next one is tried again");
@@ -53,10 +53,10 @@ async fn what_the_command_does_not_delete_the_script_tells_of() {
 #[tokio::test(start_paused = true)]
 async fn what_the_command_found_gone_is_in_no_doubt() {
     let bench = valkey("9.1.2").await;
-    let broken = || Act::Break { maybe_sent: true };
-    bench.fakes.script("a", [Act::Answer(Reply::Int(0)), broken()]);
+    let broken = || FakeReply::Break { maybe_sent: true };
+    bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), broken()]);
     assert_eq!(bench.release("k").await.unwrap().in_doubt, None);
-    bench.fakes.script("a", [broken(), Act::Answer(Reply::Int(0)), broken()]);
+    bench.fakes.queue_replies("a", [broken(), FakeReply::Answer(RespValue::Int(0)), broken()]);
     let answer = bench.release("k").await.unwrap();
     assert_eq!(answer.in_doubt, Some(0), "the first may have deleted it");
 }
@@ -64,8 +64,8 @@ async fn what_the_command_found_gone_is_in_no_doubt() {
 #[tokio::test(start_paused = true)]
 async fn what_a_server_that_takes_no_writes_refuses_the_script_tells_of() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.script("a", [refusal("NOREPLICAS x"), Act::Answer(text("absent 17 0"))]);
-    assert_eq!(bench.release("k").await.unwrap().reply, text("absent 17 0"));
+    bench.fakes.queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("absent 17 0"))]);
+    assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
     bench.release("k").await.unwrap();
     assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 2, "the next one is tried again");
 }
@@ -74,7 +74,7 @@ async fn what_a_server_that_takes_no_writes_refuses_the_script_tells_of() {
 async fn a_server_that_refuses_the_command_is_spared_it() {
     for refused in ["NOPERM this user has no permissions", "ERR unknown command 'DELIFEQ'"] {
         let bench = valkey("9.1.2").await;
-        bench.fakes.script("a", [refusal(refused)]);
+        bench.fakes.queue_replies("a", [refusal(refused)]);
         bench.release("k").await.unwrap();
         bench.release("k").await.unwrap();
         let script = line("EVALSHA digest", "k", "a");
@@ -85,8 +85,8 @@ async fn a_server_that_refuses_the_command_is_spared_it() {
 #[tokio::test(start_paused = true)]
 async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.script("a", [redirect("ASK", "k", "b"), Act::Break { maybe_sent: true }]);
-    assert_eq!(bench.release("k").await.unwrap().address, address("b"));
+    bench.fakes.queue_replies("a", [redirect("ASK", "k", "b"), FakeReply::Break { maybe_sent: true }]);
+    assert_eq!(bench.release("k").await.unwrap().server, address("b"));
     assert_eq!(bench.fakes.count("b", "ASKING"), 1);
     assert_eq!(bench.fakes.count("b", "DELIFEQ k arg"), 1);
     let again = bench.release("k").await.unwrap();
@@ -97,21 +97,21 @@ async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_asking_is_not_taken_for_a_refusal_of_the_command() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.queue_replies("a", [redirect("ASK", "k", "b")]);
     bench.fakes.on_asking("b", refusal("NOPERM no right to asking"));
-    bench.fakes.script("b", [redirect("MOVED", "k", "a")]);
-    let reason = bench.release("k").await.unwrap_err().reason;
-    assert!(matches!(&reason, Reason::Refused(error) if error.code == "NOPERM"), "{reason:?}");
+    bench.fakes.queue_replies("b", [redirect("MOVED", "k", "a")]);
+    let reason = bench.release("k").await.unwrap_err().kind;
+    assert!(matches!(&reason, CallErrorKind::Rejected(error) if error.code == "NOPERM"), "{reason:?}");
     assert!(!bench.fakes.log("b").iter().any(|sent| sent.starts_with("EVAL")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_sends_the_command_too() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.script("a", [Act::Answer(Reply::Int(0))]);
+    bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0))]);
     let calls = [release("k"), call("{k}2"), release("{k}3")];
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
-    let replies: Vec<Reply> = outcomes.into_iter().map(|outcome| outcome.unwrap().reply).collect();
+    let replies: Vec<RespValue> = outcomes.into_iter().map(|outcome| outcome.unwrap().value).collect();
     assert_eq!(replies[2], text("released 0 0"));
     assert_ne!(replies[0], replies[2], "the script has said it");
     let log = bench.fakes.log("a");

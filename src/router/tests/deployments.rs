@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
-use crate::router::RefreshFrom;
+use crate::router::RefreshSource;
 use crate::router::tests::events::Events;
 
 /// A kind of deployment, with one server.
@@ -13,18 +13,18 @@ enum Kind {
 }
 
 /// All slots on one node, at that epoch.
-fn cluster_of(fakes: &Fakes, host: &str, epoch: u64) {
+fn cluster_of(fakes: &FakeCluster, host: &str, epoch: u64) {
     fakes.set_slots_of(host, slots(&[(0, 16383, host)]));
     fakes.set_info_of(host, cluster_info("ok", epoch));
 }
 
 /// `a` and `b`, each a deployment of its own.
-fn two(kinds: [Kind; 2], epochs: [u64; 2]) -> Fakes {
-    let fakes = Fakes::new(&[]);
+fn two(kinds: [Kind; 2], epochs: [u64; 2]) -> FakeCluster {
+    let fakes = FakeCluster::new(&[]);
     for ((host, kind), epoch) in ["a", "b"].into_iter().zip(kinds).zip(epochs) {
         match kind {
             Kind::Cluster => cluster_of(&fakes, host, epoch),
-            Kind::Standalone => fakes.set_alone(host),
+            Kind::Standalone => fakes.set_standalone(host),
         }
     }
     fakes
@@ -32,7 +32,7 @@ fn two(kinds: [Kind; 2], epochs: [u64; 2]) -> Fakes {
 
 fn invalid(outcome: Result<Arc<Router>, CallError>) -> String {
     match outcome.map(|router| router.masters()) {
-        Err(CallError { reason: Reason::Invalid(why), .. }) => why,
+        Err(CallError { kind: CallErrorKind::InvalidDeployment(why), .. }) => why,
         Err(error) => panic!("{error:?}"),
         Ok(masters) => panic!("connected to {masters:?}"),
     }
@@ -50,7 +50,7 @@ async fn connect_to_seeds_of_two_deployments_is_invalid_and_names_both() {
                     let fakes = two(kinds, epochs);
                     if let Some(slow) = slow {
                         let pause = Duration::from_millis(fastrand::u64(0..900));
-                        fakes.set_door(slow, Door::Slow(pause));
+                        fakes.set_dial_behavior(slow, DialBehavior::AcceptDelayed(pause));
                     }
                     let why = invalid(connect(&fakes, &["a", "b"]).await);
                     let named = why.contains("a:1") && why.contains("b:1");
@@ -65,7 +65,7 @@ async fn connect_to_seeds_of_two_deployments_is_invalid_and_names_both() {
 #[tokio::test(start_paused = true)]
 async fn connect_to_a_cluster_and_one_node_of_another_is_invalid() {
     for seeds in [["a", "b", "z"], ["z", "b", "a"], ["a", "z", "b"]] {
-        let fakes = Fakes::new(&HALVES);
+        let fakes = FakeCluster::new(&HALVES);
         cluster_of(&fakes, "z", 100);
         for _ in 0..20 {
             let why = invalid(connect(&fakes, &seeds).await);
@@ -80,19 +80,19 @@ async fn connect_passes_by_a_stranger_at_the_address_of_a_node() {
     for kind in [Kind::Cluster, Kind::Standalone] {
         for seeds in [&["a", "b"][..], &["b", "a"], &["a"]] {
             for _ in 0..20 {
-                let fakes = Fakes::new(&HALVES);
+                let fakes = FakeCluster::new(&HALVES);
                 match kind {
-                    Kind::Standalone => fakes.set_alone("b"),
+                    Kind::Standalone => fakes.set_standalone("b"),
                     Kind::Cluster => {
-                        let node = Reply::List(vec![text("b"), Reply::Int(1), text("z-id")]);
-                        let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-                        fakes.set_slots_of("b", Reply::List(vec![all]));
+                        let node = RespValue::Array(vec![text("b"), RespValue::Int(1), text("z-id")]);
+                        let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+                        fakes.set_slots_of("b", RespValue::Array(vec![all]));
                         fakes.set_id_of("b", text("z-id"));
                         fakes.set_info_of("b", cluster_info("ok", 100));
                     }
                 }
                 let router = connect(&fakes, seeds).await.unwrap();
-                let deadline = router.clock.now().after(Duration::from_secs(1));
+                let deadline = router.clock.now().saturating_add(Duration::from_secs(1));
                 router.call(&call("k"), deadline).await.unwrap();
                 router.call(&call("x"), deadline).await.unwrap_err();
                 assert_eq!(fakes.count("b", "EVAL"), 0, "{kind:?} {seeds:?}");
@@ -104,11 +104,11 @@ async fn connect_passes_by_a_stranger_at_the_address_of_a_node() {
 #[tokio::test(start_paused = true)]
 async fn connect_waits_for_no_seed_that_the_map_lists() {
     for _ in 0..20 {
-        let fakes = Fakes::new(&HALVES);
-        fakes.set_door("b", Door::Hangs);
+        let fakes = FakeCluster::new(&HALVES);
+        fakes.set_dial_behavior("b", DialBehavior::Hang);
         let clock = TestClock::start();
         connect(&fakes, &["a", "b"]).await.unwrap();
-        let took = clock.now().since(Moment::default());
+        let took = clock.now().saturating_duration_since(LocalInstant::default());
         assert!(took < Duration::from_millis(500), "{took:?}");
     }
 }
@@ -117,11 +117,11 @@ async fn connect_waits_for_no_seed_that_the_map_lists() {
 #[tokio::test(start_paused = true)]
 async fn connect_with_a_seed_that_does_not_answer_ends_after_the_connect_timeout() {
     for seeds in [["a", "z"], ["z", "a"]] {
-        let fakes = Fakes::new(&HALVES);
-        fakes.set_door("z", Door::Hangs);
+        let fakes = FakeCluster::new(&HALVES);
+        fakes.set_dial_behavior("z", DialBehavior::Hang);
         let clock = TestClock::start();
         let router = connect(&fakes, &seeds).await.unwrap();
-        let took = clock.now().since(Moment::default());
+        let took = clock.now().saturating_duration_since(LocalInstant::default());
         assert!(took >= Duration::from_secs(1), "{took:?}: it may be of another cluster");
         assert!(took < Duration::from_secs(2), "{took:?}");
         assert_eq!(router.topology.master_of(Slot::of("k")), Some(address("a")));
@@ -130,9 +130,9 @@ async fn connect_with_a_seed_that_does_not_answer_ends_after_the_connect_timeout
 
 #[tokio::test(start_paused = true)]
 async fn connect_with_a_seed_that_may_not_tell_its_map_succeeds() {
-    let denied = || Reply::Error(server_error("NOPERM this user has no permissions"));
+    let denied = || RespValue::Error(server_error("NOPERM this user has no permissions"));
     for seeds in [["a", "z"], ["z", "a"]] {
-        let fakes = Fakes::new(&HALVES);
+        let fakes = FakeCluster::new(&HALVES);
         fakes.set_slots_of("z", denied());
         fakes.set_id_of("z", denied());
         connect(&fakes, &seeds).await.unwrap();
@@ -142,21 +142,21 @@ async fn connect_with_a_seed_that_may_not_tell_its_map_succeeds() {
 /// It answers only after the client has connected.
 #[tokio::test(start_paused = true)]
 async fn a_seed_of_another_cluster_that_answers_late_gets_no_calls() {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     cluster_of(&fakes, "z", 100);
     fakes.stop("z", true);
     let router = connect(&fakes, &["a", "z"]).await.unwrap();
     fakes.stop("z", false);
     let (events, _recording) = Events::record();
     for _ in 0..3 {
-        router.topology.refresh(RefreshFrom::Several).await;
+        router.topology.refresh(RefreshSource::Several).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let strangers = events.of("rwlease.stranger");
     assert!(!strangers.is_empty(), "it is found to be one");
     assert!(strangers.iter().all(|it| it.contains("node=z:1 outcome=\"other_cluster\"")));
     for key in ["k", "x"] {
-        let deadline = router.clock.now().after(Duration::from_secs(1));
+        let deadline = router.clock.now().saturating_add(Duration::from_secs(1));
         router.call(&call(key), deadline).await.unwrap();
     }
     assert_eq!(fakes.count("z", "EVAL"), 0);
@@ -166,13 +166,13 @@ async fn a_seed_of_another_cluster_that_answers_late_gets_no_calls() {
 #[tokio::test(start_paused = true)]
 async fn connect_to_dead_seeds_and_one_that_refuses_us_is_permanent() {
     for _ in 0..20 {
-        let fakes = Fakes::new(&[]);
-        fakes.set_door("a", Door::Locked);
-        fakes.set_door("b", Door::Refuses);
+        let fakes = FakeCluster::new(&[]);
+        fakes.set_dial_behavior("a", DialBehavior::WrongPassword);
+        fakes.set_dial_behavior("b", DialBehavior::Refuse);
         let error = connect(&fakes, &["a", "b"]).await.unwrap_err();
-        assert!(matches!(error.reason, Reason::Permanent), "{error:?}");
-        fakes.set_door("a", Door::Refuses);
-        fakes.set_door("b", Door::Unreachable);
+        assert!(matches!(error.kind, CallErrorKind::PermanentConnectionError), "{error:?}");
+        fakes.set_dial_behavior("a", DialBehavior::Refuse);
+        fakes.set_dial_behavior("b", DialBehavior::Unreachable);
         let error = connect(&fakes, &["a", "b"]).await.unwrap_err().to_string();
         let expected = "no server can be reached (tried a:1, b:1): a:1: connection refused";
         assert_eq!(error, expected);
@@ -183,11 +183,11 @@ async fn connect_to_dead_seeds_and_one_that_refuses_us_is_permanent() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_an_address_costs_only_its_slots() {
     let without_b = |upper: &str| {
-        let lower = Reply::List(vec![text(upper), Reply::Int(1), text(&format!("{upper}-id"))]);
-        let dead = Reply::List(vec![text(""), Reply::Int(0), text("b-id")]);
-        Reply::List(vec![
-            Reply::List(vec![Reply::Int(0), Reply::Int(8191), lower]),
-            Reply::List(vec![Reply::Int(8192), Reply::Int(16383), dead]),
+        let lower = RespValue::Array(vec![text(upper), RespValue::Int(1), text(&format!("{upper}-id"))]);
+        let dead = RespValue::Array(vec![text(""), RespValue::Int(0), text("b-id")]);
+        RespValue::Array(vec![
+            RespValue::Array(vec![RespValue::Int(0), RespValue::Int(8191), lower]),
+            RespValue::Array(vec![RespValue::Int(8192), RespValue::Int(16383), dead]),
         ])
     };
     let (events, _recording) = Events::record();
@@ -195,30 +195,30 @@ async fn a_node_without_an_address_costs_only_its_slots() {
     let fakes = &bench.fakes;
     fakes.set_id_of("b", text("z-id"));
     cluster_of(fakes, "b", 100);
-    let node = Reply::List(vec![text("b"), Reply::Int(1), text("z-id")]);
-    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-    fakes.set_slots_of("b", Reply::List(vec![all]));
+    let node = RespValue::Array(vec![text("b"), RespValue::Int(1), text("z-id")]);
+    let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+    fakes.set_slots_of("b", RespValue::Array(vec![all]));
     fakes.restart("b", "z");
     for host in ["a", "c"] {
         fakes.set_slots_of(host, without_b("c"));
         fakes.set_info_of(host, cluster_info("ok", 2));
     }
     // A client that was there before follows the failover of the other shard.
-    bench.router.topology.refresh(RefreshFrom::First(address("a"))).await;
-    assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+    bench.router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
+    assert_eq!(bench.call("k").await.unwrap().server, address("c"));
     bench.router.call(&call("x"), bench.within(1)).await.unwrap_err();
     for _ in 0..5 {
-        bench.router.topology.refresh(RefreshFrom::Several).await;
+        bench.router.topology.refresh(RefreshSource::Several).await;
     }
     let bad = events.of("rwlease.bad_entry");
     assert_eq!(bad.len(), 1, "{bad:?}");
     assert!(bad[0].ends_with("entry=\"node b-id\" why=\"it has no address\""), "{bad:?}");
     // A new one connects.
     let newcomer = connect(fakes, &["a"]).await.unwrap();
-    let soon = || newcomer.clock.now().after(Duration::from_secs(1));
+    let soon = || newcomer.clock.now().saturating_add(Duration::from_secs(1));
     newcomer.call(&call("k"), soon()).await.unwrap();
     let error = newcomer.call(&call("x"), soon()).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::NoNode(_)), "{error:?}");
+    assert!(matches!(error.kind, CallErrorKind::SlotUnassigned(_)), "{error:?}");
     // One whose seeds include the stranger does not guess.
     for _ in 0..20 {
         invalid(connect(fakes, &["a", "b"]).await);
@@ -233,9 +233,9 @@ async fn a_redirect_to_a_node_without_an_address_is_waited_out() {
         for kind in ["MOVED", "ASK"] {
             let bench = Bench::new(&HALVES).await;
             let refused = format!("{kind} {} {target}", Slot::of("k"));
-            bench.fakes.script("a", [refusal(&refused), refusal(&refused)]);
+            bench.fakes.queue_replies("a", [refusal(&refused), refusal(&refused)]);
             let answer = bench.call("k").await.unwrap();
-            assert_eq!((answer.address, answer.in_doubt), (address("a"), None), "{refused}");
+            assert_eq!((answer.server, answer.in_doubt), (address("a"), None), "{refused}");
             assert_eq!(bench.fakes.dials("a"), 1, "{refused}: the connection is good");
         }
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::node::fake::{cluster_info, server_error, slots};
-use crate::router::RefreshFrom;
+use crate::router::RefreshSource;
 
 /// A third node, which serves the lower half after a change.
 const TAKEN_OVER: [(u16, u16, &str); 2] = [(0, 8191, "c"), (8192, 16383, "b")];
@@ -15,21 +15,21 @@ fn master_of(bench: &Bench, key: &str) -> Option<String> {
 }
 
 async fn refresh(bench: &Bench, first: &str) {
-    bench.router.topology.refresh(RefreshFrom::First(address(first))).await;
+    bench.router.topology.refresh(RefreshSource::Prefer(address(first))).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_seed_that_comes_back_without_cluster_mode_takes_over_nothing() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.restart("a", "again");
-    bench.fakes.set_alone("a");
+    bench.fakes.set_standalone("a");
     for _ in 0..5 {
         refresh(&bench, "a").await;
         assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     }
     let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
     assert_eq!(error.in_doubt, None, "nothing was sent there: {error}");
-    let said = error.last.unwrap().to_string();
+    let said = error.last_error.unwrap().to_string();
     assert!(said.contains("without cluster mode"), "{said}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
     bench.call("x").await.unwrap();
@@ -41,39 +41,39 @@ async fn the_node_of_another_cluster_at_a_known_address_is_sent_nothing() {
     // A node that calls itself `z` has the address now, and a cluster of its own.
     bench.fakes.restart("a", "z");
     bench.fakes.set_id_of("a", text("z-id"));
-    let node = Reply::List(vec![text("a"), Reply::Int(1), text("z-id")]);
-    let all = Reply::List(vec![Reply::Int(0), Reply::Int(16383), node]);
-    bench.fakes.set_slots_of("a", Reply::List(vec![all]));
+    let node = RespValue::Array(vec![text("a"), RespValue::Int(1), text("z-id")]);
+    let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+    bench.fakes.set_slots_of("a", RespValue::Array(vec![all]));
     for _ in 0..5 {
         refresh(&bench, "a").await;
         assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     }
     let error = bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
-    let said = error.last.unwrap().to_string();
+    let said = error.last_error.unwrap().to_string();
     assert!(said.contains("another cluster"), "{said}");
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
     // As soon as the others name another master, calls go there.
     bench.fakes.set_slots_of("b", slots(&TAKEN_OVER));
     bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
-    assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+    assert_eq!(bench.call("k").await.unwrap().server, address("c"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_opened_before_the_map_was_known_is_judged_by_it() {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     // It is at the address of a node of the cluster, is queried first, and knows no slots.
     fakes.set_id_of("a", text("z-id"));
-    fakes.set_slots_of("a", Reply::List(vec![]));
+    fakes.set_slots_of("a", RespValue::Array(vec![]));
     let router = connect(&fakes, &["a", "b"]).await.unwrap();
     let clock = TestClock::start();
-    let deadline = clock.now().after(Duration::from_secs(1));
+    let deadline = clock.now().saturating_add(Duration::from_secs(1));
     router.call(&call("k"), deadline).await.unwrap_err();
     assert_eq!(fakes.count("a", "EVAL"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     for host in ["b", "c"] {
         fakes.set_slots_of(host, slots(&TAKEN_OVER));
         fakes.set_info_of(host, cluster_info("ok", 2));
@@ -83,14 +83,14 @@ async fn the_old_master_of_a_partition_is_not_believed_after_a_takeover() {
     let lower = Slot::of("k");
     assert_eq!(router.topology.master_of(lower), Some(address("c")));
     for _ in 0..10 {
-        router.topology.refresh(RefreshFrom::First(address("a"))).await;
+        router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
         assert_eq!(router.topology.master_of(lower), Some(address("c")));
     }
     // Even if it is the only one to answer.
     for host in ["b", "c"] {
         fakes.stop(host, true);
     }
-    router.topology.refresh(RefreshFrom::First(address("a"))).await;
+    router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
     assert_eq!(router.topology.master_of(lower), Some(address("c")));
 }
 
@@ -139,7 +139,7 @@ async fn dead_seeds_and_replicas_have_no_say_in_an_older_epoch() {
     // Both masters were set up again from older files, and there is no other.
     for host in seeds {
         bench.fakes.stop(host, true);
-        bench.fakes.cut(host);
+        bench.fakes.break_connections(host);
     }
     for host in ["b", "c"] {
         bench.fakes.set_slots_of(host, slots(&[(0, 16383, "b")]));
@@ -180,11 +180,11 @@ async fn masters_that_are_gone_have_no_say_in_an_older_epoch() {
         refresh(&bench, "b").await;
         assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
         if is_stranger {
-            bench.fakes.set_alone("c");
+            bench.fakes.set_standalone("c");
         } else {
-            bench.fakes.set_door("c", Door::Refuses);
+            bench.fakes.set_dial_behavior("c", DialBehavior::Refuse);
         }
-        bench.fakes.cut("c");
+        bench.fakes.break_connections("c");
         for host in ["a", "b"] {
             bench.fakes.set_slots_of(host, slots(&HALVES));
             bench.fakes.set_info_of(host, cluster_info("ok", 3));
@@ -202,8 +202,8 @@ async fn a_call_for_a_master_that_is_gone_takes_its_say() {
         bench.fakes.set_info_of(host, cluster_info("ok", 9));
     }
     refresh(&bench, "b").await;
-    bench.fakes.set_door("c", Door::Refuses);
-    bench.fakes.cut("c");
+    bench.fakes.set_dial_behavior("c", DialBehavior::Refuse);
+    bench.fakes.break_connections("c");
     for host in ["a", "b"] {
         bench.fakes.set_slots_of(host, slots(&HALVES));
         bench.fakes.set_info_of(host, cluster_info("ok", 3));
@@ -241,10 +241,10 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
         bench.fakes.set_slots_take(host, Duration::from_millis(50));
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
     }
-    let begun = bench.router.topology.refresh(RefreshFrom::First(address("b")));
+    let begun = bench.router.topology.refresh(RefreshSource::Prefer(address("b")));
     tokio::time::sleep(Duration::from_millis(20)).await;
-    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
-    assert_eq!(bench.call("k").await.unwrap().address, address("b"));
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b")]);
+    assert_eq!(bench.call("k").await.unwrap().server, address("b"));
     begun.await;
     assert_eq!(bench.router.topology.master_of(Slot::new(other).unwrap()), Some(address("a")));
     assert_eq!(bench.router.topology.master_of(Slot::new(moved).unwrap()), Some(address("b")));
@@ -260,7 +260,7 @@ async fn what_a_fresh_node_does_not_know_stays_known() {
     assert_eq!(bench.router.topology.master_of(Slot::new(7).unwrap()), Some(address("c")));
     assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
     // A node that knows nothing at all is skipped.
-    bench.fakes.set_slots_of("c", Reply::List(vec![]));
+    bench.fakes.set_slots_of("c", RespValue::Array(vec![]));
     refresh(&bench, "c").await;
     assert_eq!(master_of(&bench, "x").as_deref(), Some("b"));
 }
@@ -271,8 +271,8 @@ async fn a_node_that_came_new_to_the_cluster_is_served_by() {
     for host in ["a", "b", "c"] {
         bench.fakes.set_slots_of(host, slots(&TAKEN_OVER));
     }
-    bench.fakes.script("a", [redirect("MOVED", "k", "c")]);
-    assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "c")]);
+    assert_eq!(bench.call("k").await.unwrap().server, address("c"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +288,7 @@ async fn the_connection_to_a_node_that_left_the_cluster_is_closed() {
         bench.fakes.set_slots_of(host, slots(&[(0, 8191, "a"), (8192, 16383, "c")]));
     }
     tokio::time::sleep(2 * interval).await;
-    assert_eq!(bench.call("x").await.unwrap().address, address("c"));
+    assert_eq!(bench.call("x").await.unwrap().server, address("c"));
     assert!(connection.upgrade().is_none(), "nothing holds it");
 }
 
@@ -296,9 +296,9 @@ async fn the_connection_to_a_node_that_left_the_cluster_is_closed() {
 async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_those_that_lag() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.set_slots_of("c", slots(&TAKEN_OVER));
-    bench.fakes.always("a", redirect("MOVED", "k", "c"));
+    bench.fakes.set_reply("a", redirect("MOVED", "k", "c"));
     for _ in 0..3 {
-        assert_eq!(bench.call("k").await.unwrap().address, address("c"));
+        assert_eq!(bench.call("k").await.unwrap().server, address("c"));
         refresh(&bench, "a").await;
         assert_eq!(master_of(&bench, "k").as_deref(), Some("a"), "most of them lag");
     }
@@ -308,10 +308,10 @@ async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_
 #[tokio::test(start_paused = true)]
 async fn a_right_that_is_missing_is_not_a_no() {
     let denied =
-        || Reply::Error(server_error("NOPERM this user has no permissions to run the command"));
-    let unknown = || Reply::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
+        || RespValue::Error(server_error("NOPERM this user has no permissions to run the command"));
+    let unknown = || RespValue::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
     for reply in [denied(), unknown()] {
-        let fakes = Fakes::new(&HALVES);
+        let fakes = FakeCluster::new(&HALVES);
         for host in ["a", "b"] {
             fakes.set_id_of(host, reply.clone());
             fakes.set_info_of(host, reply.clone());
@@ -319,12 +319,12 @@ async fn a_right_that_is_missing_is_not_a_no() {
         let router = connect(&fakes, &["a"]).await.unwrap();
         let clock = TestClock::start();
         for key in ["k", "x"] {
-            let deadline = clock.now().after(Duration::from_secs(1));
+            let deadline = clock.now().saturating_add(Duration::from_secs(1));
             router.call(&call(key), deadline).await.unwrap();
         }
         // Changes are noticed all the same.
         fakes.set_slots(&[(0, 16383, "b")]);
-        router.topology.refresh(RefreshFrom::First(address("b"))).await;
+        router.topology.refresh(RefreshSource::Prefer(address("b"))).await;
         assert_eq!(router.topology.master_of(Slot::of("k")), Some(address("b")));
     }
 }
@@ -338,12 +338,12 @@ async fn a_seed_is_among_the_first_that_are_queried() {
         Bench::with(&ranges, |settings| settings.seeds = vec![address("n0"), address("seed")])
             .await;
     bench.fakes.set_slots_of("seed", slots(&[(0, 16383, "seed")]));
-    let whole = Reply::List(vec![
-        Reply::Int(0),
-        Reply::Int(16383),
-        Reply::List(vec![text("seed"), Reply::Int(1), text("n0-id")]),
+    let whole = RespValue::Array(vec![
+        RespValue::Int(0),
+        RespValue::Int(16383),
+        RespValue::Array(vec![text("seed"), RespValue::Int(1), text("n0-id")]),
     ]);
-    bench.fakes.set_slots_of("seed", Reply::List(vec![whole]));
+    bench.fakes.set_slots_of("seed", RespValue::Array(vec![whole]));
     bench.fakes.set_id_of("seed", text("n0-id"));
     // All known servers are gone; the name of the seed leads to their successors.
     for host in &many {
@@ -351,9 +351,9 @@ async fn a_seed_is_among_the_first_that_are_queried() {
     }
     bench.fakes.set_info_of("seed", cluster_info("ok", 2));
     let start = bench.clock.now();
-    bench.router.topology.refresh(RefreshFrom::Anyone).await;
+    bench.router.topology.refresh(RefreshSource::Any).await;
     assert_eq!(master_of(&bench, "x").as_deref(), Some("seed"));
-    let took = bench.clock.now().since(start);
+    let took = bench.clock.now().saturating_duration_since(start);
     assert!(took <= Duration::from_millis(700), "{took:?}");
 }
 
@@ -366,7 +366,7 @@ async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_i
         bench.fakes.set_info_of(host, cluster_info("ok", 2));
     }
     // The old master is queried first: it is the one that is connected.
-    bench.fakes.cut("b");
+    bench.fakes.break_connections("b");
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_eq!(master_of(&bench, "k").as_deref(), Some("c"));
 }
@@ -375,9 +375,9 @@ async fn a_takeover_is_heard_of_in_the_background_though_the_old_master_denies_i
 async fn a_server_that_starts_is_sent_nothing_before_it_tells_what_it_is() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.restart("a", "again");
-    bench.fakes.set_alone("a");
+    bench.fakes.set_standalone("a");
     let loading = server_error("LOADING Redis is loading the dataset in memory");
-    bench.fakes.set_id_of("a", Reply::Error(loading));
+    bench.fakes.set_id_of("a", RespValue::Error(loading));
     bench.router.call(&call("k"), bench.within(2)).await.unwrap_err();
     assert_eq!(bench.fakes.count("a", "EVAL"), 0);
 }

@@ -6,21 +6,21 @@ use futures::future::{BoxFuture, join_all};
 
 use super::*;
 use crate::Locks;
-use crate::client::settings::Settings;
+use crate::client::settings::ClientConfig;
 use crate::node::fake::CALLER;
 use crate::protocol::Scripts;
 
-fn late(ms: u64) -> Act {
-    Act::Late(Duration::from_millis(ms), ran(EPOCH_MS))
+fn late(ms: u64) -> FakeReply {
+    FakeReply::Delayed(Duration::from_millis(ms), script_reply(EPOCH_MS))
 }
 
-fn in_flight(calls: usize) -> impl FnOnce(&mut RouterSettings) {
-    move |settings| settings.max_in_flight = calls
+fn in_flight(calls: usize) -> impl FnOnce(&mut RouterConfig) {
+    move |settings| settings.max_in_flight_per_server = calls
 }
 
 impl Bench {
-    async fn call_for(&self, key: &str, ms: u64) -> Result<Answer, CallError> {
-        let deadline = self.clock.now().after(Duration::from_millis(ms));
+    async fn call_for(&self, key: &str, ms: u64) -> Result<CallReply, CallError> {
+        let deadline = self.clock.now().saturating_add(Duration::from_millis(ms));
         self.router.call(&call(key), deadline).await
     }
 }
@@ -28,7 +28,7 @@ impl Bench {
 #[tokio::test(start_paused = true)]
 async fn a_server_has_no_more_calls_to_answer_than_the_setting_says() {
     let bench = Bench::with(&[ALL], in_flight(8)).await;
-    bench.fakes.always("a", late(100));
+    bench.fakes.set_reply("a", late(100));
     let keys: Vec<String> = (0..80).map(|number| number.to_string()).collect();
     let begin = bench.clock.now();
     let calls = join_all(keys.iter().map(|key| bench.call(key)));
@@ -40,9 +40,9 @@ async fn a_server_has_no_more_calls_to_answer_than_the_setting_says() {
     let mut last = begin;
     for answer in answers {
         let answer = answer.unwrap();
-        assert!(answer.sent >= last, "first come, first served");
+        assert!(answer.sent_at >= last, "first come, first served");
         assert_eq!(answer.in_doubt, None);
-        last = answer.sent;
+        last = answer.sent_at;
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 80);
 }
@@ -53,7 +53,7 @@ async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
     bench.call("k").await.unwrap();
     bench.fakes.log("a");
     // One answer every 100 ms: the last comes after 2 s.
-    bench.fakes.script("a", (1..=20).map(|number| late(100 * number)));
+    bench.fakes.queue_replies("a", (1..=20).map(|number| late(100 * number)));
     let keys: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     for answer in join_all(keys.iter().map(|key| bench.call(key))).await {
         assert_eq!(answer.unwrap().in_doubt, None);
@@ -65,7 +65,7 @@ async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_not_sent_twice_either() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
+    bench.fakes.queue_replies("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
     let calls: Vec<Call> = (0..130).map(|number| call(&number.to_string())).collect();
     let within = bench.within(5);
     let alive = async {
@@ -84,16 +84,16 @@ async fn a_batch_is_not_sent_twice_either() {
 #[tokio::test(start_paused = true)]
 async fn who_is_too_late_in_the_queue_has_sent_nothing() {
     let bench = Bench::with(&[ALL], in_flight(1)).await;
-    bench.fakes.script("a", [late(400)]);
+    bench.fakes.queue_replies("a", [late(400)]);
     let begin = bench.clock.now();
     let waiter = async {
         let outcome = bench.call_for("x", 300).await;
-        (outcome, bench.clock.now().since(begin))
+        (outcome, bench.clock.now().saturating_duration_since(begin))
     };
     let (first, (second, after), third) = tokio::join!(bench.call("k"), waiter, bench.call("{k}2"));
     first.unwrap();
     let error = second.unwrap_err();
-    assert!(matches!(error.reason, Reason::Overloaded), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::Overloaded), "{error}");
     assert_eq!(error.in_doubt, None);
     assert!(after < Duration::from_millis(300), "in time: {after:?}");
     assert_eq!(third.unwrap().in_doubt, None, "it does not hold up those behind it");
@@ -103,7 +103,7 @@ async fn who_is_too_late_in_the_queue_has_sent_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.always("a", late(3));
+    bench.fakes.set_reply("a", late(3));
     // 128 of them take 384 ms in each pipeline. Those after the first four get no turn before.
     let calls: Vec<Call> = (0..1536).map(|number| call(&number.to_string())).collect();
     bench.fakes.log("a");
@@ -111,7 +111,7 @@ async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
     let (had, not): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
     assert!(!had.is_empty() && !not.is_empty());
     for error in not.into_iter().map(Result::unwrap_err) {
-        assert!(matches!(error.reason, Reason::Overloaded), "{error}");
+        assert!(matches!(error.kind, CallErrorKind::Overloaded), "{error}");
         assert_eq!(error.in_doubt, None);
     }
     assert_eq!(bench.fakes.count("a", "EVALSHA"), had.len());
@@ -120,7 +120,7 @@ async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_to_a_call_that_was_given_up_shows_that_the_server_is_at_work() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [late(400), late(600)]);
+    bench.fakes.queue_replies("a", [late(400), late(600)]);
     let error = bench.call_for("k", 100).await.unwrap_err();
     assert_eq!(error.in_doubt, Some(0));
     // Sent at 100 ms, answered at 700 ms, and something was heard at 400 ms.
@@ -133,11 +133,11 @@ async fn the_late_answer_to_a_call_that_was_given_up_shows_that_the_server_is_at
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_given_up_counts_until_it_is_answered() {
     let bench = Bench::with(&[ALL], in_flight(1)).await;
-    bench.fakes.script("a", [late(400)]);
+    bench.fakes.queue_replies("a", [late(400)]);
     let begin = bench.clock.now();
     bench.call_for("k", 100).await.unwrap_err();
     let answer = bench.call("x").await.unwrap();
-    assert_eq!(answer.sent.since(begin), Duration::from_millis(400));
+    assert_eq!(answer.sent_at.saturating_duration_since(begin), Duration::from_millis(400));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,27 +160,27 @@ async fn those_who_queue_leave_a_server_that_has_fallen_silent() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_of_no_use_retires_the_connection() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [refusal("READONLY You can't write against a read only replica.")]);
+    bench.fakes.queue_replies("a", [refusal("READONLY You can't write against a read only replica.")]);
     assert_eq!(bench.call("k").await.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2);
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [refusal("NOAUTH Authentication required.")]);
-    assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Refused(_)));
+    bench.fakes.queue_replies("a", [refusal("NOAUTH Authentication required.")]);
+    assert!(matches!(bench.call("k").await.unwrap_err().kind, CallErrorKind::Rejected(_)));
     bench.call("k").await.unwrap();
     assert_eq!(bench.fakes.dials("a"), 2);
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [refusal(&format!("ASK {} host", Slot::of("k")))]);
-    assert!(matches!(bench.call("k").await.unwrap_err().reason, Reason::Garbled(_)));
+    bench.fakes.queue_replies("a", [refusal(&format!("ASK {} host", Slot::of("k")))]);
+    assert!(matches!(bench.call("k").await.unwrap_err().kind, CallErrorKind::MalformedReply(_)));
     bench.call("k").await.unwrap();
     assert_eq!(bench.fakes.dials("a"), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_a_replica_is_dialled_seldom() {
-    for act in [refusal("READONLY x"), Act::Break { maybe_sent: true }] {
+    for act in [refusal("READONLY x"), FakeReply::Break { maybe_sent: true }] {
         let bench = Bench::new(&HALVES).await;
         bench.call("x").await.unwrap();
-        bench.fakes.always("a", act.clone());
+        bench.fakes.set_reply("a", act.clone());
         bench.router.call(&call("k"), bench.within(10)).await.unwrap_err();
         let dials = bench.fakes.dials("a");
         assert!((5..30).contains(&dials), "{dials} dials in 10 s, {act:?}");
@@ -191,25 +191,25 @@ async fn a_server_that_stays_a_replica_is_dialled_seldom() {
 async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
-    bench.fakes.cut("a");
-    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
     let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
     let calls = join_all(keys.iter().map(|key| bench.call(key)));
     let repair = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        bench.fakes.set_door("a", Door::Open);
+        bench.fakes.set_dial_behavior("a", DialBehavior::Accept);
     };
     let (answers, ()) = tokio::join!(calls, repair);
-    let sent: Vec<Moment> = answers.into_iter().map(|answer| answer.unwrap().sent).collect();
+    let sent: Vec<LocalInstant> = answers.into_iter().map(|answer| answer.unwrap().sent_at).collect();
     assert!(sent.iter().all(|moment| *moment == sent[0]), "all at the moment when it is back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_it() {
-    for door in [Door::Refuses, Door::Hangs] {
+    for door in [DialBehavior::Refuse, DialBehavior::Hang] {
         let bench = Bench::new(&[ALL]).await;
-        bench.fakes.set_door("a", door);
-        bench.fakes.cut("a");
+        bench.fakes.set_dial_behavior("a", door);
+        bench.fakes.break_connections("a");
         let end = async {
             tokio::time::sleep(Duration::from_millis(5_300)).await;
             let dials = bench.fakes.dials("a");
@@ -217,9 +217,9 @@ async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_i
             (dials, bench.clock.now())
         };
         let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
-        assert!(matches!(outcome.unwrap_err().reason, Reason::Closed));
+        assert!(matches!(outcome.unwrap_err().kind, CallErrorKind::Closed));
         // The pause of the call itself is short.
-        assert!(bench.clock.now().since(closed) <= Duration::from_millis(100), "{door:?}");
+        assert!(bench.clock.now().saturating_duration_since(closed) <= Duration::from_millis(100), "{door:?}");
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(bench.fakes.dials("a"), dials, "{door:?}");
     }
@@ -233,11 +233,11 @@ struct CountingClock {
 }
 
 impl Clock for CountingClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> LocalInstant {
         self.clock.now()
     }
 
-    fn sleep_until(&self, until: Moment) -> BoxFuture<'static, ()> {
+    fn sleep_until(&self, until: LocalInstant) -> BoxFuture<'static, ()> {
         self.timers.fetch_add(1, Ordering::Relaxed);
         self.clock.sleep_until(until)
     }
@@ -245,18 +245,18 @@ impl Clock for CountingClock {
 
 /// The timers that are set while so many calls wait for a server that does not answer.
 async fn timers_of_waiting(calls: usize) -> usize {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     let clock = Arc::new(CountingClock { clock: TestClock::start(), timers: AtomicUsize::new(0) });
-    let settings = RouterSettings {
+    let settings = RouterConfig {
         seeds: vec![address("b")],
         connect_timeout: Duration::from_secs(60),
-        ..RouterSettings::default()
+        ..RouterConfig::default()
     };
     let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
-    fakes.set_door("a", Door::Hangs);
-    fakes.cut("a");
+    fakes.set_dial_behavior("a", DialBehavior::Hang);
+    fakes.break_connections("a");
     let calls: Vec<Call> = (0..calls).map(|number| call(&format!("{{k}}{number}"))).collect();
-    let deadline = clock.now().after(Duration::from_secs(20));
+    let deadline = clock.now().saturating_add(Duration::from_secs(20));
     clock.timers.store(0, Ordering::Relaxed);
     let outcomes = join_all(calls.iter().map(|call| router.call(call, deadline))).await;
     assert!(outcomes.iter().all(Result::is_err));
@@ -274,10 +274,10 @@ async fn many_calls_that_wait_for_a_server_look_for_its_successor_together() {
 async fn redirects_are_counted_in_a_row() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
-    bench.fakes.always("a", redirect("MOVED", "k", "b"));
-    bench.fakes.script("b", (0..30).map(|_| refusal("CLUSTERDOWN x")));
+    bench.fakes.set_reply("a", redirect("MOVED", "k", "b"));
+    bench.fakes.queue_replies("b", (0..30).map(|_| refusal("CLUSTERDOWN x")));
     let answer = bench.call("k").await.unwrap();
-    assert_eq!(answer.address, address("b"));
+    assert_eq!(answer.server, address("b"));
     let redirects = bench.fakes.count("a", "EVALSHA");
     assert!(redirects > 16, "{redirects}");
 }
@@ -294,32 +294,32 @@ async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
 }
 
 /// Locks over these servers.
-async fn locks(fakes: &Fakes, change: impl FnOnce(&mut RouterSettings)) -> Locks {
-    let mut settings = RouterSettings { seeds: vec![address("a")], ..RouterSettings::default() };
+async fn locks(fakes: &FakeCluster, change: impl FnOnce(&mut RouterConfig)) -> Locks {
+    let mut settings = RouterConfig { seeds: vec![address("a")], ..RouterConfig::default() };
     change(&mut settings);
-    let (scripts, clock) = (Scripts::built_in(), TestClock::start());
+    let (scripts, clock) = (Scripts::embedded(), TestClock::start());
     let connector = Arc::new(fakes.clone());
-    Locks::start(connector, clock, scripts, Settings::default(), settings).await.unwrap()
+    Locks::start(connector, clock, scripts, ClientConfig::default(), settings).await.unwrap()
 }
 
 /// What an acquire is answered that has the lock for a minute.
-fn granted() -> Reply {
+fn granted() -> RespValue {
     text(&format!("granted {EPOCH_MS} 0 {CALLER} 1 {}", EPOCH_MS + 60_000))
 }
 
 #[tokio::test(start_paused = true)]
 async fn masters_that_name_each_other_do_not_end_an_unlimited_wait() {
-    let fakes = Fakes::new(&HALVES);
+    let fakes = FakeCluster::new(&HALVES);
     let locks = locks(&fakes, |_| ()).await;
     let lock = locks.rwlock("k").unwrap();
     let moved = |host: &str| refusal(&format!("MOVED {} {host}:1", lock.slot()));
-    fakes.always("a", moved("b"));
-    fakes.always("b", moved("a"));
+    fakes.set_reply("a", moved("b"));
+    fakes.set_reply("b", moved("a"));
     let agreement = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let calls = fakes.count("a", "EVALSHA") + fakes.count("b", "EVALSHA");
         assert!((18..300).contains(&calls), "{calls} in 5 s: neither given up nor a storm");
-        fakes.always("a", Act::Answer(granted()));
+        fakes.set_reply("a", FakeReply::Answer(granted()));
     };
     let (guard, ()) = tokio::join!(async { lock.write().await }, agreement);
     assert!(guard.unwrap().is_held());
@@ -327,9 +327,9 @@ async fn masters_that_name_each_other_do_not_end_an_unlimited_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_was_never_sent_owes_no_release() {
-    let fakes = Fakes::new(&[ALL]);
+    let fakes = FakeCluster::new(&[ALL]);
     let locks = locks(&fakes, in_flight(1)).await;
-    fakes.always("a", Act::Late(Duration::from_millis(400), granted()));
+    fakes.set_reply("a", FakeReply::Delayed(Duration::from_millis(400), granted()));
     let (held, late) = (locks.rwlock("k").unwrap(), locks.rwlock("x").unwrap());
     let late = async { late.write().timeout(Duration::from_millis(300)).await };
     let (guard, error) = tokio::join!(async { held.write().await }, late);

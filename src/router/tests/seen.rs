@@ -4,7 +4,7 @@ use futures::FutureExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::*;
-use crate::node::Notice;
+use crate::node::PubSubEvent;
 
 const CHANNEL: &str = "{k}news";
 
@@ -40,7 +40,7 @@ async fn commands_are_in_flight_until_they_are_answered_or_nobody_waits() {
     bench.call("x").await.unwrap();
     assert_eq!(in_flight(&recorder, "a"), 0.0, "all were answered");
 
-    bench.fakes.always("a", Act::Hang);
+    bench.fakes.set_reply("a", FakeReply::Hang);
     let calls = [call("k"), call("k"), call("k")];
     let mut waiting: Vec<_> =
         calls.iter().map(|call| bench.router.call(call, bench.within(10)).boxed()).collect();
@@ -74,22 +74,22 @@ async fn each_attempt_is_counted_by_what_came_of_it() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _here = metrics::set_default_local_recorder(&recorder);
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.script(
+    bench.fakes.queue_replies(
         "a",
         [
             refusal("NOSCRIPT x"),
             refusal("LOADING x"),
-            Act::Hang,
-            Act::Break { maybe_sent: true },
+            FakeReply::Hang,
+            FakeReply::Break { maybe_sent: true },
             redirect("ASK", "k", "b"),
         ],
     );
     bench.call("k").await.unwrap();
-    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b")]);
     bench.call("k").await.unwrap();
-    bench.fakes.script("b", [refusal("OOM x")]);
+    bench.fakes.queue_replies("b", [refusal("OOM x")]);
     bench.call("x").await.unwrap_err();
-    bench.fakes.script("b", [Act::Answer(text("what"))]);
+    bench.fakes.queue_replies("b", [FakeReply::Answer(text("what"))]);
     bench.call("x").await.unwrap();
     for (outcome, expected) in [
         ("answered", 3.0),
@@ -106,8 +106,8 @@ async fn each_attempt_is_counted_by_what_came_of_it() {
         assert_eq!(attempts(&recorder, outcome), expected, "{outcome}");
     }
     // While the server refuses, the call waits for its next dial, and may be given up there.
-    bench.fakes.cut("b");
-    bench.fakes.set_door("b", Door::Refuses);
+    bench.fakes.break_connections("b");
+    bench.fakes.set_dial_behavior("b", DialBehavior::Refuse);
     bench.call("x").await.unwrap_err();
     assert!(attempts(&recorder, "unconnected") >= 1.0);
     let dials = |outcome| {
@@ -129,20 +129,20 @@ async fn each_end_of_a_subscription_is_counted_once() {
     let seen =
         || ["joined", "left", "lost", "refused"].map(|outcome| subscriptions(&recorder, outcome));
 
-    bench.router.subscriptions().want(Slot::of(CHANNEL), channel());
+    bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [1.0, 0.0, 0.0, 0.0]);
-    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
     settled().await;
     assert_eq!(seen(), [2.0, 0.0, 1.0, 0.0], "the server ended it, and it was joined again");
-    bench.fakes.cut("a");
+    bench.fakes.break_connections("a");
     settled().await;
     assert_eq!(seen(), [3.0, 0.0, 2.0, 0.0], "the connection was lost");
-    bench.router.subscriptions().unwant(Slot::of(CHANNEL));
+    bench.router.subscriptions().unsubscribe(Slot::of(CHANNEL));
     settled().await;
     assert_eq!(seen(), [3.0, 1.0, 2.0, 0.0]);
-    bench.fakes.on_join("a", [crate::node::fake::JoinAct::Refuse("ERR not now")]);
-    bench.router.subscriptions().want(Slot::of(CHANNEL), channel());
+    bench.fakes.on_subscribe("a", [crate::node::fake::SubscribeReply::Refuse("ERR not now")]);
+    bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [4.0, 1.0, 2.0, 1.0], "refused, and joined later");
     bench.router.close();

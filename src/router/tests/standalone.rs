@@ -3,21 +3,21 @@
 
 use super::*;
 use crate::node::fake::slots;
-use crate::router::belief::{Process, Stranger, Told, View};
+use crate::router::belief::{ServerProcess, UnexpectedServer, ReportedTopology, NodeView};
 use crate::router::cluster_slots;
-use crate::router::connection::Limits;
+use crate::router::connection::ConnectionLimits;
 use crate::router::membership::Membership;
-use crate::router::translation::Translation;
+use crate::router::translation::AddressTranslator;
 
-const LIMITS: Limits = Limits {
+const LIMITS: ConnectionLimits = ConnectionLimits {
     connect_timeout: Duration::from_secs(1),
     response_timeout: Duration::from_millis(500),
-    in_flight: 1,
+    max_in_flight: 1,
 };
 
 /// Servers with one name, and a client that uses the name.
 struct Name {
-    fakes: Fakes,
+    fakes: FakeCluster,
     clock: Arc<TestClock>,
     router: Arc<Router>,
 }
@@ -30,13 +30,13 @@ impl Name {
         Name::of(fakes).await
     }
 
-    async fn of(fakes: Fakes) -> Name {
+    async fn of(fakes: FakeCluster) -> Name {
         let router = connect(&fakes, &["both"]).await.unwrap();
         Name { fakes, clock: TestClock::start(), router }
     }
 
-    async fn call(&self, seconds: u64) -> Result<Answer, CallError> {
-        let deadline = self.clock.now().after(Duration::from_secs(seconds));
+    async fn call(&self, seconds: u64) -> Result<CallReply, CallError> {
+        let deadline = self.clock.now().saturating_add(Duration::from_secs(seconds));
         self.router.call(&call("k"), deadline).await
     }
 
@@ -47,10 +47,10 @@ impl Name {
 }
 
 /// `a` and `b`, without a cluster.
-fn two() -> Fakes {
-    let fakes = Fakes::new(&[]);
+fn two() -> FakeCluster {
+    let fakes = FakeCluster::new(&[]);
     for host in ["a", "b"] {
-        fakes.set_alone(host);
+        fakes.set_standalone(host);
     }
     fakes
 }
@@ -80,30 +80,30 @@ async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
     name.call(1).await.unwrap();
     // The name leads to the other one now, but the first one is still there.
     name.fakes.set_name("both", &["b", "a"]);
-    name.fakes.cut("a");
+    name.fakes.break_connections("a");
     name.call(1).await.unwrap();
     assert_eq!(name.calls(), (2, 0));
     // It is frozen: it cannot be known to be gone.
     name.fakes.stop("a", true);
-    name.fakes.cut("a");
+    name.fakes.break_connections("a");
     name.call(3).await.unwrap_err();
     assert_eq!(name.fakes.count("b", "EVAL"), 0);
     // It is gone.
-    name.fakes.set_door("a", Door::Refuses);
-    name.fakes.cut("a");
+    name.fakes.set_dial_behavior("a", DialBehavior::Refuse);
+    name.fakes.break_connections("a");
     name.call(10).await.unwrap();
     assert_eq!(name.fakes.count("b", "EVAL"), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_single_server_may_be_restarted() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
+    let fakes = FakeCluster::new(&[]);
+    fakes.set_standalone("a");
     let router = connect(&fakes, &["a"]).await.unwrap();
     let clock = TestClock::start();
     for process in ["a", "again"] {
         fakes.restart("a", process);
-        let deadline = clock.now().after(Duration::from_secs(2));
+        let deadline = clock.now().saturating_add(Duration::from_secs(2));
         router.call(&call("k"), deadline).await.unwrap();
     }
     assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
@@ -111,10 +111,10 @@ async fn a_single_server_may_be_restarted() {
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out() {
-    for door in [Door::Unreachable, Door::Hangs] {
-        let fakes = Fakes::new(&[]);
-        fakes.set_alone("a");
-        fakes.set_door("b", door);
+    for door in [DialBehavior::Unreachable, DialBehavior::Hang] {
+        let fakes = FakeCluster::new(&[]);
+        fakes.set_standalone("a");
+        fakes.set_dial_behavior("b", door);
         fakes.set_name("both", &["b", "a"]);
         let name = Name::of(fakes).await;
         name.fakes.restart("a", "again");
@@ -126,9 +126,9 @@ async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out(
 #[tokio::test(start_paused = true)]
 async fn a_first_server_that_cannot_be_reached_is_not_gone() {
     let name = Name::of_two().await;
-    for door in [Door::Unreachable, Door::Hangs] {
-        name.fakes.set_door("a", door);
-        name.fakes.cut("a");
+    for door in [DialBehavior::Unreachable, DialBehavior::Hang] {
+        name.fakes.set_dial_behavior("a", door);
+        name.fakes.break_connections("a");
         name.call(3).await.unwrap_err();
     }
     // The name belongs to the other one alone now: the first one cannot be found there.
@@ -151,25 +151,25 @@ async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_place_of_the_first_server_is_where_it_was_found_last() {
-    let fakes = Fakes::new(&[]);
+    let fakes = FakeCluster::new(&[]);
     for host in ["a", "b"] {
-        fakes.set_alone(host);
+        fakes.set_standalone(host);
         fakes.restart(host, "first"); // one server with two addresses
     }
     fakes.set_name("both", &["a", "b"]);
     let name = Name::of(fakes).await;
     // The first address cannot be reached any more, and the client continues at the second.
-    name.fakes.set_door("a", Door::Hangs);
-    name.fakes.cut("a");
+    name.fakes.set_dial_behavior("a", DialBehavior::Hang);
+    name.fakes.break_connections("a");
     name.fakes.set_name("both", &["b", "a"]);
     name.call(3).await.unwrap();
     name.fakes.restart("b", "again");
     name.call(3).await.unwrap();
     // Now that one hangs, and another server is at the first address.
     name.fakes.restart("a", "another");
-    name.fakes.set_door("a", Door::Open);
-    name.fakes.set_door("b", Door::Hangs);
-    name.fakes.cut("b");
+    name.fakes.set_dial_behavior("a", DialBehavior::Accept);
+    name.fakes.set_dial_behavior("b", DialBehavior::Hang);
+    name.fakes.break_connections("b");
     name.fakes.set_name("both", &["a", "b"]);
     name.call(3).await.unwrap_err();
     assert_eq!(name.calls(), (0, 2));
@@ -177,41 +177,41 @@ async fn the_place_of_the_first_server_is_where_it_was_found_last() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_node_does_not_take_the_place_of_a_single_server_that_may_come_back() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
+    let fakes = FakeCluster::new(&[]);
+    fakes.set_standalone("a");
     fakes.set_name("both", &["a", "b"]);
     let name = Name::of(fakes).await;
     name.fakes.set_slots_of("b", slots(&[(0, 16383, "both")]));
-    name.fakes.set_id_of("b", Reply::Text("b's id".into()));
+    name.fakes.set_id_of("b", RespValue::String("b's id".into()));
     name.fakes.restart("b", "of a cluster");
-    name.fakes.set_door("a", Door::Hangs);
-    name.fakes.cut("a");
+    name.fakes.set_dial_behavior("a", DialBehavior::Hang);
+    name.fakes.break_connections("a");
     name.call(3).await.unwrap_err();
     assert_eq!(name.fakes.count("b", "EVAL"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
+    let fakes = FakeCluster::new(&[]);
+    fakes.set_standalone("a");
     fakes.set_name("both", &["a", "b"]);
-    fakes.set_door("b", Door::Slow(Duration::from_millis(200)));
+    fakes.set_dial_behavior("b", DialBehavior::AcceptDelayed(Duration::from_millis(200)));
     let (at, clock): (_, Arc<dyn Clock>) = (address("both"), TestClock::start());
     let told = |process: &str| {
         let (name, place) = (process.into(), Some("a".into()));
-        Told::Alone(Some(Process { name, place }))
+        ReportedTopology::Standalone(Some(ServerProcess { name, resolved_addr: place }))
     };
-    let map = cluster_slots::read(&slots(&[(0, 16383, "both")]), &at, &Translation(None));
+    let map = cluster_slots::read(&slots(&[(0, 16383, "both")]), &at, &AddressTranslator(None));
     let map = map.unwrap().map;
     let (epoch, serves) = (Some(1), Some(true));
     for (events, stranger) in [
-        (Told::Cluster { map, epoch, serves }, Stranger::Standalone),
-        (told("another"), Stranger::OtherServer),
+        (ReportedTopology::Cluster { map, epoch, serves }, UnexpectedServer::Standalone),
+        (told("another"), UnexpectedServer::OtherServer),
     ] {
-        let membership = Membership::new(Translation(None), LIMITS);
+        let membership = Membership::new(AddressTranslator(None), LIMITS);
         let install = |told| {
             let node = at.clone();
-            membership.known_mut().install(View { node, told }, 0);
+            membership.known_mut().install(NodeView { node, topology: told }, 0);
         };
         install(told("first"));
         let opening = membership.open(&fakes, &clock, &at, LIMITS);
@@ -223,16 +223,16 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         let (opened, learned) = tokio::join!(opening, learning);
         assert_eq!(membership.known().kind, learned);
         let why = opened.unwrap_err().source.unwrap();
-        assert_eq!(why.downcast_ref::<Stranger>(), Some(&stranger));
+        assert_eq!(why.downcast_ref::<UnexpectedServer>(), Some(&stranger));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
-    let fakes = Fakes::new(&[]);
-    fakes.set_alone("a");
+    let fakes = FakeCluster::new(&[]);
+    fakes.set_standalone("a");
     fakes.set_name("both", &["b", "a"]);
-    fakes.set_door("b", Door::Refuses);
+    fakes.set_dial_behavior("b", DialBehavior::Refuse);
     let name = Name::of(fakes).await;
     name.fakes.hang_names(true);
     name.fakes.restart("a", "again");

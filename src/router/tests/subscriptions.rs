@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::node::Notice;
-use crate::node::fake::JoinAct;
-use crate::router::Event;
+use crate::node::PubSubEvent;
+use crate::node::fake::SubscribeReply;
+use crate::router::SubscriptionEvent;
 
 const CHANNEL: &str = "{k}news";
 
@@ -25,22 +25,22 @@ async fn settled() {
 }
 
 /// The number of events, all of which must be a `Poll` at the slot.
-fn looks(events: &mut mpsc::UnboundedReceiver<Event>) -> usize {
+fn looks(events: &mut mpsc::UnboundedReceiver<SubscriptionEvent>) -> usize {
     let mut looks = 0;
     while let Ok(event) = events.try_recv() {
-        assert_eq!(event, Event::Poll { slot: slot() });
+        assert_eq!(event, SubscriptionEvent::PollRequired { slot: slot() });
         looks += 1;
     }
     looks
 }
 
 /// A cluster of `a` and `b` in which the channel is joined at `a`.
-async fn joined() -> (Bench, mpsc::UnboundedReceiver<Event>) {
+async fn joined() -> (Bench, mpsc::UnboundedReceiver<SubscriptionEvent>) {
     let bench = Bench::new(&HALVES).await;
     bench.call("k").await.unwrap();
     bench.call("x").await.unwrap();
     let mut events = events(&bench);
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"));
@@ -50,7 +50,7 @@ async fn joined() -> (Bench, mpsc::UnboundedReceiver<Event>) {
 }
 
 fn at(bench: &Bench) -> Option<String> {
-    bench.router.subscriptions().joined_at(slot())
+    bench.router.subscriptions().subscribed_server(slot())
 }
 
 fn joins(bench: &Bench, host: &str) -> usize {
@@ -58,31 +58,31 @@ fn joins(bench: &Bench, host: &str) -> usize {
 }
 
 /// All events from here on.
-fn events(bench: &Bench) -> mpsc::UnboundedReceiver<Event> {
+fn events(bench: &Bench) -> mpsc::UnboundedReceiver<SubscriptionEvent> {
     let (tell, events) = mpsc::unbounded_channel();
-    bench.router.subscriptions().listen(Box::new(move |event| drop(tell.send(event))));
+    bench.router.subscriptions().set_listener(Box::new(move |event| drop(tell.send(event))));
     events
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wanted_channel_is_joined_at_the_owner_and_its_messages_come() {
     let (bench, mut events) = joined().await;
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     assert_eq!(joins(&bench, "a"), 0, "once is enough");
-    bench.fakes.notify("a", Notice::Message { channel: channel(), payload: "hello".into() });
+    bench.fakes.notify("a", PubSubEvent::Message { channel: channel(), payload: "hello".into() });
     let event = events.recv().await.unwrap();
     let received = bench.clock.now();
     assert_eq!(
         event,
-        Event::Message { slot: slot(), address: address("a"), payload: "hello".into(), received }
+        SubscriptionEvent::Message { slot: slot(), address: address("a"), payload: "hello".into(), received }
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
     let (bench, mut events) = joined().await;
-    bench.router.subscriptions().unwant(slot());
+    bench.router.subscriptions().unsubscribe(slot());
     settled().await;
     assert_eq!(bench.fakes.count("a", "SUNSUBSCRIBE"), 1);
     assert_eq!(at(&bench), None);
@@ -90,7 +90,7 @@ async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
     assert_eq!(bench.fakes.subscribers("a"), 1);
     tokio::time::sleep(Duration::from_secs(35)).await;
     assert_eq!(bench.fakes.subscribers("a"), 0);
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     assert_eq!(looks(&mut events), 1);
 }
@@ -98,7 +98,7 @@ async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_channel_that_is_wanted_in_place_of_another() {
     let (bench, mut events) = joined().await;
-    bench.router.subscriptions().want(slot(), "{k}other".into());
+    bench.router.subscriptions().subscribe(slot(), "{k}other".into());
     settled().await;
     assert_eq!(bench.fakes.log("a"), ["SUNSUBSCRIBE {k}news", "SSUBSCRIBE {k}other"]);
     assert_eq!(looks(&mut events), 1);
@@ -109,7 +109,7 @@ async fn a_channel_that_is_wanted_in_place_of_another() {
 async fn after_a_leave_by_the_server_it_is_joined_at_the_new_owner() {
     let (bench, mut events) = joined().await;
     bench.fakes.set_slots(&[(0, 16383, "b")]);
-    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
     settled().await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
     assert_eq!(looks(&mut events), 2, "lost, and made again");
@@ -119,7 +119,7 @@ async fn after_a_leave_by_the_server_it_is_joined_at_the_new_owner() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_owner_is_followed() {
     let (bench, mut events) = joined().await;
-    bench.fakes.script("a", [redirect("MOVED", "k", "b")]);
+    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b")]);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     bench.call("k").await.unwrap();
     settled().await;
@@ -133,9 +133,9 @@ async fn a_changed_owner_is_followed() {
 async fn a_refusal_that_names_the_owner_is_followed() {
     let (bench, mut events) = joined().await;
     let moved: &'static str = format!("MOVED {} b:1", slot()).leak();
-    bench.fakes.on_join("a", [JoinAct::Refuse(moved)]);
+    bench.fakes.on_subscribe("a", [SubscribeReply::Refuse(moved)]);
     bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
-    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (1, 1));
     assert_eq!(looks(&mut events), 2);
@@ -146,14 +146,14 @@ async fn a_refusal_that_names_the_owner_is_followed() {
 #[tokio::test(start_paused = true)]
 async fn after_a_broken_connection_it_is_joined_again() {
     let (bench, mut events) = joined().await;
-    bench.fakes.set_door("a", Door::Refuses);
-    bench.fakes.cut("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
+    bench.fakes.break_connections("a");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(looks(&mut events), 1, "it was lost");
     assert_eq!(at(&bench), None);
     let dials = bench.fakes.dials("a");
     assert!(dials < 40, "{dials} dials in 5 s, for commands, for the map and for subscriptions");
-    bench.fakes.set_door("a", Door::Open);
+    bench.fakes.set_dial_behavior("a", DialBehavior::Accept);
     bench.call("k").await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(looks(&mut events), 1, "it was made again");
@@ -163,7 +163,7 @@ async fn after_a_broken_connection_it_is_joined_again() {
 #[tokio::test(start_paused = true)]
 async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     let (bench, mut events) = joined().await;
-    bench.fakes.script("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
+    bench.fakes.queue_replies("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
     bench.call("k").await.unwrap();
     bench.call("k").await.unwrap();
     settled().await;
@@ -173,18 +173,18 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
     bench
         .fakes
-        .notify("b", Notice::Message { channel: channel(), payload: "from the target".into() });
+        .notify("b", PubSubEvent::Message { channel: channel(), payload: "from the target".into() });
     assert!(
-        matches!(events.recv().await, Some(Event::Message { address: from, .. }) if from == address("b"))
+        matches!(events.recv().await, Some(SubscriptionEvent::Message { address: from, .. }) if from == address("b"))
     );
     // The migration ends: the target is now the master.
     bench.fakes.set_slots(&[(0, 16383, "b")]);
-    bench.fakes.notify("a", Notice::Left { channel: channel() });
+    bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
     settled().await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
     assert_eq!(looks(&mut events), 1);
-    bench.fakes.notify("b", Notice::Left { channel: channel() });
+    bench.fakes.notify("b", PubSubEvent::Unsubscribed { channel: channel() });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(joins(&bench, "b"), 2);
 }
@@ -192,10 +192,10 @@ async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_is_sent_away_does_not_come_back() {
     let (bench, mut events) = joined().await;
-    bench.fakes.script("a", [redirect("ASK", "k", "b")]);
+    bench.fakes.queue_replies("a", [redirect("ASK", "k", "b")]);
     bench.call("k").await.unwrap();
     settled().await;
-    bench.fakes.notify("b", Notice::Left { channel: channel() });
+    bench.fakes.notify("b", PubSubEvent::Unsubscribed { channel: channel() });
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (0, 1));
     assert_eq!(looks(&mut events), 2);
@@ -207,12 +207,12 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
     let unknown =
-        JoinAct::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
-    bench.fakes.on_join("a", [unknown]);
-    bench.router.subscriptions().want(slot(), channel());
+        SubscribeReply::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
+    bench.fakes.on_subscribe("a", [unknown]);
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     // Nor is it tried for other channels.
-    bench.router.subscriptions().want(Slot::of("x"), "{x}news".into());
+    bench.router.subscriptions().subscribe(Slot::of("x"), "{x}news".into());
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(joins(&bench, "a"), 1);
     assert_eq!(looks(&mut events), 0);
@@ -226,11 +226,11 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
 async fn other_refusals_and_lost_answers_are_tried_again() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
-    bench.fakes.on_join(
+    bench.fakes.on_subscribe(
         "a",
-        [JoinAct::Refuse("CLUSTERDOWN x"), JoinAct::Ignore, JoinAct::Refuse("LOADING x")],
+        [SubscribeReply::Refuse("CLUSTERDOWN x"), SubscribeReply::Ignore, SubscribeReply::Refuse("LOADING x")],
     );
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(joins(&bench, "a"), 4);
     assert_eq!(looks(&mut events), 1);
@@ -270,8 +270,8 @@ async fn a_silent_server_is_tried_now_and_then() {
 async fn when_a_master_dies_its_successor_is_looked_for() {
     let (bench, mut events) = joined().await;
     bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
-    bench.fakes.set_door("a", Door::Refuses);
-    bench.fakes.cut("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
+    bench.fakes.break_connections("a");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(looks(&mut events), 2);
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
@@ -293,10 +293,10 @@ fn channels(count: usize) -> Vec<(Slot, Bytes)> {
 /// All of them are wanted at a server that does not answer for now.
 async fn many_wanted(count: usize) -> (Bench, Vec<(Slot, Bytes)>) {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.hold_joins("a");
+    bench.fakes.hold_subscribes("a");
     let channels = channels(count);
     for (slot, channel) in &channels {
-        bench.router.subscriptions().want(*slot, channel.clone());
+        bench.router.subscriptions().subscribe(*slot, channel.clone());
     }
     settled().await;
     (bench, channels)
@@ -316,7 +316,7 @@ async fn many_joins_go_out_in_a_window_and_once() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(joins(&bench, "a"), 300, "each of them once");
     for (slot, _) in channels {
-        assert!(bench.router.subscriptions().joined_at(slot).is_some());
+        assert!(bench.router.subscriptions().subscribed_server(slot).is_some());
     }
     assert_eq!(bench.fakes.dials("a"), 2);
 }
@@ -329,7 +329,7 @@ async fn a_channel_that_is_no_longer_wanted_does_not_go_out() {
         sent.contains(&format!("SSUBSCRIBE {}", String::from_utf8_lossy(channel)))
     };
     let (slot, channel) = channels.iter().find(|(_, channel)| !is_sent(channel)).unwrap();
-    bench.router.subscriptions().unwant(*slot);
+    bench.router.subscriptions().unsubscribe(*slot);
     settled().await;
     bench.fakes.answer_joins("a", 100);
     settled().await;
@@ -346,7 +346,7 @@ async fn where_a_channel_is_joined_the_subscriptions_own_connection_says() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.set_run_id("a", "another-server");
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     assert_eq!(at(&bench).as_deref(), Some("another-serv"));
 }
@@ -355,7 +355,7 @@ async fn where_a_channel_is_joined_the_subscriptions_own_connection_says() {
 async fn at_a_server_without_a_name_nobody_is_known_to_be_joined() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_run_id("a", "");
-    bench.router.subscriptions().want(slot(), channel());
+    bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
     assert_eq!(joins(&bench, "a"), 1);
     assert_eq!(at(&bench), None);

@@ -8,7 +8,7 @@ const CALLS: usize = 10_000;
 
 #[tokio::test(start_paused = true)]
 async fn after_a_promotion_the_text_is_sent_once_however_many_calls_are_in_flight() {
-    let bench = Bench::with(&HALVES, |settings| settings.max_in_flight = CALLS).await;
+    let bench = Bench::with(&HALVES, |settings| settings.max_in_flight_per_server = CALLS).await;
     bench.call("x").await.unwrap();
     bench.fakes.stop("a", true);
     bench.fakes.forget_scripts("b");
@@ -21,7 +21,7 @@ async fn after_a_promotion_the_text_is_sent_once_however_many_calls_are_in_fligh
     };
     let (answers, ()) = tokio::join!(calls, promotion);
     for answer in answers {
-        assert_eq!(answer.unwrap().address, address("b"));
+        assert_eq!(answer.unwrap().server, address("b"));
     }
     assert_eq!(bench.fakes.count("b", "EVAL "), 1);
     assert!(bench.fakes.count("b", "EVALSHA") <= 1 + 2 * CALLS);
@@ -49,9 +49,9 @@ async fn batches_and_confirmed_calls_wait_for_the_same_text() {
 /// unknown too.
 async fn one_who_sends(
     bench: &Bench,
-    act: Act,
-) -> tokio::task::JoinHandle<Result<Answer, CallError>> {
-    bench.fakes.script("a", [refusal("NOSCRIPT x"), act, refusal("NOSCRIPT x")]);
+    act: FakeReply,
+) -> tokio::task::JoinHandle<Result<CallReply, CallError>> {
+    bench.fakes.queue_replies("a", [refusal("NOSCRIPT x"), act, refusal("NOSCRIPT x")]);
     let (router, deadline) = (bench.router.clone(), bench.within(10));
     let sender = tokio::spawn(async move { router.call(&call("k"), deadline).await });
     while bench.fakes.count("a", "EVAL ") == 0 {
@@ -63,7 +63,7 @@ async fn one_who_sends(
 #[tokio::test(start_paused = true)]
 async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
     let bench = Bench::new(&[ALL]).await;
-    let sender = one_who_sends(&bench, Act::Hang).await;
+    let sender = one_who_sends(&bench, FakeReply::Hang).await;
     let giving_up = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(bench.fakes.count("a", "EVAL "), 1, "the other one waits");
@@ -77,12 +77,12 @@ async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_for_the_text_is_bound_by_its_own_deadline() {
     let bench = Bench::new(&[ALL]).await;
-    let late = Act::Late(Duration::from_millis(400), ran(1));
+    let late = FakeReply::Delayed(Duration::from_millis(400), script_reply(1));
     let sender = one_who_sends(&bench, late).await;
-    let deadline = bench.clock.now().after(Duration::from_millis(50));
+    let deadline = bench.clock.now().saturating_add(Duration::from_millis(50));
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
     assert_eq!(bench.clock.now(), deadline);
-    assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error}");
     assert_eq!(
         error.in_doubt, None,
         "what was refused cannot come later, and nothing else was sent"
@@ -104,7 +104,7 @@ async fn a_server_that_forgets_again_is_told_again() {
 #[tokio::test(start_paused = true)]
 async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [refusal("NOSCRIPT x")]);
+    bench.fakes.queue_replies("a", [refusal("NOSCRIPT x")]);
     let (k, x) = (call("k"), call("x"));
     let mut paused = Box::pin(bench.router.call(&k, bench.within(10)));
     while bench.fakes.count("a", "EVAL ") == 0 {
@@ -112,9 +112,9 @@ async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
         tokio::task::yield_now().await;
     }
     let began = bench.clock.now();
-    bench.fakes.script("a", [refusal("NOSCRIPT x")]);
+    bench.fakes.queue_replies("a", [refusal("NOSCRIPT x")]);
     bench.router.call(&x, bench.within(10)).await.unwrap();
-    assert_eq!(bench.clock.now().since(began), RouterSettings::default().response_timeout);
+    assert_eq!(bench.clock.now().saturating_duration_since(began), RouterConfig::default().response_timeout);
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
     paused.await.unwrap();
 }
@@ -123,14 +123,14 @@ async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
 async fn a_sender_whose_turn_is_over_does_not_end_the_next_turn() {
     let bench = Bench::new(&[ALL]).await;
     let (k, x) = (call("k"), call("x"));
-    bench.fakes.script("a", [refusal("NOSCRIPT x"), Act::Hang]);
+    bench.fakes.queue_replies("a", [refusal("NOSCRIPT x"), FakeReply::Hang]);
     let mut first = Box::pin(bench.router.call(&k, bench.within(10)));
     while bench.fakes.count("a", "EVAL ") == 0 {
         assert!(futures::poll!(&mut first).is_pending());
         tokio::task::yield_now().await;
     }
-    let late = Act::Late(Duration::from_millis(300), ran(1));
-    bench.fakes.script("a", [refusal("NOSCRIPT x"), late, refusal("NOSCRIPT x")]);
+    let late = FakeReply::Delayed(Duration::from_millis(300), script_reply(1));
+    bench.fakes.queue_replies("a", [refusal("NOSCRIPT x"), late, refusal("NOSCRIPT x")]);
     let next = bench.router.call(&x, bench.within(10));
     let another = async {
         while bench.fakes.count("a", "EVAL ") < 2 {

@@ -5,8 +5,8 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [Act::Hang]);
-    let not_after = bench.clock.now().after(Duration::from_secs(2));
+    bench.fakes.queue_replies("a", [FakeReply::Hang]);
+    let not_after = bench.clock.now().saturating_add(Duration::from_secs(2));
     let answer = bench
         .router
         .call(&Call { not_after: Some(not_after), ..call("x") }, bench.within(5))
@@ -27,27 +27,27 @@ async fn silence_makes_the_outcome_unknown_and_the_call_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_query_about_no_key_ends_in_time_though_there_is_no_connection() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.set_door("b", Door::Hangs);
-    bench.fakes.cut("b");
+    bench.fakes.set_dial_behavior("b", DialBehavior::Hang);
+    bench.fakes.break_connections("b");
     let begin = bench.clock.now();
-    let deadline = begin.after(Duration::from_millis(300));
-    let command = Command::new().word("CLUSTER").word("INFO");
+    let deadline = begin.saturating_add(Duration::from_millis(300));
+    let command = Command::new().arg("CLUSTER").arg("INFO");
     let outcome = bench.router.query(&address("b"), &command, deadline).await;
-    assert!(matches!(outcome.unwrap_err().reason, Reason::TimedOut(_)));
-    let took = bench.clock.now().since(begin);
+    assert!(matches!(outcome.unwrap_err().kind, CallErrorKind::TimedOut(_)));
+    let took = bench.clock.now().saturating_duration_since(begin);
     assert!(took < Duration::from_millis(400), "{took:?}");
     // The hanging dial has ended by then, and a new one is made.
-    bench.fakes.set_door("b", Door::Open);
+    bench.fakes.set_dial_behavior("b", DialBehavior::Accept);
     bench.router.query(&address("b"), &command, bench.within(2)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_until_the_deadline_is_told() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [Act::Hang]);
-    let deadline = bench.clock.now().after(Duration::from_millis(100));
+    bench.fakes.queue_replies("a", [FakeReply::Hang]);
+    let deadline = bench.clock.now().saturating_add(Duration::from_millis(100));
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::TimedOut(None)), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error}");
     assert_eq!(error.in_doubt, Some(0));
     assert_eq!(bench.clock.now(), deadline);
     // A short deadline alone is no reason to give up the connection.
@@ -55,7 +55,7 @@ async fn silence_until_the_deadline_is_told() {
     assert_eq!(bench.fakes.dials("a"), 1);
     // And a call that is already late is not sent.
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt.is_none(), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt.is_none(), "{error}");
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
 }
 
@@ -64,9 +64,9 @@ async fn a_broken_connection_is_made_again() {
     let bench = Bench::new(&[ALL]).await;
     for (maybe_sent, in_doubt) in [(true, Some(0)), (false, None)] {
         let start = bench.clock.now();
-        bench.fakes.script("a", [Act::Break { maybe_sent }]);
+        bench.fakes.queue_replies("a", [FakeReply::Break { maybe_sent }]);
         assert_eq!(bench.call("x").await.unwrap().in_doubt, in_doubt);
-        assert!(bench.clock.now().since(start) < Duration::from_millis(105), "soon");
+        assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_millis(105), "soon");
     }
     assert_eq!(bench.fakes.dials("a"), 3);
 }
@@ -75,22 +75,22 @@ async fn a_broken_connection_is_made_again() {
 #[tokio::test(start_paused = true)]
 async fn clients_whose_connections_are_cut_do_not_dial_all_at_once() {
     const CLIENTS: usize = 50;
-    let fakes = Fakes::new(&[ALL]);
+    let fakes = FakeCluster::new(&[ALL]);
     let mut routers = Vec::new();
     for _ in 0..CLIENTS {
         let router = connect(&fakes, &["a"]).await.unwrap();
-        let deadline = router.clock.now().after(Duration::from_secs(10));
+        let deadline = router.clock.now().saturating_add(Duration::from_secs(10));
         router.call(&call("k"), deadline).await.unwrap();
         routers.push((router, deadline));
     }
-    let late = Act::Late(Duration::from_millis(20), ran(fakes.server_ms()));
-    fakes.script("a", (0..CLIENTS).map(|_| late.clone()));
-    let call = |(router, deadline): (Arc<Router>, Moment)| {
+    let late = FakeReply::Delayed(Duration::from_millis(20), script_reply(fakes.server_ms()));
+    fakes.queue_replies("a", (0..CLIENTS).map(|_| late.clone()));
+    let call = |(router, deadline): (Arc<Router>, LocalInstant)| {
         tokio::spawn(async move { router.call(&call("k"), deadline).await })
     };
     let calls: Vec<_> = routers.into_iter().map(call).collect();
     tokio::time::sleep(Duration::from_millis(10)).await;
-    fakes.cut("a");
+    fakes.break_connections("a");
     let mut dials = vec![fakes.dials("a")];
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -108,7 +108,7 @@ async fn clients_whose_connections_are_cut_do_not_dial_all_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_known_to_be_broken_is_not_used() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.cut("a");
+    bench.fakes.break_connections("a");
     let start = bench.clock.now();
     assert_eq!(bench.call("x").await.unwrap().in_doubt, None);
     assert_eq!(bench.clock.now(), start, "nothing was under way on it: it is replaced at once");
@@ -118,8 +118,8 @@ async fn a_connection_known_to_be_broken_is_not_used() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_node_is_dialled_seldom_and_its_replacement_found() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.cut("a");
-    bench.fakes.set_door("a", Door::Refuses);
+    bench.fakes.break_connections("a");
+    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
     let calls: Vec<_> = (0..50)
         .map(|_| {
             let router = bench.router.clone();
@@ -133,14 +133,14 @@ async fn a_dead_node_is_dialled_seldom_and_its_replacement_found() {
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     for call in calls {
         let answer = call.await.unwrap().unwrap();
-        assert_eq!((answer.address, answer.in_doubt), (address("b"), None));
+        assert_eq!((answer.server, answer.in_doubt), (address("b"), None));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_dial_serves_all_who_wait() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.cut("b");
+    bench.fakes.break_connections("b");
     let before = bench.fakes.dials("b");
     let calls = (0..20).map(|_| bench.call("x"));
     for answer in futures::future::join_all(calls).await {
@@ -161,8 +161,8 @@ async fn a_master_that_hangs_is_left_as_soon_as_another_names_the_new_owner() {
     });
     let start = bench.clock.now();
     let answer = bench.call("k").await.unwrap();
-    let took = bench.clock.now().since(start);
-    assert_eq!(answer.address, address("b"));
+    let took = bench.clock.now().saturating_duration_since(start);
+    assert_eq!(answer.server, address("b"));
     assert_eq!(answer.in_doubt, Some(0), "the stopped master may still run it");
     assert!(took < Duration::from_millis(4300), "{took:?}");
 }
@@ -183,12 +183,12 @@ async fn calls_to_one_shard_go_on_while_another_hangs() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let error = stuck.await.unwrap().unwrap_err();
-    assert!(matches!(error.reason, Reason::TimedOut(None)) && error.in_doubt == Some(0), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt == Some(0), "{error}");
 }
 
 /// Answers in 100 ms, but the connection's task reads it late.
-fn unread(bench: &Bench, turns_of_others: usize) -> Act {
-    Act::Unread(Duration::from_millis(100), turns_of_others, ran(bench.fakes.server_ms()))
+fn unread(bench: &Bench, turns_of_others: usize) -> FakeReply {
+    FakeReply::DelayedRead(Duration::from_millis(100), turns_of_others, script_reply(bench.fakes.server_ms()))
 }
 
 impl Bench {
@@ -226,8 +226,8 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
         let bench = Bench::new(&HALVES).await;
         let (host, key) = if way == "at its deadline" { ("b", "x") } else { ("a", "k") };
         let (router, late) = (bench.router.clone(), bench.within(10));
-        let soon = bench.clock.now().after(Duration::from_millis(300));
-        bench.fakes.script(host, [unread(&bench, turns)]);
+        let soon = bench.clock.now().saturating_add(Duration::from_millis(300));
+        bench.fakes.queue_replies(host, [unread(&bench, turns)]);
         let calling = async move {
             match way {
                 "alone" => router.call(&call(key), late).await,
@@ -249,7 +249,7 @@ async fn a_runtime_that_stood_still_reads_what_has_come_before_it_calls_a_server
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.script("a", [Act::Hang]);
+    bench.fakes.queue_replies("a", [FakeReply::Hang]);
     let (router, late) = (bench.router.clone(), bench.within(10));
     let answer = bench.stall("a", 900, async move { router.call(&call("k"), late).await }).await;
     assert_eq!(answer.unwrap().in_doubt, Some(0));
@@ -260,10 +260,10 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
 async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
     let bench = Bench::new(&[ALL]).await;
     let nowhere = refusal(&format!("MOVED {} host", Slot::of("x")));
-    bench.fakes.script("a", [Act::Hang, nowhere]);
+    bench.fakes.queue_replies("a", [FakeReply::Hang, nowhere]);
     let limited =
-        Call { not_after: Some(bench.clock.now().after(Duration::from_secs(2))), ..call("x") };
+        Call { not_after: Some(bench.clock.now().saturating_add(Duration::from_secs(2))), ..call("x") };
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
-    assert!(matches!(error.reason, Reason::Garbled(_)), "{error}");
+    assert!(matches!(error.kind, CallErrorKind::MalformedReply(_)), "{error}");
     assert_eq!(error.in_doubt, Some(0), "though the silent one had a limit");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rwlease::Mode;
+use rwlease::LockMode;
 
 use crate::support::{Error, Result};
 
@@ -35,7 +35,7 @@ struct Page {
 pub struct Stay {
     book: Arc<Book>,
     name: String,
-    mode: Mode,
+    mode: LockMode,
 }
 
 impl Book {
@@ -43,7 +43,7 @@ impl Book {
         Arc::new(Book { overlaps, pages: Mutex::default() })
     }
 
-    pub fn enter(self: &Arc<Self>, name: &str, mode: Mode, token: u64) -> Result<Stay> {
+    pub fn enter(self: &Arc<Self>, name: &str, mode: LockMode, token: u64) -> Result<Stay> {
         let mut pages = self.pages();
         let page = pages.entry(name.into()).or_default();
         page.check(mode, token, self.overlaps).map_err(|what| {
@@ -51,8 +51,8 @@ impl Book {
         })?;
         page.tokens.insert(token);
         match mode {
-            Mode::Read => page.readers += 1,
-            Mode::Write => {
+            LockMode::Read => page.readers += 1,
+            LockMode::Write => {
                 page.writers += 1;
                 page.last_write = page.last_write.max(token);
             }
@@ -75,7 +75,7 @@ impl Book {
 }
 
 impl Page {
-    fn check(&self, mode: Mode, token: u64, overlaps: Overlaps) -> std::result::Result<(), String> {
+    fn check(&self, mode: LockMode, token: u64, overlaps: Overlaps) -> std::result::Result<(), String> {
         if self.tokens.contains(&token) {
             return Err("the token was handed out before".into());
         } else if overlaps == Overlaps::InFailovers {
@@ -83,10 +83,10 @@ impl Page {
         }
         // Readers are granted together, and may register in any order.
         let before = match mode {
-            Mode::Read => self.last_write,
-            Mode::Write => self.tokens.last().copied().unwrap_or(0),
+            LockMode::Read => self.last_write,
+            LockMode::Write => self.tokens.last().copied().unwrap_or(0),
         };
-        if self.writers > 0 || (mode == Mode::Write && self.readers > 0) {
+        if self.writers > 0 || (mode == LockMode::Write && self.readers > 0) {
             Err("others hold".into())
         } else if token < before {
             Err(format!("the token is below {before}"))
@@ -101,8 +101,8 @@ impl Drop for Stay {
         let mut pages = self.book.pages();
         let page = pages.entry(self.name.clone()).or_default();
         match self.mode {
-            Mode::Read => page.readers -= 1,
-            Mode::Write => page.writers -= 1,
+            LockMode::Read => page.readers -= 1,
+            LockMode::Write => page.writers -= 1,
         }
     }
 }

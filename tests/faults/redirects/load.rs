@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease::{Locks, Mode, Released};
+use rwlease::{Locks, LockMode, Released};
 use tokio::task::JoinSet;
 
 use super::PATIENCE;
@@ -99,7 +99,7 @@ impl Worker {
     async fn run(self) -> Result {
         while !self.shared.stop.load(Ordering::Relaxed) {
             let name = &self.names[fastrand::usize(..self.names.len())];
-            let mode = if fastrand::u8(..3) == 0 { Mode::Write } else { Mode::Read };
+            let mode = if fastrand::u8(..3) == 0 { LockMode::Write } else { LockMode::Read };
             self.round(name, mode)
                 .await
                 .map_err(|error| Error::new(format!("{mode:?} of {name}: {error:?}")))?;
@@ -108,15 +108,15 @@ impl Worker {
         Ok(())
     }
 
-    async fn round(&self, name: &str, mode: Mode) -> Result {
+    async fn round(&self, name: &str, mode: LockMode) -> Result {
         let lock = self.locks.rwlock(name)?;
         let released = match mode {
-            Mode::Read => {
+            LockMode::Read => {
                 let guard = lock.read().timeout(PATIENCE).await.map_err(in_full)?;
                 self.stay(name, mode, guard.token()).await?;
                 guard.release().await.map_err(in_full)?
             }
-            Mode::Write => {
+            LockMode::Write => {
                 let guard = lock.write().timeout(PATIENCE).await.map_err(in_full)?;
                 self.stay(name, mode, guard.token()).await?;
                 guard.release().await.map_err(in_full)?
@@ -135,7 +135,7 @@ impl Worker {
     }
 
     /// Holds for a moment, registered in the book. The witness confirms the grant.
-    async fn stay(&self, name: &str, mode: Mode, token: u64) -> Result {
+    async fn stay(&self, name: &str, mode: LockMode, token: u64) -> Result {
         let _stay = self.book.enter(name, mode, token)?;
         match &self.witness {
             Some(witness) => witness.confirm(name, mode, token).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd, pipe};
-use rwlease::Mode;
+use rwlease::LockMode;
 use tokio::sync::Mutex;
 
 use super::key;
@@ -102,7 +102,7 @@ impl Witness {
 
     /// Finds the record with this token at one of the nodes. While the key is moved, both nodes can
     /// lack it for a moment.
-    pub async fn confirm(&self, name: &str, mode: Mode, token: u64) -> Result {
+    pub async fn confirm(&self, name: &str, mode: LockMode, token: u64) -> Result {
         let digits = format!("{token:016}");
         let wait_limit = WaitLimit::limited(
             format!("the record of token {token} of {name}"),
@@ -141,11 +141,11 @@ impl Witness {
     }
 }
 
-fn is_recorded(fields: &Fields, mode: Mode, digits: &str) -> bool {
+fn is_recorded(fields: &Fields, mode: LockMode, digits: &str) -> bool {
     fields.iter().any(|(field, record)| {
         let is_of_mode = match mode {
-            Mode::Write => field == "writer",
-            Mode::Read => field.starts_with("r:"),
+            LockMode::Write => field == "writer",
+            LockMode::Read => field.starts_with("r:"),
         };
         is_of_mode && record.get(14..30) == Some(digits)
     })

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use rwlease::embedded::Engine;
-use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, Locks, Mode};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, Locks, LockMode};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,7 +17,7 @@ async fn a_plain_request_of_the_same_client_calls_it_back() {
     let engine = engine();
     let locks = client(&engine).await;
     let (lock, plain) = (cached(&locks).await, plain(&locks).await);
-    for mode in [Mode::Write, Mode::Read] {
+    for mode in [LockMode::Write, LockMode::Read] {
         warm(&lock, mode).await;
         drop(timeout(100 * MS, plain.write().into_future()).await.unwrap().unwrap());
         assert_eq!(lock.local().hold, None);
@@ -31,7 +31,7 @@ async fn what_is_cached_and_not_used_makes_no_deadlock_of_several_locks() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     for (locks, name) in [(&here, "second"), (&there, "first")] {
-        warm(&locks.rwlock(name).unwrap().cached().unwrap(), Mode::Write).await;
+        warm(&locks.rwlock(name).unwrap().cached().unwrap(), LockMode::Write).await;
     }
     let all = |locks: &Locks| locks.multi().write("first").write("second").into_future();
     for _ in 0..5 {
@@ -52,9 +52,9 @@ async fn an_upgrade_of_a_plain_read_calls_back_cached_readers() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let reading = others.read().await.unwrap();
-    assert_eq!(lock.local().hold, Some(Mode::Read), "readers share");
+    assert_eq!(lock.local().hold, Some(LockMode::Read), "readers share");
     let writing = timeout(100 * MS, reading.upgrade().into_future()).await.unwrap().unwrap();
     assert_eq!(lock.local().hold, None);
     drop(writing);
@@ -65,14 +65,14 @@ async fn what_is_revoked_is_given_back_at_once_or_ends_at_its_deadline() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     others.revoke().await.unwrap().unwrap();
     sleep(20 * MS).await;
     assert_eq!(lock.local().hold, None);
     assert!(others.status().await.unwrap().writer.is_none());
 
     sleep(15 * SECOND).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.write().await.unwrap();
     let left = held.remaining();
     others.revoke().await.unwrap().unwrap();
@@ -105,7 +105,7 @@ async fn a_recall_is_obeyed_where_readers_go_first() {
     let here = builder.connect_embedded(&engine).await.unwrap();
     let there = client(&engine).await;
     let lock = cached(&here).await;
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     read_on_and_on(&lock);
     sleep(100 * MS).await;
     drop(timeout(100 * MS, plain(&there).await.write().into_future()).await.unwrap().unwrap());
@@ -114,22 +114,22 @@ async fn a_recall_is_obeyed_where_readers_go_first() {
 /// A contact counts only if a replica has confirmed it.
 #[tokio::test(start_paused = true)]
 async fn only_what_replicas_confirm_keeps_the_gate_open() {
-    let engine = Engine::builder().masters(1).replicas(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
     let builder = Locks::builder().cache(Cache::default().replicas(1));
     let locks = builder.connect_embedded(&engine).await.unwrap();
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     let held = lock.read().await.unwrap();
     let [replica] = engine.faults().replicas(0)[..] else { panic!("not one replica") };
-    engine.faults().hold_back(replica);
+    engine.faults().lag_replica(replica);
     sleep(2 * SECOND).await;
     drop(lock.read().timeout(MS).await.unwrap());
     sleep(1_100 * MS).await;
     assert!(lock.read().timeout(10 * MS).await.is_err());
     assert!(held.is_held());
-    engine.faults().catch_up(replica);
+    engine.faults().sync_replica(replica);
     drop(lock.read().timeout(2 * SECOND).await.unwrap());
-    engine.faults().hold_back(replica);
+    engine.faults().lag_replica(replica);
     timeout(40 * SECOND, held.lost()).await.expect("its lease is not made longer either");
 }
 
@@ -142,13 +142,13 @@ async fn a_contact_does_not_begin_a_minimum_hold() {
     let here = builder.connect_embedded(&engine).await.unwrap();
     let others = plain(&client(&engine).await).await;
     let lock = cached(&here).await;
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     read_on_and_on(&lock);
-    engine.reset_tally();
-    while engine.tally().scripts == 0 {
+    engine.reset_script_stats();
+    while engine.script_stats().scripts == 0 {
         sleep(MS).await;
     }
-    assert_eq!(lock.local().hold, Some(Mode::Read), "that was the contact");
+    assert_eq!(lock.local().hold, Some(LockMode::Read), "that was the contact");
     drop(timeout(50 * MS, others.write().into_future()).await.unwrap().unwrap());
 }
 
@@ -158,7 +158,7 @@ async fn a_request_that_is_cancelled_costs_the_others_no_place() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     for _ in 0..20 {
         drop(lock.write().await.unwrap()); // so the recall does not count as a miss
     }
@@ -199,7 +199,7 @@ async fn a_loop_of_local_grants_lets_other_tasks_run() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Read).await;
+    warm(&lock, LockMode::Read).await;
     let runs = Arc::new(AtomicBool::new(false));
     tokio::spawn({
         let runs = runs.clone();
@@ -225,7 +225,7 @@ async fn a_watch_is_over_before_the_next_one_holds() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
-    warm(&lock, Mode::Write).await;
+    warm(&lock, LockMode::Write).await;
     for releases in [true, false] {
         let guard = lock.write().await.unwrap();
         let token = guard.token();
@@ -281,7 +281,7 @@ fn what_is_cached_does_not_depend_on_the_runtime_of_the_caller() {
         let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let lock = own.block_on(async {
             let lock = cached(&locks).await;
-            warm(&lock, Mode::Write).await;
+            warm(&lock, LockMode::Write).await;
             lock
         });
         assert!(goes_on(&runtime, &others), "it stands still");
@@ -293,10 +293,10 @@ fn what_is_cached_does_not_depend_on_the_runtime_of_the_caller() {
 }
 
 /// A cached lock of a client that this runtime has.
-fn cached_on(runtime: &Runtime, engine: &Engine) -> CachedRwLock {
+fn cached_on(runtime: &Runtime, engine: &EmbeddedCluster) -> CachedRwLock {
     runtime.block_on(async {
         let lock = cached(&client(engine).await).await;
-        warm(&lock, Mode::Write).await;
+        warm(&lock, LockMode::Write).await;
         lock
     })
 }

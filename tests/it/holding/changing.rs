@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, Mode};
+use rwlease::{ErrorKind, Locks, LockMode};
 
 use super::bench::{Bench, eventually, soon};
 use crate::support::ConnectTo;
@@ -19,7 +19,7 @@ async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
     });
     eventually("the reader waits", || async { bench.record("down").await.has_waiters() }).await;
     let reading = writing.downgrade().await.unwrap();
-    assert_eq!((reading.mode(), reading.token()), (Some(Mode::Read), token));
+    assert_eq!((reading.mode(), reading.token()), (Some(LockMode::Read), token));
     let other = soon("the reader", waiting).await.unwrap();
     assert_eq!(bench.record("down").await.readers(), 2);
     assert!(lock.try_write().await.unwrap().is_none());
@@ -36,7 +36,7 @@ async fn one_reader_becomes_the_writer_with_a_new_token() {
     let token = reading.token();
     let writing = reading.try_upgrade().await.unwrap().expect("nobody else reads");
     assert!(writing.token() > token);
-    assert_eq!(writing.mode(), Some(Mode::Write));
+    assert_eq!(writing.mode(), Some(LockMode::Write));
     let reading = writing.downgrade().await.unwrap();
     let other = lock.read().await.unwrap();
     let reading = reading.try_upgrade().await.unwrap().expect_err("another reads");
@@ -132,7 +132,7 @@ async fn an_upgrader_is_told_of_its_grant() {
             .await;
         let _ = other.release().await.unwrap();
         let writing = soon("the upgrade", upgrading).await.unwrap().unwrap();
-        assert_eq!(writing.mode(), Some(Mode::Write));
+        assert_eq!(writing.mode(), Some(LockMode::Write));
         let _ = writing.release().await.unwrap();
     }
 }

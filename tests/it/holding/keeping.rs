@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, RenewalPolicy};
 
 use super::bench::{Bench, soon};
 use crate::support::ConnectTo;
@@ -40,7 +40,7 @@ async fn it_is_kept_for_a_whole_lease() {
     let first = lock.write().await.unwrap();
     let second = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.read().lease(Duration::from_secs(60)).renewal(Renewal::Manual).await }
+        async move { lock.read().lease(Duration::from_secs(60)).renewal(RenewalPolicy::Manual).await }
     });
     while lock.status().await.unwrap().waiters == 0 {}
     let _ = first.release().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Loss, Mode, Released, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, LeaseLoss, LockMode, Released, RenewalPolicy};
 use tokio::time::Instant;
 
 use super::bench::{Bench, eventually, soon};
@@ -26,7 +26,7 @@ async fn on_lost_is_called_by_a_task_though_the_guard_is_gone_at_once() {
         .unwrap();
     for name in ["released", "dropped"] {
         let lock = locks.rwlock(name).unwrap();
-        let guard = lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+        let guard = lock.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();
         std::thread::sleep(SHORT);
         if name == "released" {
             assert_eq!(guard.release().await.unwrap(), Released::AlreadyLost);
@@ -45,7 +45,7 @@ async fn on_lost_is_called_by_a_task_though_the_guard_is_gone_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     let bench = Bench::new().await;
-    let losses: Arc<Mutex<Vec<Loss>>> = Arc::default();
+    let losses: Arc<Mutex<Vec<LeaseLoss>>> = Arc::default();
     let heard = losses.clone();
     let locks = Locks::builder()
         .on_lost(move |loss| heard.lock().unwrap().push(loss.clone()))
@@ -53,7 +53,7 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
         .await
         .unwrap();
     let lock = locks.rwlock("told").unwrap();
-    let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let guard = lock.write().lease(LEASE).renewal(RenewalPolicy::Manual).await.unwrap();
     let next = tokio::spawn({
         let lock = bench.locks.rwlock("told").unwrap();
         async move { (lock.write().await.unwrap(), Instant::now()) }
@@ -75,7 +75,7 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     assert!(next.token() > guard.token());
     assert!(guard.cancellation().is_cancelled());
     drop(guard);
-    let later = lock.read().lease(LEASE).renewal(Renewal::Manual);
+    let later = lock.read().lease(LEASE).renewal(RenewalPolicy::Manual);
     let _ = next.release().await.unwrap();
     let later = later.await.unwrap();
     soon("the second loss", later.lost()).await;
@@ -83,13 +83,13 @@ async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
     drop(later);
     // A released lease is not lost, although another lease of that length, taken later, is.
     let _ = lock.write().lease(SHORT).await.unwrap().release().await.unwrap();
-    drop(lock.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap());
-    let last = lock.read().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+    drop(lock.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap());
+    let last = lock.read().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();
     soon("the last loss", last.lost()).await;
     eventually("it is heard of", || async { losses.lock().unwrap().len() > 2 }).await;
     let losses = losses.lock().unwrap();
     let told: Vec<_> = losses.iter().map(|loss| (&*loss.lock, loss.mode)).collect();
-    assert_eq!(told, [("told", Mode::Write), ("told", Mode::Read), ("told", Mode::Read)]);
+    assert_eq!(told, [("told", LockMode::Write), ("told", LockMode::Read), ("told", LockMode::Read)]);
 }
 
 /// What is queued is delivered before the shutdown ends.
@@ -106,7 +106,7 @@ async fn shutdown_waits_for_on_lost() {
     let mut guards = Vec::new();
     for number in 0..100 {
         let lock = locks.rwlock(format!("many:{number}")).unwrap();
-        guards.push(lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap());
+        guards.push(lock.write().lease(LEASE).renewal(RenewalPolicy::Manual).await.unwrap());
     }
     std::thread::sleep(LEASE);
     drop(guards);
@@ -129,13 +129,13 @@ async fn a_listener_that_panics_harms_nobody() {
         .await
         .unwrap();
     let short = locks.rwlock("short").unwrap();
-    let short = short.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+    let short = short.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();
     let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
     soon("the loss", short.lost()).await;
     renewed(&long, 3).await.unwrap();
     // It is still told of others.
     let again = locks.rwlock("again").unwrap();
-    let again = again.write().lease(SHORT).renewal(Renewal::Manual).await.unwrap();
+    let again = again.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();
     soon("the second loss", again.lost()).await;
     eventually("it is heard of", || async {
         *told.lock().unwrap_or_else(std::sync::PoisonError::into_inner) == 2
@@ -199,11 +199,11 @@ async fn renewals_end_where_they_were_told_to() {
     let bench = Bench::new().await;
     let renewed = bench.locks.rwlock("renewed").unwrap().read().lease(LEASE).await.unwrap();
     let twice = bench.locks.rwlock("twice").unwrap();
-    let twice = twice.write().lease(LEASE).renewal(Renewal::AtMost(2)).await.unwrap();
+    let twice = twice.write().lease(LEASE).renewal(RenewalPolicy::Limited(2)).await.unwrap();
     let longest = bench.locks.rwlock("longest").unwrap();
     let longest = longest.write().lease(LEASE).max_hold(2 * LEASE).await.unwrap();
     let manual = bench.locks.rwlock("manual").unwrap();
-    let manual = manual.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let manual = manual.write().lease(LEASE).renewal(RenewalPolicy::Manual).await.unwrap();
     let start = Instant::now();
     while start.elapsed() < 2 * LEASE {
         manual.renew().await.unwrap();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use rwlease::{Lease, Locks, Mode, Quorum, Retry};
+use rwlease::{Lease, Locks, LockMode, Quorum, Retry};
 use tokio::time::sleep;
 
 use crate::support::{ConnectTo, Flow, Proxy, Single, connect};
@@ -128,11 +128,11 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
         }
         let downgraded = tokio::spawn(held.downgrade());
         let reading = next.await.unwrap();
-        assert_eq!(observer.mode(), Some(Mode::Read));
+        assert_eq!(observer.mode(), Some(LockMode::Read));
         assert!(observer.is_held());
         pair.proxy.heal();
         let held = downgraded.await.unwrap().unwrap();
-        assert_eq!((held.mode(), held.token()), (Some(Mode::Read), observer.token()));
+        assert_eq!((held.mode(), held.token()), (Some(LockMode::Read), observer.token()));
         let _ = reading.release().await.unwrap();
         let _ = held.release().await.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::poll;
-use rwlease::{ErrorKind, Mode, Released};
+use rwlease::{ErrorKind, LockMode, Released};
 
 use super::bench::{Bench, eventually, soon};
 
@@ -73,7 +73,7 @@ async fn a_write_again_while_the_last_one_is_being_given_up() {
     let read = reentrant.read(&lock).await.unwrap();
     for round in 0..200 {
         let write = reentrant.write(&lock).await.unwrap();
-        assert_eq!(write.mode(), Some(Mode::Write));
+        assert_eq!(write.mode(), Some(LockMode::Write));
         if round % 3 == 0 {
             tokio::task::yield_now().await;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Released, Renewal, scripts};
+use rwlease::{ErrorKind, LeaseState, Locks, Released, RenewalPolicy, scripts};
 
 use super::bench::{Bench, Record, eventually, soon};
 use crate::support::{ConnectTo, Cut, Proxy, Single, connect};
@@ -17,7 +17,7 @@ async fn a_release_tells_the_truth() {
     let lock = bench.locks.rwlock("truth").unwrap();
     let guard = lock.write().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let short = || lock.write().lease(Duration::from_millis(100)).renewal(Renewal::Manual);
+    let short = || lock.write().lease(Duration::from_millis(100)).renewal(RenewalPolicy::Manual);
     let guard = short().await.unwrap();
     eventually("the server lets the next one in", || async {
         lock.try_read().await.unwrap().is_some()
@@ -57,7 +57,7 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
         sprung.await.unwrap();
     }
     let length = Duration::from_millis(300);
-    let guard = lock.write().lease(length).renewal(Renewal::Manual).await.unwrap();
+    let guard = lock.write().lease(length).renewal(RenewalPolicy::Manual).await.unwrap();
     let sprung = proxy.trap(digest("release"), Cut::AfterIt);
     let releasing = tokio::spawn(guard.release());
     sprung.await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, Renewal};
+use rwlease::{ErrorKind, LeaseState, Locks, RenewalPolicy};
 
 use super::bench::{Bench, eventually, soon};
 use crate::support::ConnectTo;
@@ -66,7 +66,7 @@ async fn a_forced_release_frees_at_once_and_tells_the_holders() {
         .unwrap();
     let mut readers = Vec::new();
     for _ in 0..100 {
-        let read = lock.read().lease(Duration::from_secs(100)).renewal(Renewal::Manual);
+        let read = lock.read().lease(Duration::from_secs(100)).renewal(RenewalPolicy::Manual);
         readers.push(read.await.unwrap());
     }
     let waiting = tokio::spawn({

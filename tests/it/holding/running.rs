@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Renewal};
+use rwlease::{ErrorKind, RenewalPolicy};
 
 use super::bench::{Bench, eventually, soon};
 
@@ -53,7 +53,7 @@ async fn work_is_cancelled_when_the_lease_is_lost() {
     let lock = bench.locks.rwlock("cancelled").unwrap();
     let cancelled = Arc::new(AtomicBool::new(false));
     let told = Told(cancelled.clone());
-    let request = lock.write().lease(Duration::from_millis(500)).renewal(Renewal::Manual);
+    let request = lock.write().lease(Duration::from_millis(500)).renewal(RenewalPolicy::Manual);
     let work = request.run(async move |_| {
         let _told = told;
         std::future::pending::<()>().await;

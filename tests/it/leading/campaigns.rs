@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, Locks, Released, Renewal};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{ErrorKind, Locks, Released, RenewalPolicy};
 use tokio::time::timeout;
 
 use crate::support::until_waiting;
@@ -21,14 +21,14 @@ const LONG: Duration = Duration::from_secs(60);
 /// So long that no test depends on its end.
 const NEVER: Duration = LONG;
 
-async fn client(engine: &Engine) -> Locks {
+async fn client(engine: &EmbeddedCluster) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
 /// Neither a poll nor the end of a lease makes the next candidate lead within this test.
 #[tokio::test(start_paused = true)]
 async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let patient = || Locks::builder().lease(3 * NEVER).poll_interval(NEVER).waiter_ttl(3 * NEVER);
     let one = patient().connect_embedded(&engine).await.unwrap();
     let other = patient().connect_embedded(&engine).await.unwrap();
@@ -51,7 +51,7 @@ async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_longest_term_the_lead_goes_round() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let candidates = [one.leader("round").unwrap(), other.leader("round").unwrap()];
     let (mut last, mut leads) = (0, Vec::new());
@@ -71,7 +71,7 @@ async fn with_a_longest_term_the_lead_goes_round() {
 /// Also at the server: another candidate leads then.
 #[tokio::test(start_paused = true)]
 async fn max_hold_below_the_lease_ends_the_term() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let (one, other) = (one.leader("short").unwrap(), other.leader("short").unwrap());
     let lead = one.campaign().max_hold(2 * SECOND).await.unwrap();
@@ -92,9 +92,9 @@ async fn losing_the_lead_cancels_the_work() {
             self.0.store(true, Ordering::SeqCst);
         }
     }
-    let leader = client(&Engine::new()).await.leader("lost").unwrap();
+    let leader = client(&EmbeddedCluster::new()).await.leader("lost").unwrap();
     let cancelled = Arc::new(AtomicBool::new(false));
-    let lead = leader.campaign().lease(SECOND).renewal(Renewal::Manual).await.unwrap();
+    let lead = leader.campaign().lease(SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     let (term, told) = (lead.term(), Told(cancelled.clone()));
     let work = lead.run(async move |lease| {
         let _told = told;
@@ -113,9 +113,9 @@ async fn losing_the_lead_cancels_the_work() {
 /// yet.
 #[tokio::test]
 async fn work_is_not_resumed_once_the_lease_has_ended() {
-    let leader = client(&Engine::new()).await.leader("stopped").unwrap();
+    let leader = client(&EmbeddedCluster::new()).await.leader("stopped").unwrap();
     let steps = AtomicU32::new(0);
-    let campaign = leader.campaign().lease(Duration::from_millis(200)).renewal(Renewal::Manual);
+    let campaign = leader.campaign().lease(Duration::from_millis(200)).renewal(RenewalPolicy::Manual);
     let work = campaign.run(async |lease| {
         while lease.is_held() {
             std::thread::sleep(Duration::from_millis(1));
@@ -143,7 +143,7 @@ async fn twice<F: Future>(work: F) -> F::Output {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_tells_each_change_and_no_renewal() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let (mine, theirs) = (one.leader("watched").unwrap(), other.leader("watched").unwrap());
     let mut watch = client(&engine).await.leader("watched").unwrap().watch();
@@ -177,9 +177,9 @@ async fn a_watch_tells_each_change_and_no_renewal() {
 /// A leader that is gone leads until its lease has ended, and no longer.
 #[tokio::test(start_paused = true)]
 async fn a_watch_sees_a_lease_end() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let leader = client(&engine).await.leader("ended").unwrap();
-    let lead = leader.campaign().lease(10 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let lead = leader.campaign().lease(10 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     let mut watch = leader.watch().every(SECOND / 10);
     assert_eq!(watch.changed().await.unwrap().unwrap().term, lead.term());
     let start = engine.now();
@@ -190,18 +190,18 @@ async fn a_watch_sees_a_lease_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_looks_no_more_often_than_it_may() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let mut watch = client(&engine).await.leader("looks").unwrap().watch().every(SECOND);
     assert!(watch.changed().await.unwrap().is_none());
-    engine.reset_tally();
+    engine.reset_script_stats();
     assert!(timeout(100 * SECOND, watch.changed()).await.is_err());
-    let looks = engine.tally().scripts;
+    let looks = engine.script_stats().scripts;
     assert!((99..=200).contains(&looks), "{looks} in a hundred seconds");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_says_that_it_cannot_know_and_goes_on() {
-    let engine = Engine::builder().masters(1).replicas(0).standalone().build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).standalone().build();
     let leader = client(&engine).await.leader("unknown").unwrap();
     let mut watch = leader.watch();
     assert!(watch.changed().await.unwrap().is_none());
@@ -223,16 +223,16 @@ async fn a_watch_says_that_it_cannot_know_and_goes_on() {
 /// answers name no leader.
 #[tokio::test(start_paused = true)]
 async fn watch_after_failover_that_lost_the_leader_reports_none_when_its_lease_ends() {
-    let engine = Engine::builder().masters(1).replicas(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
     let leader = client(&engine).await.leader("lost").unwrap();
     let mut watch = client(&engine).await.leader("lost").unwrap().watch();
     let earlier = leader.campaign().lease(10 * SECOND).await.unwrap();
     assert_eq!(watch.changed().await.unwrap().unwrap().term, earlier.term());
     let replica = engine.faults().replicas(0)[0];
-    engine.faults().hold_back(replica);
+    engine.faults().lag_replica(replica);
     let _ = earlier.resign().await.unwrap();
     assert!(watch.changed().await.unwrap().is_none());
-    let lost = leader.campaign().lease(4 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let lost = leader.campaign().lease(4 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     assert_eq!(watch.changed().await.unwrap().unwrap().term, lost.term());
     let remaining = lost.remaining();
     engine.faults().promote(0, 0).unwrap();

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use rwlease::embedded::Engine;
-use rwlease::{ErrorKind, LeaseState, Locks, Mode, Released, Renewal, Semaphore, SemaphoreGuard};
+use rwlease::embedded::EmbeddedCluster;
+use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, Semaphore, SemaphoreGuard};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn client(engine: &Engine) -> Locks {
+async fn client(engine: &EmbeddedCluster) -> Locks {
     Locks::builder().connect_embedded(engine).await.unwrap()
 }
 
-async fn semaphore(engine: &Engine, limit: u32) -> Semaphore {
+async fn semaphore(engine: &EmbeddedCluster, limit: u32) -> Semaphore {
     client(engine).await.semaphore("uploads", limit).unwrap()
 }
 
 /// Two clients' handles of one semaphore.
-async fn two(limit: u32) -> (Engine, Semaphore, Semaphore) {
-    let engine = Engine::new();
+async fn two(limit: u32) -> (EmbeddedCluster, Semaphore, Semaphore) {
+    let engine = EmbeddedCluster::new();
     let (one, other) = (semaphore(&engine, limit).await, semaphore(&engine, limit).await);
     (engine, one, other)
 }
@@ -47,7 +47,7 @@ async fn permits_are_shared_up_to_the_limit_and_each_grant_has_a_newer_token() {
     let first = one.acquire(4).await.unwrap();
     let second = other.acquire(6).await.unwrap();
     assert!(second.token() > first.token());
-    assert_eq!((first.permits(), second.permits(), second.mode()), (4, 6, Some(Mode::Read)));
+    assert_eq!((first.permits(), second.permits(), second.mode()), (4, 6, Some(LockMode::Read)));
     assert!(one.try_acquire(1).await.unwrap().is_none());
     assert_eq!(first.release().await.unwrap(), Released::Released);
     assert!(one.try_acquire(5).await.unwrap().is_none());
@@ -57,20 +57,20 @@ async fn permits_are_shared_up_to_the_limit_and_each_grant_has_a_newer_token() {
 
 #[tokio::test(start_paused = true)]
 async fn numbers_out_of_range_are_refused_at_the_door() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let locks = client(&engine).await;
     let kind = |error: rwlease::Error| error.kind();
     assert_eq!(locks.semaphore("none", 0).map_err(kind).unwrap_err(), ErrorKind::Invalid);
     assert_eq!(locks.semaphore("", 1).map_err(kind).unwrap_err(), ErrorKind::Invalid);
     let semaphore = locks.semaphore("some", 3).unwrap();
-    engine.reset_tally();
+    engine.reset_script_stats();
     for permits in [0, 4, u32::MAX] {
         assert_eq!(semaphore.acquire(permits).await.unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!(semaphore.try_acquire(permits).await.unwrap_err().kind(), ErrorKind::Invalid);
     }
     assert_eq!(semaphore.set_limit(3, 0).await.map_err(kind).unwrap_err(), ErrorKind::Invalid);
     assert_eq!(semaphore.set_limit(0, 3).await.map_err(kind).unwrap_err(), ErrorKind::Invalid);
-    assert_eq!(engine.tally().scripts, 0, "and nothing was sent");
+    assert_eq!(engine.script_stats().scripts, 0, "and nothing was sent");
     let most = locks.semaphore("most", u32::MAX).unwrap();
     assert_eq!(most.acquire(u32::MAX).await.unwrap().permits(), u32::MAX);
 }
@@ -132,7 +132,7 @@ async fn a_part_of_the_permits_goes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
-    let engine = Engine::builder().masters(1).replicas(0).build();
+    let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let one = semaphore(&engine, 10).await;
     let mut held = one.acquire(10).lease(60 * SECOND).await.unwrap();
     engine.faults().pause(0);
@@ -152,7 +152,7 @@ async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
 async fn a_lease_is_renewed_and_one_that_is_not_runs_out() {
     let (_engine, one, other) = two(2).await;
     let kept = one.acquire(1).lease(3 * SECOND).await.unwrap();
-    let mut left = one.acquire(1).lease(3 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let mut left = one.acquire(1).lease(3 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     let waiting = wait(&other, 1).await;
     left.lost().await;
     assert_eq!(left.state(), LeaseState::Lost);
@@ -195,11 +195,11 @@ async fn a_wait_ends_with_its_time_or_when_it_is_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn another_limit_is_refused_and_told() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let (ten, five) = (semaphore(&engine, 10).await, semaphore(&engine, 5).await);
     let held = ten.acquire(1).await.unwrap();
     for error in [five.acquire(1).await.unwrap_err(), five.try_acquire(1).await.unwrap_err()] {
-        assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(10)));
+        assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(10)));
         assert_eq!(error.lock(), Some("uploads"));
     }
     assert_eq!(in_use(&ten).await, 1);
@@ -215,11 +215,11 @@ async fn the_limit_changes_by_a_call_that_knows_it() {
     let held = one.acquire(8).await.unwrap();
     let (big, small) = (wait(&other, 6).await, wait(&other, 5).await);
     let error = one.set_limit(9, 5).await.unwrap_err();
-    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(10)));
+    assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(10)));
     let five = one.set_limit(10, 5).await.unwrap();
     assert_eq!((five.limit(), held.permits(), in_use(&five).await), (5, 8, 8));
     let error = big.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.limit()), (ErrorKind::LimitMismatch, Some(5)));
+    assert_eq!((error.kind(), error.semaphore_limit()), (ErrorKind::LimitMismatch, Some(5)));
     let _ = held.release().await.unwrap();
     let small = small.await.unwrap().unwrap();
     assert!(five.try_acquire(1).await.unwrap().is_none());
@@ -239,7 +239,7 @@ async fn a_higher_limit_lets_waiters_in() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_and_a_semaphore_are_foreign_to_each_other() {
-    let engine = Engine::new();
+    let engine = EmbeddedCluster::new();
     let locks = client(&engine).await;
     let lock = locks.rwlock("uploads").unwrap();
     let semaphore = locks.semaphore("uploads", 3).unwrap();
@@ -312,10 +312,10 @@ async fn a_lease_that_a_failover_lost_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_confirm_permits() {
-    let engine = Engine::builder().masters(1).build();
+    let engine = EmbeddedCluster::builder().masters(1).build();
     let one = semaphore(&engine, 2).await;
     assert_eq!(one.acquire(1).replicas(1).await.unwrap().permits(), 1);
-    engine.faults().hold_back(1);
+    engine.faults().lag_replica(1);
     let error = one.acquire(1).replicas(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

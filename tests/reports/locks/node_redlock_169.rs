@@ -3,7 +3,7 @@
 //!
 //! A lease that was waited for is as long as any other.
 
-use rwlease::{Renewal, Retry};
+use rwlease::{RenewalPolicy, Retry};
 use tokio::time::sleep;
 
 use crate::{LONG, MS, SECOND, one, soon};
@@ -15,7 +15,7 @@ async fn lease_counts_from_the_grant_and_not_from_the_wait() {
     let mutex = locks.mutex("job").unwrap();
     let held = mutex.lock().lease(LONG).await.unwrap();
     let waiting = tokio::spawn(async move {
-        let request = mutex.lock().lease(LEASE).renewal(Renewal::Manual);
+        let request = mutex.lock().lease(LEASE).renewal(RenewalPolicy::Manual);
         let guard = request.retry(Retry::every(50 * MS)).await.unwrap();
         (guard.remaining(), guard.renew().await, guard)
     });

@@ -3,7 +3,7 @@
 //!
 //! However often a lease is renewed, it ends one lease after the last time.
 
-use rwlease::Renewal;
+use rwlease::RenewalPolicy;
 
 use crate::{SECOND, one};
 
@@ -12,7 +12,7 @@ async fn renewals_do_not_add_up() {
     const LEASE: std::time::Duration = std::time::Duration::from_secs(5);
     let (_server, locks) = one().await;
     let lock = locks.rwlock("job").unwrap();
-    let guard = lock.write().lease(LEASE).renewal(Renewal::Manual).await.unwrap();
+    let guard = lock.write().lease(LEASE).renewal(RenewalPolicy::Manual).await.unwrap();
     for _ in 0..100 {
         guard.renew().await.unwrap();
     }

@@ -3,7 +3,7 @@
 //!
 //! A permit that ended before its release frees nothing a second time.
 
-use rwlease::{Released, Renewal};
+use rwlease::{Released, RenewalPolicy};
 
 use crate::{LONG, SECOND, one};
 
@@ -11,7 +11,7 @@ use crate::{LONG, SECOND, one};
 async fn permits_that_expired_are_not_freed_twice() {
     let (_server, locks) = one().await;
     let pool = locks.semaphore("pool", 4).unwrap();
-    let short = pool.acquire(2).lease(SECOND).renewal(Renewal::Manual).await.unwrap();
+    let short = pool.acquire(2).lease(SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     let long = pool.acquire(2).lease(LONG).await.unwrap();
     short.lost().await;
     tokio::time::sleep(SECOND).await;

@@ -2,7 +2,7 @@
 //!
 //! Nothing that a holder does to keep a lock moves its end to an earlier time.
 
-use rwlease::Renewal;
+use rwlease::RenewalPolicy;
 
 use crate::{LONG, SECOND, one};
 
@@ -10,8 +10,8 @@ use crate::{LONG, SECOND, one};
 async fn shorter_lease_of_the_same_owner_shortens_nothing() {
     let (_server, locks) = one().await;
     let (owner, lock) = (locks.reentrant(), locks.rwlock("job").unwrap());
-    let long = owner.write(&lock).lease(LONG).renewal(Renewal::Manual).await.unwrap();
-    let short = owner.write(&lock).lease(2 * SECOND).renewal(Renewal::Manual).await.unwrap();
+    let long = owner.write(&lock).lease(LONG).renewal(RenewalPolicy::Manual).await.unwrap();
+    let short = owner.write(&lock).lease(2 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
     short.renew().await.unwrap();
     let _ = short.release().await.unwrap();
     let holder = lock.status().await.unwrap().writer.unwrap();

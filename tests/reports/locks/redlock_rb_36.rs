@@ -3,7 +3,7 @@
 //!
 //! A renewal after the end of the lease fails, even if nobody else has come.
 
-use rwlease::{ErrorKind, Renewal};
+use rwlease::{ErrorKind, RenewalPolicy};
 
 use crate::{MS, one, until_free};
 
@@ -11,8 +11,8 @@ use crate::{MS, one, until_free};
 async fn renew_after_the_end_fails_though_the_lock_is_free() {
     let (server, locks) = one().await;
     let (lock, mutex) = (locks.rwlock("key").unwrap(), locks.mutex("key").unwrap());
-    let write = lock.write().lease(300 * MS).renewal(Renewal::Manual).await.unwrap();
-    let other = mutex.lock().renewal(Renewal::Manual).await.unwrap();
+    let write = lock.write().lease(300 * MS).renewal(RenewalPolicy::Manual).await.unwrap();
+    let other = mutex.lock().renewal(RenewalPolicy::Manual).await.unwrap();
     // The second is gone at the server before its time, and the holder does not know.
     server.say::<()>("DEL key").await.unwrap();
     write.lost().await;

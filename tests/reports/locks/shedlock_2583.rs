@@ -3,7 +3,7 @@
 //!
 //! Whoever has lost a lock takes nothing from its next holder, by no way to end it.
 
-use rwlease::{Released, Renewal};
+use rwlease::{Released, RenewalPolicy};
 
 use crate::{LONG, MS, client, one, soon};
 
@@ -12,9 +12,9 @@ async fn late_release_leaves_the_lock_of_the_next_holder() {
     let (server, locks) = one().await;
     let other = client(&server).await;
     let (rwlock, mutex) = (locks.rwlock("task").unwrap(), locks.mutex("task").unwrap());
-    let late = rwlock.write().lease(300 * MS).renewal(Renewal::Manual).await.unwrap();
+    let late = rwlock.write().lease(300 * MS).renewal(RenewalPolicy::Manual).await.unwrap();
     let also = rwlock_again(&rwlock, &other, late).await;
-    let late = mutex.lock().lease(300 * MS).renewal(Renewal::Manual).await.unwrap();
+    let late = mutex.lock().lease(300 * MS).renewal(RenewalPolicy::Manual).await.unwrap();
     let next = soon(other.mutex("task").unwrap().lock().lease(LONG)).await.unwrap();
     assert_eq!(late.release().await.unwrap(), Released::AlreadyLost);
     assert!(mutex.try_lock().await.unwrap().is_none() && next.is_held() && also.is_held());

@@ -10,24 +10,24 @@ mod waiting;
 
 use std::time::Duration;
 
-use super::event::{By, Context, Effects, Event, Next, Note, Pushed, Sending};
-use super::state::State;
-use crate::client::reply::{Failure, Outcome, Told};
-use crate::client::request::{LeaseOptions, Renewal, WaitPolicy};
-use crate::client::settings::Settings;
-use crate::clock::Moment;
+use super::event::{GrantSource, Context, Effects, AcquisitionEvent, RequestStep, TelemetryEvent, GrantPush, WorkerCall};
+use super::state::AcquisitionState;
+use crate::client::reply::{ScriptCallError, ScriptResult, ScriptReply};
+use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::settings::ClientConfig;
+use crate::clock::LocalInstant;
 use crate::error::ErrorKind;
 use crate::node::{Address, ServerError};
 use crate::protocol::{
-    Acquired, ClientId, Ended, Envelope, Fairness, Goal, Grant, Kind, Mode, Permits, Release,
-    Renewed, Shrink,
+    AcquireReply, ClientId, ReleaseReply, Envelope, Fairness, AcquireKind, Grant, LockKind, LockMode, PermitRequest, ReleaseRequest,
+    RenewReply, ReleasePermitsRequest,
 };
-use crate::router::{CallError, ClockBound, Reason};
+use crate::router::{CallError, ClockBounds, CallErrorKind};
 
 const LEASE: Duration = Duration::from_secs(9);
 
-const fn at(ms: u64) -> Moment {
-    Moment::from_origin(Duration::from_millis(ms))
+const fn at(ms: u64) -> LocalInstant {
+    LocalInstant::from_duration(Duration::from_millis(ms))
 }
 
 fn node() -> Address {
@@ -36,58 +36,58 @@ fn node() -> Address {
 
 /// A state and its history. The server's clock is 1,000 s ahead.
 struct Bench {
-    state: State,
-    settings: Settings,
-    now: Moment,
-    kind: Kind,
+    state: AcquisitionState,
+    settings: ClientConfig,
+    now: LocalInstant,
+    kind: LockKind,
 }
 
 impl Bench {
-    fn new(mode: Mode, change: impl FnOnce(&mut LeaseOptions), policy: WaitPolicy) -> Bench {
-        let settings = Settings { margin: Some(Duration::ZERO), ..Settings::default() };
-        let mut options = LeaseOptions { lease: LEASE, ..LeaseOptions::of(&settings) };
+    fn new(mode: LockMode, change: impl FnOnce(&mut LeaseOptions), policy: WaitPolicy) -> Bench {
+        let settings = ClientConfig { safety_margin: Some(Duration::ZERO), ..ClientConfig::default() };
+        let mut options = LeaseOptions { lease: LEASE, ..LeaseOptions::from_config(&settings) };
         change(&mut options);
-        let goal = Goal::Take(mode, Fairness::PhaseFair);
-        let state = State::new(goal, &options, policy, at(0));
-        Bench { state, settings, now: at(0), kind: Kind::ReadWrite }
+        let goal = AcquireKind::Lock(mode, Fairness::PhaseFair);
+        let state = AcquisitionState::new(goal, &options, policy, at(0));
+        Bench { state, settings, now: at(0), kind: LockKind::ReadWrite }
     }
 
-    fn waiting(mode: Mode) -> Bench {
-        Bench::new(mode, |_| {}, WaitPolicy::Queue { until: None })
+    fn waiting(mode: LockMode) -> Bench {
+        Bench::new(mode, |_| {}, WaitPolicy::Queue { deadline: None })
     }
 
     /// A lease granted now, with this token.
-    fn holding(mode: Mode, token: u64, change: impl FnOnce(&mut LeaseOptions)) -> Bench {
-        let mut bench = Bench::new(mode, change, WaitPolicy::Queue { until: None });
+    fn holding(mode: LockMode, token: u64, change: impl FnOnce(&mut LeaseOptions)) -> Bench {
+        let mut bench = Bench::new(mode, change, WaitPolicy::Queue { deadline: None });
         bench.call();
-        let mut told = bench.told(Acquired::Granted(bench.grant(token, LEASE)));
-        told.confirmed = 9;
-        let effects = bench.on(Event::Acquired(Ok(told)));
-        assert!(matches!(effects.next, Some(Next::Held { by: By::Answer, .. })), "{effects:?}");
+        let mut told = bench.told(AcquireReply::Granted(bench.grant(token, LEASE)));
+        told.replicas_confirmed = 9;
+        let effects = bench.on(AcquisitionEvent::AcquireReply(Ok(told)));
+        assert!(matches!(effects.next_step, Some(RequestStep::Granted { by: GrantSource::Reply, .. })), "{effects:?}");
         bench
     }
 
     fn upgrading(token: u64) -> Bench {
-        let mut bench = Bench::holding(Mode::Read, token, |_| {});
-        let begun = bench.on(Event::Upgrade(WaitPolicy::Queue { until: None }));
-        assert!(matches!(begun.next, Some(Next::Again)));
+        let mut bench = Bench::holding(LockMode::Read, token, |_| {});
+        let begun = bench.on(AcquisitionEvent::Upgrade(WaitPolicy::Queue { deadline: None }));
+        assert!(matches!(begun.next_step, Some(RequestStep::CallNow)));
         bench.call();
         bench
     }
 
-    fn on(&mut self, event: Event) -> Effects {
+    fn on(&mut self, event: AcquisitionEvent) -> Effects {
         let Bench { now, kind, .. } = *self;
-        let context = Context { now, random: 0.0, settings: &self.settings, kind };
-        self.state.on(event, &context)
+        let context = Context { now, jitter: 0.0, settings: &self.settings, lock_kind: kind };
+        self.state.apply(event, &context)
     }
 
     fn after(&mut self, ms: u64) -> &mut Bench {
-        self.now = self.now.after(Duration::from_millis(ms));
+        self.now = self.now.saturating_add(Duration::from_millis(ms));
         self
     }
 
     fn server_now(&self) -> u64 {
-        1_000_000 + self.now.since_origin().as_millis() as u64
+        1_000_000 + self.now.as_duration().as_millis() as u64
     }
 
     fn grant(&self, token: u64, left: Duration) -> Grant {
@@ -95,104 +95,104 @@ impl Bench {
         Grant::new(token, self.server_now() + left.as_millis() as u64 + 1)
     }
 
-    fn told<T>(&self, what: T) -> Told<T> {
-        Told {
-            what,
-            envelope: Envelope { now: self.server_now(), more: false },
-            sent: self.now,
-            received: self.now,
-            node: node(),
-            confirmed: 0,
+    fn told<T>(&self, what: T) -> ScriptReply<T> {
+        ScriptReply {
+            body: what,
+            envelope: Envelope { server_now: self.server_now(), has_pump_work: false },
+            sent_at: self.now,
+            received_at: self.now,
+            server: node(),
+            replicas_confirmed: 0,
             in_doubt: None,
         }
     }
 
-    fn call(&mut self) -> Next {
-        self.on(Event::Call { hears: true }).next.unwrap()
+    fn call(&mut self) -> RequestStep {
+        self.on(AcquisitionEvent::Call { is_subscribed: true }).next_step.unwrap()
     }
 
-    fn acquired(&mut self, what: Acquired) -> Next {
+    fn acquired(&mut self, what: AcquireReply) -> RequestStep {
         let told = self.told(what);
-        self.on(Event::Acquired(Ok(told))).next.unwrap()
+        self.on(AcquisitionEvent::AcquireReply(Ok(told))).next_step.unwrap()
     }
 
-    fn renewed(&mut self, what: Renewed) -> Effects {
+    fn renewed(&mut self, what: RenewReply) -> Effects {
         let told = self.told(what);
-        self.on(Event::Renewed(Ok(told)))
+        self.on(AcquisitionEvent::RenewReply(Ok(told)))
     }
 
     fn asked(&mut self, token: Option<u64>) -> Effects {
         let told = self.told(token);
-        self.on(Event::Asked(Ok(told)))
+        self.on(AcquisitionEvent::HoldsReply(Ok(told)))
     }
 
-    fn given_back(&mut self, what: Ended) -> Effects {
+    fn given_back(&mut self, what: ReleaseReply) -> Effects {
         let told = self.told(what);
-        self.on(Event::GivenBack(told))
+        self.on(AcquisitionEvent::ReleaseReply(told))
     }
 
     fn shrunk(&mut self, keep: u32, token: u64) -> Effects {
         let outcome = Ok(self.told(Some(self.grant(token, LEASE))));
-        self.on(Event::Shrunk { keep, outcome })
+        self.on(AcquisitionEvent::ReleasePermitsReply { keep, outcome })
     }
 
-    fn released(&mut self, only_wait: bool, what: Ended) -> Effects {
+    fn released(&mut self, only_wait: bool, what: ReleaseReply) -> Effects {
         let outcome = Ok(self.told(what));
-        self.on(Event::Released { only_wait, outcome })
+        self.on(AcquisitionEvent::WorkerReleaseReply { only_wait, outcome })
     }
 
-    fn push(&mut self, token: u64, left: Duration) -> Next {
-        let mut bound = ClockBound::default();
+    fn push(&mut self, token: u64, left: Duration) -> RequestStep {
+        let mut bound = ClockBounds::default();
         bound.observe(self.now, self.now, self.server_now());
-        let pushed = Pushed {
+        let pushed = GrantPush {
             grant: self.grant(token, left),
-            now: self.server_now(),
-            received: self.now,
-            from: node(),
-            bound: Some(bound),
+            server_now: self.server_now(),
+            received_at: self.now,
+            server: node(),
+            clock_bounds: Some(bound),
         };
-        assert!(self.on(Event::Pushed(Box::new(pushed))).changed);
-        self.on(Event::Wake).next.unwrap()
+        assert!(self.on(AcquisitionEvent::GrantPushed(Box::new(pushed))).notify_waiters);
+        self.on(AcquisitionEvent::Wake).next_step.unwrap()
     }
 
     fn is_shaky(&self) -> bool {
-        matches!(&self.state, State::Held(holding) if holding.is_shaky(self.now))
+        matches!(&self.state, AcquisitionState::Held(holding) if holding.is_at_risk(self.now))
     }
 
-    fn ends(&self) -> Moment {
+    fn ends(&self) -> LocalInstant {
         match &self.state {
-            State::Held(holding) => holding.ends,
+            AcquisitionState::Held(holding) => holding.deadline,
             other => panic!("{other:?}"),
         }
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> LockMode {
         match &self.state {
-            State::Held(holding) => holding.mode,
+            AcquisitionState::Held(holding) => holding.mode,
             other => panic!("{other:?}"),
         }
     }
 
     fn is_lost(&self) -> bool {
-        matches!(&self.state, State::Held(holding) if holding.is_lost())
+        matches!(&self.state, AcquisitionState::Held(holding) if holding.is_lost())
     }
 }
 
-fn failed<T>(reason: Reason, in_doubt: Option<u64>) -> Outcome<T> {
-    Err(Failure::Call(CallError { reason, in_doubt, last: None }))
+fn failed<T>(reason: CallErrorKind, in_doubt: Option<u64>) -> ScriptResult<T> {
+    Err(ScriptCallError::Call(CallError { kind: reason, in_doubt, last_error: None }))
 }
 
-fn no_answer<T>() -> Outcome<T> {
-    failed(Reason::TimedOut(None), Some(0))
+fn no_answer<T>() -> ScriptResult<T> {
+    failed(CallErrorKind::TimedOut(None), Some(0))
 }
 
-fn kind_of(next: Next) -> ErrorKind {
+fn kind_of(next: RequestStep) -> ErrorKind {
     match next {
-        Next::Failed(error) => error.kind(),
+        RequestStep::Failed(error) => error.kind(),
         other => panic!("{other:?}"),
     }
 }
 
-const QUEUED: Acquired = Acquired::Queued { ticket: 1, ahead: 3 };
-const END_WAIT: Sending = Sending::Release(Release { only_wait: true });
-const RELEASE: Sending = Sending::Release(Release { only_wait: false });
+const QUEUED: AcquireReply = AcquireReply::Queued { ticket: 1, ahead: 3 };
+const END_WAIT: WorkerCall = WorkerCall::Release(ReleaseRequest { wait_only: true });
+const RELEASE: WorkerCall = WorkerCall::Release(ReleaseRequest { wait_only: false });

@@ -4,176 +4,176 @@ use super::*;
 
 #[test]
 fn a_grant_is_held_from_its_sending_less_the_margin() {
-    let mut bench = Bench::waiting(Mode::Write);
-    bench.settings.margin = Some(Duration::from_millis(300));
+    let mut bench = Bench::waiting(LockMode::Write);
+    bench.settings.safety_margin = Some(Duration::from_millis(300));
     bench.call();
     bench.after(1_000);
-    let mut told = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
-    told.sent = at(0);
-    assert!(matches!(bench.on(Event::Acquired(Ok(told))).next, Some(Next::Held { .. })));
+    let mut told = bench.told(AcquireReply::Granted(bench.grant(5, LEASE)));
+    told.sent_at = at(0);
+    assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(Ok(told))).next_step, Some(RequestStep::Granted { .. })));
     assert_eq!(bench.ends(), at(8_700));
 }
 
 #[test]
 fn accepted_longer_lease_ends_by_the_margin_of_its_length() {
-    let settings = Settings::default();
-    let options = LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::of(&settings) };
+    let settings = ClientConfig::default();
+    let options = LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::from_config(&settings) };
     let from = ClientId::from_random([0; 11]).acquisition(1);
-    let goal = Goal::TakeUp { mode: Mode::Write, from, token: 5 };
+    let goal = AcquireKind::Transfer { mode: LockMode::Write, from, token: 5 };
     let policy = WaitPolicy::strict_try(at(1_000));
-    let state = State::new(goal, &options, policy, at(0));
-    let mut bench = Bench { state, settings, now: at(0), kind: Kind::ReadWrite };
+    let state = AcquisitionState::new(goal, &options, policy, at(0));
+    let mut bench = Bench { state, settings, now: at(0), kind: LockKind::ReadWrite };
     bench.call();
     let grant = bench.grant(5, Duration::from_secs(60));
-    assert!(matches!(bench.acquired(Acquired::Granted(grant)), Next::Held { .. }));
+    assert!(matches!(bench.acquired(AcquireReply::Granted(grant)), RequestStep::Granted { .. }));
     assert_eq!(bench.ends(), at(59_500), "of 60 s, not of 40 ms");
     // A renewal does not shorten it, and its answer has the same deadline.
-    let _ = bench.after(20_000).renewed(Renewed::Held(grant));
+    let _ = bench.after(20_000).renewed(RenewReply::Renewed(grant));
     assert_eq!(bench.ends(), at(59_500));
 }
 
 #[test]
 fn an_answer_that_took_longer_than_the_lease_is_no_grant() {
-    let mut bench = Bench::waiting(Mode::Write);
+    let mut bench = Bench::waiting(LockMode::Write);
     bench.call();
-    let mut told = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
-    told.received = bench.now.after(LEASE);
-    let effects = bench.after(9_000).on(Event::Acquired(Ok(told)));
-    assert!(matches!(effects.note, Some(Note::GrantedLate { .. })));
-    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
-    assert!(matches!(bench.state, State::Releasing(_)));
+    let mut told = bench.told(AcquireReply::Granted(bench.grant(5, LEASE)));
+    told.received_at = bench.now.saturating_add(LEASE);
+    let effects = bench.after(9_000).on(AcquisitionEvent::AcquireReply(Ok(told)));
+    assert!(matches!(effects.telemetry, Some(TelemetryEvent::GrantExpired { .. })));
+    assert_eq!(kind_of(effects.next_step.unwrap()), ErrorKind::Unavailable);
+    assert!(matches!(bench.state, AcquisitionState::Releasing(_)));
 }
 
 #[test]
 fn what_replicas_do_not_confirm_is_not_held() {
     let mut bench =
-        Bench::new(Mode::Write, |options| options.replicas = 1, WaitPolicy::Queue { until: None });
+        Bench::new(LockMode::Write, |options| options.min_replicas = 1, WaitPolicy::Queue { deadline: None });
     bench.call();
-    let next = bench.acquired(Acquired::Granted(bench.grant(5, LEASE)));
+    let next = bench.acquired(AcquireReply::Granted(bench.grant(5, LEASE)));
     assert_eq!(kind_of(next), ErrorKind::Unavailable);
-    assert!(matches!(bench.state, State::Releasing(_)), "it is given back");
-    let mut bench = Bench::holding(Mode::Write, 5, |options| options.replicas = 1);
+    assert!(matches!(bench.state, AcquisitionState::Releasing(_)), "it is given back");
+    let mut bench = Bench::holding(LockMode::Write, 5, |options| options.min_replicas = 1);
     let (grant, ends) = (bench.after(1_000).grant(5, LEASE), bench.ends());
-    let effects = bench.renewed(Renewed::Held(grant));
-    assert_eq!(kind_of(effects.next.unwrap()), ErrorKind::Unavailable);
+    let effects = bench.renewed(RenewReply::Renewed(grant));
+    assert_eq!(kind_of(effects.next_step.unwrap()), ErrorKind::Unavailable);
     assert_eq!(bench.ends(), ends);
-    let mut told = bench.told(Renewed::Held(grant));
-    told.confirmed = 1;
-    assert!(bench.on(Event::Renewed(Ok(told))).next.is_none());
+    let mut told = bench.told(RenewReply::Renewed(grant));
+    told.replicas_confirmed = 1;
+    assert!(bench.on(AcquisitionEvent::RenewReply(Ok(told))).next_step.is_none());
     assert!(bench.ends() > ends);
 }
 
 #[test]
 fn a_refusal_leaves_nothing_unless_an_attempt_can_still_arrive() {
-    let refused = |first: Option<Outcome<Acquired>>| {
-        let mut bench = Bench::new(Mode::Write, |_| {}, WaitPolicy::strict_try(at(5_000)));
+    let refused = |first: Option<ScriptResult<AcquireReply>>| {
+        let mut bench = Bench::new(LockMode::Write, |_| {}, WaitPolicy::strict_try(at(5_000)));
         bench.call();
         if let Some(first) = first {
-            assert!(matches!(bench.on(Event::Acquired(first)).next, Some(Next::Again)));
+            assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(first)).next_step, Some(RequestStep::CallNow)));
             bench.call();
         }
-        assert!(matches!(bench.acquired(Acquired::Refused), Next::Refused));
+        assert!(matches!(bench.acquired(AcquireReply::Busy), RequestStep::Busy));
         bench.state
     };
-    assert_eq!(refused(None), State::Ended);
-    assert!(matches!(refused(Some(no_answer())), State::Releasing(_)));
-    assert_eq!(refused(Some(failed(Reason::TimedOut(None), None))), State::Ended);
+    assert_eq!(refused(None), AcquisitionState::Ended);
+    assert!(matches!(refused(Some(no_answer())), AcquisitionState::Releasing(_)));
+    assert_eq!(refused(Some(failed(CallErrorKind::TimedOut(None), None))), AcquisitionState::Ended);
 }
 
 #[test]
 fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
     let for_cached = Duration::from_millis(50);
     let begin = |until| {
-        let policy = WaitPolicy::Try { until: at(until), for_cached };
-        let mut bench = Bench::new(Mode::Write, |_| {}, policy);
-        let Next::Send { acquire, .. } = bench.call() else { panic!() };
-        assert!(acquire.wait.unwrap().only_cached);
+        let policy = WaitPolicy::Try { deadline: at(until), cached_wait: for_cached };
+        let mut bench = Bench::new(LockMode::Write, |_| {}, policy);
+        let RequestStep::Send { acquire, .. } = bench.call() else { panic!() };
+        assert!(acquire.wait.unwrap().only_for_cached);
         bench
     };
-    for refusal in [Acquired::Refused, Acquired::Cached, Acquired::Full { waiters: 3 }] {
+    for refusal in [AcquireReply::Busy, AcquireReply::Recalling, AcquireReply::QueueFull { waiters: 3 }] {
         let mut bench = begin(5_000);
-        assert!(matches!(bench.acquired(refusal), Next::Refused));
-        assert_eq!(bench.state, State::Ended);
+        assert!(matches!(bench.acquired(refusal), RequestStep::Busy));
+        assert_eq!(bench.state, AcquisitionState::Ended);
     }
     for (until, ends) in [(5_000, 50), (20, 20)] {
         let mut bench = begin(until);
-        let queued = bench.acquired(Acquired::Queued { ticket: 7, ahead: 0 });
-        assert!(matches!(queued, Next::Wait(wake) if wake == at(ends)), "{queued:?}");
-        let next = bench.after(ends).on(Event::Wake).next;
-        assert!(matches!(next, Some(Next::Refused)), "{next:?}");
-        assert!(matches!(bench.state, State::Releasing(_)), "its place is given up");
+        let queued = bench.acquired(AcquireReply::Queued { ticket: 7, ahead: 0 });
+        assert!(matches!(queued, RequestStep::WaitUntil(wake) if wake == at(ends)), "{queued:?}");
+        let next = bench.after(ends).on(AcquisitionEvent::Wake).next_step;
+        assert!(matches!(next, Some(RequestStep::Busy)), "{next:?}");
+        assert!(matches!(bench.state, AcquisitionState::Releasing(_)), "its place is given up");
     }
 }
 
 #[test]
 fn what_no_server_has_heard_of_is_not_released() {
-    let fail = |answered: bool, reason: Reason, kind: ErrorKind| {
+    let fail = |answered: bool, reason: CallErrorKind, kind: ErrorKind| {
         let until = Some(at(100));
-        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
+        let mut bench = Bench::new(LockMode::Read, |_| {}, WaitPolicy::Queue { deadline: until });
         bench.call();
         if answered {
             bench.acquired(QUEUED);
             bench.call();
         }
-        let next = bench.after(100).on(Event::Acquired(failed(reason, None))).next.unwrap();
+        let next = bench.after(100).on(AcquisitionEvent::AcquireReply(failed(reason, None))).next_step.unwrap();
         assert_eq!(kind_of(next), kind);
         bench.state
     };
     let no_right = || no_right("User locker has no permissions to run the 'evalsha' command");
-    let reasons: [(fn() -> Reason, ErrorKind); 3] = [
-        (|| Reason::Overloaded, ErrorKind::Unavailable),
-        (|| Reason::Permanent, ErrorKind::Refused),
+    let reasons: [(fn() -> CallErrorKind, ErrorKind); 3] = [
+        (|| CallErrorKind::Overloaded, ErrorKind::Unavailable),
+        (|| CallErrorKind::PermanentConnectionError, ErrorKind::Refused),
         (no_right, ErrorKind::Refused),
     ];
     for (reason, kind) in reasons {
-        assert_eq!(fail(false, reason(), kind), State::Ended, "{}", reason());
+        assert_eq!(fail(false, reason(), kind), AcquisitionState::Ended, "{}", reason());
         let state = fail(true, reason(), kind);
-        assert!(matches!(state, State::Releasing(_)), "it has a place in the queue: {}", reason());
+        assert!(matches!(state, AcquisitionState::Releasing(_)), "it has a place in the queue: {}", reason());
     }
 }
 
-fn no_right(detail: &str) -> Reason {
-    Reason::Refused(ServerError { code: "NOPERM".into(), detail: detail.into() })
+fn no_right(detail: &str) -> CallErrorKind {
+    CallErrorKind::Rejected(ServerError { code: "NOPERM".into(), message: detail.into() })
 }
 
 #[test]
 fn a_script_that_fails_changes_nothing_of_a_mutex() {
-    let fail = |kind: Kind, first: Option<Outcome<Acquired>>| {
+    let fail = |kind: LockKind, first: Option<ScriptResult<AcquireReply>>| {
         let policy = WaitPolicy::strict_try(at(5_000));
-        let mut bench = Bench::new(Mode::Write, |_| {}, policy);
+        let mut bench = Bench::new(LockMode::Write, |_| {}, policy);
         bench.kind = kind;
         bench.call();
         if let Some(first) = first {
-            assert!(matches!(bench.on(Event::Acquired(first)).next, Some(Next::Again)));
+            assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(first)).next_step, Some(RequestStep::CallNow)));
             bench.call();
         }
         let failure = failed(no_right("ACL failure in script: no permissions to run 'set'"), None);
-        let next = bench.on(Event::Acquired(failure)).next.unwrap();
+        let next = bench.on(AcquisitionEvent::AcquireReply(failure)).next_step.unwrap();
         assert_eq!(kind_of(next), ErrorKind::Refused);
         bench.state
     };
-    assert_eq!(fail(Kind::Mutex, None), State::Ended);
+    assert_eq!(fail(LockKind::SetNxMutex, None), AcquisitionState::Ended);
     let others = [
-        (Kind::Mutex, Some(no_answer()), "the first attempt may arrive"),
-        (Kind::ReadWrite, None, "the script may have made some changes"),
+        (LockKind::SetNxMutex, Some(no_answer()), "the first attempt may arrive"),
+        (LockKind::ReadWrite, None, "the script may have made some changes"),
     ];
     for (kind, first, why) in others {
-        assert!(matches!(fail(kind, first), State::Releasing(_)), "{why}");
+        assert!(matches!(fail(kind, first), AcquisitionState::Releasing(_)), "{why}");
     }
 }
 
 #[test]
 fn masters_that_name_each_other_are_called_again_until_the_time_is_up() {
     let outcome = |until, now| {
-        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::Queue { until });
+        let mut bench = Bench::new(LockMode::Read, |_| {}, WaitPolicy::Queue { deadline: until });
         bench.call();
         bench.now = now;
-        let redirects = failed(Reason::TooManyRedirects(17), None);
-        bench.on(Event::Acquired(redirects)).next.unwrap()
+        let redirects = failed(CallErrorKind::TooManyRedirects(17), None);
+        bench.on(AcquisitionEvent::AcquireReply(redirects)).next_step.unwrap()
     };
     let until = Some(at(60_000));
     for (until, now) in [(None, at(60_000)), (until, at(10_000))] {
-        assert!(matches!(outcome(until, now), Next::Again));
+        assert!(matches!(outcome(until, now), RequestStep::CallNow));
     }
     let kind = kind_of(outcome(until, at(60_000)));
     assert_eq!(kind, ErrorKind::Unavailable, "which says more than that time is up");
@@ -182,31 +182,31 @@ fn masters_that_name_each_other_are_called_again_until_the_time_is_up() {
 #[test]
 fn an_overloaded_node_is_called_again_while_there_is_time_to_be_answered() {
     for (left, again) in [(501, true), (500, false)] {
-        let mut bench = Bench::new(Mode::Read, |_| {}, WaitPolicy::strict_try(at(left)));
+        let mut bench = Bench::new(LockMode::Read, |_| {}, WaitPolicy::strict_try(at(left)));
         bench.call();
-        let next = bench.on(Event::Acquired(failed(Reason::Overloaded, None))).next;
-        assert_eq!(matches!(next, Some(Next::Again)), again, "{next:?}");
+        let next = bench.on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Overloaded, None))).next_step;
+        assert_eq!(matches!(next, Some(RequestStep::CallNow)), again, "{next:?}");
     }
 }
 
 #[test]
 fn what_a_server_has_left_over_is_gone_on_with() {
-    let mut bench = Bench::waiting(Mode::Write);
+    let mut bench = Bench::waiting(LockMode::Write);
     bench.call();
-    let mut told = bench.told(Acquired::Granted(bench.grant(5, LEASE)));
-    told.envelope.more = true;
-    assert!(bench.on(Event::Acquired(Ok(told))).pump);
-    let mut told = bench.told(Renewed::Held(bench.grant(5, LEASE)));
-    assert!(!bench.on(Event::Renewed(Ok(told))).pump);
-    told = bench.told(Renewed::Held(bench.grant(5, LEASE)));
-    told.envelope.more = true;
-    assert!(bench.on(Event::Renewed(Ok(told))).pump);
-    let _ = bench.on(Event::Release);
-    let mut told = bench.told(Ended::Released);
-    told.envelope.more = true;
-    assert!(bench.on(Event::GivenBack(told)).pump);
-    let mut late = bench.told(Ended::Absent);
-    late.envelope.more = true;
+    let mut told = bench.told(AcquireReply::Granted(bench.grant(5, LEASE)));
+    told.envelope.has_pump_work = true;
+    assert!(bench.on(AcquisitionEvent::AcquireReply(Ok(told))).pump);
+    let mut told = bench.told(RenewReply::Renewed(bench.grant(5, LEASE)));
+    assert!(!bench.on(AcquisitionEvent::RenewReply(Ok(told))).pump);
+    told = bench.told(RenewReply::Renewed(bench.grant(5, LEASE)));
+    told.envelope.has_pump_work = true;
+    assert!(bench.on(AcquisitionEvent::RenewReply(Ok(told))).pump);
+    let _ = bench.on(AcquisitionEvent::ReleaseStarted);
+    let mut told = bench.told(ReleaseReply::Released);
+    told.envelope.has_pump_work = true;
+    assert!(bench.on(AcquisitionEvent::ReleaseReply(told)).pump);
+    let mut late = bench.told(ReleaseReply::NotFound);
+    late.envelope.has_pump_work = true;
     let outcome = Ok(late);
-    assert!(bench.on(Event::Released { only_wait: false, outcome }).pump, "also when it is over");
+    assert!(bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }).pump, "also when it is over");
 }

@@ -7,7 +7,7 @@ use super::super::random_calls::{Call, is_deaf};
 use super::super::scripts_equal_server::gist;
 use super::conditions::{Condition, conditions};
 use super::side::{Lock, Outcome};
-use crate::node::Reply;
+use crate::node::RespValue;
 
 /// The least counts of the short form: a third of the usual ones.
 const LEAST: &[(&str, u64)] = &[
@@ -464,14 +464,14 @@ impl Step<'_> {
 }
 
 /// Returns true if a script has left something over.
-pub(super) fn says_more(reply: &Reply) -> bool {
+pub(super) fn says_more(reply: &RespValue) -> bool {
     let words = |text: &bytes::Bytes| text.split(|byte| *byte == b' ').nth(2) == Some(b"1");
-    matches!(reply, Reply::Text(text) if words(text))
+    matches!(reply, RespValue::String(text) if words(text))
 }
 
 /// Returns true if a script finished.
-fn is_answer(reply: &Reply) -> bool {
-    matches!(reply, Reply::Text(_) | Reply::List(_))
+fn is_answer(reply: &RespValue) -> bool {
+    matches!(reply, RespValue::String(_) | RespValue::Array(_))
 }
 
 /// A holder's record.

@@ -8,7 +8,7 @@ use super::super::random_calls::{Call, Calls, Habits, LOCKS};
 use super::Twins;
 use super::census::{Step, says_more};
 use super::side::{Command, Lock, Outcome};
-use crate::node::Reply;
+use crate::node::RespValue;
 
 /// The steps of a round.
 pub(super) const ROUND: u64 = 500;
@@ -384,8 +384,8 @@ fn is_longer(quick: &Lock, slow: &Lock) -> bool {
 }
 
 /// Whether the replies differ only because a usual release has not read the time.
-fn is_timeless(quick: &Reply, slow: &Reply) -> bool {
-    let (Reply::Text(quick), Reply::Text(slow)) = (quick, slow) else { return false };
+fn is_timeless(quick: &RespValue, slow: &RespValue) -> bool {
+    let (RespValue::String(quick), RespValue::String(slow)) = (quick, slow) else { return false };
     let slow: Vec<&[u8]> = slow.split(|byte| *byte == b' ').collect();
     quick.as_ref() == b"released 0 0"
         && slow.len() == 3
@@ -394,12 +394,12 @@ fn is_timeless(quick: &Reply, slow: &Reply) -> bool {
 }
 
 /// Only the code of an error that is not the scripts' own, because its text names the line.
-fn essence(reply: &Reply) -> Reply {
+fn essence(reply: &RespValue) -> RespValue {
     let mut reply = reply.clone();
-    if let Reply::Error(error) = &mut reply
+    if let RespValue::Error(error) = &mut reply
         && !error.code.starts_with("LOCK")
     {
-        error.detail.clear();
+        error.message.clear();
     }
     reply
 }

@@ -11,8 +11,8 @@ use super::super::real::{RealConnection, RealServer};
 use super::super::scripts_equal_server::message;
 use super::super::{at_once, words};
 use super::scripts::{Folder, SLOW_PATH};
-use crate::embedded::Engine;
-use crate::node::{Notice, Reply, Subscription};
+use crate::embedded::EmbeddedCluster;
+use crate::node::{PubSubEvent, RespValue, PubSubConnection};
 use crate::protocol::line::opened;
 
 /// A command's words.
@@ -32,7 +32,7 @@ pub(super) struct Lock {
 /// The result of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    pub(super) reply: Reply,
+    pub(super) reply: RespValue,
     /// The state of each key of the call.
     pub(super) locks: Vec<Lock>,
     /// The messages that were published and received, by channel.
@@ -51,7 +51,7 @@ impl Side {
         let mut digests = BTreeMap::new();
         for script in folder.scripts().all() {
             let load = ["SCRIPT", "LOAD", script.text()].map(|word| word.as_bytes().to_vec());
-            let Reply::Text(digest) = server.query(&[load.into()]).remove(0) else {
+            let RespValue::String(digest) = server.query(&[load.into()]).remove(0) else {
                 panic!("{} does not compile", script.name());
             };
             digests.insert(script.name(), digest.to_vec());
@@ -82,7 +82,7 @@ impl Side {
             );
         }
         let mut replies = self.server.query(&commands).into_iter();
-        let reply = replies.next().unwrap_or(Reply::Nil);
+        let reply = replies.next().unwrap_or(RespValue::Nil);
         let mut locks = Vec::new();
         while let (Some(fields), Some(ends)) = (replies.next(), replies.next()) {
             locks.push(Lock::read(fields, &ends));
@@ -94,19 +94,19 @@ impl Side {
 }
 
 impl Lock {
-    fn read(fields: Reply, ends: &Reply) -> Lock {
-        let text = |reply: &Reply| match reply {
-            Reply::Text(text) => String::from_utf8_lossy(text).into_owned(),
+    fn read(fields: RespValue, ends: &RespValue) -> Lock {
+        let text = |reply: &RespValue| match reply {
+            RespValue::String(text) => String::from_utf8_lossy(text).into_owned(),
             other => panic!("{other:?} in a hash"),
         };
         let raw = match fields {
-            Reply::List(parts) => {
+            RespValue::Array(parts) => {
                 parts.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
             }
             _ => BTreeMap::new(), // a key of another type
         };
         let ends = match ends {
-            Reply::Int(ends) => u64::try_from(*ends).ok(),
+            RespValue::Int(ends) => u64::try_from(*ends).ok(),
             _ => None,
         };
         let fields = opened(&raw).unwrap_or_else(|_| raw.clone());
@@ -116,7 +116,7 @@ impl Lock {
 
 /// A server that no one else uses.
 pub(super) trait Server {
-    fn query(&mut self, commands: &[Command]) -> Vec<Reply>;
+    fn query(&mut self, commands: &[Command]) -> Vec<RespValue>;
 
     /// The messages since the last call.
     fn heard(&mut self) -> Vec<(Bytes, Bytes)>;
@@ -130,18 +130,18 @@ fn channels() -> impl Iterator<Item = String> {
 }
 
 pub(super) struct Embedded {
-    engine: Engine,
-    heard: UnboundedReceiver<Notice>,
-    _subscription: Arc<dyn Subscription>,
+    engine: EmbeddedCluster,
+    heard: UnboundedReceiver<PubSubEvent>,
+    _subscription: Arc<dyn PubSubConnection>,
 }
 
 impl Embedded {
     pub(super) fn start() -> Box<dyn Server> {
-        let engine = Engine::builder().standalone().manual_time().build();
+        let engine = EmbeddedCluster::builder().standalone().manual_time().build();
         let (subscription, mut heard) =
             at_once(engine.connector().subscribe(&engine.addresses()[0])).unwrap();
         for channel in channels() {
-            at_once(subscription.join(channel.as_bytes(), false)).unwrap();
+            at_once(subscription.subscribe(channel.as_bytes(), false)).unwrap();
             heard.try_recv().unwrap();
         }
         Box::new(Embedded { engine, heard, _subscription: subscription })
@@ -149,20 +149,20 @@ impl Embedded {
 }
 
 impl Server for Embedded {
-    fn query(&mut self, commands: &[Command]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Command]) -> Vec<RespValue> {
         commands.iter().map(|command| self.engine.query(0, &words(command))).collect()
     }
 
     fn heard(&mut self) -> Vec<(Bytes, Bytes)> {
         let mut all = Vec::new();
-        while let Ok(Notice::Message { channel, payload }) = self.heard.try_recv() {
+        while let Ok(PubSubEvent::Message { channel, payload }) = self.heard.try_recv() {
             all.push((channel, payload));
         }
         all
     }
 
     fn fill(&mut self, is_full: bool) {
-        self.engine.faults().set_full_memory(0, is_full);
+        self.engine.faults().set_out_of_memory(0, is_full);
     }
 }
 
@@ -184,7 +184,7 @@ impl Real {
 }
 
 impl Server for Real {
-    fn query(&mut self, commands: &[Command]) -> Vec<Reply> {
+    fn query(&mut self, commands: &[Command]) -> Vec<RespValue> {
         self.connection.ask_all(commands.iter().map(Vec::as_slice))
     }
 
