@@ -70,8 +70,8 @@ const MOVES: &[Test] = &on_its_servers! {
     locks_follow_their_slot
     locks_are_taken_while_their_slot_migrates
     exclusion_holds_while_slots_move
-    what_is_held_moves_under_load
-    one_who_waits_follows_the_slot
+    held_leases_survive_slot_moves_under_load
+    waiter_whose_slot_moves_is_granted_at_the_new_master
     a_hand_off_needs_no_poll
     a_failover_by_order_loses_no_lock
 };
