@@ -83,7 +83,10 @@ mod migration {
     use crate::chaos::run::{TRIES, run_on};
     use crate::chaos::verdict::Outcome;
 
-    pub async fn nothing_is_done(_: Backend, compose: &Compose) -> Result {
+    pub async fn locks_under_load_without_faults_keep_every_promise(
+        _: Backend,
+        compose: &Compose,
+    ) -> Result {
         row(compose, "steady").await
     }
 
@@ -149,7 +152,7 @@ mod migration {
 }
 
 const MIGRATION: &[Test] = &on_the_cluster! {
-    migration::nothing_is_done
+    migration::locks_under_load_without_faults_keep_every_promise
     migration::slots_move_key_by_key
     migration::two_masters_name_each_other
     migration::scripts_are_forgotten
