@@ -26,7 +26,7 @@ QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --all
 LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	a_reader_that_gives_up_its_upgrade a_cached_write_that_is_taken a_cached_write_that_is_revoked \
 	a_cached_write_and_a_reader_and_calls_and_messages_that_get_lost a_cached_write_and_a_writer \
-	somebody_else_revokes_and_takes_the_lock two_writers_and_calls_messages_and_requests_that_get_lost \
+	revoke_and_force_release_of_holders two_writers_and_calls_messages_and_requests_that_get_lost \
 	a_fair_writer_and_readers_first two_writers_and_a_reader_that_are_slow \
 	a_write_that_becomes_a_read_through_a_failover a_failover_and_a_call_that_comes_late
 COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
