@@ -511,33 +511,33 @@ fn is_found_in_clients(
 }
 
 #[test]
-fn who_counts_from_the_answer_believes_for_too_long() {
+fn client_that_counts_a_lease_from_the_reply_is_found() {
     is_found_in_the_client("who believes has a lease", ClientFault::CountsFromTheAnswer, SLOW);
 }
 
 #[test]
-fn who_forgets_leaves_something_behind() {
+fn client_that_never_releases_is_found() {
     is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NONE);
 }
 
 #[test]
-fn who_ignores_recalls_keeps_what_it_does_not_use() {
+fn client_that_ignores_recalls_is_found() {
     is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecalls, NONE);
 }
 
 #[test]
-fn who_forgets_a_recall_that_overtook_its_grant_keeps_what_it_does_not_use() {
+fn client_that_forgets_a_recall_before_its_grant_is_found() {
     is_found_in_clients(&[CR, W], RECALLS, ClientFault::ForgetsEarlyRecalls, NONE);
 }
 
 #[test]
-fn who_uses_a_token_again_is_found() {
+fn client_that_reuses_a_token_is_found() {
     is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NONE);
 }
 
 /// Its death is no way out.
 #[test]
-fn who_never_polls_has_no_way_out() {
+fn client_that_never_polls_is_found() {
     is_found_in_the_client(A_WAY_OUT, ClientFault::NeverPolls, CRASH);
 }
 

@@ -110,7 +110,7 @@ mod network {
     /// renewal would be useless so late.
     #[test]
     #[ignore = "a world of `make check`"]
-    fn calls_that_take_long() {
+    fn writer_and_reader_with_calls_of_one_unit() {
         let budget = Budget { abandoned: 1, slow: 1, ..NONE };
         let name = "network: W,R; slowness 1, 1 abandoned call, calls of a unit, lease 3";
         check(Plan { budget, call_slice: UNIT, lease: 3, ..Plan::new(name, &[W, R]) });
@@ -172,7 +172,7 @@ mod queue {
     /// meet the next one.
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_after_the_other() {
+    fn write_then_read_beside_read_then_write() {
         let budget = Budget { slow: 1, ..NONE };
         let plan = Plan::new("queue: W.R,R.W; slowness 1", &[W_THEN_R, R_THEN_W]);
         check(Plan { budget, ..plan });
@@ -199,7 +199,7 @@ mod queue {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn those_who_only_try() {
+    fn try_write_and_try_read_beside_a_writer() {
         let budget = Budget { slow: 1, ..NONE };
         check(Plan { budget, ..Plan::new("queue: TW,TR,W; slowness 1", &[TW, TR, W]) });
     }
@@ -237,7 +237,7 @@ mod changes {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn somebody_else_revokes_and_takes_the_lock() {
+    fn revoke_and_force_release_of_holders() {
         let budget = Budget { revoked: 1, forced: 1, slow: 1, ..NONE };
         let name = "changes: W,R; 1 revoke, 1 force_release, slowness 1";
         check(Plan { budget, ..Plan::new(name, &[W, R]) });
@@ -245,7 +245,7 @@ mod changes {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn somebody_else_revokes_and_takes_the_lock_from_an_upgrader() {
+    fn revoke_and_force_release_of_holders_beside_an_upgrade() {
         let budget = Budget { revoked: 1, forced: 1, ..NONE };
         let name = "changes: RU,R; 1 revoke, 1 force_release";
         check(Plan { budget, ..Plan::new(name, &[RU, R]) });
@@ -403,14 +403,14 @@ mod permits {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_wants_all_among_those_that_want_one() {
+    fn all_permits_requested_beside_single_permits() {
         let budget = Budget { slow: 1, ..NONE };
         check(Plan { budget, ..Plan::new("permits: P1,P1,P2; slowness 1", &[P1, P1, P2]) });
     }
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_gives_a_part_back() {
+    fn permits_shrink_beside_one_waiter() {
         let budget = Budget { abandoned: 1, slow: 1, ..NONE };
         let name = "permits: PS,P1; slowness 1, 1 abandoned call";
         check(Plan { budget, ..Plan::new(name, &[PS, P1]) });
@@ -418,20 +418,20 @@ mod permits {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_gives_a_part_back_and_two_that_wait() {
+    fn permits_shrink_beside_two_waiters() {
         check(Plan::new("permits: PS,P1,P2", &[PS, P1, P2]));
     }
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn three_of_which_one_dies() {
+    fn permits_of_three_clients_with_one_crash() {
         let budget = Budget { crashes: 1, ..NONE };
         check(Plan { budget, ..Plan::new("permits: P1,P1,P2; 1 crash", &[P1, P1, P2]) });
     }
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_gives_up_and_one_that_tries() {
+    fn permits_with_a_cancelled_request_and_a_try() {
         let budget = Budget { cancelled: 1, ..NONE };
         check(Plan { budget, ..Plan::new("permits: P1,P2,TP; 1 cancel", &[P1, P2, TP]) });
     }

@@ -489,7 +489,12 @@ impl Attempt<'_> {
     /// it can be killed if a run does not end.
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
-        hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
+        hunting.args([
+            "--ignored",
+            "--exact",
+            "violation_of_scripts_is_searched_for",
+            "--nocapture",
+        ]);
         let left = self.budget.saturating_sub(self.used);
         let (setting, value, wait_limit) = match self.hunt {
             Hunt::For(time) => ("SECONDS", time.as_secs(), time + SPARE),
