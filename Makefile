@@ -98,7 +98,7 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
 twin: servers ## Hold the fast paths of the scripts against the slow path (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
-	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::long -- --ignored --nocapture
+	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::script_fast_paths_equal_the_slow_path_for_many_steps -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
 	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact script_and_source_mutants_are_found --nocapture

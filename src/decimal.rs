@@ -72,7 +72,7 @@ mod tests {
     use super::{Decimal, leading_number, number_of};
 
     #[test]
-    fn numbers_are_digits_alone() {
+    fn number_of_reads_decimal_and_returns_none_for_invalid_text() {
         for number in [0, 9, 10, 1_735_689_632_527, u64::MAX] {
             assert_eq!(number_of(Decimal::of(number).as_bytes()), Some(number));
         }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report() {
+    fn report_read_returns_epoch_master_and_peer_sentinels() {
         let peers = Reply::List(vec![
             list(&["runid", "", "ip", "u", "port", "1"]),
             list(&["runid", "replaced", "ip", "u", "port", "0"]),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_failover_is_carried_out_the_address_counts_and_not_the_state() {
+    fn report_read_during_failover_prefers_the_address_to_the_state() {
         let report =
             read(vec![text("id"), state("a", "8"), list(&["b", "1"]), Reply::Nil]).unwrap();
         assert_eq!(report.master, Some(Named { address: address("b"), process: None }));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sentinel_may_not_tell_is_unknown() {
+    fn report_read_with_refused_commands_leaves_fields_unknown() {
         let refused = || Reply::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
         assert_eq!((report.id.as_deref(), report.epoch, report.others), (None, 0, None));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_and_nonsense() {
+    fn report_read_of_unknown_name_or_malformed_address_has_no_master() {
         let unknown = || Reply::Error(server_error("ERR No such master with that name"));
         let report = read(vec![text("id"), unknown(), Reply::Nil, unknown()]).unwrap();
         assert_eq!(report.master, None);
