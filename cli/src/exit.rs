@@ -160,7 +160,10 @@ pub fn advice_on(message: &str) -> Option<&'static str> {
         ("this is a sentinel", "use redis+sentinel://HOST:PORT/MASTER"),
         ("speaks HTTP", NO_SERVER),
         ("invalid RESP3", NO_SERVER),
-        ("DB index is out of range", "leave the database out of the URL, or use one of the server's"),
+        (
+            "DB index is out of range",
+            "leave the database out of the URL, or use one of the server's",
+        ),
         ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
     ];
     advice.into_iter().find_map(|(word, advice)| message.contains(word).then_some(advice))

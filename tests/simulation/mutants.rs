@@ -39,7 +39,7 @@ const SPARE: Duration = Duration::from_secs(5);
 
 /// The suites that look for a fault in the scripts, before the simulation and after it.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] =
-    [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_fast_paths"] }];
+    [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::script_fast_paths"] }];
 
 /// The same for a sampled fault, in the program of the model checker.
 const QUICK_TWIN: Target = Target { arguments: CHECK.arguments, ..SUITES_OF_THE_SCRIPTS[1] };

@@ -99,7 +99,7 @@ fn script_fast_paths_equal_the_slow_path() {
 }
 
 #[test]
-fn the_fast_paths_do_as_the_slow_path_on_a_server() {
+fn script_fast_paths_equal_the_slow_path_on_a_server() {
     let mut twins = Twins::of_the_scripts(Real::start);
     twins.compare(1, STEPS / 10).unwrap();
 }
