@@ -26,7 +26,7 @@ QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --all
 LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	a_reader_that_gives_up_its_upgrade a_cached_write_that_is_taken a_cached_write_that_is_revoked \
 	a_cached_write_and_a_reader_and_calls_and_messages_that_get_lost a_cached_write_and_a_writer \
-	somebody_else_revokes_and_takes_the_lock two_writers_and_calls_messages_and_requests_that_get_lost \
+	revoke_and_force_release_of_holders two_writers_and_calls_messages_and_requests_that_get_lost \
 	a_fair_writer_and_readers_first two_writers_and_a_reader_that_are_slow \
 	a_write_that_becomes_a_read_through_a_failover a_failover_and_a_call_that_comes_late
 COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
@@ -77,7 +77,7 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 	@scripts/get-redis-py
 
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
-	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact long --nocapture
+	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact simulated_clients_run_for_minutes --nocapture
 
 check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well; QUICK=1: those of less than 20 seconds alone)
 	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) checker::worlds checker::planted --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
@@ -98,13 +98,13 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
 twin: servers ## Hold the fast paths of the scripts against the slow path (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
-	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::long -- --ignored --nocapture
+	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::script_fast_paths_equal_the_slow_path_for_many_steps -- --ignored --nocapture
 
 mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
-	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutants --nocapture
+	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact script_and_source_mutants_are_found --nocapture
 
 mutation-sample: servers ## Try a seeded sample of faults of one place in the scripts, or in the source, into docs/results; goes on where it ended (LUA=300 or SOURCE=150, SEED=1, QUICK=1: by the suites of seconds, AGAIN=1: survivors once more)
-	$(if $(LUA),LUA=$(LUA)) $(if $(SOURCE),SOURCE=$(SOURCE)) $(if $(SEED),SEED=$(SEED)) $(if $(QUICK),QUICK=1) $(if $(AGAIN),AGAIN=1) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact mutation_sample --nocapture
+	$(if $(LUA),LUA=$(LUA)) $(if $(SOURCE),SOURCE=$(SOURCE)) $(if $(SEED),SEED=$(SEED)) $(if $(QUICK),QUICK=1) $(if $(AGAIN),AGAIN=1) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact sampled_script_or_source_mutants_are_recorded --nocapture
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -72,7 +72,7 @@ mod tests {
     use super::{Decimal, parse_leading_u64, parse_u64};
 
     #[test]
-    fn numbers_are_digits_alone() {
+    fn number_of_reads_decimal_and_returns_none_for_invalid_text() {
         for number in [0, 9, 10, 1_735_689_632_527, u64::MAX] {
             assert_eq!(parse_u64(Decimal::from_u64(number).as_bytes()), Some(number));
         }

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_not_formatted() {
+    fn excerpt_of_endless_text_stops_formatting_at_the_limit() {
         struct Endless;
 
         impl fmt::Display for Endless {

@@ -70,8 +70,8 @@ const MOVES: &[Test] = &on_its_servers! {
     locks_follow_their_slot
     locks_are_taken_while_their_slot_migrates
     exclusion_holds_while_slots_move
-    what_is_held_moves_under_load
-    one_who_waits_follows_the_slot
+    held_leases_survive_slot_moves_under_load
+    waiter_whose_slot_moves_is_granted_at_the_new_master
     a_hand_off_needs_no_poll
     a_failover_by_order_loses_no_lock
 };
@@ -83,7 +83,10 @@ mod migration {
     use crate::chaos::run::{TRIES, run_on};
     use crate::chaos::verdict::Outcome;
 
-    pub async fn nothing_is_done(_: Backend, compose: &Compose) -> Result {
+    pub async fn locks_under_load_without_faults_keep_every_promise(
+        _: Backend,
+        compose: &Compose,
+    ) -> Result {
         row(compose, "steady").await
     }
 
@@ -149,7 +152,7 @@ mod migration {
 }
 
 const MIGRATION: &[Test] = &on_the_cluster! {
-    migration::nothing_is_done
+    migration::locks_under_load_without_faults_keep_every_promise
     migration::slots_move_key_by_key
     migration::two_masters_name_each_other
     migration::scripts_are_forgotten

@@ -60,7 +60,7 @@ async fn run(example: &str, urls: Option<String>) -> Result<String> {
 }
 
 #[tokio::test]
-async fn in_process() -> Result {
+async fn examples_run_on_embedded_servers() -> Result {
     for example in EXAMPLES {
         let said = run(example, None).await?;
         assert!(!said.trim().is_empty(), "{example} says nothing");
@@ -94,7 +94,7 @@ async fn behind_sentinels() -> Result {
 
 /// The job is done: until its lease ends, no other process runs it.
 #[tokio::test]
-async fn what_was_run_once_is_not_run_again() -> Result {
+async fn run_once_example_skips_a_job_whose_lease_lasts() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let urls = || Some(cluster.urls().join(","));
     assert_eq!(run("run_once", urls()).await?.matches("runs the report").count(), 1);

@@ -236,7 +236,7 @@ const TOLD: [&str; 7] = [
 ];
 
 #[test]
-fn every_metric_is_in_the_documentation_and_the_other_way_round() {
+fn client_metrics_equal_the_documented_ones() {
     let starts = ["describe_counter!(\"", "describe_gauge!(\"", "describe_histogram!(\""];
     let described = observing::names(&observing::source(), &starts, "rwlease_");
     let told = observing::names(&observing::source(), &TOLD, "rwlease_");

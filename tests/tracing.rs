@@ -214,7 +214,7 @@ async fn a_wrong_clock_is_told() {
 }
 
 #[test]
-fn every_name_in_the_code_is_in_the_documentation_and_the_other_way_round() {
+fn client_event_and_span_names_equal_the_documented_ones() {
     let code = observing::names(&observing::source(), &["name:\"", "debug_span!(\""], "rwlease.");
     let words = observing::names(observing::DOCUMENTATION, &["`"], "rwlease.");
     assert!(code.len() > 8, "{code:?}");

@@ -205,12 +205,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_by_a_signal_is_told_as_by_shells() {
+    fn exit_by_signal_is_128_plus_the_signal() {
         assert_eq!(ExitStatus::by_signal(15), ExitStatus(143));
     }
 
     #[test]
-    fn advice_fits_the_words_of_the_server() {
+    fn advice_matches_the_error_of_the_server() {
         let advice = |message| hint_for(message).unwrap_or_default();
         assert!(advice("WRONGPASS invalid username-password pair").contains("password"));
         assert!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_status() {
+    fn exit_status_table_lists_every_status() {
         let all = [
             CHECK_FAILED,
             USAGE,

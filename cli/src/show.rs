@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_short() {
+    fn status_time_shows_at_most_two_units() {
         assert_eq!(duration(Duration::from_micros(1_234_567)), "1s 200ms");
         assert_eq!(duration(Duration::from_micros(12_345)), "12ms");
         assert_eq!(duration(Duration::from_micros(123)), "123us");
@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_power_over_a_terminal_is_escaped() {
+    fn plain_escapes_control_characters_of_lock_names() {
         assert_eq!(escape_controls("a\nb\x1b[2J\u{9b}\u{202e}"), "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}");
         assert_eq!(escape_controls("größe \\ 'x' {1}"), "größe \\ 'x' {1}");
     }
 
     #[test]
-    fn holders_are_counted() {
+    fn holders_shows_the_writer_and_the_reader_count() {
         assert_eq!(holders(true, 0), "a writer");
         assert_eq!(holders(false, 1), "1 reader");
         assert_eq!(holders(true, 2), "a writer and 2 readers");

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const COUNT: &str = "read -r n < \"$0\"; echo $((n + 1)) > \"$0\"";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_count_is_lost_while_slots_move() -> Result {
+async fn run_loses_no_count_while_slots_move() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
     let file = std::env::temp_dir().join(format!("rwlease-counter-{}", std::process::id()));

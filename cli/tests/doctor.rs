@@ -4,7 +4,7 @@ use crate::support::{Balancer, Cluster, Result, ServerSettings, Shape, Single};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
-async fn a_cluster_as_it_should_be() -> Result {
+async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 1).line("appendonly yes")).await?;
     let ran = Tool::new([cluster.node(3).url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -23,7 +23,7 @@ async fn a_cluster_as_it_should_be() -> Result {
 }
 
 #[tokio::test]
-async fn one_that_loses_locks() -> Result {
+async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
     let shape = Shape::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
     let cluster = Cluster::start_with(Shape { node_timeout: 15_000, ..shape }).await?;
     let tool = Tool::new(cluster.urls());
@@ -60,7 +60,7 @@ async fn one_that_loses_locks() -> Result {
 }
 
 #[tokio::test]
-async fn a_master_that_is_away() -> Result {
+async fn doctor_with_a_dead_master_names_it() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(0).url()]);
     cluster.node(1).kill()?;
@@ -75,7 +75,7 @@ async fn a_master_that_is_away() -> Result {
 }
 
 #[tokio::test]
-async fn a_user_that_lacks_rights() -> Result {
+async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
     // Of what docs/operating.md lists, all but `+hdel` for one, and `+info`, `+wait`,
     // `+ssubscribe`, `+spublish` for the other.
     let poor = "user poor on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
@@ -111,7 +111,7 @@ async fn a_user_that_lacks_rights() -> Result {
 /// Some rights are needed only while a slot moves, or after a failover, or once the server has
 /// forgotten the scripts.
 #[tokio::test]
-async fn a_right_that_is_not_needed_yet() -> Result {
+async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     let locker = "user locker on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                   +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
                   +hdel +pexpireat +spublish +scan +config|get +cluster|nodes";
@@ -159,7 +159,7 @@ async fn a_right_that_is_not_needed_yet() -> Result {
 
 /// A user that needs no password is not the default user.
 #[tokio::test]
-async fn a_user_without_a_password() -> Result {
+async fn doctor_checks_the_rights_of_a_user_without_a_password() -> Result {
     let default = "user default on nopass ~* &* +@all -spublish";
     let locker = "user locker on nopass ~* &* +@all";
     let server = Single::start_with(ServerSettings::default().line(default).line(locker)).await?;
@@ -179,7 +179,7 @@ fn says(ran: &Ran, level: &str, parts: &[&str]) -> bool {
 }
 
 #[tokio::test]
-async fn a_server_without_lua() -> Result {
+async fn doctor_of_a_server_without_lua_reports_it() -> Result {
     let settings = ServerSettings::default()
         .line("rename-command EVAL \"\"")
         .line("rename-command EVALSHA \"\"");
@@ -204,7 +204,7 @@ async fn a_server_without_lua() -> Result {
 }
 
 #[tokio::test]
-async fn a_server_that_has_not_all_commands() -> Result {
+async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
     // As managed servers do it.
     let without = |command: &str| format!("rename-command {command} \"\"");
     let shape = Shape::of(2, 1).line("appendonly yes").line(without("CONFIG"));
@@ -253,7 +253,7 @@ async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
 }
 
 #[tokio::test]
-async fn two_servers_behind_one_address() -> Result {
+async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
     let (one, other) = (Single::start().await?, Single::start().await?);
     let both = Balancer::start(&[&one, &other]).await?;
     let ran = Tool::new([both.url()]).run(&["doctor"]).await?;
@@ -267,7 +267,7 @@ async fn two_servers_behind_one_address() -> Result {
 }
 
 #[tokio::test]
-async fn a_load_balancer_before_the_nodes_of_one_cluster() -> Result {
+async fn doctor_accepts_a_load_balancer_before_one_cluster() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let entrance = Balancer::start(&[cluster.node(0), cluster.node(1)]).await?;
     let ran = Tool::new([entrance.url()]).run(&["doctor"]).await?;
@@ -276,7 +276,7 @@ async fn a_load_balancer_before_the_nodes_of_one_cluster() -> Result {
 }
 
 #[tokio::test]
-async fn nodes_of_two_clusters() -> Result {
+async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
     let (one, other) =
         (Cluster::start_with(Shape::of(2, 0)).await?, Cluster::start_with(Shape::of(2, 0)).await?);
     let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
@@ -294,7 +294,7 @@ async fn nodes_of_two_clusters() -> Result {
 }
 
 #[tokio::test]
-async fn servers_of_their_own() -> Result {
+async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
     let (one, other) = (Single::start().await?, Single::start().await?);
     let ran = Tool::new([one.url(), other.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -320,7 +320,7 @@ async fn servers_of_their_own() -> Result {
 }
 
 #[tokio::test]
-async fn a_primary_that_a_name_leads_to() -> Result {
+async fn doctor_of_a_primary_behind_a_host_name_warns_of_failover() -> Result {
     let primary = Single::start().await?;
     let replica = primary.start_replica().await?;
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");

@@ -34,7 +34,7 @@ async fn help_has_examples_and_exit_statuses() -> Result {
 }
 
 #[tokio::test]
-async fn completions_for_shells() -> Result {
+async fn completions_of_each_shell_name_the_commands() -> Result {
     let tool = Tool::new([""]);
     for (shell, word) in
         [("bash", "complete -F"), ("zsh", "#compdef rwlease"), ("fish", "complete -c rwlease")]
@@ -47,7 +47,7 @@ async fn completions_for_shells() -> Result {
 }
 
 #[tokio::test]
-async fn manual_pages() -> Result {
+async fn man_pages_describe_commands_and_exit_statuses() -> Result {
     let tool = Tool::new([""]);
     let page = tool.run(&["man"]).await?.out;
     for word in [".TH rwlease", "Exit status", "doctor"] {

@@ -6,7 +6,7 @@ use crate::support::{Result, Single};
 use crate::tool::{RWLEASE, Tool};
 
 #[tokio::test]
-async fn the_command_takes_the_lock_up_and_gives_it_back() -> Result {
+async fn run_transfer_is_accepted_and_released_by_the_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     for mode in ["--read", "--write"] {
@@ -26,7 +26,7 @@ async fn the_command_takes_the_lock_up_and_gives_it_back() -> Result {
 }
 
 #[tokio::test]
-async fn it_is_held_when_the_one_that_handed_it_on_has_ended() -> Result {
+async fn run_transfer_keeps_the_lock_held_after_run_has_ended() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let ran = tool.run(&["run", "--hand-on", "a", "--", "printenv", "RWLEASE_TICKET"]).await?;
@@ -48,7 +48,7 @@ async fn it_is_held_when_the_one_that_handed_it_on_has_ended() -> Result {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_run_leaves_the_lock_free() -> Result {
+async fn run_transfer_to_a_missing_command_leaves_the_lock_free() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let ran = tool.run(&["run", "--hand-on", "a", "--", "/no/such/command"]).await?;
@@ -58,7 +58,7 @@ async fn a_command_that_cannot_be_run_leaves_the_lock_free() -> Result {
 }
 
 #[tokio::test]
-async fn a_ticket_that_is_none_is_refused_before_anything_is_sent() -> Result {
+async fn run_accept_transfer_with_an_invalid_value_is_a_usage_error() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     let ran = tool.run(&["run", "--take-up", "a", "--", "true"]).await?;
     assert_eq!(ran.status, Some(64), "{ran:?}");

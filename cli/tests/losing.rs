@@ -8,7 +8,7 @@ use crate::support::{Result, Single};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
-async fn a_command_whose_lease_is_revoked_has_a_grace_to_end_in() -> Result {
+async fn run_after_revoke_gives_its_command_a_grace() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
@@ -23,7 +23,7 @@ async fn a_command_whose_lease_is_revoked_has_a_grace_to_end_in() -> Result {
 }
 
 #[tokio::test]
-async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_holds() -> Result {
+async fn run_kills_a_command_that_ignores_sigterm_before_the_next_grant() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
@@ -52,7 +52,7 @@ async fn one_that_does_not_end_is_killed_with_its_children_before_the_next_one_h
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> Result {
+async fn run_after_revoke_kills_processes_left_by_its_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
@@ -71,7 +71,7 @@ async fn what_a_command_leaves_behind_when_it_is_told_to_end_is_killed_too() -> 
 }
 
 #[tokio::test]
-async fn a_forced_release_leaves_no_grace() -> Result {
+async fn run_after_force_release_gives_no_grace() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo graced; sleep 600' TERM; echo ready; while :; do sleep 0.05; done";

@@ -63,7 +63,7 @@ async fn run_without_signals_lets_its_command_live() -> Result {
 }
 
 #[tokio::test]
-async fn run_that_handed_on_is_killed_and_its_command_lives() -> Result {
+async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "echo $$; read line; echo $line";
@@ -79,7 +79,7 @@ async fn run_that_handed_on_is_killed_and_its_command_lives() -> Result {
 }
 
 #[tokio::test]
-async fn run_does_not_wait_for_processes_that_nobody_reaps() -> Result {
+async fn run_after_revoke_does_not_wait_for_unreaped_processes() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     // The shell waits for nothing but its input, and is gone before it could reap.

@@ -25,12 +25,12 @@ const LONG: Duration = Duration::from_secs(30);
 const COUNT: &str = "read -r n < \"$0\"; sleep 0.01; echo $((n + 1)) > \"$0\"";
 
 #[tokio::test]
-async fn its_own_checks_pass() -> Result {
+async fn python_client_passes_its_own_checks() -> Result {
     finish(python("check.py")?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_count_is_lost_beside_the_command_while_the_slot_moves() -> Result {
+async fn python_client_and_run_lose_no_count_while_the_slot_moves() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
     let folder = Folder::new("moving")?;
@@ -58,7 +58,7 @@ async fn no_count_is_lost_beside_the_command_while_the_slot_moves() -> Result {
 
 /// A client in Rust that has the lock cached gives way to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn its_waiting_recalls_a_cached_holder() -> Result {
+async fn python_client_that_waits_recalls_a_cached_holder() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let folder = Folder::new("cached")?;
     let file = folder.0.join("count").to_string_lossy().into_owned();

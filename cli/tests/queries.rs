@@ -11,7 +11,7 @@ use crate::support::{Cluster, Result, Shape, Single};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
-async fn status_says_who_holds_and_who_waits() -> Result {
+async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let free = tool.run(&["status", "a"]).await?;
@@ -68,7 +68,7 @@ async fn status_shows_more_than_one_page() -> Result {
 }
 
 #[tokio::test]
-async fn a_watch_looks_again_until_it_is_interrupted() -> Result {
+async fn status_watch_repeats_until_interrupted() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut watch = tool.start(&["status", "a", "--watch", "--every", "20ms", "--json"])?;
@@ -87,7 +87,7 @@ async fn a_watch_looks_again_until_it_is_interrupted() -> Result {
 }
 
 #[tokio::test]
-async fn list_names_locks_by_their_beginning() -> Result {
+async fn list_shows_locks_by_prefix() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(1).url()]);
     let locks = Locks::connect(cluster.urls()).await?;
@@ -110,7 +110,7 @@ async fn list_names_locks_by_their_beginning() -> Result {
 }
 
 #[tokio::test]
-async fn a_name_has_no_power_over_the_terminal() -> Result {
+async fn status_and_list_escape_control_characters_of_lock_names() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let (name, shown) = ("a\n\x1b[2Jb", "a\\n\\u{1b}[2Jb");

@@ -6,7 +6,7 @@ use crate::support::{Result, Single};
 use crate::tool::Tool;
 
 #[tokio::test]
-async fn a_lock_that_nobody_holds_is_no_error() -> Result {
+async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
@@ -17,7 +17,7 @@ async fn a_lock_that_nobody_holds_is_no_error() -> Result {
 }
 
 #[tokio::test]
-async fn a_revoked_lease_stays_good_until_it_ends() -> Result {
+async fn revoke_leaves_the_lease_valid_until_it_ends() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
@@ -31,7 +31,7 @@ async fn a_revoked_lease_stays_good_until_it_ends() -> Result {
 }
 
 #[tokio::test]
-async fn a_forced_release_gives_it_to_the_next() -> Result {
+async fn force_release_frees_the_lock_for_the_next_run() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;

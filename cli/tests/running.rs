@@ -10,7 +10,7 @@ use crate::support::{Result, Single};
 use crate::tool::{self, RWLEASE, Tool};
 
 #[tokio::test]
-async fn the_exit_status_is_the_commands() -> Result {
+async fn run_exits_with_the_status_of_its_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     for (script, status) in
@@ -30,7 +30,7 @@ async fn the_exit_status_is_the_commands() -> Result {
 }
 
 #[tokio::test]
-async fn the_command_finds_its_token_and_tokens_rise() -> Result {
+async fn run_gives_its_command_a_token_and_tokens_rise() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut last = 0;
@@ -45,7 +45,7 @@ async fn the_command_finds_its_token_and_tokens_rise() -> Result {
 }
 
 #[tokio::test]
-async fn the_command_finds_the_id_by_which_status_names_it() -> Result {
+async fn run_gives_its_command_the_id_that_status_shows() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run = tool.start(&["run", "a", "--", "sh", "-c", "echo $RWLEASE_ID; sleep 60"])?;
@@ -57,7 +57,7 @@ async fn the_command_finds_the_id_by_which_status_names_it() -> Result {
 }
 
 #[tokio::test]
-async fn readers_share_and_writers_do_not() -> Result {
+async fn run_readers_share_and_writers_exclude() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut command = tool.command(&["run", "--read", "a", "--", "sh", "-c", "echo in; read line"]);
@@ -78,7 +78,7 @@ async fn readers_share_and_writers_do_not() -> Result {
 }
 
 #[tokio::test]
-async fn one_who_waits_goes_when_the_other_has_ended() -> Result {
+async fn run_waits_until_the_holder_has_ended() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let first = tool.start(&["run", "a", "--", "sh", "-c", "sleep 1; echo first"])?;
@@ -106,7 +106,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
 }
 
 #[tokio::test]
-async fn signals_are_passed_on() -> Result {
+async fn run_passes_signals_on_to_its_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     // dash drops a signal that comes while it starts a program in the foreground.
@@ -144,7 +144,7 @@ async fn signals_are_passed_on() -> Result {
 }
 
 #[tokio::test]
-async fn a_signal_that_was_ignored_at_the_start_stays_ignored() -> Result {
+async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
     let server = Single::start().await?;
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
@@ -174,7 +174,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 }
 
 #[tokio::test]
-async fn one_who_is_told_to_end_while_it_waits_leaves_the_queue() -> Result {
+async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let holder = tool.start(&["run", "a", "--", "sleep", "60"])?;
@@ -191,7 +191,7 @@ async fn one_who_is_told_to_end_while_it_waits_leaves_the_queue() -> Result {
 }
 
 #[tokio::test]
-async fn one_who_is_told_to_end_while_it_gives_the_lock_back_ends() -> Result {
+async fn run_interrupted_during_its_release_ends() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo over; exit 41' INT; echo ready; while :; do sleep 0.05 & wait; done";
@@ -209,7 +209,7 @@ async fn one_who_is_told_to_end_while_it_gives_the_lock_back_ends() -> Result {
 }
 
 #[tokio::test]
-async fn options_reach_the_lock() -> Result {
+async fn run_applies_lease_prefix_and_replicas() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let run =
@@ -250,7 +250,7 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
 }
 
 #[tokio::test]
-async fn run_with_a_name_that_begins_with_a_hyphen() -> Result {
+async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = format!("exec {RWLEASE} list -- -");
@@ -289,7 +289,7 @@ async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
 }
 
 #[tokio::test]
-async fn permits_are_shared_up_to_the_limit() -> Result {
+async fn run_permits_are_shared_up_to_the_limit() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let held = ["run", "--permits", "2/3", "a", "--", "sh", "-c", "echo in; read line"];

@@ -30,7 +30,7 @@ async fn run(tool: &Tool, password: &str, args: &[&str]) -> Result<Ran> {
 }
 
 #[tokio::test]
-async fn tls_and_a_user() -> Result {
+async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     let certificates = certificates()?;
     let settings = ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
     let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
@@ -65,7 +65,7 @@ async fn tls_and_a_user() -> Result {
 }
 
 #[tokio::test]
-async fn roots_are_certificates() -> Result {
+async fn roots_file_without_a_certificate_is_a_usage_error() -> Result {
     let key = std::env::temp_dir().join(format!("rwlease-key-{}.pem", std::process::id()));
     std::fs::write(&key, certificates()?.key)?;
     let tool = Tool::new(["rediss://127.0.0.1:1"]);
@@ -79,7 +79,7 @@ async fn roots_are_certificates() -> Result {
 }
 
 #[tokio::test]
-async fn a_password_alone_is_that_of_the_default_user() -> Result {
+async fn password_without_a_user_is_of_the_default_user() -> Result {
     let server = Single::start_with(ServerSettings::default().password(PASSWORD)).await?;
     let run = async |url: String, password: &str, args: &[&str]| {
         let mut command = Tool::new([url]).command(args);
@@ -99,7 +99,7 @@ async fn a_password_alone_is_that_of_the_default_user() -> Result {
 }
 
 #[tokio::test]
-async fn a_password_with_commas() -> Result {
+async fn password_with_commas_in_a_url_is_accepted() -> Result {
     let server = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
     let other = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
     let tool = Tool::new([server.url()]);
@@ -113,7 +113,7 @@ async fn a_password_with_commas() -> Result {
 }
 
 #[tokio::test]
-async fn a_user_needs_a_password() -> Result {
+async fn user_without_a_password_is_a_usage_error() -> Result {
     let ran = Tool::new(["redis://127.0.0.1:1"]).run(&["status", "--user", "locker", "a"]).await?;
     assert_eq!(ran.status, Some(64));
     assert!(ran.err.contains("RWLEASE_PASSWORD"), "{ran:?}");

@@ -4,7 +4,7 @@ use crate::support::{Result, Sentinels, ServerSettings, Watch};
 use crate::tool::{self, Tool};
 
 #[tokio::test]
-async fn the_command_finds_the_master_by_its_sentinels() -> Result {
+async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
     let sentinels = Sentinels::start_with(Watch {
         servers: ServerSettings::default().password("of-servers").line("appendonly yes"),
         of_sentinels: ServerSettings::default().password("of-sentinels"),
@@ -63,7 +63,7 @@ async fn the_command_finds_the_master_by_its_sentinels() -> Result {
 }
 
 #[tokio::test]
-async fn servers_and_sentinels_as_they_should_be() -> Result {
+async fn doctor_of_healthy_servers_and_sentinels_finds_nothing() -> Result {
     let servers = ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1");
     let sentinels = Sentinels::start_with(Watch { servers, ..Watch::of(2) }).await?;
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
@@ -76,7 +76,7 @@ async fn servers_and_sentinels_as_they_should_be() -> Result {
 }
 
 #[tokio::test]
-async fn a_user_at_sentinels_that_lacks_rights() -> Result {
+async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
     let least = "user locker on nopass resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name";
     let optional = ["+sentinel|master", "+sentinel|sentinels", "+sentinel|myid", "+subscribe"];
     let of_sentinels = ServerSettings::default().line(format!("{least} {}", optional.join(" ")));
@@ -110,7 +110,7 @@ async fn a_user_at_sentinels_that_lacks_rights() -> Result {
 }
 
 #[tokio::test]
-async fn the_doctor_looks_at_the_sentinels() -> Result {
+async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
     let sentinels = Sentinels::start_with(Watch {
         sentinels: 2,
         servers: ServerSettings::default().line("min-replicas-to-write 1"),

@@ -7,7 +7,7 @@ use crate::support::{Result, Single};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
-async fn it_kills_its_command_on_waking_and_says_so() -> Result {
+async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
@@ -30,7 +30,7 @@ async fn it_kills_its_command_on_waking_and_says_so() -> Result {
 }
 
 #[tokio::test]
-async fn a_command_that_ended_unseen_does_not_count_as_done_under_the_lock() -> Result {
+async fn run_stopped_past_its_lease_reports_the_loss_of_an_ended_command() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run =

@@ -64,7 +64,7 @@ impl OnTerminal {
 }
 
 #[tokio::test]
-async fn the_command_has_the_terminal_when_it_wants_it() -> Result {
+async fn run_gives_its_command_the_terminal() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run = OnTerminal::start(&server, "run a -- sh -c 'read line; echo got $line; exit 5'")?;
@@ -97,7 +97,7 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
 /// Nobody would let it go on: it is the first of its session, as under `ssh -t` and in containers,
 /// or below a shell that is.
 #[tokio::test]
-async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
+async fn ctrl_z_without_job_control_does_not_stop_the_command() -> Result {
     let server = Single::start().await?;
     for begin in ["exec", "true; "] {
         let command = "run a -- sh -c 'echo ready; sleep 1; exit 5'";
@@ -111,7 +111,7 @@ async fn ctrl_z_stops_nothing_where_no_shell_controls_jobs() -> Result {
 
 /// The same for one that still waits.
 #[tokio::test]
-async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
+async fn ctrl_z_without_job_control_does_not_stop_a_waiter() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
@@ -126,7 +126,7 @@ async fn ctrl_z_leaves_one_who_waits_alone_there() -> Result {
 
 /// A shell that controls jobs sees it stop, and lets it and its command go on.
 #[tokio::test]
-async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
+async fn ctrl_z_with_job_control_stops_run_and_its_command() -> Result {
     let server = Single::start().await?;
     // The command starts no program: dash is not stopped while it does, and the key is lost.
     let work = "echo ready; read line <&3; exit 5";
@@ -144,7 +144,7 @@ async fn ctrl_z_stops_it_where_a_shell_controls_jobs() -> Result {
 }
 
 #[tokio::test]
-async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
+async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
@@ -166,7 +166,7 @@ async fn one_who_waits_sees_who_holds_and_how_many_wait_before() -> Result {
 }
 
 #[tokio::test]
-async fn one_who_waits_sees_that_the_servers_do_not_answer() -> Result {
+async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
     let server = Single::start().await?;
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
@@ -177,7 +177,7 @@ async fn one_who_waits_sees_that_the_servers_do_not_answer() -> Result {
 }
 
 #[tokio::test]
-async fn there_is_colour() -> Result {
+async fn doctor_on_a_terminal_is_coloured() -> Result {
     let server = Single::start().await?;
     let (status, shown) = OnTerminal::start(&server, "doctor")?.ended().await?;
     assert_eq!(status, Some(0), "{shown}");

@@ -110,7 +110,7 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
 }
 
 #[tokio::test]
-async fn run_whose_script_started_another_users_process_names_what_goes_on() -> Result {
+async fn run_whose_script_started_a_process_of_another_user_names_it() -> Result {
     let Some(programs) = Programs::make("part")? else { return Ok(()) };
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);

@@ -25,7 +25,7 @@ async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_command_line() -> Result {
+async fn command_line_errors_exit_64_and_name_the_cause() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     for (args, word) in [
         (&["stauts", "a"][..], "status"),
@@ -56,7 +56,7 @@ async fn what_is_wrong_with_the_command_line() -> Result {
 }
 
 #[tokio::test]
-async fn servers_that_are_not_there() -> Result {
+async fn commands_without_a_server_exit_69_and_name_it() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     for args in [
         &["run", "a", "--", "true"][..],
@@ -72,7 +72,7 @@ async fn servers_that_are_not_there() -> Result {
 }
 
 #[tokio::test]
-async fn servers_that_refuse() -> Result {
+async fn commands_refused_by_the_server_exit_77_with_advice() -> Result {
     let settings = ServerSettings::default()
         .password("secret")
         .line("user weak on >p ~* &* -@all +time +cluster|slots +info");
@@ -89,7 +89,7 @@ async fn servers_that_refuse() -> Result {
 }
 
 #[tokio::test]
-async fn advice_fits_what_answers_at_the_address() -> Result {
+async fn advice_matches_the_reply_at_the_address() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     for (fake, status, advice) in [
         (
@@ -113,7 +113,7 @@ async fn advice_fits_what_answers_at_the_address() -> Result {
 /// The resolver of the system cannot be stopped. This needs a network of its own, whose name server
 /// never answers, and says so where there can be none.
 #[tokio::test]
-async fn a_name_that_nobody_resolves_keeps_no_process() -> Result {
+async fn status_with_a_silent_name_server_exits() -> Result {
     const NETWORK: &str =
         "ip link set lo up; mount --bind \"$0\" /etc/resolv.conf; exec python3 -c \"$@\"";
     const MUTE: &str = "
@@ -127,7 +127,7 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
     network.args([rights, "true"]);
     let can = tool::ran(network).await?;
     if can.status != Some(0) {
-        let what = "wrong::a_name_that_nobody_resolves_keeps_no_process";
+        let what = "wrong::status_with_a_silent_name_server_exits";
         writeln!(std::io::stderr(), "{what}: not run: {}", can.err)?;
         return Ok(());
     }
@@ -144,7 +144,7 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
 }
 
 #[tokio::test]
-async fn keys_that_are_no_locks() -> Result {
+async fn commands_on_keys_of_another_type_exit_65() -> Result {
     let server = Single::start().await?;
     let tool = Tool::new([server.url()]);
     server.say::<()>("SET rwlease:text x").await?;
@@ -159,7 +159,7 @@ async fn keys_that_are_no_locks() -> Result {
 }
 
 #[tokio::test]
-async fn a_time_limit_covers_the_answers_of_the_servers_too() -> Result {
+async fn run_timeout_covers_unanswered_calls() -> Result {
     let server = Single::start().await?;
     server.freeze()?;
     let tool = Tool::new([server.url()]);
@@ -175,7 +175,7 @@ async fn without_a_slot() -> Result<Cluster> {
 }
 
 #[tokio::test]
-async fn a_wait_that_ends_in_trouble_says_so_and_one_for_a_holder_does_not() -> Result {
+async fn run_timeout_exits_69_on_server_trouble_and_75_behind_a_holder() -> Result {
     let cluster = without_a_slot().await?;
     let settings = ServerSettings::default().line("min-replicas-to-write 1");
     let writeless = Single::start_with(settings).await?;
@@ -197,7 +197,7 @@ async fn a_wait_that_ends_in_trouble_says_so_and_one_for_a_holder_does_not() -> 
 }
 
 #[tokio::test]
-async fn a_wait_without_a_limit_tells_of_trouble() -> Result {
+async fn run_without_a_timeout_reports_server_trouble() -> Result {
     let cluster = without_a_slot().await?;
     let mut command = Tool::new(cluster.urls()).command(&["run", "a", "--", "true"]);
     command.stderr(Stdio::piped());
@@ -211,7 +211,7 @@ async fn a_wait_without_a_limit_tells_of_trouble() -> Result {
 }
 
 #[tokio::test]
-async fn an_output_that_cannot_be_written_is_told_by_the_status() -> Result {
+async fn unwritable_output_sets_the_exit_status() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     for (words, status) in [
         ("slot a >/dev/full", 71),

@@ -132,7 +132,7 @@ fn scripts_without_a_fault_must_pass() {
 /// held back.
 #[test]
 #[ignore = "`make check-mutants`"]
-fn mutants() {
+fn script_mutants_are_found_by_small_worlds() {
     scripts_without_a_fault_must_pass();
     let only = std::env::var("ONLY").unwrap_or_default();
     let all = faults::all().into_iter().filter(|fault| fault.name.contains(&only));

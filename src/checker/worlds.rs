@@ -110,7 +110,7 @@ mod network {
     /// renewal would be useless so late.
     #[test]
     #[ignore = "a world of `make check`"]
-    fn calls_that_take_long() {
+    fn writer_and_reader_with_calls_of_one_unit() {
         let budget = FaultBudget { abandoned: 1, slow: 1, ..NO_FAULTS };
         let name = "network: W,R; slowness 1, 1 abandoned call, calls of a unit, lease 3";
         check(ModelPlan { budget, call_slice: UNIT, lease: 3, ..ModelPlan::new(name, &[W, R]) });
@@ -172,7 +172,7 @@ mod queue {
     /// meet the next one.
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_after_the_other() {
+    fn write_then_read_beside_read_then_write() {
         let budget = FaultBudget { slow: 1, ..NO_FAULTS };
         let plan = ModelPlan::new("queue: W.R,R.W; slowness 1", &[W_THEN_R, R_THEN_W]);
         check(ModelPlan { budget, ..plan });
@@ -245,7 +245,7 @@ mod changes {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn somebody_else_revokes_and_takes_the_lock_from_an_upgrader() {
+    fn revoke_and_force_release_of_holders_beside_an_upgrade() {
         let budget = FaultBudget { revoked: 1, forced: 1, ..NO_FAULTS };
         let name = "changes: RU,R; 1 revoke, 1 force_release";
         check(ModelPlan { budget, ..ModelPlan::new(name, &[RU, R]) });
@@ -418,7 +418,7 @@ mod permits {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_gives_a_part_back_and_two_that_wait() {
+    fn permits_shrink_beside_two_waiters() {
         check(ModelPlan::new("permits: PS,P1,P2", &[PS, P1, P2]));
     }
 
@@ -431,7 +431,7 @@ mod permits {
 
     #[test]
     #[ignore = "a world of `make check`"]
-    fn one_that_gives_up_and_one_that_tries() {
+    fn permits_with_a_cancelled_request_and_a_try() {
         let budget = FaultBudget { cancelled: 1, ..NO_FAULTS };
         check(ModelPlan { budget, ..ModelPlan::new("permits: P1,P2,TP; 1 cancel", &[P1, P2, TP]) });
     }

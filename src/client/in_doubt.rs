@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_latest_counts_and_one_that_is_not_known_makes_it_a_guess() {
+    fn combined_in_doubt_keeps_latest_server_time_or_guesses_if_uncounted() {
         let (early, late) =
             (InDoubtUntil::with_not_after(at(3_000), 8_000), InDoubtUntil::with_not_after(at(2_000), 9_500));
         let together = later_of(Some(early), Some(late)).unwrap();

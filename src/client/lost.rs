@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn losses_are_delivered_in_order_by_a_task_although_the_listener_panics() {
+    async fn on_lost_listener_that_panics_gets_every_loss_in_order() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let tell = heard.clone();
         let on_lost = LossListener(Some(Arc::new(move |loss: &LeaseLoss| {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_further_back_looks_less_often() {
+    fn next_poll_of_waiter_further_back_is_later() {
         let poll = PollConfig {
             poll_interval: Duration::from_millis(250),
             waiter_ttl: Duration::from_secs(9),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_listed_in_the_order_of_their_creation() {
+    fn registry_all_lists_acquisitions_in_creation_order() {
         let all = registry(&[3, 1, 2]).all();
         assert_eq!(all.iter().map(|acquisition| acquisition.number).collect::<Vec<_>>(), [1, 2, 3]);
     }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_look_counts_and_comes_in_order() {
+    fn agenda_take_returns_earliest_wake_time_of_each_acquisition_in_order() {
         let mut agenda = TimerQueue::default();
         agenda.insert_earlier(1, at(30));
         agenda.insert_earlier(2, at(20));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_those_that_are_over() {
+    fn agenda_forget_removes_every_wake_time_of_the_acquisition() {
         let mut agenda = TimerQueue::default();
         for number in 0..100_000 {
             agenda.insert_earlier(number, at(30_000 + number));

@@ -171,7 +171,7 @@ mod tests {
     use super::may_be_truncated;
 
     #[test]
-    fn only_what_may_be_a_number_printed_short_is_taken_again() {
+    fn may_be_cut_short_is_true_only_for_numbers_that_lua_shortens() {
         for word in ["0.5", "-1.5", "1e+15", "9.007199254741e+15", "1e-07"] {
             assert!(may_be_truncated(word.as_bytes()), "{word}");
         }

@@ -59,7 +59,7 @@ mod tests {
     use super::matches;
 
     #[test]
-    fn patterns() {
+    fn matches_follows_redis_glob_syntax() {
         for (pattern, text) in [
             ("", ""),
             ("*", ""),

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_confirmed_is_not_undone() {
+    fn store_undo_of_confirmed_write_keeps_the_key() {
         let mut store = Keyspace::default();
         store.set(b"k", text("v", None));
         store.end();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_ends_does_not_grow_with_renewals() {
+    fn store_ends_of_a_key_renewed_often_stay_bounded() {
         let mut store = Keyspace::default();
         store.set(b"k", text("v", None));
         for end in 0..10_000 {

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_key_of_two_kinds_are_refused() {
+    fn multi_of_no_lock_or_one_key_of_two_kinds_returns_invalid() {
         let both =
             vec![wanted(LockKind::SetNxMutex, "a", LockMode::Write), wanted(LockKind::ReadWrite, "a", LockMode::Read)];
         for named in [vec![], both] {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_brought_into_range() {
+    fn retry_with_settings_out_of_range_clamps_them() {
         let retry = Retry::exponential(Duration::ZERO, Duration::ZERO).jitter(7.0).tries(0);
         assert_eq!(retry.pause(1, 0.0), SHORTEST);
         assert_eq!((retry.jitter, retry.tries), (1.0, Some(1)));

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_owner_is_none() {
+    fn is_id_of_text_that_servers_refuse_is_false() {
         assert!(is_id("abcdefghijklmn-_01"));
         for text in ["", "short", "abcdefghijklmn 01", "x".repeat(41).as_str()] {
             assert!(!is_id(text), "{text}");

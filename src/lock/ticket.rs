@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_of_it_is_no_ticket() {
+    fn ticket_debug_shows_the_name_but_no_acquisition_id() {
         let printed = format!("{:?}", ticket("name"));
         assert!(printed.contains("name") && !printed.contains("99999999999"), "{printed}");
     }

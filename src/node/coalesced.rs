@@ -328,7 +328,7 @@ mod tests {
 
     /// On a worker thread, where a task that is woken runs next.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_is_ready_goes_together_behind_what_is_under_way() {
+    async fn coalesced_calls_during_a_flight_are_sent_in_one_pipeline() {
         tokio::spawn(go_together()).await.unwrap();
     }
 
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_before_the_hand_over_is_not_sent() {
+    async fn coalesced_call_dropped_before_its_pipeline_is_not_sent() {
         let recorder = Recorder::new(None);
         let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let first = tokio::spawn(node.call(command("first")));
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_that_of_all() {
+    async fn coalesced_pipeline_failure_is_returned_to_every_call() {
         for maybe_sent in [true, false] {
             let failure = ConnectionError { maybe_sent, ..ConnectionError::not_sent("reset") };
             let recorder = Recorder::new(Some(failure));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_is_gone() {
+    async fn coalesced_dropped_during_a_call_drops_its_node_after_that_call() {
         let recorder = Recorder::new(None);
         let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
         let answer = tokio::spawn(node.call(command("first")));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_over_the_wire_with_their_lengths() {
+    fn command_bytes_have_the_length_before_each_word() {
         let long = "x".repeat(1000);
         let command = Command::new().arg([0xff]).arg_u64(1234567890).arg(&long);
         let expected = [b"$1\r\n\xff\r\n$10\r\n1234567890\r\n$1000\r\n", long.as_bytes(), b"\r\n"];

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn without_password_hides_it_wherever_it_is() {
+    fn handshake_error_without_password_masks_it_everywhere() {
         let said = ServerError::parse("ERR unknown user or password bob/hunter2");
         let failure = hello_refused(&said, false).without_password("hunter2");
         assert_eq!(failure.message, "ERR unknown user or password bob/***");

@@ -83,12 +83,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_success_of_healthy_addresses_dials_one() {
+    async fn first_success_with_healthy_address_dials_no_other() {
         assert_eq!(outcome(&[Some(Ok(1)); 20]).await, (Some(Ok(1)), 1));
     }
 
     #[tokio::test]
-    async fn first_success_goes_on_at_a_failure_and_after_a_head_start() {
+    async fn first_success_after_failure_or_head_start_dials_next_address() {
         let (failed, hangs, good) = (Some(Err(0)), None, Some(Ok(7)));
         assert_eq!(outcome(&[failed, failed, good, good]).await, (Some(Ok(7)), 3));
         assert_eq!(outcome(&[hangs, hangs, good, good]).await, (Some(Ok(7)), 3));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_success_of_failures_is_the_heaviest() {
+    async fn first_success_with_no_healthy_address_returns_heaviest_error() {
         let failures = [1, 3, 2, 3].map(|weight| Some(Err(weight)));
         assert_eq!(outcome(&failures).await, (Some(Err(3)), 4));
         assert_eq!(outcome(&[]).await.0, None);

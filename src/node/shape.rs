@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn other_replies_have_a_type() {
+    fn reply_shape_check_accepts_only_its_type_and_errors() {
         let of_each_type = [RespValue::Int(1), of("a"), RespValue::Array(vec![])];
         let shapes = [ReplyShape::Integer, ReplyShape::Text, ReplyShape::List];
         for (at, shape) in shapes.iter().enumerate() {

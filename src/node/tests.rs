@@ -215,7 +215,7 @@ async fn a_broken_connection_says_so_and_is_done_with() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_dropped_is_closed() -> Result {
+async fn dropped_node_and_subscription_close_their_connections() -> Result {
     for (name, backend) in backends() {
         // A server of its own: the last proxy may connect to it late.
         let server = StandaloneServer::start().await?;
@@ -340,7 +340,7 @@ async fn a_connection_tells_which_address_of_the_name_it_has() -> Result {
 
 /// `fred` by itself does not report to which of several addresses it has connected.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_addresses_fred_gets_those_that_let_it_in() -> Result {
+async fn fred_connect_to_one_of_skips_refused_address_and_reports_its_place() -> Result {
     let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let named = |password: &str| {
         FredConnector::new(Config { password: Some(password.into()), ..Config::default() })

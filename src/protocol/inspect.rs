@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_empty_page_and_garbage_an_error() {
+    fn inspect_read_of_absent_lock_is_empty_and_of_garbage_is_error() {
         let absent = RespValue::Array(vec![text("absent"), RespValue::Int(9), RespValue::Int(0)]);
         let view = InspectRequest::read(absent).unwrap();
         assert_eq!((view.server_now, view.token, view.writer), (9, 0, None));

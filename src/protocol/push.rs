@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recall_names_the_acquisition() {
+    fn push_read_of_recall_returns_acquisition_id_and_mode() {
         let recall = |mode| Some(PushMessage::Recall { id: "abc".into(), mode });
         assert_eq!(PushMessage::read(b"1700 r abc"), recall(LockMode::Read));
         assert_eq!(PushMessage::read(b"1700 w abc"), recall(LockMode::Write));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_nothing() {
+    fn push_read_of_malformed_payload_returns_none() {
         for payload in [
             "",
             "x 0",

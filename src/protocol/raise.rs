@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_says_is_read() {
+    fn raise_token_read_returns_done_lost_or_ahead() {
         let asked = raise(1_700_000_090_000_999);
         assert_eq!(asked.read(reply(1_700_000_000_000, "raised")).unwrap(), RaiseTokenReply::Raised);
         assert_eq!(asked.read(reply(1_700_000_000_000, "lost")).unwrap(), RaiseTokenReply::NotHeld);

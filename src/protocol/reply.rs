@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_says_is_garbled() {
+    fn elements_open_of_malformed_reply_returns_garbled() {
         for text in ["", "granted", "granted 17", "granted x 0", "granted 17 -1", "granted  17 0"] {
             let opened = ReplyReader::parse_header(RespValue::String(text.into()));
             assert!(matches!(opened, Err(ReplyError::Malformed(_))), "{text:?}");

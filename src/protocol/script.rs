@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_those_of_the_text() {
+    fn script_statuses_equal_the_replies_in_its_text() {
         for script in scripts() {
             let found = words_in(&script.text);
             for status in script.statuses {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_in_is_what_is_in_the_folder() {
+    fn built_in_scripts_equal_the_lua_folder() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
         let read = Scripts::from_folder(&folder).unwrap();
         assert_eq!(Scripts::embedded().acquire_write.digest, read.acquire_write.digest);

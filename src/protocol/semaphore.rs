@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_says_is_garbled() {
+    fn semaphore_read_of_malformed_reply_returns_error() {
         assert!(holder("holder", "h000000000150000000000000000070").is_err());
         assert!(SetLimitRequest::read(text("limit 17 0 4294967296")).is_err());
         assert!(SetLimitRequest::read(text("kept 17 0")).is_err());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_the_beginning_of_the_run_id() {
+    fn server_name_is_the_prefix_of_the_run_id_or_none() {
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123456789abcdef01234567\r\ntcp_port:1\r\n";
         assert_eq!(parse_server_name(Some(RespValue::String(info.into()))).as_deref(), Some("0123456789ab"));
         assert_eq!(parse_server_name(Some(RespValue::String("# Server\r\n".into()))), None);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_and_what_does_not() {
+    fn decision_on_transient_error_is_backoff_otherwise_refused() {
         assert_eq!(on("NOSCRIPT No matching script. Please use EVAL."), ReplyAction::NoScript);
         for (text, refreshes) in [
             ("TRYAGAIN Multiple keys request during rehashing of slot", false),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_a_connection_and_what_does_not() {
+    fn reply_readonly_noauth_or_malformed_spoils_the_connection() {
         let ran = |ms| RespValue::String(format!("granted {ms} 0").into());
         let readonly =
             "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY x";

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_at_first() {
+    fn clock_bound_before_the_first_reply_is_unknown() {
         let bound = ClockBounds::default();
         assert_eq!(bound.not_before(1, at(1)), None);
         assert_eq!(bound.max_server_ms(at(1)), None);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_bounds_the_clock_by_its_round_trip() {
+    fn clock_bound_after_first_reply_is_within_its_round_trip() {
         let mut bound = ClockBounds::default();
         bound.observe(at(100), at(140), 1_000_000);
         // It read 1,000,000 to 1,000,000.999 between 100 and 140.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_clock_drifts_while_it_is_remembered_is_allowed_for() {
+    fn clock_bound_of_an_older_reply_allows_for_drift() {
         let mut bound = ClockBounds::default();
         bound.observe(at(0), at(0), 1_000_000);
         // The server's clock is fast by 500 parts in a million, so after nine seconds it reads this
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_drift_allowed_for_says_nothing_of_a_moment() {
+    fn clock_bound_not_before_ignores_replies_past_the_drift_limit() {
         let mut bound = ClockBounds::default();
         bound.observe(at(3), at(3), 1_000_003);
         assert_eq!(bound.not_before(1_009_004, at(10_000)), Some(at(8_998)));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_long_silence_only_the_new_answer_counts() {
+    fn clock_bound_after_a_long_silence_uses_only_the_new_reply() {
         let mut bound = ClockBounds::default();
         bound.observe(at(100), at(100), 1_000_000);
         bound.observe(at(3_600_100), at(3_600_150), 4_599_800);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_does_not_overflow() {
+    fn clock_bound_with_extreme_times_does_not_overflow() {
         let mut bound = ClockBounds::default();
         bound.observe(at(0), at(0), u64::MAX);
         bound.observe(at(u64::MAX / 2), at(u64::MAX / 2), 0);

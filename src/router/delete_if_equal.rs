@@ -56,7 +56,7 @@ mod tests {
     use crate::node::fake::server_error;
 
     #[test]
-    fn it_is_in_valkey_from_version_9_on() {
+    fn delifeq_is_available_from_valkey_9_on() {
         let told = |text: &'static str| is_supported(&RespValue::String(text.into()));
         assert!(told("# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\nrun_id:a\r\n"));
         assert!(told("valkey_version:10.0.0\r\n"));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_did_not_do_is_left_to_the_script() {
+    fn delifeq_reply_without_deletion_is_left_to_the_script() {
         let error = |text| RespValue::Error(server_error(text));
         assert_eq!(parse_reply(RespValue::Int(1)), Ok(RespValue::String("released 0 0".into())));
         assert_eq!(parse_reply(RespValue::Int(0)), Err(DelIfEqMiss::ValueDiffers));

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quiet_begins_with_the_first_question_and_anew_with_each_answer() {
+    fn heard_quiet_since_begins_at_first_command_and_at_each_reply() {
         let heard = LastActivity::default();
         heard.on_send(at(5));
         heard.on_send(at(7));

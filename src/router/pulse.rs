@@ -110,7 +110,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(5);
 
     #[tokio::test]
-    async fn it_beats_for_all_while_somebody_waits() {
+    async fn pulse_beats_wake_every_caller_and_end_without_callers() {
         let pulse =
             SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()));
         assert!(pulse.ticks_before(PERIOD * 2) && !pulse.ticks_before(PERIOD));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_beats_while_the_runtime_of_the_first_caller_stands_still() {
+    fn pulse_beats_while_the_runtime_of_its_first_caller_is_blocked() {
         let [client, caller] = two_runtimes();
         let pulse = on(&client);
         let mut waiting = Box::pin(pulse.next_tick());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn it_beats_on_when_its_runtime_is_gone() {
+    fn pulse_beat_after_its_runtime_has_ended_wakes_each_caller() {
         let [first, second] = two_runtimes();
         let pulse = on(&first);
         first.block_on(pulse.next_tick());

@@ -43,7 +43,7 @@ mod tests {
 
     /// The task that sends confirmed calls can meet the caller that gives one up.
     #[test]
-    fn what_was_given_up_is_not_sent_and_what_was_sent_is_not_told_as_unsent() {
+    fn give_up_of_unsent_call_prevents_send_and_of_sent_call_returns_its_limit() {
         let sent = SendMarker::default();
         assert!(sent.try_mark_sent(7));
         assert_eq!(sent.cancel(), Some(7));

@@ -58,7 +58,7 @@ mod tests {
     use crate::node::fake::address;
 
     #[test]
-    fn a_few_are_named_and_the_others_counted() {
+    fn tried_display_names_three_servers_and_counts_the_rest() {
         let tried =
             |hosts: &[&str]| ServerList(hosts.iter().map(|host| address(host)).collect()).to_string();
         assert_eq!(tried(&["a"]), "a:1");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn settle_prefers_what_is_permanent_whatever_the_order_of_failures() {
+    fn failures_settle_returns_permanent_error_in_any_order() {
         let order = ["a", "b", "c"].map(address);
         let permanent = |message| ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) };
         for shuffled in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_of_itself_is_unknown() {
+    fn identity_told_by_unusable_myid_reply_is_unknown() {
         assert_eq!(ServerIdentity::from_reply(Some(text("abc"))).unwrap(), ServerIdentity::ClusterNode("abc".into()));
         let disabled = error("This instance has cluster support disabled");
         assert_eq!(ServerIdentity::from_reply(Some(disabled)).unwrap(), ServerIdentity::Standalone);

@@ -33,7 +33,7 @@ const LAYERS: [&str; 16] = [
 ];
 
 #[test]
-fn imports_run_one_way() {
+fn layers_from_lock_to_slot_import_downwards_only() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut upwards = BTreeSet::new();
     let mut layers = BTreeSet::new();
@@ -55,7 +55,7 @@ fn imports_run_one_way() {
 }
 
 #[test]
-fn an_import_is_found_in_whatever_way_it_is_written() {
+fn imports_of_lock_are_found_in_every_syntax() {
     let found = |text: &str| imports(text, &["router".into(), "call".into()]);
     let lock = BTreeSet::from(["lock".to_owned()]);
     for text in [

@@ -10,7 +10,7 @@ use super::items::Items;
 const FEWEST: usize = 60;
 
 #[test]
-fn what_the_page_names_is_in_the_source() {
+fn architecture_page_names_only_items_of_the_source() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md");
     let named = named(&fs::read_to_string(page).unwrap());
     assert!(named.len() >= FEWEST, "{named:#?}");
@@ -20,7 +20,7 @@ fn what_the_page_names_is_in_the_source() {
 }
 
 #[test]
-fn an_item_is_found_by_its_own_path_alone() {
+fn page_item_is_found_by_its_own_path_only() {
     let items = Items::of(&[
         ("lock::guard", "pub struct Hold; impl Hold { pub async fn release(self) {} }"),
         ("lock::guard", "impl Drop for Hold { fn drop(&mut self) {} }"),
@@ -62,7 +62,7 @@ fn an_item_is_found_by_its_own_path_alone() {
 }
 
 #[test]
-fn names_are_the_code_spans_that_are_paths() {
+fn page_names_are_the_code_spans_that_are_paths() {
     let page =
         "`a::b` and `A::b`, `cargo test`, `a`, `lua/`\n```text\n`in::a::block`\n```\n(`c::D::e`)";
     assert_eq!(named(page), ["A::b", "a::b", "c::D::e"].map(String::from).into());

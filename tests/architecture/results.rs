@@ -36,7 +36,7 @@ fn a_page_takes_over_what_a_bench_printed() {
 }
 
 #[test]
-fn a_sentence_gets_its_figures_and_must_be_there() {
+fn publish_puts_figures_into_a_page_and_fails_without_the_sentence() {
     let tree = Tree::with("sentence", &[("cached", VERSION)]);
     let result = tree.0.join("docs/results/bench/cached.md");
     let table = "| one task | read |\n| --- | ---: |\n| cached | 63 |\n";

@@ -59,7 +59,7 @@ fn in_nanos(line: &str) -> String {
 }
 
 #[test]
-fn a_good_history_has_nothing() {
+fn findings_of_a_correct_lock_history_are_empty() {
     let found = findings(&[
         &["1 R 0 7 w", "2 G 0 10 1000", "3 W 0 1", "5 W 0 2", "6 E 0 held", "7 X 0 Released"],
         &["1 R 0 7 r", "8 G 0 11 1000", "10 E 0 held", "11 X 0 Released"],
@@ -131,7 +131,7 @@ fn a_try_that_waits_is_in_the_way_of_others() {
 }
 
 #[test]
-fn the_guilty_pair_is_named() {
+fn findings_of_overlap_and_token_order_name_both_workers() {
     let found = findings(&[
         &["1 R 0 7 w", "2 G 0 10 1000", "6 E 0 held", "7 X 0 Released"],
         &["1 R 0 7 w", "8 G 0 11 1000", "9 E 0 held", "10 X 0 Released"],
@@ -203,7 +203,7 @@ fn tokens_of_permits_rise_and_are_given_once() {
 }
 
 #[test]
-fn one_that_is_passed_in_a_queue_of_permits_is_found() {
+fn findings_count_a_permits_waiter_that_is_overtaken() {
     let waits = ["1 R 0 7 5/5", "9000 G 0 11 20000", "9001 E 0 held"];
     let passes = |requested: u32, token: u32| {
         let request = format!("{requested} R 0 7 1/5");
@@ -280,7 +280,7 @@ fn belief_ends_at_the_deadline_as_it_was_last_noted() {
 }
 
 #[test]
-fn the_dead_believe_nothing() {
+fn lease_of_a_killed_worker_overlaps_only_before_its_death() {
     let killed = ["1 R 0 7 w", "2 G 0 10 1000"];
     let rival = ["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held"];
     let mut dead = history(&[&killed, &rival]);
@@ -380,7 +380,7 @@ fn a_holder_that_the_store_shuts_out_was_overtaken() {
 }
 
 #[test]
-fn one_who_waits_long_for_nobody_is_stuck() {
+fn waiter_that_waits_past_the_last_lease_is_stuck() {
     let dead = ["1 R 0 7 w", "2 G 0 10 1000"];
     let given_back = ["1 R 0 7 w", "2 G 0 10 1000", "5 E 0 held", "6 X 0 Released"];
     let unknown = ["1 R 0 7 w", "2 G 0 10 1000", "5 E 0 held", "6 X 0 Unknown"];
@@ -526,7 +526,7 @@ fn each_promise_is_broken_by_its_fault_and_not_without() {
 }
 
 #[test]
-fn one_that_stood_still_notes_its_loss_later_than_its_guard_said_so() {
+fn lease_loss_noticed_late_by_a_paused_worker_is_counted_only() {
     let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
     let still: &[&str] =
         &["1 R 0 7 w", "2 G 0 10 40", "55 L 0", "56 E 0 lost", "57 X 0 AlreadyLost"];
@@ -547,7 +547,7 @@ fn a_worker_that_was_cut_off_is_excused_and_the_others_are_not() {
 }
 
 #[test]
-fn a_row_about_losses_must_have_some() {
+fn lease_losses_without_a_rival_that_waits_break_their_row() {
     let told: &[&str] =
         &["1 R 0 7 w", "2 G 0 10 40", "40 L 0", "41 E 0 lost", "42 X 0 AlreadyLost"];
     let rival: &[&str] = &["1 R 0 7 w", "50 G 0 11 1000", "60 E 0 held", "61 X 0 Released"];
@@ -560,7 +560,7 @@ fn a_row_about_losses_must_have_some() {
 }
 
 #[test]
-fn what_always_holds_is_judged_in_every_row() {
+fn stuck_waiter_and_falling_token_break_every_row() {
     let timed_out: &[&str] = &["1 R 0 7 w", "60001 F 0 TimedOut it took too long"];
     let lower: &[&[&str]] = &[
         &["1 R 0 7 w", "2 G 0 10 1000", "3 E 0 held"],
@@ -622,7 +622,7 @@ fn with_field(mut result: Value, field: &str, value: Value) -> Value {
 }
 
 #[test]
-fn the_scorecard_adds_up_what_belongs_together() {
+fn scorecard_adds_up_runs_of_one_version_by_server() {
     let (redis, valkey) = ("Redis 7.0.15", "Valkey 9.1.2");
     let mut of_a_row_that_is_gone = with_field(result(valkey, 9_000), "version", json!("src 0"));
     of_a_row_that_is_gone["row"] = json!("gone");
@@ -717,7 +717,7 @@ fn failed_over(nodes: &mut BTreeMap<usize, Told>) {
 const TAKES_OVER: Change = Change::TakesOver { from: 0, to: 3 };
 
 #[test]
-fn what_was_ordered_is_not_noticed_and_all_else_is() {
+fn census_reports_unordered_cluster_changes_only() {
     let noticed =
         |after: &Census, ordered: &[Change]| after.unordered(&census(), ordered, Ended::Done).len();
     let restarted = with(|nodes| told(nodes, 4).run_id = "another".into());
@@ -806,7 +806,7 @@ async fn with_unordered(what: Unordered) -> Result<Run> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_ordered_makes_a_run_void() -> Result {
+async fn unordered_change_of_a_node_makes_a_run_void() -> Result {
     let cases = [
         (Unordered::Failover, "is a replica of node"),
         (Unordered::ThereAndBack, "promotions in its log: 1, ordered: 0"),
@@ -828,7 +828,7 @@ async fn what_nobody_ordered_makes_a_run_void() -> Result {
 }
 
 #[test]
-fn a_void_run_is_neither_kept_nor_broken() {
+fn verdict_with_an_unordered_failover_is_void() {
     let variant = rows().remove(0).variants.remove(0);
     let overlap: &[&[&str]] = &[
         &["1 R 0 7 w", "2 G 0 10 1000", "6 E 0 held", "7 X 0 Released"],

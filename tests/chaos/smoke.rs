@@ -81,6 +81,6 @@ async fn void_or_judged(
 
 /// Not a test of its own: the process that takes locks.
 #[test]
-fn a_worker() -> Result {
+fn worker_process_takes_locks() -> Result {
     work_if_told().unwrap_or(Ok(()))
 }

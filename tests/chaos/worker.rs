@@ -25,7 +25,7 @@ use crate::support::{ConnectTo, Error, Result, end_with_this, is_ended};
 const ORDERS: &str = "RWLEASE_CHAOS_WORKER";
 
 /// The name of the test under which a program of tests is a worker.
-pub const TEST: &str = "smoke::a_worker";
+pub const TEST: &str = "smoke::worker_process_takes_locks";
 
 /// The interval at which a long hold checks whether its deadline has moved.
 const LOOK: Duration = Duration::from_millis(100);

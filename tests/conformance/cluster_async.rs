@@ -16,7 +16,7 @@ server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 2 m
     keys_of_others_are_left_alone
     locks_are_taken_while_their_slot_migrates
     exclusion_holds_while_slots_move
-    one_who_waits_follows_the_slot
+    waiter_whose_slot_moves_is_granted_at_the_new_master
 }
 server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 masters with 1:
     a_failover_by_order_loses_no_lock
@@ -66,7 +66,7 @@ fn outside_a_runtime_it_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn what_is_the_connections_own_affair_is_refused() {
+async fn connect_with_settings_of_the_cluster_connection_is_refused() {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
     let here = |host: &str, port| (host.to_owned(), port);
     let own = [

@@ -158,7 +158,7 @@ fn slot(step: Move) -> Slot {
 
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
-async fn what_only_urls_go_with_is_refused() {
+async fn connect_embedded_with_settings_for_urls_is_refused() {
     for (setting, settings) in crate::support::settings_beside_urls() {
         let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");

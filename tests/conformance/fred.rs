@@ -23,7 +23,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
 /// Above all, a client with certificates must not connect without checking them.
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
-async fn what_only_urls_go_with_is_refused() {
+async fn connect_fred_with_settings_for_urls_is_refused() {
     let server = Single::start().await.unwrap();
     for (setting, settings) in crate::support::settings_beside_urls() {
         let error = Backend::Fred.connect(settings, &[server.url()]).await.unwrap_err();

@@ -77,7 +77,7 @@ pub async fn cached_locks_exclude_and_give_way(one: &Locks, other: &Locks) {
 
 /// Writers are granted in the order in which they came; readers that wait meanwhile are granted
 /// together, after one writer.
-pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
+pub async fn queued_writers_are_granted_in_order_and_readers_together(one: &Locks, other: &Locks) {
     let held = one.rwlock("turn").unwrap().write().await.unwrap();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for (number, locks) in (0..).zip([one, other, one, other]) {
@@ -110,7 +110,7 @@ pub async fn those_who_wait_go_in_turn(one: &Locks, other: &Locks) {
     assert!(reading.iter().all(|guard| guard.as_ref().unwrap().is_held()));
 }
 
-pub async fn one_who_waits_in_vain_is_told(one: &Locks, other: &Locks) {
+pub async fn write_with_timeout_while_held_returns_timed_out(one: &Locks, other: &Locks) {
     let held = one.rwlock("vain").unwrap().read().await.unwrap();
     let lock = other.rwlock("vain").unwrap();
     let error = lock.write().timeout(Duration::from_millis(300)).await.unwrap_err();
@@ -122,7 +122,7 @@ pub async fn one_who_waits_in_vain_is_told(one: &Locks, other: &Locks) {
     drop((held, reading));
 }
 
-pub async fn who_loses_interest_leaves_nothing(one: &Locks, other: &Locks) {
+pub async fn dropped_acquire_leaves_no_lock_and_no_waiter(one: &Locks, other: &Locks) {
     let lock = one.rwlock("interest").unwrap();
     for pause in [0, 1, 3, 10, 100] {
         let held = other.rwlock("interest").unwrap().read().await.unwrap();
@@ -334,7 +334,7 @@ pub async fn shutdown_gives_everything_back(one: &Locks, other: &Locks) {
     }
 }
 
-pub async fn what_makes_no_sense_is_refused(one: &Locks, _: &Locks) {
+pub async fn invalid_name_lease_or_timeout_is_refused(one: &Locks, _: &Locks) {
     assert_eq!(one.rwlock("").unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(one.rwlock("x".repeat(513)).unwrap_err().kind(), ErrorKind::Invalid);
     let lock = one.rwlock("sense").unwrap();

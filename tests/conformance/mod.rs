@@ -24,9 +24,9 @@ macro_rules! with_lock_tests {
             readers_share_and_writers_exclude
             locks_of_many_slots_are_held_at_once
             cached_locks_exclude_and_give_way
-            those_who_wait_go_in_turn
-            one_who_waits_in_vain_is_told
-            who_loses_interest_leaves_nothing
+            queued_writers_are_granted_in_order_and_readers_together
+            write_with_timeout_while_held_returns_timed_out
+            dropped_acquire_leaves_no_lock_and_no_waiter
             a_dropped_guard_is_released
             release_tells_the_truth
             leases_are_renewed_for_as_long_as_they_are_held
@@ -36,7 +36,7 @@ macro_rules! with_lock_tests {
             permits_are_shared_up_to_the_limit
             many_tasks_exclude_each_other
             shutdown_gives_everything_back
-            what_makes_no_sense_is_refused
+            invalid_name_lease_or_timeout_is_refused
         }
     };
 }
@@ -86,7 +86,7 @@ macro_rules! server_tests {
             connections_that_are_cut_cost_nothing
             locks_are_taken_while_their_slot_migrates
             exclusion_holds_while_slots_move
-            one_who_waits_follows_the_slot
+            waiter_whose_slot_moves_is_granted_at_the_new_master
         }
         server_tests! { by $start; on 3 masters with 1:
             a_failover_by_order_loses_no_lock
@@ -97,7 +97,7 @@ macro_rules! server_tests {
     (by $start:expr, with push) => {
         server_tests! { by $start; on 2 masters with 0:
             a_hand_off_needs_no_poll
-            what_is_cached_is_called_back_without_a_poll
+            cached_lease_is_recalled_by_push_without_a_poll
         }
     };
     ($backend:expr) => {

@@ -161,7 +161,7 @@ pub async fn exclusion_holds_while_slots_move(servers: &impl Servers) -> Result 
 
 /// Leases in many slots, which are renewed wherever the slots move, while others request one of the
 /// locks.
-pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
+pub async fn held_leases_survive_slot_moves_under_load(servers: &impl Servers) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
     let load = load(&[&locks, &other], "{loaded}wanted")?;
     let mut held = Vec::new();
@@ -187,7 +187,9 @@ pub async fn what_is_held_moves_under_load(servers: &impl Servers) -> Result {
     Ok(())
 }
 
-pub async fn one_who_waits_follows_the_slot(servers: &impl Servers) -> Result {
+pub async fn waiter_whose_slot_moves_is_granted_at_the_new_master(
+    servers: &impl Servers,
+) -> Result {
     let (locks, other) = (patient(servers).await, patient(servers).await);
     let (lock, master) = lock_in(&locks, servers, "waited").await?;
     let held = lock.write().await?;
@@ -235,7 +237,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
 }
 
 /// Only a pushed recall can notify so soon: polls and contacts are rare.
-pub async fn what_is_cached_is_called_back_without_a_poll(servers: &impl Servers) -> Result {
+pub async fn cached_lease_is_recalled_by_push_without_a_poll(servers: &impl Servers) -> Result {
     let locks = servers.connect(Locks::builder()).await?;
     let lock = locks.rwlock("recalled")?.cached()?;
     let wait_limit = WaitLimit::new("the lock to be cached");

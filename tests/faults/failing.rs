@@ -73,7 +73,7 @@ impl Load {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_replica_confirmed_survives_its_master() {
+async fn lease_confirmed_by_a_replica_survives_its_master() {
     let cluster = Cluster::start().await.unwrap();
     let mut lost = [[0; 2]; 2];
     let mut acknowledged = [[0; 2]; 2];

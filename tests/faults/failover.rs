@@ -35,7 +35,7 @@ async fn the_memory_is_full() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_is_taken_away() -> Result {
+async fn acl_right_removed_under_load_breaks_no_promise() -> Result {
     smoke("permission-publish").await?;
     smoke("permission-set").await
 }

@@ -5,7 +5,7 @@ use crate::smoke::smoke;
 use crate::support::Result;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_done() -> Result {
+async fn locks_under_load_without_faults_keep_every_promise() -> Result {
     smoke("steady").await
 }
 

@@ -224,7 +224,7 @@ fn words(error: &Error) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_right_is_named() -> Result {
+async fn acl_right_that_is_missing_is_named_by_the_error() -> Result {
     for right in ["time", "cluster|slots", "evalsha", "hset", "hget", "pexpireat"] {
         let lacking = format!("{RIGHTS} -{right}");
         let certificates = certificates();
@@ -243,7 +243,7 @@ async fn a_missing_right_is_named() -> Result {
 /// Without the rights to query ids and epochs, a client knows less about the servers, but its locks
 /// work.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_rights_to_tell_nodes_apart_locks_work() -> Result {
+async fn locks_without_cluster_myid_and_info_rights_work() -> Result {
     let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
     let (cluster, certificates) = secure_cluster(&lacking).await?;
     let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
@@ -409,7 +409,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
 
 /// No retry helps if the other side does not speak TLS.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
+async fn tls_connect_to_a_plaintext_port_is_refused_at_once() -> Result {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -436,7 +436,7 @@ async fn who_expects_tls_of_a_port_without_it_is_told_at_once() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_let_in_is_told_why() -> Result {
+async fn connect_with_wrong_password_or_authority_is_refused_with_the_reason() -> Result {
     let (own, strange) = (certificates(), certificates());
     let server = Single::start_with(settings(&own, RIGHTS)).await?;
     assert!(connect(&server, PASSWORD, &own.authority).await.is_ok());

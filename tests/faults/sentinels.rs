@@ -75,17 +75,17 @@ async fn confirmed_leases_survive(fault: Fault) -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_order() -> Result {
+async fn confirmed_lease_survives_an_ordered_failover() -> Result {
     confirmed_leases_survive(Fault::Order).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_death() -> Result {
+async fn confirmed_lease_survives_a_killed_master() -> Result {
     confirmed_leases_survive(Fault::Kill).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_standing_still() -> Result {
+async fn confirmed_lease_survives_a_paused_master() -> Result {
     confirmed_leases_survive(Fault::Pause).await
 }
 
@@ -132,7 +132,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_sentinel_is_enough() -> Result {
+async fn sentinel_client_with_one_sentinel_left_follows_a_failover() -> Result {
     let sentinels = Sentinels::start().await?;
     sentinels.sentinel(0).kill()?;
     let locks = connect(&sentinels.url()).await?;

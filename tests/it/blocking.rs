@@ -33,7 +33,7 @@ impl Bench {
 }
 
 #[test]
-fn threads_exclude_each_other() {
+fn rwlock_write_from_many_threads_is_exclusive() {
     let bench = Bench::new();
     let inside = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn threads_exclude_each_other() {
 }
 
 #[test]
-fn requests_have_their_options_and_status_tells() {
+fn rwlock_requests_apply_options_and_status_reports_the_holder() {
     let Bench { one, other, .. } = &Bench::new();
     let (mine, theirs) = (one.rwlock("options").unwrap(), other.rwlock("options").unwrap());
     let reading = mine.read().lease(2 * LONG).wait().unwrap();
@@ -83,7 +83,7 @@ fn requests_have_their_options_and_status_tells() {
 }
 
 #[test]
-fn guards_change() {
+fn guard_downgrade_upgrade_and_let_expire_keep_the_lock_held() {
     let Bench { one, other, .. } = &Bench::new();
     let (mine, theirs) = (one.rwlock("changes").unwrap(), other.rwlock("changes").unwrap());
     let reading = mine.write().wait().unwrap().downgrade().unwrap();
@@ -101,7 +101,7 @@ fn guards_change() {
 }
 
 #[test]
-fn a_loss_is_told() {
+fn on_lost_is_called_on_loss_and_not_after_release() {
     let Bench { one, other, .. } = &Bench::new();
     let lock = one.rwlock("losses").unwrap();
     let (tell, told) = mpsc::channel();
@@ -143,7 +143,7 @@ fn on_lost_is_not_called_while_the_holder_releases() {
 
 /// The background thread is busy when the second lease is lost.
 #[test]
-fn a_loss_is_told_though_the_guard_was_dropped_since() {
+fn on_lost_is_called_after_the_lost_guard_was_dropped() {
     let Bench { one, .. } = &Bench::new();
     let lose = |name| {
         let lock = one.rwlock(name).unwrap();
@@ -174,7 +174,7 @@ fn a_loss_is_told_though_the_guard_was_dropped_since() {
 }
 
 #[test]
-fn a_listener_that_panics_takes_nobody_else_with_it() {
+fn on_lost_panic_leaves_the_lock_available() {
     let Bench { one, other, .. } = &Bench::new();
     let lock = one.rwlock("panics").unwrap();
     let (tell, told) = mpsc::channel::<()>();
@@ -193,7 +193,7 @@ fn a_listener_that_panics_takes_nobody_else_with_it() {
 
 /// A guard can be given to another thread, and released or dropped there.
 #[test]
-fn guards_can_go_to_other_threads() {
+fn guard_sent_to_another_thread_is_released_there() {
     let Bench { one, other, .. } = &Bench::new();
     let lock = one.rwlock("sent").unwrap();
     let guards = [lock.read().wait().unwrap(), lock.read().lease(LONG * 10).wait().unwrap()];
@@ -212,7 +212,7 @@ fn guards_can_go_to_other_threads() {
 
 #[cfg(feature = "legacy")]
 #[test]
-fn the_two_key_lock_of_older_fleets() {
+fn two_key_rwlock_excludes_and_times_out() {
     use rwlease::blocking::TwoKeyRwLock;
 
     let Bench { one, other, runtime, .. } = &Bench::new();
@@ -232,7 +232,7 @@ fn the_two_key_lock_of_older_fleets() {
 }
 
 #[test]
-fn a_drop_releases_in_the_background() {
+fn dropped_guard_is_released_in_the_background() {
     let Bench { one, other, runtime, server } = &Bench::new();
     let (mine, theirs) = (one.rwlock("drops").unwrap(), other.rwlock("drops").unwrap());
     drop(mine.write().lease(LONG * 10).wait().unwrap());
@@ -250,7 +250,7 @@ fn a_drop_releases_in_the_background() {
 }
 
 #[test]
-fn inside_of_a_runtime_it_is_refused_and_a_guard_comes_back_or_is_released() {
+fn calls_within_a_runtime_are_invalid_and_return_or_release_the_guard() {
     let Bench { one, other, runtime, server } = &Bench::new();
     let lock = one.rwlock("inside").unwrap();
     let (released, reading) = (
@@ -282,7 +282,7 @@ fn inside_of_a_runtime_it_is_refused_and_a_guard_comes_back_or_is_released() {
 }
 
 #[test]
-fn mutexes_and_several_locks() {
+fn mutex_multi_and_reentrant_exclude_and_release() {
     let Bench { one, other, .. } = &Bench::new();
     let (mine, theirs) = (one.mutex("plain").unwrap(), other.mutex("plain").unwrap());
     let held = mine.lock().timeout(LONG).wait().unwrap();
@@ -309,7 +309,7 @@ fn mutexes_and_several_locks() {
 }
 
 #[test]
-fn a_cached_lock_is_granted_here_until_another_wants_it() {
+fn cached_lock_is_granted_locally_until_recalled() {
     let Bench { one, other, server, .. } = &Bench::new();
     let cached = one.rwlock("cached").unwrap().cached().unwrap();
     // A server without sharded pub/sub sends no recalls, so the client caches nothing there.
@@ -333,7 +333,7 @@ fn a_cached_lock_is_granted_here_until_another_wants_it() {
 }
 
 #[test]
-fn one_leads_and_the_other_watches() {
+fn leader_watch_reports_campaign_and_resign() {
     let Bench { one, other, .. } = &Bench::new();
     let (mine, theirs) = (one.leader("blocking").unwrap(), other.leader("blocking").unwrap());
     let mut watch = theirs.watch().every(Duration::from_millis(10));
@@ -348,7 +348,7 @@ fn one_leads_and_the_other_watches() {
 }
 
 #[test]
-fn a_quorum_of_three() {
+fn quorum_of_three_excludes_and_releases() {
     let benches = [Bench::new(), Bench::new(), Bench::new()];
     let quorum = |of: fn(&Bench) -> &Locks| Quorum::new(benches.iter().map(|it| of(it).clone()));
     let (mine, theirs) = (quorum(|it| &it.one).unwrap(), quorum(|it| &it.other).unwrap());
@@ -361,7 +361,7 @@ fn a_quorum_of_three() {
 }
 
 #[test]
-fn a_shutdown_gives_everything_back() {
+fn shutdown_releases_held_locks_and_cancels_later_requests() {
     let Bench { one, other, .. } = &Bench::new();
     let held = one.rwlock("shut").unwrap().write().lease(LONG * 10).wait().unwrap();
     assert!(one.shutdown(LONG).unwrap().is_empty());
@@ -372,7 +372,7 @@ fn a_shutdown_gives_everything_back() {
 }
 
 #[test]
-fn permits_are_taken_waited_for_and_given_back_in_parts() {
+fn semaphore_partial_release_grants_the_waiter_and_set_limit_applies() {
     let bench = Bench::new();
     let semaphore = bench.one.semaphore("permits", 3).unwrap();
     assert_eq!((semaphore.name(), semaphore.limit()), ("permits", 3));
@@ -390,7 +390,7 @@ fn permits_are_taken_waited_for_and_given_back_in_parts() {
 }
 
 #[test]
-fn a_held_lock_is_handed_on() {
+fn transfer_moves_a_held_lock_to_another_client() {
     let Bench { one, other, runtime, .. } = &Bench::new();
     let lock = one.rwlock("handed on").unwrap();
     let writing = lock.write().wait().unwrap();

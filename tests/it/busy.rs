@@ -74,7 +74,7 @@ async fn renewals_at_most_ten_last_for_three_leases() {
 
 /// Other tasks of a runtime with one thread have their turns while the worker releases.
 #[tokio::test]
-async fn dropping_many_guards_leaves_turns_to_others() {
+async fn drop_of_many_guards_lets_other_tasks_run() {
     const GUARDS: usize = 20_000;
     let engine = engine();
     let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
@@ -94,7 +94,7 @@ async fn dropping_many_guards_leaves_turns_to_others() {
 
 /// On a real server, whose clients use the machine's clock.
 #[tokio::test]
-async fn waiting_for_losses_wakes_nobody_each_second() {
+async fn lost_awaited_by_many_tasks_does_not_poll_every_second() {
     const TASKS: usize = 1_000;
     let server = Single::start().await.unwrap();
     let locks = Locks::builder().lease(60 * SECOND).connect_to(&[server.url()]).await.unwrap();
@@ -118,7 +118,7 @@ async fn waiting_for_losses_wakes_nobody_each_second() {
 /// Another task of a runtime with one thread runs for a twelfth of the lease between two turns of
 /// the others. The first renewal takes two calls, as the server does not know the script.
 #[tokio::test]
-async fn lease_is_kept_on_a_runtime_that_is_busy_for_a_twelfth_of_it() {
+async fn lease_on_a_runtime_busy_for_a_twelfth_of_it_stays_held() {
     const LEASE: Duration = Duration::from_secs(3);
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();

@@ -47,7 +47,7 @@ async fn warm(lock: &CachedRwLock, mode: LockMode) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_used_again_is_granted_without_a_message() {
+async fn cached_lock_reused_is_granted_without_a_call() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -74,7 +74,7 @@ async fn a_lock_that_is_used_again_is_granted_without_a_message() {
 /// Uses the lock at random intervals, each shorter than the time between contacts. No other client
 /// wants the lock.
 #[tokio::test(start_paused = true)]
-async fn the_cache_costs_no_more_calls_than_plain_locks() {
+async fn cached_lock_takes_no_more_calls_than_an_uncached_lock() {
     for seed in 0..20 {
         let calls = async |cache: bool| {
             let engine = engine();
@@ -121,7 +121,7 @@ async fn the_cache_costs_no_more_calls_than_plain_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_client_gets_it_at_once_where_nobody_uses_it() {
+async fn recall_of_an_unused_cached_lock_is_obeyed_at_once() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -137,7 +137,7 @@ async fn another_client_gets_it_at_once_where_nobody_uses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_failover_brought_back_is_given_up_when_it_is_called_back() {
+async fn recall_of_a_hold_restored_by_a_failover_releases_it() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -157,7 +157,7 @@ async fn what_a_failover_brought_back_is_given_up_when_it_is_called_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
+async fn on_lost_is_called_once_for_all_cached_guards_and_not_without_guards() {
     let engine = engine();
     let told = Arc::new(Mutex::new(Vec::new()));
     let builder = Locks::builder().on_lost({
@@ -185,7 +185,7 @@ async fn a_loss_is_told_once_for_all_guards_and_not_where_there_are_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_tells_which_holder_is_cached() {
+async fn status_marks_cached_holders() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -199,7 +199,7 @@ async fn a_status_tells_which_holder_is_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_gets_what_others_have_only_cached() {
+async fn try_write_recalls_an_unused_cached_hold() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -217,7 +217,7 @@ async fn a_try_gets_what_others_have_only_cached() {
 
 /// A closed gate is not a hold: the server may grant a lock that the gate refuses.
 #[tokio::test(start_paused = true)]
-async fn a_try_to_read_is_not_refused_because_of_readers() {
+async fn try_read_at_a_gate_closed_over_readers_is_granted() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -235,7 +235,7 @@ async fn a_try_to_read_is_not_refused_because_of_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_locks_at_once_wait_for_what_others_have_only_cached() {
+async fn multi_recalls_unused_cached_holds() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let names = ["first", "second", "third"];
@@ -258,7 +258,7 @@ async fn several_locks_at_once_wait_for_what_others_have_only_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_remote_reader_reads_beside_the_readers_of_a_cached_write() {
+async fn remote_read_is_granted_beside_local_readers_of_a_cached_write() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -272,7 +272,7 @@ async fn a_remote_reader_reads_beside_the_readers_of_a_cached_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
+async fn recall_waits_until_the_local_guard_is_dropped() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -294,7 +294,7 @@ async fn a_guard_keeps_what_is_called_back_until_it_is_dropped() {
 
 /// The minimum hold is over, so further local requests do not extend the hold.
 #[tokio::test(start_paused = true)]
-async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() {
+async fn recall_after_the_minimum_hold_is_granted_before_further_local_requests() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let lock = cached(&here).await;
@@ -315,7 +315,7 @@ async fn one_that_was_used_for_long_is_given_up_after_the_guards_that_are_out() 
 
 /// No other event wakes the task that keeps the lock.
 #[tokio::test(start_paused = true)]
-async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
+async fn remote_read_is_granted_when_the_minimum_hold_of_a_cached_write_ends() {
     let engine = engine();
     let settings = Locks::builder().cache(Cache::default().min_hold(80 * MS));
     let (here, there) = (settings.connect_embedded(&engine).await.unwrap(), client(&engine).await);
@@ -331,7 +331,7 @@ async fn a_reader_reads_when_the_minimum_hold_of_a_cached_write_is_over() {
 
 /// Another client requests a read and then a write. The cached write ends, and its readers remain.
 #[tokio::test(start_paused = true)]
-async fn readers_that_are_left_of_a_cached_write_let_others_read() {
+async fn recalled_cached_write_with_local_readers_grants_a_remote_read() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, reads, writes) = (cached(&here).await, plain(&there).await, plain(&there).await);
@@ -348,7 +348,7 @@ async fn readers_that_are_left_of_a_cached_write_let_others_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_used_is_given_back_in_two_seconds() {
+async fn cached_lease_unused_is_released_within_two_seconds() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -362,7 +362,7 @@ async fn what_is_not_used_is_given_back_in_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_given_back_with_the_last_handle() {
+async fn cached_lease_is_released_with_the_last_handle() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -377,7 +377,7 @@ async fn it_is_given_back_with_the_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_requests_are_served_in_turn() {
+async fn local_requests_queue_in_order_and_readers_join_a_downgrade() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -417,7 +417,7 @@ async fn local_requests_are_served_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_leaves_nothing() {
+async fn cached_request_dropped_leaves_no_waiter() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -437,7 +437,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_has_failed_has_no_place_any_more() {
+async fn cached_request_that_timed_out_leaves_the_local_queue() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -452,7 +452,7 @@ async fn a_request_that_has_failed_has_no_place_any_more() {
 
 /// The request has its turn, and has not been polled since.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {
+async fn cached_request_dropped_after_its_grant_releases_it() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -468,7 +468,7 @@ async fn a_request_that_is_dropped_with_its_guard_on_the_way_gives_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_seen_by_every_guard_and_watch() {
+async fn loss_of_a_cached_lease_ends_every_guard_and_watch() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -496,7 +496,7 @@ async fn a_loss_is_seen_by_every_guard_and_watch() {
 /// All tasks start at once, so all of them send their first request to the server. None of these
 /// requests delays the cache for long.
 #[tokio::test(start_paused = true)]
-async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
+async fn cached_lock_used_by_many_tasks_takes_few_calls() {
     const TASKS: u64 = 64;
     const EACH: u64 = 100;
     let engine = engine();
@@ -522,7 +522,7 @@ async fn many_tasks_of_one_client_come_to_share_a_cached_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_tokens_than_a_block_are_got_from_the_server() {
+async fn cached_write_beyond_its_token_block_gets_more_tokens() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -546,7 +546,7 @@ async fn more_tokens_than_a_block_are_got_from_the_server() {
 /// The last writer of a block has left, and the write becomes a read because of another client's
 /// request. The block has no token left for the local readers.
 #[tokio::test(start_paused = true)]
-async fn readers_after_the_last_token_have_one_of_the_server() {
+async fn cached_readers_after_the_last_token_get_a_token_from_the_server() {
     let engine = engine();
     let here = Locks::builder().cache(Cache::default().min_hold(Duration::ZERO));
     let (here, there) = (here.connect_embedded(&engine).await.unwrap(), client(&engine).await);
@@ -575,7 +575,7 @@ async fn readers_after_the_last_token_have_one_of_the_server() {
 /// A blocked client publishes its recall to the slot's channel. With another tag this client does
 /// not receive the recall, and learns of it at its next contact.
 #[tokio::test(start_paused = true)]
-async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
+async fn lost_recall_is_noticed_within_a_second() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -600,7 +600,7 @@ async fn a_recall_that_was_lost_is_heard_of_within_a_second() {
 /// The server has given out tokens ahead of its clock. It gives no blocks until its clock has
 /// caught up.
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
+async fn server_clock_set_back_costs_calls_and_keeps_tokens_rising() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -628,7 +628,7 @@ async fn a_clock_that_was_set_back_makes_it_slow_and_not_wrong() {
 /// A failover may have lost the lease. So the client grants nothing by a lease that the server has
 /// not confirmed for three seconds.
 #[tokio::test(start_paused = true)]
-async fn without_contact_nobody_new_is_let_in() {
+async fn cached_lock_without_a_keep_alive_for_three_seconds_grants_nothing() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -647,7 +647,7 @@ async fn without_contact_nobody_new_is_let_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_can_be_printed() {
+async fn cached_guards_watch_and_requests_implement_debug() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -664,7 +664,7 @@ async fn everything_can_be_printed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_below_a_second_is_refused() {
+async fn cached_with_lease_min_hold_or_try_wait_out_of_range_is_invalid() {
     let engine = engine();
     let short = Locks::builder().lease(999 * MS).connect_embedded(&engine).await.unwrap();
     let error = short.rwlock("short").unwrap().cached().unwrap_err();
@@ -678,7 +678,7 @@ async fn a_lease_below_a_second_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_what_is_cached_and_all_that_wait() {
+async fn shutdown_releases_cached_leases_and_cancels_waiters() {
     let engine = engine();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = cached(&locks).await;
@@ -696,7 +696,7 @@ async fn a_shutdown_ends_what_is_cached_and_all_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_limit_locks_are_plain() {
+async fn cached_locks_beyond_max_cached_are_uncached() {
     let engine = engine();
     let cache = Cache::default().max_cached(1);
     let locks = Locks::builder().cache(cache).connect_embedded(&engine).await.unwrap();
@@ -714,7 +714,7 @@ async fn beyond_the_limit_locks_are_plain() {
 
 /// Many tasks of three clients, one of them without a cache: holds never overlap, and tokens rise.
 #[tokio::test(start_paused = true)]
-async fn clients_with_and_without_a_cache_exclude_one_another() {
+async fn cached_and_uncached_clients_exclude_each_other() {
     let engine = engine();
     let (writers, readers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let last = Arc::new(AtomicU64::new(0));

@@ -109,7 +109,7 @@ async fn lock_at(url: impl Into<String>) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connecting_to_what_is_no_server() {
+async fn connect_without_a_server_error_names_the_cause() {
     let mut table = Table::default();
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     table
@@ -188,7 +188,7 @@ async fn connecting_to_what_is_no_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connecting_to_a_server_of_another_kind() {
+async fn connect_to_a_server_of_another_kind_error_names_it() {
     let mut table = Table::default();
     let watch = Watch { replicas: 1, sentinels: 1, ..Watch::default() };
     let watched = Sentinels::start_with(watch).await.unwrap();
@@ -301,7 +301,7 @@ async fn connecting_to_a_server_of_another_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connecting_to_a_server_that_refuses() {
+async fn connect_rejected_by_the_server_error_says_why() {
     let mut table = Table::default();
     let locked = Single::start_with(ServerSettings::default().password("right-one")).await.unwrap();
     let address = locked.address();
@@ -395,7 +395,7 @@ const RIGHTS: &str = "resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsh
                       +exists +hget +hmget +hset +hdel +pexpireat +spublish";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_a_right() {
+async fn acquire_by_a_user_without_a_right_error_names_the_right() {
     let mut table = Table::default();
     for (name, lacking, says) in [
         ("no right to TIME", "-time", &["time"][..]),
@@ -426,7 +426,7 @@ async fn a_user_without_a_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_announced_address_out_of_reach() {
+async fn acquire_at_an_unreachable_announced_address_error_names_it() {
     let mut table = Table::default();
     for (name, line, says) in [
         (
@@ -504,7 +504,7 @@ mod tls {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn tls_that_does_not_work_out() {
+    async fn connect_with_failing_tls_error_says_why() {
         let mut table = Table::default();
         let [good, other, old, elsewhere] = [
             certificates("127.0.0.1", false),
@@ -576,7 +576,7 @@ mod tls {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn taking_a_lock_from_a_server_in_trouble() {
+async fn acquire_that_the_server_cannot_grant_error_says_why() {
     let mut table = Table::default();
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
@@ -639,7 +639,7 @@ async fn taking_a_lock_from_a_server_in_trouble() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn taking_a_lock_behind_a_long_way() {
+async fn acquire_over_slow_round_trips_error_names_the_timeout() {
     let mut table = Table::default();
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
@@ -674,7 +674,7 @@ async fn taking_a_lock_behind_a_long_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_lost() {
+async fn lost_or_revoked_lease_error_says_why() {
     let mut table = Table::default();
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();

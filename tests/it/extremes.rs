@@ -201,7 +201,7 @@ async fn setters_of_requests(extreme: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_duration_panics() {
+async fn client_and_request_durations_at_extremes_never_panic() {
     let panics = Arc::new(AtomicUsize::new(0));
     let (count, tell) = (panics.clone(), panic::take_hook());
     let here = thread::current().id();
@@ -285,7 +285,7 @@ async fn live(settings: Builder, stopped: bool) -> (u64, u64) {
 /// In simulated time: it stands still while anything spins without a pause, and the shortest pause
 /// is a millisecond.
 #[test]
-fn least_settings_make_no_client_spin() {
+fn client_with_minimum_settings_does_not_spin() {
     for (name, settings) in least_settings() {
         for stopped in [false, true] {
             let (tell, told) = std::sync::mpsc::channel();

@@ -21,7 +21,7 @@ const SHORT: Duration = Duration::from_millis(200);
 /// 1. A second reader overwrites the first one's timestamp, so its release lets a writer in while
 ///    the first one reads.
 #[tokio::test]
-async fn a_readers_release_leaves_the_other_readers_in() -> Result {
+async fn release_by_one_reader_keeps_the_other_readers() -> Result {
     let server = Single::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
@@ -43,7 +43,7 @@ async fn a_readers_release_leaves_the_other_readers_in() -> Result {
 /// 2. The clocks of different clients are compared, so one whose clock is fast takes the lock from
 ///    its holder.
 #[tokio::test]
-async fn a_clients_clock_does_not_count() -> Result {
+async fn acquire_ignores_the_clock_of_the_client() -> Result {
     let server = Single::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
@@ -65,7 +65,7 @@ async fn a_clients_clock_does_not_count() -> Result {
 
 /// 3. Two acquisitions in the same millisecond are one, so either can release the other.
 #[tokio::test]
-async fn owners_of_one_moment_are_two() -> Result {
+async fn acquires_in_the_same_millisecond_have_their_own_leases() -> Result {
     let server = Single::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
@@ -88,7 +88,7 @@ async fn owners_of_one_moment_are_two() -> Result {
 
 /// 4. Each acquire sets the key's time to live anew, so a short lease cuts a long one short.
 #[tokio::test]
-async fn a_short_lease_leaves_a_long_one_whole() -> Result {
+async fn short_lease_does_not_shorten_a_longer_lease() -> Result {
     let server = Single::start().await?;
 
     let long =
@@ -117,7 +117,7 @@ async fn a_short_lease_leaves_a_long_one_whole() -> Result {
 /// 5. Each client applies its own timeout to the holder's lease, so an impatient client takes the
 ///    lock from its holder.
 #[tokio::test]
-async fn a_lease_is_as_long_as_its_holder_said() -> Result {
+async fn lease_length_is_set_by_its_holder_alone() -> Result {
     let server = Single::start().await?;
 
     let holder = published(&server, Timeouts { write: ms(LONG), ..Timeouts::default() }).await?;

@@ -24,7 +24,7 @@ async fn clients() -> (EmbeddedCluster, Locks, Locks) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_becomes_a_ticket_and_the_ticket_another_clients_guard() {
+async fn transfer_moves_the_lease_to_a_guard_of_another_client() {
     let (_engine, one, other) = clients().await;
     for name in ["order:{42}", "with a space", "Größe"] {
         let held = one.rwlock(name).unwrap().write().await.unwrap();
@@ -49,7 +49,7 @@ async fn a_guard_becomes_a_ticket_and_the_ticket_another_clients_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_handed_on_beside_others() {
+async fn transfer_of_a_read_beside_other_readers_keeps_the_read() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("shared").unwrap();
     let beside = lock.read().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_read_is_handed_on_beside_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_is_taken_up_once() {
+async fn transfer_of_a_lock_is_accepted_once() {
     let (_engine, one, other) = clients().await;
     let ticket = one.rwlock("once").unwrap().write().await.unwrap().into_ticket().await.unwrap();
     let guard = other.take_up(&ticket).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_ticket_is_taken_up_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_takers_one_has_it() {
+async fn transfer_accepted_by_many_clients_gives_one_guard() {
     let (engine, one, _) = clients().await;
     let ticket = one.rwlock("race").unwrap().write().await.unwrap().into_ticket().await.unwrap();
     let mut takers = Vec::new();
@@ -102,7 +102,7 @@ async fn of_many_takers_one_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_that_nobody_takes_up_ends_with_its_lease() {
+async fn transfer_not_accepted_ends_with_its_lease() {
     let (engine, one, other) = clients().await;
     let lock = one.rwlock("late").unwrap();
     let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
@@ -120,7 +120,7 @@ async fn a_ticket_that_nobody_takes_up_ends_with_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_ticket_is_refused() {
+async fn accept_transfer_when_forged_returns_lost() {
     let (engine, one, other) = clients().await;
     let ticket = one.rwlock("forged").unwrap().write().await.unwrap().into_ticket().await.unwrap();
     let text = ticket.to_string();
@@ -142,7 +142,7 @@ async fn a_forged_ticket_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_taker_chooses_its_own_lease() {
+async fn accept_transfer_applies_its_own_lease_and_max_hold() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("lease").unwrap();
     let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
@@ -158,7 +158,7 @@ async fn the_taker_chooses_its_own_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_keep_their_place() {
+async fn transfer_keeps_waiters_in_the_queue() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("queue").unwrap();
     let held = lock.write().await.unwrap();
@@ -175,7 +175,7 @@ async fn waiters_keep_their_place() {
 
 /// The guard is handed on as a read, and the wait for its upgrade ends.
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_was_given_up_is_ended_first() {
+async fn transfer_after_an_abandoned_upgrade_ends_the_upgrade_first() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("upgrade").unwrap();
     let beside = other.rwlock("upgrade").unwrap().read().await.unwrap();
@@ -190,7 +190,7 @@ async fn an_upgrade_that_was_given_up_is_ended_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_or_revoked_is_not_handed_on() {
+async fn transfer_of_a_lost_or_revoked_lease_is_refused() {
     let (_engine, one, other) = clients().await;
     let lock = one.rwlock("lost").unwrap();
     let held = lock.write().lease(LEASE).renewal(rwlease::RenewalPolicy::Manual).await.unwrap();
@@ -218,7 +218,7 @@ async fn what_is_lost_or_revoked_is_not_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_told_later() {
+async fn transfer_without_a_reply_is_unavailable_and_frees_the_lock() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let hasty = || Locks::builder().lease(LEASE).call_timeout(Duration::from_secs(1));
     let one = hasty().connect_embedded(&engine).await.unwrap();
@@ -238,7 +238,7 @@ async fn a_server_that_does_not_answer_is_told_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_half_way_it_is_released() {
+async fn transfer_dropped_half_way_frees_the_lock() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("dropped").unwrap();
@@ -258,7 +258,7 @@ async fn dropped_half_way_it_is_released() {
 /// The server could run an unanswered acquire after the take-up, and so grant the lock to an
 /// acquisition that no client knows any more.
 #[tokio::test(start_paused = true)]
-async fn what_is_in_doubt_is_waited_for() {
+async fn transfer_and_let_expire_wait_for_an_unanswered_acquire() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("doubt").unwrap();
@@ -298,7 +298,7 @@ async fn in_doubt(engine: &EmbeddedCluster, locks: &Locks, name: &str, lease: Du
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_few_replicas_take_nothing_up() {
+async fn transfer_with_too_few_replicas_is_unavailable_and_frees_the_lock() {
     let engine = EmbeddedCluster::builder().masters(1).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let lock = one.rwlock("replicas").unwrap();
@@ -319,7 +319,7 @@ async fn too_few_replicas_take_nothing_up() {
 
 /// The promoted replica has the take-up. So the guard keeps its lease, and the ticket is used up.
 #[tokio::test(start_paused = true)]
-async fn what_replicas_confirmed_is_taken_up_once_across_a_failover() {
+async fn transfer_confirmed_by_replicas_is_accepted_once_across_a_failover() {
     let engine = EmbeddedCluster::builder().masters(1).build();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let held = one.rwlock("failover").unwrap().write().replicas(1).await.unwrap();

@@ -49,7 +49,7 @@ async fn release_some_lost_by_a_failover_is_repeated_by_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_go_on_after_the_repeated_downgrade() {
+async fn renewals_continue_after_the_repeated_downgrade() {
     let (engine, locks, others) = bench().await;
     let guard = locks.rwlock("plan").unwrap().write().await.unwrap().downgrade().await.unwrap();
     engine.faults().promote(0, 1);

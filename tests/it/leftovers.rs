@@ -24,7 +24,7 @@ fn lock_at(engine: &EmbeddedCluster, locks: &Locks, server: usize, prefix: &str)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_keeps_its_client() {
+async fn rwlock_keeps_its_client_alive() {
     let lock = Locks::embedded().await.unwrap().rwlock("kept").unwrap();
     for _ in 0..3 {
         sleep(60 * SECOND).await;
@@ -34,7 +34,7 @@ async fn a_lock_keeps_its_client() {
 
 /// The shutdown sends its own releases. They do not change what the holder's release returns.
 #[tokio::test(start_paused = true)]
-async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
+async fn release_without_a_reply_during_shutdown_returns_unknown() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = client(&engine).await;
     let guard = locks.rwlock("unknown").unwrap().write().lease(60 * SECOND).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_release_without_an_answer_is_unknown_also_in_a_shutdown() {
 
 /// A silent server keeps the client from draining, and the client still acquires nothing more.
 #[tokio::test(start_paused = true)]
-async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
+async fn waiter_of_a_client_in_shutdown_is_cancelled_and_not_granted() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let wanted = lock_at(&engine, &locks, 0, "wanted");
@@ -72,7 +72,7 @@ async fn one_who_waits_gets_nothing_from_a_client_that_is_shut_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
+async fn grant_after_shutdown_is_released() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "late");
@@ -93,7 +93,7 @@ async fn a_grant_that_comes_after_the_shutdown_is_given_back() {
 
 /// In real time, because a loop without a pause would stop simulated time.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_waits_does_not_hammer_a_full_server() {
+async fn waiter_at_a_server_with_full_memory_polls_with_pauses() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = locks.rwlock("full").unwrap();
@@ -116,7 +116,7 @@ async fn one_who_waits_does_not_hammer_a_full_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sick_server_delays_no_renewal_at_another() {
+async fn renewals_are_not_delayed_by_another_silent_server() {
     let engine = EmbeddedCluster::new();
     let locks = Locks::builder().lease(6 * SECOND).connect_embedded(&engine).await.unwrap();
     // The leases are taken one after the other and so end one after the other, but some are renewed
@@ -148,7 +148,7 @@ fn give(engine: &EmbeddedCluster, slot: Slot, to: usize) {
 
 /// A poll that is under way when the time is up says nothing about the server.
 #[tokio::test(start_paused = true)]
-async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
+async fn timeout_during_an_unanswered_poll_returns_timed_out() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "up");
@@ -168,7 +168,7 @@ async fn one_whose_time_is_up_while_it_looks_is_not_told_of_trouble() {
 
 /// A request that is dropped at any of its awaits leaves neither a holder nor a waiter.
 #[tokio::test(start_paused = true)]
-async fn a_request_dropped_at_any_moment_leaves_nothing() {
+async fn acquire_dropped_at_any_await_leaves_no_holder_and_no_waiter() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "dropped");
@@ -200,7 +200,7 @@ async fn a_request_dropped_at_any_moment_leaves_nothing() {
 /// A wait for an upgrade that timed out is ended even if the same task tries again at once, before
 /// the client has sent anything.
 #[tokio::test(start_paused = true)]
-async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
+async fn try_upgrade_after_a_timed_out_upgrade_leaves_no_waiter() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "upgraded");
@@ -229,7 +229,7 @@ async fn a_try_after_a_wait_for_an_upgrade_leaves_no_wait() {
 
 /// The same for operations that change a lease or end it.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
+async fn release_downgrade_or_upgrade_dropped_at_any_await_leaves_nothing() {
     let engine = EmbeddedCluster::new();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let lock = lock_at(&engine, &locks, 0, "changed");
@@ -260,7 +260,7 @@ async fn a_change_that_is_dropped_at_any_moment_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
+async fn write_confirmed_by_too_few_replicas_is_unavailable_and_released() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
     let (locks, other) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (locks.rwlock("few").unwrap(), other.rwlock("few").unwrap());
@@ -277,7 +277,7 @@ async fn what_too_few_replicas_confirm_is_not_had_and_given_back() {
 /// From a known moment on, the server refuses the attempt that was not answered. The release after
 /// that moment is the last one.
 #[tokio::test(start_paused = true)]
-async fn the_last_release_of_one_in_doubt_waits_for_the_servers_own_moment() {
+async fn last_release_of_an_unanswered_acquire_follows_its_deadline() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let locks = client(&engine).await;
     let lock = locks.rwlock("doubt").unwrap();

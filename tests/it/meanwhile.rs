@@ -101,7 +101,7 @@ impl Visit for IsWrite {
 const WAYS: [bool; 2] = [false, true];
 
 #[tokio::test(start_paused = true)]
-async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write() {
+async fn reentrant_read_dropped_as_the_upgrade_is_granted_keeps_the_write() {
     for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
         let bench = Bench::new().await;
         let reentrant = bench.locks.reentrant();
@@ -134,8 +134,7 @@ async fn a_read_dropped_as_its_upgrade_is_granted_takes_nothing_from_the_write()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_nothing_from_the_first()
-{
+async fn reentrant_second_write_dropped_as_the_upgrade_is_granted_keeps_the_first() {
     let bench = Bench::new().await;
     let reentrant = bench.locks.reentrant();
     let read = reentrant.read(&bench.lock).await.unwrap();
@@ -159,7 +158,7 @@ async fn a_second_write_that_comes_and_goes_as_the_upgrade_is_granted_takes_noth
 /// A subscriber panics, and so ends the request after its upgrade was granted and before it has a
 /// guard.
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
+async fn reentrant_upgrade_granted_to_a_panicked_request_is_undone() {
     for (waits, reads_on) in WAYS.iter().flat_map(|&waits| [(waits, false), (waits, true)]) {
         let bench = Bench::new().await;
         let reentrant = bench.locks.reentrant();
@@ -196,7 +195,7 @@ async fn an_upgrade_that_was_granted_to_nobody_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
+async fn reentrant_upgrade_dropped_at_any_await_leaves_a_read_or_nothing() {
     let bench = Bench::new().await;
     for (polls, way) in (1..16).flat_map(|polls| (0..6).map(move |way| (polls, way))) {
         let reentrant = bench.locks.reentrant();
@@ -237,7 +236,7 @@ async fn an_owners_upgrade_dropped_at_any_moment_leaves_a_read_or_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owners_upgrade_has_the_terms_of_the_first_request() {
+async fn reentrant_upgrade_uses_lease_and_replicas_of_the_first_request() {
     let bench = Bench::new().await;
     let reentrant = bench.locks.reentrant();
     let read = reentrant.read(&bench.lock).lease(7 * SECOND).replicas(1).await.unwrap();
@@ -311,7 +310,7 @@ async fn knows_scripts(bench: &Bench) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_answers_another_token_is_a_loss() {
+async fn renewal_that_returns_another_token_is_a_loss() {
     for script in ["acquire_write", "acquire_read"] {
         let losses = Arc::new(Mutex::new(Vec::new()));
         let heard = losses.clone();
@@ -340,7 +339,7 @@ async fn a_renewal_that_answers_another_token_is_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() {
+async fn lost_lease_replacement_is_released_and_not_reported_as_held() {
     let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
     knows_scripts(&bench).await;
     for way in ["release", "keep", "drop", "nothing"] {
@@ -370,7 +369,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_and_not_told_as_held() 
 
 /// At first, the server does not answer the release of the lease that replaced the lost one.
 #[tokio::test(start_paused = true)]
-async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers_again() {
+async fn lost_lease_replacement_is_released_once_the_server_replies_again() {
     let bench = Bench::with(Locks::builder().lease(60 * SECOND)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_write");
@@ -386,7 +385,7 @@ async fn what_took_the_place_of_a_lost_lease_is_released_when_the_server_answers
 
 /// The upgrade is the first call that finds the loss, and the only one if nothing renews the lease.
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
+async fn upgrade_that_finds_the_loss_reports_it() {
     for (renewal, tries) in
         [RenewalPolicy::Automatic, RenewalPolicy::Manual].into_iter().flat_map(|one| WAYS.map(|way| (one, way)))
     {
@@ -414,7 +413,7 @@ async fn an_upgrade_that_is_told_of_the_loss_tells_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_whose_upgrade_is_told_of_the_loss_begins_anew() {
+async fn reentrant_upgrade_that_finds_the_loss_allows_a_new_write() {
     let bench = Bench::with(Locks::builder().lease(HOUR)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_read");
@@ -435,7 +434,7 @@ async fn an_owner_whose_upgrade_is_told_of_the_loss_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released() {
+async fn reentrant_downgrade_that_finds_the_loss_releases_the_replacement() {
     let bench = Bench::with(Locks::builder().lease(HOUR)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_write");
@@ -451,7 +450,7 @@ async fn a_downgrade_that_is_told_of_the_loss_has_what_took_the_place_released()
 /// The lease that replaced the lost one ends by itself. After that the client sends nothing more
 /// for it, however long the guard is kept.
 #[tokio::test(start_paused = true)]
-async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended() {
+async fn lost_lease_replacement_is_not_released_after_it_has_ended() {
     let bench = Bench::with(Locks::builder().lease(30 * SECOND)).await;
     knows_scripts(&bench).await;
     let acquire = bench.record("acquire_write");
@@ -479,7 +478,7 @@ async fn what_took_the_place_of_a_lost_lease_is_not_released_when_it_has_ended()
 
 /// A renewal may return the token of an upgrade before the client has learned of that upgrade.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
+async fn renewal_that_returns_the_token_of_a_pending_upgrade_is_no_loss() {
     let bench = Bench::new().await;
     let (read, theirs) = (bench.lock.read().await.unwrap(), bench.others.read().await.unwrap());
     let (lease, token) = (read.clone(), read.token());
@@ -500,7 +499,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_under_way_is_no_loss() {
 
 /// The same for an upgrade that was given up: it is granted, and becomes a read again.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_loss() {
+async fn renewal_that_returns_the_token_of_an_abandoned_upgrade_is_no_loss() {
     let bench = Bench::new().await;
     let reentrant = bench.locks.reentrant();
     let read = reentrant.read(&bench.lock).await.unwrap();
@@ -530,7 +529,7 @@ async fn a_renewal_that_answers_the_token_of_an_upgrade_that_was_given_up_is_no_
 
 /// A renewal that was sent before an upgrade is answered after it, with the token of the read.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_the_upgrade_overtook_is_no_loss() {
+async fn renewal_reply_overtaken_by_an_upgrade_is_no_loss() {
     let bench = Bench::new().await;
     let read = bench.lock.read().lease(HOUR).await.unwrap();
     let lease = read.clone();
@@ -551,7 +550,7 @@ async fn an_answer_that_the_upgrade_overtook_is_no_loss() {
 
 /// The new master does not have the upgrade, only the read.
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_a_failover_lost_is_noticed() {
+async fn upgrade_lost_by_a_failover_is_reported_as_a_loss() {
     let bench = Bench::with(Locks::builder().lease(3 * SECOND)).await;
     let read = bench.lock.read().await.unwrap();
     sleep(SECOND / 10).await;
@@ -585,7 +584,7 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_was_first_relieved_of_its_upgrade() {
+async fn let_expire_after_an_abandoned_upgrade_ends_the_upgrade_first() {
     for ends_before in [false, true] {
         let bench = Bench::new().await;
         let (read, theirs) = bench.gave_up_an_upgrade().await;
@@ -611,7 +610,7 @@ async fn what_is_kept_was_first_relieved_of_its_upgrade() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
+async fn let_expire_that_cannot_end_an_abandoned_upgrade_is_unavailable() {
     let bench = Bench::with(Locks::builder().call_timeout(5 * SECOND)).await;
     let (read, theirs) = bench.gave_up_an_upgrade().await;
     let reentrant = read.id().to_owned();
@@ -624,7 +623,7 @@ async fn what_cannot_be_relieved_of_its_upgrade_is_not_told_as_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_never_reaches_past_the_longest_hold() {
+async fn upgrade_never_extends_the_lease_past_max_hold() {
     for waits in WAYS {
         let bench = Bench::with(Locks::builder().lease(4 * SECOND)).await;
         let began = bench.engine.now();
@@ -660,7 +659,7 @@ async fn an_upgrade_never_reaches_past_the_longest_hold() {
 /// A thread of the application may run its futures on a runtime that stands still in between. What
 /// one call begins there for others as well, such as a group of confirmed calls, goes on.
 #[test]
-fn calls_do_not_depend_on_the_runtime_of_others() {
+fn write_with_replicas_does_not_depend_on_the_runtime_of_another_caller() {
     let own = tokio::runtime::Runtime::new().unwrap();
     let caller = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let engine = own.block_on(async { EmbeddedCluster::builder().masters(1).replicas(1).build() });

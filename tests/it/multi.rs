@@ -27,7 +27,7 @@ async fn free(locks: &Locks, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_are_held_in_their_modes_and_released_together() {
+async fn multi_holds_all_locks_in_their_modes_and_releases_together() {
     let (_cluster, locks) = cluster().await;
     let request = || locks.multi().write("c").read("a").mutex("b").write("a{1}").read("c");
     let held = request().await.unwrap();
@@ -54,7 +54,7 @@ async fn all_are_held_in_their_modes_and_released_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_had_together_is_not_kept() {
+async fn multi_that_cannot_get_all_locks_keeps_none() {
     let (_cluster, locks) = cluster().await;
     let middle = locks.rwlock("m").unwrap();
     let theirs = middle.write().await.unwrap();
@@ -97,7 +97,7 @@ async fn what_cannot_be_had_together_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_loss_of_one_is_told() {
+async fn multi_guard_with_one_lost_lease_is_lost() {
     let (_cluster, locks) = cluster().await;
     let held = locks.multi().write("a").write("b").lease(Duration::from_secs(2)).await.unwrap();
     locks.rwlock("b").unwrap().force_release().await.unwrap();
@@ -109,7 +109,7 @@ async fn the_loss_of_one_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_counts_more_than_a_revocation() {
+async fn multi_renew_after_a_revocation_and_a_loss_returns_lost() {
     let (_cluster, locks) = cluster().await;
     let [a, b] = ["a", "b"].map(|name| locks.rwlock(name).unwrap());
     let held = locks.multi().write("a").write("b").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_loss_counts_more_than_a_revocation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn multi_takes_again_what_it_loses_while_it_waits() {
+async fn multi_reacquires_locks_lost_while_it_waits() {
     let (_cluster, locks) = cluster().await;
     let last = locks.rwlock("z").unwrap();
     let theirs = last.write().await.unwrap();
@@ -146,7 +146,7 @@ async fn multi_takes_again_what_it_loses_while_it_waits() {
 /// Many tasks acquire the same locks in every order and mode. No task waits forever, and each
 /// writer is alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_them_never_wait_for_each_other() {
+async fn multi_requests_in_any_order_never_deadlock() {
     const TASKS: usize = 8;
     const ROUNDS: usize = 25;
     const NAMES: [&str; 5] = ["a", "b{2}", "c", "d{4}", "e"];
@@ -198,7 +198,7 @@ async fn two_of_them_never_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_dropped_leaves_nothing() {
+async fn multi_request_dropped_leaves_no_holder_and_no_waiter() {
     let (_cluster, locks) = cluster().await;
     let theirs = locks.rwlock("b").unwrap().write().await.unwrap();
     for polls in 0..60u64 {
@@ -254,7 +254,7 @@ async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn multi_guard_tells_a_lock_from_a_mutex_of_one_name() {
+async fn multi_guard_distinguishes_a_lock_from_a_mutex_of_the_same_name() {
     let (_cluster, locks) = cluster().await;
     let held = locks.multi().write("both").mutex("both").await.unwrap();
     assert!(held.lease("both").unwrap().token() > 0);

@@ -22,7 +22,7 @@ async fn scripts_run(server: &Single) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_one_string_key_that_anybody_can_read() {
+async fn mutex_is_one_string_key_with_the_id_of_its_holder() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("report").unwrap();
     let held = mutex.lock().lease(Duration::from_secs(20)).await.unwrap();
@@ -51,7 +51,7 @@ async fn it_is_one_string_key_that_anybody_can_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_py_and_this_one_exclude_each_other() {
+async fn mutex_and_redis_py_exclude_each_other() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("shared").unwrap();
     let mut python = RedisPy::lock(&server, "shared", Duration::from_secs(30)).unwrap();
@@ -94,7 +94,7 @@ async fn redis_py_and_this_one_exclude_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_renewed_while_it_is_held_and_no_more_often_than_it_may() {
+async fn mutex_is_renewed_while_held_up_to_its_renewal_limit() {
     let (_server, locks) = single().await;
     let lease = Duration::from_secs(2);
     let renewed = locks.mutex("renewed").unwrap().lock().lease(lease).await.unwrap();
@@ -112,7 +112,7 @@ async fn it_is_renewed_while_it_is_held_and_no_more_often_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_hears_that_somebody_has_taken_it() {
+async fn mutex_overwritten_by_another_client_is_lost() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("taken").unwrap();
     let held = mutex.lock().lease(Duration::from_secs(3)).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_holder_hears_that_somebody_has_taken_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_answer_was_lost_is_sent_again() {
+async fn mutex_call_with_a_lost_reply_is_repeated() {
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_call_whose_answer_was_lost_is_sent_again() {
 
 /// A user without the right to the server's command releases by the library's script.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_a_command_of_the_server_where_it_has_one() {
+async fn mutex_release_uses_delifeq_where_allowed() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("deleted").unwrap();
     let has_own = server.version().deletes_if_equal();
@@ -182,7 +182,7 @@ async fn a_release_is_a_command_of_the_server_where_it_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
+async fn mutex_retry_ends_by_tries_timeout_or_cancel() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("tried").unwrap();
     server.say::<String>("SET tried by-another").await.unwrap();
@@ -220,7 +220,7 @@ async fn tries_have_a_number_a_time_and_an_end_by_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_write_lock_is_retried_where_that_is_requested() {
+async fn rwlock_with_retry_is_polled_and_not_queued() {
     let (server, locks) = single().await;
     let lock = locks.rwlock("retried").unwrap();
     let held = lock.write().await.unwrap();
@@ -248,7 +248,7 @@ async fn a_read_write_lock_is_retried_where_that_is_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_dropped_leaves_nothing() {
+async fn mutex_request_dropped_leaves_no_key() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("dropped").unwrap();
     for polls in 0..200u32 {
@@ -271,7 +271,7 @@ async fn a_request_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_no_mutex_is_left_alone() {
+async fn mutex_on_a_foreign_key_fails_and_leaves_the_key() {
     let (server, locks) = single().await;
     server.say::<u64>("HSET other a 1").await.unwrap();
     let mutex = locks.mutex("other").unwrap();
@@ -284,7 +284,7 @@ async fn a_key_that_is_no_mutex_is_left_alone() {
 /// One task at a time, while the slot moves from master to master: an unprotected read, add and
 /// write counts exactly.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_excludes_while_its_slot_moves() {
+async fn mutex_excludes_while_its_slot_moves() {
     const TASKS: usize = 6;
     const ROUNDS: usize = 40;
     let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();

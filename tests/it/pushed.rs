@@ -29,20 +29,20 @@ async fn believed_after(wait: Duration, settings: Builder) -> Duration {
 
 /// Another server, with another clock, may end a grant that has not been claimed.
 #[tokio::test(start_paused = true)]
-async fn a_pushed_grant_has_the_margin_of_its_lease() {
+async fn pushed_grant_is_shortened_by_the_margin() {
     let left = believed_at_first(Locks::builder().claim_window(SECOND)).await;
     assert!(!left.is_zero() && left <= SECOND / 2, "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_margin_leaves_nothing_of_a_pushed_grant_the_claim_is_answered_first() {
+async fn pushed_grant_within_the_margin_waits_for_the_claim_reply() {
     let left = believed_at_first(Locks::builder().claim_window(SECOND).margin(2 * SECOND)).await;
     assert!((20 * SECOND..=28 * SECOND).contains(&left), "{left:?}");
 }
 
 /// The margin covers two clocks that drift apart for some seconds, and no longer.
 #[tokio::test(start_paused = true)]
-async fn where_the_server_was_not_heard_for_long_the_claim_of_a_pushed_grant_is_answered_first() {
+async fn pushed_grant_after_a_long_silence_waits_for_the_claim_reply() {
     let seldom = || {
         let settings = Locks::builder().poll_interval(60 * SECOND);
         settings.waiter_ttl(600 * SECOND).claim_window(SECOND)

@@ -29,7 +29,7 @@ async fn waiters(lock: &RwLock, count: u64) -> Status {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_nobody_knows_is_free() {
+async fn status_of_an_unknown_lock_is_free() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("unknown").unwrap();
     let status = lock.status().await.unwrap();
@@ -39,7 +39,7 @@ async fn a_lock_that_nobody_knows_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holders_and_waiters_are_shown_in_order() {
+async fn status_shows_the_holder_and_waiters_in_queue_order() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("order:{42}").unwrap();
     let writing = lock.write().lease(Duration::from_secs(60)).await.unwrap();
@@ -81,7 +81,7 @@ async fn holders_and_waiters_are_shown_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
+async fn status_shows_the_upgrader_among_the_readers_too() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("a").unwrap();
     let (mine, other) = (lock.read().await.unwrap(), lock.read().await.unwrap());
@@ -104,7 +104,7 @@ async fn one_who_reads_and_waits_to_write_is_shown_as_both() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_bounded_and_show_everybody_once() {
+async fn status_pages_are_bounded_and_show_each_holder_and_waiter_once() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("pages").unwrap();
     let mut reading = Vec::new();
@@ -152,7 +152,7 @@ async fn pages_are_bounded_and_show_everybody_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_names_an_acquisition() {
+async fn is_held_by_matches_one_acquisition() {
     let (_server, locks) = single().await;
     let lock = locks.rwlock("whose").unwrap();
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
@@ -171,7 +171,7 @@ async fn a_query_names_an_acquisition() {
 
 /// Expired readers that no call has swept yet hold nothing, whatever their number.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_do_not_lock() {
+async fn is_locked_ignores_expired_readers() {
     let (server, locks) = single().await;
     let lock = locks.rwlock("dead").unwrap();
     // 120 readers whose lease is over, then one that lives.
@@ -195,7 +195,7 @@ async fn the_dead_do_not_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_key_is_told_as_such() {
+async fn status_of_a_foreign_key_returns_foreign() {
     let (server, locks) = single().await;
     server.say::<String>("SET rwlease:text 1").await.unwrap();
     server.say::<u64>("HSET rwlease:hash a 1").await.unwrap();
@@ -208,7 +208,7 @@ async fn a_foreign_key_is_told_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_are_listed_on_all_masters() {
+async fn list_finds_locks_on_all_masters() {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let mut held = Vec::new();
@@ -250,7 +250,7 @@ async fn locks_of_others(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_does_not_answer_is_an_error_and_is_gone_on_with() {
+async fn list_with_a_silent_master_fails_and_resumes() {
     let server = Single::start().await.unwrap();
     let settings = Locks::builder().call_timeout(Duration::from_millis(300));
     let locks = crate::support::Backend::chosen().connect(settings, &[server.url()]).await.unwrap();

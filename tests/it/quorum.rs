@@ -89,7 +89,7 @@ async fn member(url: &str) -> Locks {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
+async fn quorum_mutex_is_held_on_a_majority_and_released_everywhere() {
     let bench = Bench::new().await;
     let held = taken(bench.quorum.mutex("five")).await;
     assert!(held.leases().len() >= bench.quorum.majority());
@@ -117,7 +117,7 @@ async fn a_mutex_is_held_on_a_majority_and_released_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_five_may_be_dead() {
+async fn quorum_with_two_of_five_dead_is_granted() {
     let bench = Bench::new().await;
     bench.servers[0].kill().unwrap();
     bench.servers[3].kill().unwrap();
@@ -141,7 +141,7 @@ async fn two_of_five_may_be_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_five_may_hang_and_are_released_when_they_wake() {
+async fn quorum_with_two_of_five_hung_releases_them_when_they_wake() {
     let bench = Bench::new().await;
     // Opens all connections, so that later only the answers are missing.
     let _ = taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
@@ -162,7 +162,7 @@ async fn two_of_five_may_hang_and_are_released_when_they_wake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_limits_a_try_as_well() {
+async fn quorum_try_once_is_limited_by_its_timeout() {
     let bench = Bench::new().await;
     for proxy in &bench.proxies[..3] {
         proxy.replies(Flow::Slow(Duration::from_secs(1)));
@@ -178,7 +178,7 @@ async fn a_timeout_limits_a_try_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_five_may_answer_late() {
+async fn quorum_with_two_of_five_late_is_granted() {
     let bench = Bench::new().await;
     for late in [1, 4] {
         bench.proxies[late].replies(Flow::Slow(Duration::from_secs(1)));
@@ -198,7 +198,7 @@ async fn two_of_five_may_answer_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_try_whose_answers_are_lost_leaves_nothing() {
+async fn quorum_try_once_with_lost_replies_leaves_nothing() {
     let bench = Bench::new().await;
     let _ = taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     let script = rwlease::scripts().find(|script| script.name() == "mutex/acquire").unwrap();
@@ -223,7 +223,7 @@ async fn a_try_whose_answers_are_lost_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_held_for_as_long_as_a_majority_renews_it() {
+async fn quorum_lease_is_held_while_a_majority_renews() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
     let request =
@@ -250,7 +250,7 @@ async fn it_is_held_for_as_long_as_a_majority_renews_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_most_members_have_revoked_is_not_renewed() {
+async fn quorum_renew_revoked_by_most_members_returns_revoked() {
     let bench = Bench::new().await;
     let held = taken(bench.quorum.write("revoked")).await;
     for member in &bench.members {
@@ -261,7 +261,7 @@ async fn a_lock_that_most_members_have_revoked_is_not_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_nobody_renews_ends_before_the_members_do() {
+async fn quorum_lease_without_renewal_ends_before_its_members() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
     let held =
@@ -285,7 +285,7 @@ async fn set_token(server: &Single, key: &str, token: u64) {
 /// The greatest token of a majority need not rise by itself. Here the members' last tokens are far
 /// apart, and the majorities differ.
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_rise_whichever_majority_gives_them() {
+async fn quorum_tokens_rise_over_changing_majorities() {
     let bench = Bench::new().await;
     for (place, member) in bench.members.iter().enumerate() {
         let guard = member.rwlock("tokens").unwrap().write().await.unwrap();
@@ -315,7 +315,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
 /// One member's last token is an hour ahead, as if its clock were. The client ignores that token,
 /// and does not raise the other members' tokens to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_whose_token_is_far_ahead_is_left_out() {
+async fn quorum_member_with_a_token_far_ahead_is_left_out() {
     const FAR: usize = 3;
     let bench = Bench::new().await;
     let guard = bench.members[FAR].rwlock("far").unwrap().write().await.unwrap();
@@ -347,7 +347,7 @@ async fn a_member_whose_token_is_far_ahead_is_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_share_and_writers_exclude() {
+async fn quorum_readers_share_and_writers_exclude() {
     let bench = Bench::new().await;
     let other = bench.another().await;
     let first = taken(bench.quorum.read("shared")).await;
@@ -365,7 +365,7 @@ async fn readers_share_and_writers_exclude() {
 /// Several clients lock while members die, hang and come back, one at a time. Never are two of them
 /// inside.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_excludes_while_members_come_and_go() {
+async fn quorum_excludes_while_members_come_and_go() {
     let bench = Bench::new().await;
     let inside = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
@@ -438,7 +438,7 @@ async fn quorum_guard_of_members_restarted_in_turn_is_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_may_be_a_cluster_and_the_least_are_three() {
+async fn quorum_accepts_a_cluster_as_member_and_needs_three_members() {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
     let single = Single::start().await.unwrap();
     let second = Single::start().await.unwrap();
@@ -473,7 +473,7 @@ mod embedded {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_of_five_may_be_gone() {
+    async fn quorum_with_two_of_five_gone_is_renewed_and_released() {
         let (engines, quorum) = engines().await;
         let held = quorum.write("lock").await.unwrap();
         let token = held.token().unwrap();
@@ -497,7 +497,7 @@ mod embedded {
     /// The members' clocks are far apart. In between, the lock is idle for longer than the members
     /// remember it.
     #[tokio::test(start_paused = true)]
-    async fn tokens_rise_over_members_whose_clocks_differ() {
+    async fn quorum_tokens_rise_over_members_with_different_clocks() {
         let engines: Vec<EmbeddedCluster> = (0..5u64)
             .map(|place| {
                 let epoch =
@@ -732,7 +732,7 @@ mod embedded {
 
     /// The limits of the renewals are those of the other leases.
     #[tokio::test(start_paused = true)]
-    async fn member_taken_anew_is_not_held_for_longer_than_the_others() {
+    async fn quorum_member_taken_anew_is_held_no_longer_than_the_others() {
         let seconds = Duration::from_secs;
         let (engines, quorum) = with_clocks([0; 3]).await;
         let request = || quorum.write("lock").lease(seconds(6));
@@ -752,7 +752,7 @@ mod embedded {
     /// The clocks of the other members decide the grant, and members that are left out are free
     /// again.
     #[tokio::test(start_paused = true)]
-    async fn members_whose_clocks_are_ahead_are_left_out() {
+    async fn quorum_members_with_clocks_ahead_are_left_out() {
         for ahead in
             [[0, HOUR, 0, 0, 0], [2 * HOUR, 0, 0, HOUR, 0], [HOUR, 0, 0, 0, HOUR], [0, 61, 0, 0, 0]]
         {
@@ -784,7 +784,7 @@ mod embedded {
 
     /// A token may be up to a minute ahead.
     #[tokio::test(start_paused = true)]
-    async fn clocks_that_differ_by_less_than_a_minute_are_raised_to() {
+    async fn quorum_raises_tokens_to_a_clock_less_than_a_minute_ahead() {
         let (engines, quorum) = with_clocks([0, 59, 0, 0, 0]).await;
         let held = quorum.write("lock").await.unwrap();
         assert_eq!(held.leases().len(), 5);
@@ -794,7 +794,7 @@ mod embedded {
 
     /// A member that is behind all others does not take over their tokens, and is not needed.
     #[tokio::test(start_paused = true)]
-    async fn a_member_whose_clock_is_behind_does_not_stop_the_others() {
+    async fn quorum_with_one_clock_behind_is_granted() {
         let (engines, quorum) = with_clocks([0, 0, -HOUR, 0, 0]).await;
         let mut last = None;
         for _ in 0..3 {
@@ -816,7 +816,7 @@ mod embedded {
     /// That member does not take it over, because its own tokens would then be too far ahead for
     /// the rest.
     #[tokio::test(start_paused = true)]
-    async fn a_member_that_is_left_out_spoils_the_tokens_of_no_other() {
+    async fn quorum_member_left_out_does_not_raise_the_tokens_of_others() {
         let (engines, quorum) = with_clocks([59, 0, -30, -30, 0]).await;
         engines[4].faults().stop(0);
         for _ in 0..5 {
@@ -834,7 +834,7 @@ mod embedded {
     /// Without the member that is ahead there is no majority. The error names that member, and
     /// nothing is held.
     #[tokio::test(start_paused = true)]
-    async fn who_is_ahead_is_named_when_the_others_are_too_few() {
+    async fn quorum_without_a_majority_names_the_member_whose_clock_is_ahead() {
         let (engines, quorum) = with_clocks([0, HOUR, 0]).await;
         engines[2].faults().stop(0);
         for tried_once in [true, false] {

@@ -16,7 +16,7 @@ async fn single() -> (Single, Locks) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
+async fn reentrant_mutex_is_free_after_as_many_releases_as_locks() {
     let (server, locks) = single().await;
     let (reentrant, mutex) = (locks.reentrant(), locks.mutex("again").unwrap());
     let mut held = vec![reentrant.lock(&mutex).await.unwrap()];
@@ -42,7 +42,7 @@ async fn a_mutex_is_free_when_it_was_released_as_often_as_it_was_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_owner_waits_and_is_told_of_its_limits() {
+async fn reentrant_mutex_is_granted_to_another_owner_after_the_last_release() {
     let (server, locks) = single().await;
     let (one, other, mutex) =
         (locks.reentrant(), locks.reentrant(), locks.mutex("others").unwrap());
@@ -64,7 +64,7 @@ async fn another_owner_waits_and_is_told_of_its_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_of_one_owner_share_one_lease() {
+async fn reentrant_mutex_lease_is_shared_by_tasks_of_one_owner() {
     let (server, locks) = single().await;
     let (reentrant, mutex) = (locks.reentrant(), locks.mutex("tasks").unwrap());
     let holding = reentrant.lock(&mutex).await.unwrap();
@@ -87,7 +87,7 @@ async fn many_tasks_of_one_owner_share_one_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_was_lost_is_not_shared() {
+async fn reentrant_mutex_after_a_loss_gets_a_new_lease() {
     let (server, locks) = single().await;
     let (reentrant, mutex) = (locks.reentrant(), locks.mutex("lost").unwrap());
     let lost = reentrant.lock(&mutex).lease(Duration::from_secs(2)).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_lease_that_was_lost_is_not_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_write_lock_counts_reads_and_writes() {
+async fn reentrant_rwlock_counts_reads_and_writes() {
     let (_server, locks) = single().await;
     let (reentrant, lock) = (locks.reentrant(), locks.rwlock("both").unwrap());
     let outer = reentrant.write(&lock).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_read_write_lock_counts_reads_and_writes() {
 
 /// A mutex and a read/write lock with the same key are two locks to a reentrant.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_key_of_two_kinds_is_not_shared() {
+async fn reentrant_rwlock_and_mutex_on_one_key_are_not_shared() {
     let (_server, locks) = single().await;
     let (reentrant, lock) = (locks.reentrant(), locks.rwlock("same").unwrap());
     let held = reentrant.write(&lock).await.unwrap();

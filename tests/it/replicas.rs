@@ -70,7 +70,7 @@ fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
 /// A replica receives two commands for a pair, without a transaction around them. (Redis 6.2 wraps
 /// all that a script writes in a transaction.)
 #[tokio::test(flavor = "multi_thread")]
-async fn few_bytes_of_a_pair_reach_a_replica() {
+async fn acquire_and_release_send_few_bytes_to_a_replica() {
     const PAIRS: u64 = 100;
     let stage = Stage::new().await;
     let wraps = stage.master.version().major < 7;
@@ -107,7 +107,7 @@ async fn few_bytes_of_a_pair_reach_a_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stands_still() {
+async fn repeated_write_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let write = || lock.write().lease(LONG).replicas(1).into_future();
@@ -122,7 +122,7 @@ async fn a_write_that_is_requested_again_is_not_confirmed_by_a_replica_that_stan
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_is_a_read() {
+async fn repeated_read_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
@@ -136,7 +136,7 @@ async fn nor_is_a_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_is_an_upgrade() {
+async fn repeated_upgrade_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).replicas(1).into_future();
@@ -155,7 +155,7 @@ async fn nor_is_an_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_is_a_mutex() {
+async fn repeated_mutex_lock_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let mutex = stage.locks.mutex("m").unwrap();
     let lock = || mutex.lock().lease(LONG).replicas(1).into_future();
@@ -170,7 +170,7 @@ async fn nor_is_a_mutex() {
 /// Each renewal requests the end of the longest hold. A renewal that takes longer on its way makes
 /// the lease a little longer than the next renewal requests, so the next one changes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stands_still() {
+async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let request = lock.write().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
@@ -201,7 +201,7 @@ async fn a_renewal_that_changes_nothing_is_not_confirmed_by_a_replica_that_stand
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_is_one_that_the_client_makes_by_itself() {
+async fn automatic_renewal_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let lease = Duration::from_secs(12);
@@ -241,7 +241,7 @@ mod embedded {
     /// A slot takes its locks to a master whose replicas have confirmed nothing of them. There the
     /// next renewal decides.
     #[tokio::test(start_paused = true)]
-    async fn what_was_confirmed_before_a_move_is_confirmed_after_it_by_the_next_renewal() {
+    async fn lease_moved_with_its_slot_is_confirmed_again_by_the_next_renewal() {
         for covers in [WaitSemantics::AllWrites, WaitSemantics::OwnWrites] {
             for renews in [false, true] {
                 let engine = EmbeddedCluster::builder().wait_semantics(covers).build();

@@ -29,7 +29,7 @@ async fn readers_share_and_writers_exclude() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_waits_gets_its_turn_and_one_who_cannot_is_told() {
+async fn waiter_is_granted_on_release_and_times_out_before() {
     let cluster = Cluster::start().await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let lock = locks.rwlock("turn").unwrap();

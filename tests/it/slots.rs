@@ -51,7 +51,7 @@ const ODD: &[&[u8]] = &[
 ];
 
 #[tokio::test]
-async fn slots_are_those_of_a_server() -> Result {
+async fn slot_of_matches_cluster_keyslot() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let seed = seed()?;
     println!("RWLEASE_SEED={seed}");

@@ -77,7 +77,7 @@ async fn try_write_behind_a_surplus_reply_gets_no_grant_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn try_write_that_gets_the_grant_of_another_is_not_granted() {
+async fn try_write_that_gets_the_grant_of_another_client_is_not_granted() {
     for &backend in BACKENDS {
         let scene = Scene::new(backend).await;
         let [held]: [Try; 1] = scene.tries(&["held"]).await.try_into().unwrap();

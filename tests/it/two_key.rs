@@ -40,7 +40,7 @@ async fn try_write(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
 }
 
 #[tokio::test]
-async fn two_keys_must_be_of_one_slot() -> Result {
+async fn two_key_lock_with_keys_of_two_slots_returns_cross_slot() -> Result {
     let server = Single::start().await?;
     let locks = connect(&[server.url()]).await?;
     let error = TwoKeyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
@@ -63,7 +63,7 @@ async fn two_keys_must_be_of_one_slot() -> Result {
 }
 
 #[tokio::test]
-async fn both_fleets_exclude_each_other() -> Result {
+async fn two_key_lock_and_published_lock_exclude_each_other() -> Result {
     let (server, lock, old) = stage().await?;
 
     assert!(old.acquire_write().await?);
@@ -100,7 +100,7 @@ async fn both_fleets_exclude_each_other() -> Result {
 }
 
 #[tokio::test]
-async fn a_release_deletes_only_what_is_its_own() -> Result {
+async fn two_key_release_deletes_only_its_own_key() -> Result {
     let (server, lock, old) = stage().await?;
     for mode in [LockMode::Write, LockMode::Read] {
         let short = Duration::from_secs(1);
@@ -134,7 +134,7 @@ async fn a_release_deletes_only_what_is_its_own() -> Result {
 }
 
 #[tokio::test]
-async fn short_reads_do_not_cut_a_long_one_short() -> Result {
+async fn two_key_short_reads_do_not_shorten_a_longer_read() -> Result {
     const NOW: &str =
         "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)";
     // If time passes within a script, `no_later` may return a time that is too early, and
@@ -174,7 +174,7 @@ async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<S
 }
 
 #[tokio::test]
-async fn a_repeated_call_to_read_changes_nothing() -> Result {
+async fn two_key_read_repeated_changes_nothing() -> Result {
     let server = Single::start().await?;
     assert_eq!(call_to_read(&server, "first").await?, "granted");
     server.say::<()>("PEXPIRE {order}:read 30000").await?;
@@ -185,7 +185,7 @@ async fn a_repeated_call_to_read_changes_nothing() -> Result {
 }
 
 #[tokio::test]
-async fn a_lost_answer_makes_no_second_owner() -> Result {
+async fn two_key_write_with_a_lost_reply_has_one_owner() -> Result {
     let server = Single::start().await?;
     let proxy = Proxy::start(&server).await?;
     let locks = connect(&[proxy.url()]).await?;
@@ -203,7 +203,7 @@ async fn a_lost_answer_makes_no_second_owner() -> Result {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_given_back() -> Result {
+async fn two_key_guard_or_request_dropped_is_released() -> Result {
     let (_server, lock, old) = stage().await?;
     drop(try_write(&lock).await?.expect("free"));
     let guard = lock.read(LEASE, LEASE).await?;
@@ -228,7 +228,7 @@ async fn what_is_dropped_is_given_back() -> Result {
 /// As with every lock of a client.
 #[cfg(feature = "embedded")]
 #[tokio::test(start_paused = true)]
-async fn its_end_is_told_and_shutdown_gives_it_back() -> Result {
+async fn two_key_lease_end_calls_on_lost_and_shutdown_releases() -> Result {
     let engine = rwlease::embedded::EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (tell, mut losses) = tokio::sync::mpsc::unbounded_channel();
     let settings = Locks::builder().on_lost(move |loss| tell.send(loss.mode).unwrap_or(()));
@@ -248,7 +248,7 @@ async fn its_end_is_told_and_shutdown_gives_it_back() -> Result {
 }
 
 #[tokio::test]
-async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
+async fn two_key_write_with_an_unanswered_last_try_returns_timed_out() -> Result {
     let server = Single::start().await?;
     let proxy = Proxy::start(&server).await?;
     let lock = TwoKeyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
@@ -261,7 +261,7 @@ async fn a_last_try_without_an_answer_is_no_fault_of_the_server() -> Result {
 }
 
 #[tokio::test]
-async fn keys_of_another_type_are_left_alone() -> Result {
+async fn two_key_lock_on_keys_of_another_type_returns_foreign() -> Result {
     let (server, lock, _) = stage().await?;
     server.say::<()>("HSET {order}:read f v").await?;
     assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
@@ -273,7 +273,7 @@ async fn keys_of_another_type_are_left_alone() -> Result {
 }
 
 #[tokio::test]
-async fn what_fails_says_what_to_do() -> Result {
+async fn two_key_lock_errors_have_the_kind_of_their_cause() -> Result {
     let (server, lock, _) = stage().await?;
     for waiting in [
         lock.read(LEASE, Duration::ZERO).await,
@@ -300,7 +300,7 @@ async fn what_fails_says_what_to_do() -> Result {
 
 /// The hazards of the protocol, which the documentation warns of.
 #[tokio::test]
-async fn hazards() -> Result {
+async fn two_key_lock_known_hazards() -> Result {
     let (server, lock, old) = stage().await?;
     // The last reader releases, and a writer gets in beside the first one.
     let first = try_read(&lock).await?.expect("free");
@@ -339,7 +339,7 @@ async fn hazards() -> Result {
 
 /// Another hazard: with one of the two keys moved, no server can run the script.
 #[tokio::test]
-async fn nobody_takes_it_while_its_slot_migrates_but_what_is_held_is_released() -> Result {
+async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let url = cluster.node(0).url();
     let locks = crate::support::Backend::chosen()
@@ -512,20 +512,20 @@ async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_moves_to_the_single_hash() -> Result {
+async fn two_key_fleet_migrates_to_rwlock() -> Result {
     let server = Single::start().await?;
     a_fleet_moves(&[server.url()], &server).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_moves_to_the_single_hash_on_a_cluster() -> Result {
+async fn two_key_fleet_migrates_to_rwlock_on_a_cluster() -> Result {
     let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
     let master = cluster.master_of(Slot::of("{order}:read").get()).await?;
     a_fleet_moves(&cluster.urls(), cluster.node(master)).await
 }
 
 #[tokio::test]
-async fn who_has_too_little_left_of_the_two_keys_does_not_begin() -> Result {
+async fn two_key_migration_with_too_little_lease_left_does_not_start() -> Result {
     let (server, old, _) = stage().await?;
     let new = connect(&[server.url()]).await?.rwlock(NAME)?;
     for mode in [LockMode::Write, LockMode::Read] {

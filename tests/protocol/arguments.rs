@@ -325,7 +325,7 @@ fn the_longest_lease_and_the_longest_id_are_good() {
 }
 
 #[test]
-fn the_shortest_place_is_good() {
+fn acquire_with_shortest_window_and_ttl_is_queued() {
     let mut lab = Lab::new();
     lab.write("old1").granted();
     for script in ["acquire_read", "acquire_write"] {

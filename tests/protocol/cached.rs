@@ -112,7 +112,7 @@ fn the_first_of_the_queue_asks_again_and_nobody_else() {
 }
 
 #[test]
-fn who_finds_a_mark_and_becomes_the_first_asks_too() {
+fn queued_writer_behind_a_mark_recalls_the_cached_lease_again() {
     let (_server, mut lab) = alone();
     let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
@@ -140,7 +140,7 @@ fn a_recall_says_whether_only_readers_wait() {
 }
 
 #[test]
-fn what_recalls_is_read_from_the_queue_and_not_from_the_mark() {
+fn cached_renewal_with_lost_mark_is_recalled_by_the_queue() {
     let mut lab = Lab::new();
     lab.request(&write("ann1")).granted();
     lab.wait_write("bob1").queued();
@@ -274,7 +274,7 @@ fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
 }
 
 #[test]
-fn one_that_is_let_in_beside_a_waiting_writer_is_told_at_once() {
+fn cached_read_granted_beside_a_waiting_writer_is_recalled_at_once() {
     let mut lab = Lab::new();
     lab.request(&read("ann1")).granted();
     lab.request(&waits(Request::write("bob1").readers_first())).queued();
@@ -478,7 +478,7 @@ fn a_try_comes_without_a_ticket_and_with_a_place() {
 }
 
 #[test]
-fn marks_only_fall() {
+fn cached_mark_never_returns_to_an_earlier_state() {
     for holder in [write("ann1"), read("ann1")] {
         let mut lab = Lab::new();
         let renewed = |lab: &mut Lab| lab.renew_cached("ann1", 10_000, 8).status().to_owned();
@@ -732,7 +732,7 @@ fn a_full_memory_does_not_stop_a_recall() {
 }
 
 #[test]
-fn who_is_refused_for_the_memory_calls_nobody_back() {
+fn acquire_refused_by_full_memory_recalls_no_cached_lease() {
     let (_server, mut lab) = alone();
     let mut ann = Channel::of(&mut lab, "ann");
     lab.request(&write("ann1")).granted();
@@ -777,7 +777,7 @@ fn the_line_tells_of_a_cached_holder() {
 }
 
 #[test]
-fn inspect_tells_of_marks_and_of_ids_without_them() {
+fn inspect_of_cached_and_uncached_readers_returns_ids_and_marks() {
     let mut lab = Lab::new();
     lab.request(&read("ann1")).granted();
     lab.read("bob1").granted();

@@ -240,7 +240,7 @@ fn dead_readers_do_not_stop_an_upgrade() {
 }
 
 #[test]
-fn late_duplicates_undo_nothing() {
+fn late_duplicate_of_upgrade_or_downgrade_changes_nothing() {
     let mut lab = Lab::new();
     let first = lab.read("ann1").granted();
     let upgrade = |token| Request::upgrade("ann1", token);
@@ -403,7 +403,7 @@ fn readers_that_were_forced_out_are_not_renewed_where_nobody_waits() {
 }
 
 #[test]
-fn who_comes_later_is_not_revoked_by_a_call_that_comes_again() {
+fn force_release_and_revoke_up_to_a_token_spare_later_leases() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
     lab.force().unwrap();
@@ -428,7 +428,7 @@ fn who_comes_later_is_not_revoked_by_a_call_that_comes_again() {
 }
 
 #[test]
-fn what_was_cut_off_is_swept_away_though_nobody_waits() {
+fn force_release_of_many_readers_without_waiters_is_finished_by_pump() {
     let mut lab = Lab::new();
     for reader in 0..100 {
         lab.read(&format!("x{reader}")).granted();

@@ -50,7 +50,7 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
 }
 
 #[test]
-fn the_least_rights_are_enough() {
+fn acl_with_the_least_rights_allows_every_script() {
     let server = start("");
     let mut lab = Lab::on_server_time(&server);
     lab.checked = false;

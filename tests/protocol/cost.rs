@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn the_usual_calls_cost_what_they_say() {
+fn script_calls_run_exactly_the_listed_commands() {
     let server = start("");
     let mut wrong = Vec::new();
     for row @ &(from, call, said, costs) in ROWS {

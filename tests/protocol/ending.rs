@@ -72,7 +72,7 @@ fn a_holder_is_told_of_its_end_by_its_own_token() {
 }
 
 #[test]
-fn whoever_is_not_ended_is_told_nothing() {
+fn force_release_does_not_notify_later_or_expired_holders() {
     let (_server, mut lab) = alone();
     let first = lab.write("bob1").granted().token;
     lab.release("bob1").unwrap();
@@ -93,7 +93,7 @@ fn whoever_is_not_ended_is_told_nothing() {
 
 /// Each reader gets one message, whatever the number of calls. A repeated call sends none.
 #[test]
-fn of_many_readers_each_call_tells_those_that_it_sweeps_away() {
+fn force_release_of_many_readers_notifies_each_once() {
     let (_server, mut lab) = alone();
     let tokens: Vec<u64> =
         (0..40).map(|reader| lab.read(&format!("ann{reader}")).granted().token).collect();
@@ -153,7 +153,7 @@ fn a_full_memory_does_not_keep_it_from_them() {
 
 /// The reply and the lock are the same, with and without a message.
 #[test]
-fn who_may_not_publish_takes_the_lock_all_the_same() {
+fn force_release_without_the_publish_right_succeeds() {
     let server = start("");
     let mut lab = Lab::on(&server);
     let mut rights = vec!["on", ">secret", "~*", "&*", "+@all"];

@@ -54,7 +54,7 @@ fn takes((from, call): (&str, &str), done: &Done) -> bool {
 
 /// Each call from each shape, on the fast paths and without them.
 #[test]
-fn what_takes_is_refused_and_the_rest_is_as_ever() {
+fn full_memory_refuses_acquires_and_no_other_call() {
     let server = server();
     let mut lab = Lab::on(&server);
     let us = lab.now_us();
@@ -79,7 +79,7 @@ fn what_takes_is_refused_and_the_rest_is_as_ever() {
 }
 
 #[test]
-fn who_wants_is_refused_and_nothing_is_written() {
+fn acquire_with_full_memory_returns_oom_and_writes_nothing() {
     let server = server();
     for others in [0, 1, 8, 20] {
         let mut lab = Lab::on(&server);
@@ -125,7 +125,7 @@ fn who_wants_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn what_frees_and_keeps_alive_goes_on() {
+fn release_renew_and_poll_with_full_memory_succeed() {
     let server = server();
     let mut lab = Lab::on(&server);
     let ann = lab.request(&Request::write("ann1").lease(60_000)).granted();

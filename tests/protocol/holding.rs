@@ -73,7 +73,7 @@ fn a_repeated_call_gives_the_same_answer_and_changes_nothing() {
 }
 
 #[test]
-fn what_changes_nothing_writes_nothing() {
+fn refused_and_lost_calls_write_nothing() {
     let server = start("maxmemory-policy noeviction");
     let mut lab = Lab::on_server_time(&server);
     lab.write("ann1").granted();
@@ -103,7 +103,7 @@ fn what_changes_nothing_writes_nothing() {
 /// `WAIT` counts the replicas that have what was written before it. So a call that finds its own
 /// grant must write it again.
 #[test]
-fn what_is_granted_already_is_written_again_as_it_is() {
+fn repeated_grant_or_renewal_is_rewritten_unchanged() {
     let server = start("maxmemory-policy noeviction");
     let again = |lab: &mut Lab, what: &str, call: &dyn Fn(&mut Lab) -> Answer| {
         for full in [false, true] {

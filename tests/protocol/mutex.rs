@@ -59,7 +59,7 @@ fn a_repeated_call_of_the_holder_changes_nothing() {
 }
 
 #[test]
-fn what_the_holder_requests_again_is_written_again_as_it_is() {
+fn mutex_acquire_or_renewal_repeated_by_the_holder_is_rewritten() {
     let server = start("maxmemory-policy noeviction");
     let mut lab = Lab::on_server_time(&server);
     lab.lock("ann1", 50_000).granted();
@@ -130,7 +130,7 @@ fn a_key_that_is_no_string_is_left_alone() {
 }
 
 #[test]
-fn one_is_told_whether_it_holds() {
+fn holds_returns_reads_writes_or_absent() {
     let mut lab = Lab::new();
     assert_eq!(lab.holds("ann1"), "absent");
     lab.read("ann1").granted();

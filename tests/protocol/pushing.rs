@@ -38,7 +38,7 @@ fn a_grant_is_told_to_its_waiter() {
 }
 
 #[test]
-fn one_message_a_client() {
+fn grants_to_one_client_are_pushed_in_one_message() {
     let (_server, mut lab) = alone();
     let pushes = lab.has_push();
     let (mut bob, mut cat) = (lab.listen(&channel("bob")), lab.listen(&channel("cat")));

@@ -183,7 +183,7 @@ fn readers_first_go_past_writers_of_their_kind_only() {
 }
 
 #[test]
-fn nobody_goes_past_those_who_wait() {
+fn try_write_after_a_lapsed_grant_is_refused_for_the_next_waiter() {
     let mut lab = Lab::new();
     lab.write("ann1").granted();
     lab.wait_write("w1").queued();
@@ -196,7 +196,7 @@ fn nobody_goes_past_those_who_wait() {
 }
 
 #[test]
-fn the_silent_are_passed_over() {
+fn release_skips_waiters_past_their_ttl() {
     let mut lab = Lab::new();
     lab.request(&Request::write("ann1").lease(60_000)).granted();
     for name in ["dead1", "dead2", "dead3"] {

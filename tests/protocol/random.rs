@@ -19,7 +19,7 @@ const STEPS: u32 = 2_500;
 const LEFT_OVER: [&str; 2] = ["s", "wide"];
 
 #[test]
-fn random_calls_break_nothing() {
+fn random_script_calls_keep_the_lock_rules() {
     let seeds: Vec<u64> = match std::env::var("RWLEASE_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => vec![1, 2, 1077, fastrand::u64(..)],

@@ -96,7 +96,7 @@ fn whoever_lacks_a_right_does_all_or_nothing(rights: &[&str]) {
 }
 
 #[test]
-fn whoever_lacks_a_right_to_write_does_all_or_nothing() {
+fn acl_without_a_write_command_changes_all_or_nothing() {
     whoever_lacks_a_right_does_all_or_nothing(&[
         "-hset",
         "-hdel",
@@ -106,7 +106,7 @@ fn whoever_lacks_a_right_to_write_does_all_or_nothing() {
 }
 
 #[test]
-fn whoever_lacks_a_right_to_read_does_all_or_nothing() {
+fn acl_without_a_read_command_changes_all_or_nothing() {
     whoever_lacks_a_right_does_all_or_nothing(&["-exists", "-hget", "-hmget"]);
 }
 
@@ -121,7 +121,7 @@ fn is_the_servers(answer: &Answer) -> bool {
 }
 
 #[test]
-fn who_may_not_learn_the_time_is_told_so() {
+fn acl_without_time_returns_the_error_of_the_server() {
     let server = start("");
     let mut lab = Lab::on_server_time(&server);
     let user = cmd("ACL").arg("SETUSER").arg("unable").arg("on").arg(">secret").clone();
@@ -151,7 +151,7 @@ fn who_may_not_learn_the_time_is_told_so() {
 type Call = fn(&mut Lab, u64) -> Answer;
 
 #[test]
-fn who_may_not_set_changes_nothing() {
+fn acl_without_hset_changes_nothing() {
     let server = start("");
     let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
     // One of several readers leaves, from the middle, and the last one; a writer follows a writer;

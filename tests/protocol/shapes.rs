@@ -533,7 +533,7 @@ fn must_move(from: &str, call: &str, said: &str) -> Option<bool> {
 
 /// The table has all shapes, and reaches each of them from all others that can lead to it.
 #[test]
-fn the_table_is_whole() {
+fn table_of_lock_shapes_has_every_transition() {
     let rows = [FREE, WRITER, READER, READERS, QUEUE, CACHED].concat();
     let ways = |from: char, to: char| {
         rows.iter().any(|(start, _, _, end, _)| shape_of(start) == from && end.starts_with(to))

@@ -189,7 +189,7 @@ fn malformed_lines(life: u64, ends: u64, token: u64) -> Vec<String> {
 
 /// A refused try need not read more than the holder's deadline.
 #[test]
-fn a_malformed_line() {
+fn lock_with_a_malformed_line_is_refused_as_foreign() {
     for lives in [false, true] {
         let mut lab = Lab::new();
         let now = lab.now();
@@ -308,7 +308,7 @@ fn a_hole_among_the_readers() {
 }
 
 #[test]
-fn a_malformed_number() {
+fn lock_with_a_malformed_number_returns_typed_errors_only() {
     let fields = [
         "readers", "read_min", "waiters", "fair", "ticket", "phase", "lapsed", "sweep", "revoked",
         "forced",

@@ -132,7 +132,7 @@ fn a_lease_is_never_shortened() {
 }
 
 #[test]
-fn nobody_gets_in_between_and_the_queue_stays() {
+fn transfer_leaves_the_queue_unchanged() {
     let mut lab = Lab::new();
     let ann = lab.write("ann1").granted();
     lab.wait_read("r1").queued();
@@ -145,7 +145,7 @@ fn nobody_gets_in_between_and_the_queue_stays() {
 }
 
 #[test]
-fn what_was_granted_and_not_claimed_is_claimed() {
+fn transfer_of_an_unclaimed_grant_claims_it() {
     for read in [false, true] {
         let mut lab = Lab::new();
         lab.write("bob1").granted();
@@ -194,7 +194,7 @@ fn a_cached_lease_is_not_handed_on() {
 
 /// One acquisition never has two leases, nor a lease and a place in the queue.
 #[test]
-fn an_id_that_is_not_new_takes_nothing_up() {
+fn transfer_to_a_holding_or_queued_id_returns_lost() {
     let mut lab = Lab::new();
     let ann = lab.read("ann1").granted();
     lab.read("bob1").granted();
@@ -216,7 +216,7 @@ fn an_id_that_is_not_new_takes_nothing_up() {
 /// Both for a replay and for a refusal: the script writes what it tells a holder, so that replicas
 /// confirm it.
 #[test]
-fn a_take_up_that_comes_again_is_written_again() {
+fn transfer_of_a_lease_is_rewritten_when_repeated() {
     for (request, mode) in [(Request::read("ann1"), "r"), (Request::write("ann1"), "w")] {
         for others in [0, 3] {
             let server = super::lab::start("");

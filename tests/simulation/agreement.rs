@@ -40,7 +40,7 @@ fn changed(rng: &mut fastrand::Rng, mut holds: Vec<Hold>) -> Vec<Hold> {
 }
 
 #[test]
-fn the_judge_and_the_search_agree() {
+fn judge_and_search_agree_on_lock_histories() {
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut good_ones, mut bad_ones) = (0, 0);
     for _ in 0..4_000 {

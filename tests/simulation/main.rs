@@ -62,7 +62,7 @@ const SEEDS: u64 = 120;
 const SOON: Duration = Duration::from_secs(60);
 
 #[test]
-fn every_promise_is_kept() {
+fn simulated_clients_keep_every_lock_promise() {
     let started = Instant::now();
     let total = runs(1, Until::Seed(SEEDS), Plan::from_seed, |_| {});
     total.violations.iter().take(3).for_each(report::violation);
@@ -73,7 +73,7 @@ fn every_promise_is_kept() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_history() {
+fn simulated_cluster_with_one_seed_repeats_its_history() {
     for seed in 1..6 {
         let plan = Plan { tells_all: true, ..Plan::from_seed(seed) };
         let (first, second) = (world::run(&plan), world::run(&plan));
@@ -86,7 +86,7 @@ fn the_same_seed_gives_the_same_history() {
 
 /// Otherwise the smaller plan would show another violation than the one that was found.
 #[test]
-fn a_smaller_plan_breaks_no_further_assumption() {
+fn shrunk_plan_keeps_clock_skew_below_the_margin() {
     for plan in (1..100).map(Plan::from_seed) {
         for smaller in shrink::smaller_ones(&plan).iter().filter(|it| !it.has(Fault::Skew)) {
             let apart = Duration::from_millis(2 * smaller.skew_ms().unsigned_abs());
@@ -121,7 +121,7 @@ fn a_failover_that_loses_writes_breaks_exclusion() {
 
 /// Only the scripts detect a request that arrives too late.
 #[test]
-fn without_not_after_who_comes_too_late_gets_the_lock() {
+fn acquire_without_not_after_is_granted_too_late() {
     let scripts = mutants::without_not_after();
     let rule =
         first_violation(|seed| Plan { scripts: Some(scripts.clone()), ..Plan::from_seed(seed) });
@@ -200,7 +200,7 @@ fn the_published_lock_breaks_at_once() {
 }
 
 #[test]
-fn every_mutant_has_its_place() {
+fn script_and_source_mutants_match_the_code() {
     let (mutants, misplaced) = mutants::misplaced(&mutants::files());
     assert!(mutants >= 30, "{mutants}");
     assert_eq!(misplaced, [""; 0]);
@@ -210,7 +210,7 @@ fn every_mutant_has_its_place() {
 /// `make sim`: runs for MINUTES, from FIRST or a random seed on, or replays one SEED.
 #[test]
 #[ignore = "takes as long as MINUTES says"]
-fn long() {
+fn simulated_clients_run_for_minutes() {
     if let Some(seed) = setting("SEED") {
         let plan = chosen(seed);
         println!("{plan:?}");
@@ -250,7 +250,7 @@ fn long() {
 /// `make mutants`
 #[test]
 #[ignore = "takes many minutes"]
-fn mutants() {
+fn script_and_source_mutants_are_found() {
     let further = std::env::var("MUTANTS").ok().filter(|files| !files.is_empty());
     let only = std::env::var("ONLY").is_ok();
     let mut files = if only { Vec::new() } else { mutants::files() };
@@ -261,7 +261,7 @@ fn mutants() {
 /// `make mutation-sample`
 #[test]
 #[ignore = "takes hours"]
-fn mutation_sample() {
+fn sampled_script_or_source_mutants_are_recorded() {
     let sampling = |count: u64| mutants::Sampling {
         count: count as usize,
         seed: setting("SEED").unwrap_or(1),
@@ -277,7 +277,7 @@ fn mutation_sample() {
 /// A search that `mutants` starts as a process.
 #[test]
 #[ignore = "for the mutants"]
-fn hunt() {
+fn violation_of_scripts_is_searched_for() {
     let time = setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs);
     mutants::hunt(setting("RUNS").map_or(Hunt::For(time), Hunt::Through));
 }

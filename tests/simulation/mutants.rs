@@ -39,7 +39,7 @@ const SPARE: Duration = Duration::from_secs(5);
 
 /// The suites that look for a fault in the scripts, before the simulation and after it.
 const SUITES_OF_THE_SCRIPTS: [Target; 2] =
-    [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::the_fast_paths"] }];
+    [PROTOCOL, Target { name: "twin", arguments: &["--lib"], tests: &["twin::script_fast_paths"] }];
 
 /// The same for a sampled fault, in the program of the model checker.
 const QUICK_TWIN: Target = Target { arguments: CHECK.arguments, ..SUITES_OF_THE_SCRIPTS[1] };
@@ -489,7 +489,12 @@ impl Attempt<'_> {
     /// it can be killed if a run does not end.
     fn hunt(&mut self, program: &Path, scripts: Option<&Path>) -> Option<String> {
         let mut hunting = Command::new(program);
-        hunting.args(["--ignored", "--exact", "hunt", "--nocapture"]);
+        hunting.args([
+            "--ignored",
+            "--exact",
+            "violation_of_scripts_is_searched_for",
+            "--nocapture",
+        ]);
         let left = self.budget.saturating_sub(self.used);
         let (setting, value, wait_limit) = match self.hunt {
             Hunt::For(time) => ("SECONDS", time.as_secs(), time + SPARE),

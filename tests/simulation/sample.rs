@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_no_code() {
+    fn test_modules_are_cut_from_the_source() {
         let code = "#[cfg(test)]\nmod other;\nfn f() {}\n";
         assert_eq!(without_tests(code), code);
         for marks in ["test)]", "test)]\n#[allow(x)]", "all(test, feature = \"embedded\"))]"] {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_does_not_count() {
+    fn score_of_results_excludes_equivalent_mutants() {
         let lines = ["1\tprotocol: a", "2\tSURVIVED", "3\tequivalent: why", "4\tdoes not build"];
         let lines = lines.map(str::to_owned).to_vec();
         let results = Results { path: PathBuf::new(), head: String::new(), lines };
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_the_same_each_time_and_has_its_place() {
+    fn sampled_script_faults_repeat_and_match_the_scripts() {
         let faults = sample(1);
         assert!(faults.len() > 300, "{}", faults.len());
         assert_eq!(faults, sample(1));

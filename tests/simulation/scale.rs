@@ -48,7 +48,7 @@ fn assert_safe(simulation: &Simulation, outcome: &Outcome) {
 }
 
 #[test]
-fn a_fleet_sends_no_more_than_the_model_says() {
+fn fleet_of_clients_sends_no_more_commands_than_the_model() {
     simulation::runtime().block_on(async {
         let simulation = Simulation::start(&plan()).await;
         let started = pass(&simulation, LENGTH).await.0;

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_the_same_each_time_and_has_its_place() {
+    fn sampled_source_faults_repeat_and_match_the_source() {
         let src = root().join("src");
         let faults = sample(1);
         assert!(faults.len() > 1_000, "{}", faults.len());

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failover_is_compared_with_the_outage_that_a_held_lease_survives() {
+    fn failover_longer_than_a_lease_survives_is_noted_or_warned_of() {
         let level = |millis| survives_outage(Duration::from_millis(millis), "it").map(|found| found.severity);
         assert_eq!(level(11_500), None);
         assert_eq!([11_501, 19_500].map(level), [Some(Severity::Info); 2]);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_nobody_serves_are_named() {
+    fn slots_without_a_master_are_named() {
         assert_eq!(unserved_slots(vec![(8_192, 16_383), (0, 8_191)]), []);
         assert_eq!(
             unserved_slots(vec![(10, 20), (1, 5), (22, 16_000)]),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn versions() {
+    fn server_version_too_old_is_wrong_or_a_warning() {
         let level = |field, version| self::version(&with_info(&[(field, version)])).unwrap().severity;
         assert_eq!(level("redis_version", "6.0.16"), Severity::Error);
         assert_eq!(level("redis_version", "6.2.14"), Severity::Warning);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_evicts_is_wrong_once_there_is_a_limit() {
+    fn memory_policy_that_evicts_is_wrong_with_a_limit() {
         let level = |policy, most, used| {
             let facts = with_info(&[
                 ("maxmemory_policy", policy),
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_writes_only_with_a_replica_needs_two() {
+    fn master_that_needs_its_only_replica_to_write_is_a_warning() {
         let level = |fields: &[(&str, &str)]| Some(lone_replica(&with_info(fields))?.severity);
         let (one, two) = (("connected_slaves", "1"), ("connected_slaves", "2"));
         let set = ("min_slaves_good_slaves", "1");
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_hides_its_cluster_is_wrong() {
+    fn node_that_hides_its_cluster_is_wrong() {
         let with = |mode| Deployment {
             is_cluster: false,
             nodes: vec![master(1, with_info(&[("redis_mode", mode)]))],
@@ -539,14 +539,14 @@ mod tests {
     }
 
     #[test]
-    fn expired_keys_that_are_deleted_at_once_are_noted() {
+    fn expired_keys_deleted_at_once_are_noted() {
         let is_noted = |frees_lazily| expiry(&NodeFacts { frees_lazily, ..NodeFacts::default() }).is_some();
         assert!(is_noted(Some(false)));
         assert!(!is_noted(Some(true)) && !is_noted(None));
     }
 
     #[test]
-    fn a_master_wants_replicas_in_step() {
+    fn master_without_replicas_in_step_is_a_warning() {
         let level = |fields: &[(&str, &str)]| replicas(&with_info(fields), true).unwrap().severity;
         let (online, late) = ("state=online,lag=0", "state=online,lag=60");
         assert_eq!(level(&[("connected_slaves", "0")]), Severity::Warning);

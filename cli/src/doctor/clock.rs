@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_answers_prove_little() {
+    fn clock_difference_after_a_slow_reply_may_be_zero() {
         let (quick, slow) = (ClockOffset::new(1_000, 0, 10), ClockOffset::new(1_900, 0, 2_000));
         assert_eq!(distance(quick, slow).0, Duration::ZERO);
         let (least, most) = distance(ClockOffset::new(1_000, 0, 10), ClockOffset::new(5_000, 0, 20));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_cluster_know_each_other() {
+    fn cluster_nodes_that_do_not_know_each_other_are_reported() {
         let with = |other| cluster(vec![named(1, node_of("a", &["a", "b"])), named(2, other)]);
         assert_eq!(levels(&with(node_of("b", &["a", "b"]))), []);
         assert_eq!(levels(&with(node_of("c", &["c", "d"]))), [Severity::Error]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_address_at_which_a_node_of_another_cluster_answers() {
+    fn node_of_another_cluster_at_a_known_address_is_wrong() {
         let node = |port, who| Node {
             address: address(port),
             role: Role::Master(vec![(0, 8_191)]),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_for_several_addresses() {
+    fn server_name_of_several_addresses_or_a_primary_is_a_warning() {
         let with = |resolved: &[&str], info: &[(&str, &str)]| {
             let who = ServerIdentities {
                 run_ids: BTreeSet::from(["run".to_owned()]),

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn first_it_is_told_to_end_then_it_is_killed_before_the_lease_ends() {
+    fn command_is_terminated_then_killed_before_the_lease_ends() {
         let deadlines = Deadlines::new(ms(10_000), None).unwrap(); // 2500 of grace, 500 in reserve
         assert_eq!(deadlines.step(ms(9_500), None), DeadlineAction::Wait(MAX_SLEEP));
         assert_eq!(deadlines.step(ms(3_100), None), DeadlineAction::Wait(ms(100)));
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn with_no_time_left_it_is_killed_at_once() {
+    fn command_without_lease_left_is_killed_at_once() {
         let deadlines = Deadlines::new(ms(1_500), None).unwrap();
         assert_eq!(deadlines.step(Duration::ZERO, None), DeadlineAction::Kill);
         assert_eq!(deadlines.step(ms(75), None), DeadlineAction::Kill);
     }
 
     #[test]
-    fn a_grace_that_leaves_no_time_to_renew_is_refused() {
+    fn grace_that_leaves_no_time_to_renew_is_refused() {
         assert!(Deadlines::new(ms(900), Some(ms(301))).is_err());
         assert!(Deadlines::new(ms(900), Some(ms(300))).is_ok());
     }

@@ -121,7 +121,7 @@ fn downgraded_writer_shares_with_readers_alone() {
 /// Whoever closes the gate sees the guards that are inside, or the last of them notifies. Nobody
 /// enters after the close.
 #[test]
-fn closed_gate_is_left_with_a_notice() {
+fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
     for mode in [Mode::Read, Mode::Write] {
         search(move || {
             let lock = Arc::new(Protected::new(Mode::Write, 8));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_that_are_far_apart_count_as_well() {
+    fn cache_penalty_ends_after_nine_plain_uses_or_ten_seconds() {
         let mut policy = CachePolicy::default();
         policy.record_recall(1, Duration::from_millis(1), at(0));
         use_plainly(&mut policy, 8);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_cost_a_growing_penalty_and_use_forgives_them() {
+    fn cache_penalty_grows_with_each_miss_and_is_reset_by_many_uses() {
         let mut policy = CachePolicy::default();
         let took = Duration::from_millis(1);
         policy.last_release(at(0));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_is_in_nobodys_way() {
+    fn queue_remove_keeps_the_other_requests_in_order() {
         let mut queue = LocalQueue::default();
         let tickets: Vec<u64> = (0..3).map(|_| wait(&mut queue, LockMode::Write)).collect();
         wait(&mut queue, LockMode::Read);

@@ -47,7 +47,7 @@ async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
 
 /// The keeper opens the gate when the last writer of a block leaves.
 #[tokio::test(start_paused = true)]
-async fn nobody_reads_with_a_token_past_the_last_one() {
+async fn cached_read_beyond_the_last_token_waits_for_new_tokens() {
     let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.lease().unwrap();
     let writer = hold.enter(LockMode::Write, entry.client().clock.now()).unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_barges_past_those_who_wait() {
+    fn word_with_queued_requests_admits_guards_only_from_the_queue() {
         let word = open(true);
         word.set_queued(true);
         assert!(!word.try_enter_reader() && !word.try_enter_writer());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_gate_lets_nobody_in_and_the_last_one_tells() {
+    fn word_closed_admits_no_guard_and_the_last_guard_notifies() {
         let word = open(true);
         assert!(word.try_enter_reader());
         assert_eq!(word.close().readers(), 1);

@@ -159,7 +159,7 @@ mod tests {
 
     /// The missed messages may include a recall.
     #[tokio::test(start_paused = true)]
-    async fn who_may_have_missed_something_asks_the_server() {
+    async fn poll_event_of_a_cached_lock_asks_the_server_once() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
@@ -177,7 +177,7 @@ mod tests {
     /// A push is for the request that has waited longest, as for a plain lock. The others share its
     /// lease when the server has said that it is cached.
     #[tokio::test(start_paused = true)]
-    async fn nobody_shares_a_grant_that_is_not_claimed() {
+    async fn pushed_grant_not_yet_claimed_is_not_shared_with_other_requests() {
         let (engine, locks, held) = waits_to_cache().await;
         engine.faults().pause(0);
         let (now, token) = (engine.now(), held.token() + 1);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_subscribed_learns_of_a_forced_release_at_once() {
+    async fn force_release_with_subscription_loses_the_guard_at_once() {
         let (engine, others, guard) = holding(true).await;
         let locks = guard.client.clone();
         others.rwlock("taken").unwrap().force_release().await.unwrap().unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_subscribed_learns_of_it_at_its_renewal() {
+    async fn force_release_without_subscription_loses_the_guard_at_renewal() {
         let (_engine, others, guard) = holding(false).await;
         others.rwlock("taken").unwrap().force_release().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -249,7 +249,7 @@ mod tests {
 
     /// Cached, in use, and under a guard that is being released: all guards are lost.
     #[tokio::test(start_paused = true)]
-    async fn what_is_cached_is_lost_at_once_too() {
+    async fn force_release_of_cached_lock_loses_the_guard_at_once() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
         let (locks, others) = (connect().await, connect().await);

@@ -132,7 +132,7 @@ fn a_command_to_a_paused_server_is_run_though_nobody_waits_for_it() {
 }
 
 #[test]
-fn what_waits_at_a_paused_server_that_dies_may_have_been_sent() {
+fn call_pending_at_paused_server_that_stops_may_have_been_sent() {
     let (engine, master, node) = engine(1);
     engine.faults().pause(master);
     let command = set("v");

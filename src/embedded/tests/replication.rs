@@ -113,7 +113,7 @@ fn a_write_of_the_same_value_is_a_write_and_a_deletion_of_nothing_is_none() {
 }
 
 #[test]
-fn what_a_new_connection_waits_for_differs_by_server() {
+fn wait_after_read_on_new_connection_differs_by_server() {
     for (covers, after_a_look) in [(WaitSemantics::AllWrites, 0), (WaitSemantics::OwnWrites, 1)] {
         let shard = Shard::new(covers, 1);
         shard.hold_back();

@@ -51,7 +51,7 @@ fn left() -> PubSubEvent {
 }
 
 #[test]
-fn those_who_joined_hear_and_are_counted() {
+fn spublish_reply_counts_the_subscribers_that_get_the_message() {
     let (engine, master, _) = engine();
     assert_eq!(publish(&engine, master), RespValue::Int(0));
     let (mut first, mut second) = (joined(&engine, master, false), joined(&engine, master, false));
@@ -67,7 +67,7 @@ fn those_who_joined_hear_and_are_counted() {
 }
 
 #[test]
-fn who_joins_twice_is_counted_once() {
+fn spublish_reply_counts_a_repeated_subscribe_once() {
     let (engine, master, _) = engine();
     let listener = joined(&engine, master, false);
     join(&listener, false);
@@ -75,7 +75,7 @@ fn who_joins_twice_is_counted_once() {
 }
 
 #[test]
-fn who_has_hung_up_is_not_counted() {
+fn spublish_reply_does_not_count_dropped_subscribers() {
     let (engine, master, _) = engine();
     let (subscription, receiver) = joined(&engine, master, false);
     drop(receiver);
@@ -99,7 +99,7 @@ fn a_channel_of_a_foreign_slot_is_refused() {
 }
 
 #[test]
-fn while_a_slot_moves_each_side_tells_its_own_and_then_the_source_ends() {
+fn spublish_during_slot_move_reaches_one_side_and_the_source_ends_after_it() {
     let (engine, source, target) = engine();
     let mut at_source = joined(&engine, source, false);
     engine.faults().begin_move(Slot::of(CHANNEL), target);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_has_a_password_shows_it() {
+    fn sentinel_debug_and_errors_do_not_show_the_password() {
         let url = "redis+sentinel://locker:SECRET@s/m";
         let sentinel: Sentinel = url.parse().unwrap();
         let sentinel = sentinel.credentials(crate::Credentials::password("SECRET"));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_password_is_shown() {
+    fn shown_url_keeps_every_part_that_cannot_be_a_password() {
         for (url, shown) in [
             ("", ""),
             ("localhost:7000", "localhost:7000"),

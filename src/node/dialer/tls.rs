@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn is_final_is_true_for_certificates_versions_and_other_protocols() {
+    fn is_final_for_tls_certificate_version_or_protocol_error_is_true() {
         use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
         for error in [
             Error::InvalidCertificate(CertificateError::Expired),

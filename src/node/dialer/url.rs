@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_server() {
+    fn server_with_invalid_url_returns_error_without_password() {
         for url in [
             "",
             "localhost:7000",

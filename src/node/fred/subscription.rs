@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_for_its_own_join_alone() {
+    fn refused_earlier_join_keeps_the_later_join_of_the_channel() {
         let (mut joined, channel) = (SubscribedChannels::default(), Bytes::from("one"));
         let first = joined.add(&channel, false);
         let second = joined.add(&channel, true);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_channel_has_its_turn() {
+    fn subscriptions_asked_again_in_batches_cover_each_channel_once() {
         let joined: BTreeMap<Bytes, ()> =
             (0..2 * RESUBSCRIBE_BATCH + 1).map(|number| (format!("{number:05}").into(), ())).collect();
         let (mut last, mut asked) = (Bytes::new(), Vec::new());

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn port_of_another_protocol_is_named() {
+    fn decoder_given_http_or_tls_names_that_protocol() {
         let failure = |bytes: &[u8]| said_in_parts(bytes, bytes.len()).unwrap_err().to_string();
         assert_eq!(failure(b"HTTP/1.1 400 Bad Request\r\n"), "the port speaks HTTP");
         assert_eq!(failure(&[TLS_ALERT, 3, 3, 0, 2, 2, 22]), "the port expects TLS");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_says() {
+    fn decoder_given_invalid_resp3_returns_error() {
         for bytes in [
             "HTTP/1.1 400 Bad Request\r\n",
             "hello\r\n",
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_reason_to_panic() {
+    fn decoder_given_random_bytes_does_not_panic_or_depend_on_chunks() {
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
             let length = random.usize(1..60);

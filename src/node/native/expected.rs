@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_go_to_those_who_wait_in_their_order() {
+    fn replies_resolve_expectations_in_the_order_of_commands() {
         let (one, _one) = oneshot::channel();
         let (two, _two) = oneshot::channel();
         let mut expectations =
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_written_was_not_sent() {
+    async fn expectations_fail_reports_unwritten_commands_as_not_sent() {
         let mut expectations = PendingReplies::default();
         let (told, mut wait) = (0..3).map(|_| oneshot::channel()).unzip::<_, _, Vec<_>, Vec<_>>();
         for (tell, command) in told.into_iter().zip([0, 10, 20]) {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_behind_a_leave_is_that_of_its_own_channel() {
+    fn refused_ssubscribe_after_sunsubscribe_names_its_own_channel() {
         let mut expectations = expecting([leave("a"), leave("b"), join("c"), join("d")]);
         for left in ["a", "b"] {
             notice(expectations.on_frame(push("sunsubscribe", left), ALL).unwrap());
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmation_settles_what_was_expected_before_it() {
+    fn ssubscribe_push_settles_earlier_joins_but_not_an_expected_reply() {
         let mut expectations = expecting([leave("a"), join("b"), join("c")]);
         notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
         // The answer about `b` was taken for one about `a`.

@@ -87,7 +87,7 @@ async fn turns() {
 
 /// On a worker thread, where a task that is woken runs next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_ready_is_written_together_behind_what_is_under_way() {
+async fn pipelines_made_during_a_write_are_written_together() {
     tokio::spawn(write_together()).await.unwrap();
 }
 
@@ -116,7 +116,7 @@ async fn write_together() {
 }
 
 #[tokio::test]
-async fn what_is_sent_stays_sent() {
+async fn dropped_call_after_send_does_not_shift_later_replies() {
     let writes = Writes::at_most(usize::MAX);
     let (node, mut server) = node(&writes);
     let mut given_up = call(&node, "a");
@@ -130,7 +130,7 @@ async fn what_is_sent_stays_sent() {
 }
 
 #[tokio::test]
-async fn what_the_kernel_was_not_given_was_not_sent() {
+async fn connection_loss_reports_unwritten_commands_as_not_sent() {
     // The first one, and a part of the second.
     let writes = Writes::at_most(11 + 5);
     let (node, server) = node(&writes);
@@ -226,7 +226,7 @@ async fn reply_before_its_command_was_written_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_closed_when_nobody_waits_any_more() {
+async fn dropped_node_closes_its_connection_after_the_last_call() {
     let (node, mut server) = node(&Writes::at_most(usize::MAX));
     let mut waiting = call(&node, "a");
     assert!(futures::poll!(&mut waiting).is_pending());

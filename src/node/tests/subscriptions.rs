@@ -13,7 +13,7 @@ use super::{LONG, address, backends};
 use crate::node::PubSubEvent;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_tell_what_happens_to_them() -> Result {
+async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -72,7 +72,7 @@ async fn subscriptions_tell_what_happens_to_them() -> Result {
 
 /// The server answers with MOVED: it has ended that subscription itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
+async fn sunsubscribe_answered_by_moved_refuses_no_other_channel() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -115,7 +115,7 @@ async fn the_refusal_of_a_leave_is_for_no_other_channel() -> Result {
 
 /// With `fred`, channels are subscribed again, but not those that were left meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn channels_that_were_left_stay_left() -> Result {
+async fn leave_of_many_channels_ends_every_subscription_at_the_server() -> Result {
     let server = StandaloneServer::start().await?;
     if !server.version().has_sharded_pubsub() {
         return Ok(());
@@ -146,7 +146,7 @@ async fn channels_that_were_left_stay_left() -> Result {
 
 /// Both are under way at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_channel_that_is_left_and_joined_again_is_subscribed() -> Result {
+async fn concurrent_leave_and_join_keeps_the_channel_subscribed_at_the_server() -> Result {
     let server = StandaloneServer::start().await?;
     if !server.version().has_sharded_pubsub() {
         return Ok(());

@@ -121,7 +121,7 @@ fn a_single_server_is_known_by_its_process() {
 }
 
 #[test]
-fn the_highest_epoch_counts_however_few_have_it() {
+fn choose_prefers_the_highest_epoch_even_of_one_node() {
     let known = known(&BEFORE, 1);
     let views = [view("a", &BEFORE, 1), view("b", &BEFORE, 1), view("d", &AFTER, 2)];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("d"));
@@ -148,7 +148,7 @@ fn nodes_that_do_not_serve_overrule_none_that_does() {
 }
 
 #[test]
-fn what_does_not_serve_is_heard_before_a_minority_of_an_older_epoch() {
+fn choose_prefers_failed_nodes_to_a_serving_minority_of_older_epoch() {
     let known = known(&BEFORE, 5);
     let views = [view("a", &BEFORE, 3), down(view("b", &AFTER, 6)), down(view("c", &AFTER, 6))];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
@@ -192,7 +192,7 @@ fn among_equals_those_that_serve_and_then_the_majority() {
 }
 
 #[test]
-fn epochs_that_are_not_told_are_not_lower() {
+fn choose_accepts_nodes_that_report_no_epoch() {
     let known = known(&BEFORE, 7);
     let views = [silent(view("b", &AFTER, 0)), silent(view("c", &AFTER, 0))];
     assert_eq!(known.choose(&views, &gone(&[])).unwrap().node, address("b"));
@@ -200,7 +200,7 @@ fn epochs_that_are_not_told_are_not_lower() {
 }
 
 #[test]
-fn what_confirms_and_what_is_news() {
+fn is_confirmed_by_view_with_other_masters_or_epoch_is_false() {
     let known = known(&BEFORE, 2);
     assert!(known.is_confirmed_by(&view("b", &BEFORE, 2)));
     assert!(known.is_confirmed_by(&view("b", &BEFORE[..2], 2)), "a part of it");
@@ -281,7 +281,7 @@ fn deployment_of_one_server_or_cluster_is_one() {
 }
 
 #[test]
-fn deployment_of_contradicting_seeds_is_several_and_names_both() {
+fn deployment_of_contradicting_seed_nodes_is_several_and_names_both() {
     let cluster = || of_cluster("a", &BEFORE);
     let other = || of_cluster("x", &[(0, 16383, "x")]);
     let named = |process| alone("s", process);
@@ -303,7 +303,7 @@ fn deployment_of_contradicting_seeds_is_several_and_names_both() {
 }
 
 #[test]
-fn deployment_without_ids_is_unknown_and_contradicts_nobody() {
+fn deployment_with_cluster_node_without_id_contradicts_no_seed() {
     let unnamed = |host: &str| RespValue::Array(vec![text(host), RespValue::Int(1)]);
     let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), unnamed("x")]);
     let (map, epoch, serves) = (map_in(&RespValue::Array(vec![all]), "x"), Some(1), Some(true));

@@ -141,7 +141,7 @@ async fn length(stream: &mut BufReader<TcpStream>) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn without_the_servers_time_nothing_is_sent() {
+async fn call_before_the_server_time_is_known_sends_no_script() {
     let server = Server::start(usize::MAX, "").await;
     let error = server.call(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error:?}");
@@ -188,7 +188,7 @@ async fn another_servers_time_takes_the_place_of_what_was_known() {
 
 #[cfg(feature = "metrics")]
 #[tokio::test]
-async fn an_attempt_without_an_answer_is_counted_as_silent() {
+async fn attempt_without_reply_is_counted_as_silent() {
     use crate::router::tests::seen::attempts;
 
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();

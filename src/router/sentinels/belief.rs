@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_epoch_counts_whoever_tells_it() {
+    fn learn_follows_the_highest_epoch_of_any_sentinel() {
         let mut belief = MasterView::default();
         let reports = [says("1", 4, "a"), says("2", 5, "b"), says("3", 4, "a")];
         assert_eq!(belief.update(&reports, 3, at(0)), MasterUpdate::Changed);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_masters_at_one_epoch_the_known_one_stands() {
+    fn learn_with_two_masters_at_one_epoch_keeps_the_known_master() {
         let mut belief = knowing();
         let two = [says("1", 5, "b"), says("2", 5, "a")];
         assert_eq!(belief.update(&two, 3, at(60)), MasterUpdate::Unchanged);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sentinel_by_two_addresses_has_one_vote() {
+    fn sentinel_at_two_addresses_has_one_vote() {
         let twice = [says("2", 4, "a"), says("2", 4, "a")];
         assert!(!is_majority(&twice, 1));
         assert!(is_majority(&[says("2", 4, "a"), says("3", 4, "a")], 1));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_knows() {
+    fn learn_without_a_reported_master_returns_nothing() {
         let unknown = SentinelReport { master: None, ..says("1", 0, "") };
         assert_eq!(
             MasterView::default().update(std::slice::from_ref(&unknown), 3, at(0)),
@@ -310,7 +310,7 @@ mod tests {
 
     /// It may be of another deployment, or have lost its configuration.
     #[test]
-    fn one_that_knows_no_master_is_none_of_a_majority() {
+    fn sentinel_without_master_does_not_count_for_a_majority() {
         let unknown =
             |sentinel| SentinelReport { master: None, peer_count: None, known: None, ..says(sentinel, 0, "") };
         assert!(!is_majority(&[unknown("1")], 1));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_tell_how_many_there_are_is_not_all_of_them() {
+    fn sentinel_that_reports_no_peer_count_is_no_majority_alone() {
         let tells_little =
             |sentinel, master| SentinelReport { peer_count: None, known: None, ..says(sentinel, 0, master) };
         let one = [tells_little("1", "a")];

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report() {
+    fn report_read_returns_epoch_master_and_peer_sentinels() {
         let peers = RespValue::Array(vec![
             list(&["runid", "", "ip", "u", "port", "1"]),
             list(&["runid", "replaced", "ip", "u", "port", "0"]),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_failover_is_carried_out_the_address_counts_and_not_the_state() {
+    fn report_read_during_failover_prefers_the_address_to_the_state() {
         let report =
             read(vec![text("id"), state("a", "8"), list(&["b", "1"]), RespValue::Nil]).unwrap();
         assert_eq!(report.master, Some(ReportedMaster { address: address("b"), run_id: None }));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sentinel_may_not_tell_is_unknown() {
+    fn report_read_with_refused_commands_leaves_fields_unknown() {
         let refused = || RespValue::Error(server_error("NOPERM no"));
         let report = read(vec![refused(), refused(), list(&["a", "1"]), refused()]).unwrap();
         assert_eq!((report.id.as_deref(), report.epoch, report.peer_count), (None, 0, None));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_and_nonsense() {
+    fn report_read_of_unknown_name_or_malformed_address_has_no_master() {
         let unknown = || RespValue::Error(server_error("ERR No such master with that name"));
         let report = read(vec![text("id"), unknown(), RespValue::Nil, unknown()]).unwrap();
         assert_eq!(report.master, None);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_not_sent_again() {
+    fn joins_leave_removes_queued_and_sent_channels() {
         let mut joins = sent("a");
         joins.push("b".into(), false);
         assert!(joins.leave(&"a".into()));

@@ -29,7 +29,7 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_batch_is_answered_in_order() {
+async fn batch_of_a_thousand_calls_returns_replies_in_order() {
     let bench = Bench::new(&HALVES).await;
     let calls: Vec<Call> = (0..1000).map(|number| call(&number.to_string())).collect();
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
@@ -72,7 +72,7 @@ async fn a_server_has_no_more_than_a_few_pipelines_to_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_sick_node_does_not_answer_goes_to_its_replacement_in_pipelines() {
+async fn batch_to_silent_node_is_repeated_at_the_new_master_in_pipelines() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
     bench.call("k").await.unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::router::RefreshSource;
 
 #[tokio::test(start_paused = true)]
-async fn one_refresh_is_in_flight_at_a_time() {
+async fn slot_map_refreshes_share_one_query_in_flight() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
@@ -52,7 +52,7 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_map_is_refreshed_slowly_and_no_more_after_the_router_is_gone() {
+async fn slot_map_refresh_is_periodic_and_ends_with_the_router() {
     let bench =
         Bench::with(&[ALL], |settings| settings.refresh_interval = Duration::from_secs(10)).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
@@ -128,7 +128,7 @@ async fn after_closing_every_call_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn announced_addresses_are_translated() {
+async fn address_translator_maps_addresses_announced_by_the_cluster() {
     let bench = Bench::with(&[ALL], |settings| {
         settings.address_translator = Some(Arc::new(|host, port| (format!("{host}.out"), port)));
     })
@@ -138,7 +138,7 @@ async fn announced_addresses_are_translated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refreshes_that_bring_nothing_new_become_rare() {
+async fn slot_map_refresh_without_news_backs_off() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.log("a");
     let spent = async |refreshes: u32| {

@@ -27,7 +27,7 @@ async fn a_refused_command_goes_out_again_over_a_new_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_answered_beside_a_refused_command_may_have_been_carried_out() {
+async fn batch_with_noauth_reply_marks_every_call_in_doubt() {
     let bench = renewing().await;
     bench.fakes.queue_replies("a", [FakeReply::Answer(script_reply(1)), unauthenticated()]);
     let calls = [call("x"), call("{x}2")];

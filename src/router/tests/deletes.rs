@@ -40,7 +40,7 @@ async fn a_release_is_one_command_where_the_server_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_command_does_not_delete_the_script_tells_of() {
+async fn delifeq_returning_zero_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
     bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("absent 17 0"))]);
     assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
@@ -51,7 +51,7 @@ async fn what_the_command_does_not_delete_the_script_tells_of() {
 
 /// Otherwise `absent` from the second attempt by the script would count as the result of the first.
 #[tokio::test(start_paused = true)]
-async fn what_the_command_found_gone_is_in_no_doubt() {
+async fn delifeq_returning_zero_leaves_the_release_in_no_doubt() {
     let bench = valkey("9.1.2").await;
     let broken = || FakeReply::Break { maybe_sent: true };
     bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), broken()]);
@@ -62,7 +62,7 @@ async fn what_the_command_found_gone_is_in_no_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_that_takes_no_writes_refuses_the_script_tells_of() {
+async fn delifeq_refused_by_noreplicas_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
     bench.fakes.queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("absent 17 0"))]);
     assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));

@@ -230,7 +230,7 @@ async fn a_node_that_lags_is_outvoted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
+async fn moved_redirect_outlives_a_refresh_that_began_before() {
     let bench = Bench::new(&HALVES).await;
     // Two slots move; the map that is under way knows of the first one only.
     let (moved, other) = (Slot::of("k").get(), 9000);
@@ -251,7 +251,7 @@ async fn what_a_redirect_taught_outlives_a_refresh_that_began_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_fresh_node_does_not_know_stays_known() {
+async fn refresh_by_a_fresh_node_keeps_the_slots_that_it_does_not_know() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.stop("b", true);
     bench.fakes.set_slots_of("c", slots(&[(0, 99, "c"), (100, 8191, "a")]));
@@ -306,7 +306,7 @@ async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_right_that_is_missing_is_not_a_no() {
+async fn connect_with_node_ids_denied_or_unknown_succeeds() {
     let denied =
         || RespValue::Error(server_error("NOPERM this user has no permissions to run the command"));
     let unknown = || RespValue::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
@@ -330,7 +330,7 @@ async fn a_right_that_is_missing_is_not_a_no() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_is_among_the_first_that_are_queried() {
+async fn refresh_with_all_known_nodes_gone_soon_queries_a_seed() {
     let many: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
     let ranges: Vec<_> =
         (0..40u16).map(|at| (at * 400, at * 400 + 399, &*many[usize::from(at)])).collect();

@@ -48,7 +48,7 @@ async fn a_server_has_no_more_calls_to_answer_than_the_setting_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
+async fn call_to_slow_server_is_not_sent_twice() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.log("a");
@@ -63,7 +63,7 @@ async fn nothing_is_sent_twice_to_a_server_that_is_slow_and_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_is_not_sent_twice_either() {
+async fn batch_to_slow_server_is_not_sent_twice() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.queue_replies("a", (0..128).map(|_| late(0)).chain([late(400), late(300)]));
     let calls: Vec<Call> = (0..130).map(|number| call(&number.to_string())).collect();
@@ -82,7 +82,7 @@ async fn a_batch_is_not_sent_twice_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_too_late_in_the_queue_has_sent_nothing() {
+async fn queued_call_without_time_left_returns_overloaded_unsent() {
     let bench = Bench::with(&[ALL], in_flight(1)).await;
     bench.fakes.queue_replies("a", [late(400)]);
     let begin = bench.clock.now();
@@ -101,7 +101,7 @@ async fn who_is_too_late_in_the_queue_has_sent_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_has_no_turn_in_time_has_sent_nothing() {
+async fn queued_batch_without_time_left_returns_overloaded_unsent() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_reply("a", late(3));
     // 128 of them take 384 ms in each pipeline. Those after the first four get no turn before.
@@ -141,7 +141,7 @@ async fn a_call_that_was_given_up_counts_until_it_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_queue_leave_a_server_that_has_fallen_silent() {
+async fn queued_calls_leave_a_server_that_falls_silent() {
     let bench = Bench::with(&HALVES, in_flight(1)).await;
     bench.call("k").await.unwrap();
     bench.fakes.stop("a", true);
@@ -205,7 +205,7 @@ async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_next_dial_is_told_of_the_end_and_nobody_dials_after_it() {
+async fn router_close_ends_a_call_that_waits_to_reconnect_and_all_dials() {
     for door in [DialBehavior::Refuse, DialBehavior::Hang] {
         let bench = Bench::new(&[ALL]).await;
         bench.fakes.set_dial_behavior("a", door);
@@ -283,7 +283,7 @@ async fn redirects_are_counted_in_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_dialled_for_confirmed_calls_after_the_end() {
+async fn confirmed_call_after_router_close_makes_no_connection() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.router.close();

@@ -139,7 +139,7 @@ async fn an_unknown_script_under_ask_is_sent_whole_with_a_fresh_asking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_is_waited_for() {
+async fn call_retries_after_transient_errors_and_is_not_in_doubt() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.queue_replies(
         "a",
@@ -160,7 +160,7 @@ async fn what_passes_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_pass_ends_by_the_deadline_and_says_why() {
+async fn call_with_lasting_clusterdown_returns_timed_out_at_its_deadline() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.set_reply("a", refusal("CLUSTERDOWN The cluster is down"));
     let deadline = bench.within(3);
@@ -243,7 +243,7 @@ async fn redirect_of_the_right_slot_to_nowhere_is_a_typed_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_an_answer_is_none() {
+async fn ask_with_one_reply_of_two_reconnects_and_repeats_the_call() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.queue_replies("a", [redirect("ASK", "k", "b")]);
     bench.fakes.queue_replies("b", [FakeReply::Short]);

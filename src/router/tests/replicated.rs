@@ -43,7 +43,7 @@ async fn a_slow_replica_holds_up_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_redirected_is_confirmed_where_it_is_done() {
+async fn redirected_call_is_confirmed_at_the_server_that_ran_it() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b")]);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
@@ -61,7 +61,7 @@ async fn what_is_redirected_is_confirmed_where_it_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
+async fn confirmed_call_on_broken_connection_is_repeated_in_doubt() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.queue_replies("a", [FakeReply::Break { maybe_sent: true }]);
     let answer = bench.confirmed("k").await.unwrap();
@@ -72,7 +72,7 @@ async fn a_group_that_breaks_is_sent_again_and_known_to_be_loose() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_any_more_is_not_sent() {
+async fn confirmed_call_given_up_before_connect_is_not_sent() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.log("a");

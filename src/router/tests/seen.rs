@@ -70,7 +70,7 @@ async fn commands_are_queued_until_their_turn_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_attempt_is_counted_by_what_came_of_it() {
+async fn attempts_metric_counts_each_reply_redirect_and_error() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _here = metrics::set_default_local_recorder(&recorder);
     let bench = Bench::new(&HALVES).await;

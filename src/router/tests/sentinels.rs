@@ -114,7 +114,7 @@ async fn calls_go_to_the_master_that_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_sentinels_tell_is_translated() {
+async fn address_translator_maps_addresses_from_sentinels() {
     let fakes = FakeCluster::new(&[]);
     fakes.set_standalone("a.out");
     let run_id = Some("a.out-0123456789abcdef");
@@ -149,7 +149,7 @@ async fn a_name_that_no_sentinel_knows_is_told() {
 
 /// The first answer does not say how many sentinels there are, and the others are slow.
 #[tokio::test(start_paused = true)]
-async fn one_that_knows_no_such_master_is_not_all_that_there_is() {
+async fn connect_with_one_sentinel_without_master_asks_the_others() {
     let fakes = servers();
     fakes.set_sentinel("s1", FakeSentinel::default());
     for sentinel in ["s2", "s3"] {
@@ -182,7 +182,7 @@ async fn the_last_sentinel_that_answers_is_asked_again() {
 
 /// It knows no other sentinel until it has discovered them again.
 #[tokio::test(start_paused = true)]
-async fn one_that_was_reset_does_not_make_the_others_forgotten() {
+async fn sentinel_reset_does_not_forget_the_other_sentinels() {
     let watched = Watched::new().await;
     let router = connect_by(&watched.fakes, &["s1"]).await.unwrap();
     for sentinel in ["s2", "s3"] {
@@ -234,7 +234,7 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_sentinel_tells_of_the_others() {
+async fn sentinel_peers_are_discovered_from_one_sentinel() {
     let watched = Watched::new().await;
     let router = connect_by(&watched.fakes, &["s1"]).await.unwrap();
     watched.fakes.set_dial_behavior("s1", DialBehavior::Refuse);
@@ -504,7 +504,7 @@ async fn a_sentinel_that_stands_still_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_replicas_confirm_goes_to_the_new_master_too() {
+async fn confirmed_call_after_failover_goes_to_the_new_master() {
     let watched = Watched::new().await;
     let confirmed = async |seconds| {
         let deadline = watched.clock.now().saturating_add(Duration::from_secs(seconds));
@@ -518,7 +518,7 @@ async fn what_replicas_confirm_goes_to_the_new_master_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_when_the_client_is_gone() {
+async fn router_close_ends_sentinel_subscriptions_and_queries() {
     let watched = Watched::new().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let subscribers = || SENTINELS.map(|sentinel| watched.fakes.subscribers(sentinel));

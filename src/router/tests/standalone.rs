@@ -65,7 +65,7 @@ async fn two_servers_without_a_cluster_are_no_deployment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_one_of_two_seeds_stands_still_the_other_is_not_taken_for_all() {
+async fn connect_with_one_of_two_seeds_silent_fails() {
     let fakes = two();
     for (stopped, seeds) in [("a", ["a", "b"]), ("b", ["a", "b"]), ("a", ["b", "a"])] {
         fakes.stop(stopped, true);
@@ -75,7 +75,7 @@ async fn while_one_of_two_seeds_stands_still_the_other_is_not_taken_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_name_of_two_servers_is_the_first_one_met_until_that_is_gone() {
+async fn host_name_of_two_servers_keeps_the_first_until_it_is_gone() {
     let name = Name::of_two().await;
     name.call(1).await.unwrap();
     // The name leads to the other one now, but the first one is still there.

@@ -96,7 +96,7 @@ async fn an_unwanted_channel_is_left_and_an_idle_connection_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_that_is_wanted_in_place_of_another() {
+async fn want_of_another_channel_of_the_slot_replaces_the_first() {
     let (bench, mut events) = joined().await;
     bench.router.subscriptions().subscribe(slot(), "{k}other".into());
     settled().await;
@@ -130,7 +130,7 @@ async fn a_changed_owner_is_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_names_the_owner_is_followed() {
+async fn ssubscribe_refused_by_moved_is_sent_to_the_new_master() {
     let (bench, mut events) = joined().await;
     let moved: &'static str = format!("MOVED {} b:1", slot()).leak();
     bench.fakes.on_subscribe("a", [SubscribeReply::Refuse(moved)]);
@@ -161,7 +161,7 @@ async fn after_a_broken_connection_it_is_joined_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_slot_migrates_it_is_joined_at_both_sides() {
+async fn migrating_slot_is_subscribed_at_source_and_target() {
     let (bench, mut events) = joined().await;
     bench.fakes.queue_replies("a", [redirect("ASK", "k", "b"), redirect("ASK", "k", "b")]);
     bench.call("k").await.unwrap();
@@ -223,7 +223,7 @@ async fn a_server_without_shard_subscriptions_is_left_in_peace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_refusals_and_lost_answers_are_tried_again() {
+async fn ssubscribe_is_retried_after_an_error_or_no_reply() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
     bench.fakes.on_subscribe(
@@ -248,7 +248,7 @@ async fn a_connection_that_has_died_silently_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_runs_on_after_the_router_is_gone() {
+async fn router_drop_ends_subscription_connections_and_events() {
     let (bench, mut events) = joined().await;
     let Bench { fakes, router, .. } = bench;
     drop(router);
@@ -267,7 +267,7 @@ async fn a_silent_server_is_tried_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_a_master_dies_its_successor_is_looked_for() {
+async fn subscription_after_master_loss_is_joined_at_its_successor() {
     let (bench, mut events) = joined().await;
     bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
     bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
@@ -342,7 +342,7 @@ async fn a_channel_that_is_no_longer_wanted_does_not_go_out() {
 
 /// Behind one address, one connection may lead to this server and the next one to another.
 #[tokio::test(start_paused = true)]
-async fn where_a_channel_is_joined_the_subscriptions_own_connection_says() {
+async fn joined_at_names_the_server_of_the_subscription_connection() {
     let bench = Bench::new(&[ALL]).await;
     bench.call("k").await.unwrap();
     bench.fakes.set_run_id("a", "another-server");

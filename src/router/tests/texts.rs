@@ -28,7 +28,7 @@ async fn after_a_promotion_the_text_is_sent_once_however_many_calls_are_in_fligh
 }
 
 #[tokio::test(start_paused = true)]
-async fn batches_and_confirmed_calls_wait_for_the_same_text() {
+async fn script_text_is_sent_once_for_batch_confirmed_and_single_calls() {
     let bench = Bench::new(&[ALL]).await;
     bench.fakes.forget_scripts("a");
     let calls: Vec<Call> = (0..300).map(|number| call(&number.to_string())).collect();
@@ -61,7 +61,7 @@ async fn one_who_sends(
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
+async fn script_text_is_sent_by_the_next_call_if_the_sender_gives_up() {
     let bench = Bench::new(&[ALL]).await;
     let sender = one_who_sends(&bench, FakeReply::Hang).await;
     let giving_up = async {
@@ -75,7 +75,7 @@ async fn when_the_one_who_sends_the_text_gives_up_the_next_one_sends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_text_is_bound_by_its_own_deadline() {
+async fn call_waiting_for_script_text_times_out_at_its_own_deadline() {
     let bench = Bench::new(&[ALL]).await;
     let late = FakeReply::Delayed(Duration::from_millis(400), script_reply(1));
     let sender = one_who_sends(&bench, late).await;

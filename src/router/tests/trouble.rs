@@ -138,7 +138,7 @@ async fn a_dead_node_is_dialled_seldom_and_its_replacement_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_dial_serves_all_who_wait() {
+async fn waiting_calls_share_one_reconnect() {
     let bench = Bench::new(&HALVES).await;
     bench.fakes.break_connections("b");
     let before = bench.fakes.dials("b");
@@ -168,7 +168,7 @@ async fn a_master_that_hangs_is_left_as_soon_as_another_names_the_new_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_to_one_shard_go_on_while_another_hangs() {
+async fn calls_to_one_shard_continue_while_another_master_hangs() {
     let bench = Bench::new(&HALVES).await;
     bench.call("x").await.unwrap();
     bench.fakes.stop("a", true);
@@ -257,7 +257,7 @@ async fn a_silent_server_is_found_silent_after_a_stall_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_known_of_one_attempt_is_not_known_of_the_call() {
+async fn call_with_one_attempt_in_doubt_returns_error_in_doubt() {
     let bench = Bench::new(&[ALL]).await;
     let nowhere = refusal(&format!("MOVED {} host", Slot::of("x")));
     bench.fakes.queue_replies("a", [FakeReply::Hang, nowhere]);

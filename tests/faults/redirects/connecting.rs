@@ -73,7 +73,7 @@ async fn a_single_server_will_do() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_lock_is_left_alone() -> Result {
+async fn foreign_key_is_refused_and_left_unchanged() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         for (name, make) in [("text", "SET"), ("list", "RPUSH"), ("hash", "HSET")] {
             let locks = connect(&cluster.urls()).await?;

@@ -105,7 +105,7 @@ async fn a_lock_that_is_not_there_is_taken_at_the_target() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_lock_is_lost_on_the_way() -> Result {
+async fn lock_fields_and_expiry_survive_a_slot_move() -> Result {
     on_cluster(async |cluster: Arc<Cluster>| {
         let name = "whole";
         let locks = client(&cluster).await?;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{MS, SECOND, cached, client, engine, plain, warm};
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_request_of_the_same_client_calls_it_back() {
+async fn uncached_request_of_the_same_client_recalls_the_cached_lease() {
     let engine = engine();
     let locks = client(&engine).await;
     let (lock, plain) = (cached(&locks).await, plain(&locks).await);
@@ -27,7 +27,7 @@ async fn a_plain_request_of_the_same_client_calls_it_back() {
 
 /// Each client caches the other's second lock, and holds its own first one.
 #[tokio::test(start_paused = true)]
-async fn what_is_cached_and_not_used_makes_no_deadlock_of_several_locks() {
+async fn multi_with_unused_cached_leases_of_two_clients_does_not_deadlock() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     for (locks, name) in [(&here, "second"), (&there, "first")] {
@@ -48,7 +48,7 @@ async fn what_is_cached_and_not_used_makes_no_deadlock_of_several_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_of_a_plain_read_calls_back_cached_readers() {
+async fn upgrade_of_an_uncached_read_recalls_cached_readers() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -61,7 +61,7 @@ async fn an_upgrade_of_a_plain_read_calls_back_cached_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_revoked_is_given_back_at_once_or_ends_at_its_deadline() {
+async fn revoked_cached_lease_is_released_at_once_or_ends_at_its_deadline() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -99,7 +99,7 @@ fn read_on_and_on(lock: &CachedRwLock) {
 
 /// Local readers that go first do not go before a writer of another client.
 #[tokio::test(start_paused = true)]
-async fn a_recall_is_obeyed_where_readers_go_first() {
+async fn recall_with_readers_first_fairness_is_obeyed() {
     let engine = engine();
     let builder = Locks::builder().fairness(Fairness::ReadersFirst);
     let here = builder.connect_embedded(&engine).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_recall_is_obeyed_where_readers_go_first() {
 
 /// A contact counts only if a replica has confirmed it.
 #[tokio::test(start_paused = true)]
-async fn only_what_replicas_confirm_keeps_the_gate_open() {
+async fn cached_lock_with_replicas_needs_confirmed_keep_alives_to_grant() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
     let builder = Locks::builder().cache(Cache::default().replicas(1));
     let locks = builder.connect_embedded(&engine).await.unwrap();
@@ -136,7 +136,7 @@ async fn only_what_replicas_confirm_keeps_the_gate_open() {
 /// After a long hold, the task that keeps it obeys a recall at once, however recent the last
 /// contact is.
 #[tokio::test(start_paused = true)]
-async fn a_contact_does_not_begin_a_minimum_hold() {
+async fn cached_keep_alive_does_not_restart_the_minimum_hold() {
     let engine = engine();
     let builder = Locks::builder().cache(Cache::default().min_hold(100 * MS));
     let here = builder.connect_embedded(&engine).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_contact_does_not_begin_a_minimum_hold() {
 
 /// All requests of a client share one place in the server's queue.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_cancelled_costs_the_others_no_place() {
+async fn cached_request_cancelled_keeps_the_queue_position_of_its_client() {
     let engine = engine();
     let (here, there) = (client(&engine).await, client(&engine).await);
     let (lock, others) = (cached(&here).await, plain(&there).await);
@@ -195,7 +195,7 @@ async fn a_request_that_is_cancelled_costs_the_others_no_place() {
 /// A task that takes locks in a loop and awaits nothing else lets other tasks run, above all the
 /// task that receives recalls.
 #[tokio::test(start_paused = true)]
-async fn a_loop_of_local_grants_lets_other_tasks_run() {
+async fn cached_grants_in_a_loop_let_other_tasks_run() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -221,7 +221,7 @@ impl Wake for Sees {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_over_before_the_next_one_holds() {
+async fn cached_watch_has_ended_before_the_next_local_grant() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -247,7 +247,7 @@ async fn a_watch_is_over_before_the_next_one_holds() {
 
 /// The client releases a plain lease by a message. From then on, other clients can take the lock.
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_over_while_a_plain_lease_is_released() {
+async fn cached_watch_has_ended_while_an_uncached_lease_is_released() {
     let engine = engine();
     let locks = client(&engine).await;
     let lock = cached(&locks).await;
@@ -272,7 +272,7 @@ fn goes_on(runtime: &Runtime, others: &Locks) -> bool {
 
 /// A thread of the application may run its futures on a runtime that stands still in between.
 #[test]
-fn what_is_cached_does_not_depend_on_the_runtime_of_the_caller() {
+fn cached_lease_does_not_depend_on_the_runtime_of_the_caller() {
     let runtime = Runtime::new().unwrap();
     let engine = runtime.block_on(async { engine() });
     let (locks, others) =
@@ -302,7 +302,7 @@ fn cached_on(runtime: &Runtime, engine: &EmbeddedCluster) -> CachedRwLock {
 }
 
 #[test]
-fn with_its_runtime_everything_that_a_client_has_cached_ends() {
+fn cached_leases_end_with_the_runtime_of_their_client() {
     let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let engine = own.block_on(async { engine() });
     let lock = cached_on(&runtime, &engine);
@@ -321,7 +321,7 @@ fn with_its_runtime_everything_that_a_client_has_cached_ends() {
 
 /// A request that another runtime polls makes a plain request then.
 #[test]
-fn nobody_waits_for_a_keeper_that_ended_with_its_runtime() {
+fn cached_waiter_leaves_the_queue_when_the_runtime_of_the_lease_ends() {
     let (runtime, own) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let engine = own.block_on(async { engine() });
     let lock = cached_on(&runtime, &engine);
@@ -346,7 +346,7 @@ fn nobody_waits_for_a_keeper_that_ended_with_its_runtime() {
 
 /// Each request finds room when it checks for it.
 #[tokio::test(start_paused = true)]
-async fn no_more_leases_are_cached_than_may_be_when_all_are_taken_at_once() {
+async fn cached_leases_acquired_at_once_stay_within_max_cached() {
     let engine = engine();
     let builder = Locks::builder().cache(Cache::default().max_cached(3));
     let locks = builder.connect_embedded(&engine).await.unwrap();

@@ -8,7 +8,7 @@ use super::bench::{Bench, eventually, soon};
 use crate::support::ConnectTo;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
+async fn downgrade_keeps_the_token_and_grants_waiting_readers() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("down").unwrap();
     let writing = lock.write().await.unwrap();
@@ -29,7 +29,7 @@ async fn a_downgrade_keeps_the_token_and_lets_waiting_readers_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_reader_becomes_the_writer_with_a_new_token() {
+async fn upgrade_of_the_only_reader_gets_a_new_token() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("up").unwrap();
     let reading = lock.read().await.unwrap();
@@ -50,7 +50,7 @@ async fn one_reader_becomes_the_writer_with_a_new_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_upgraders_one_is_told() {
+async fn upgrade_beside_another_upgrader_returns_conflict() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("two").unwrap();
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
@@ -78,7 +78,7 @@ async fn of_two_upgraders_one_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
+async fn upgrade_that_timed_out_keeps_the_read_and_blocks_no_reader() {
     let bench = Bench::new().await;
     // A wait that the client failed to end would outlast this test.
     let locks = Locks::builder()
@@ -101,7 +101,7 @@ async fn an_upgrade_that_ran_out_of_time_reads_on_and_keeps_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_that_is_dropped_leaves_nothing() {
+async fn upgrade_dropped_leaves_nothing() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("dropped").unwrap();
     for pause in [0, 1, 2, 5, 20, 100] {
@@ -114,7 +114,7 @@ async fn an_upgrade_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrader_is_told_of_its_grant() {
+async fn upgrade_is_granted_by_push() {
     let bench = Bench::new().await;
     // A waiter that only polls would not get its turn within this test.
     let locks = Locks::builder()

@@ -38,7 +38,7 @@ impl Count {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_ends_here_before_it_ends_at_the_server() {
+async fn lease_ends_at_the_client_before_it_ends_at_the_server() {
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     proxy.replies(Flow::Slow(LATE));

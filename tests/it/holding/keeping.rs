@@ -10,7 +10,7 @@ use crate::support::ConnectTo;
 const LEASE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
+async fn let_expire_outlives_the_client_and_ends_with_the_lease() {
     let bench = Bench::new().await;
     let client = bench.client().await;
     let guard = client.rwlock("kept").unwrap().write().lease(LEASE).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_kept_lock_outlives_its_client_and_ends_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_kept_for_a_whole_lease() {
+async fn let_expire_renews_to_a_whole_lease() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("whole").unwrap();
     // A granted waiter has a short lease until it claims it. A lease that is not renewed has partly
@@ -52,7 +52,7 @@ async fn it_is_kept_for_a_whole_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lock_cannot_be_kept_and_a_silent_server_releases_nothing() {
+async fn let_expire_fails_if_lost_and_without_a_reply_releases_nothing() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("lost").unwrap();
     let guard = lock.write().await.unwrap();
@@ -72,7 +72,7 @@ async fn a_lost_lock_cannot_be_kept_and_a_silent_server_releases_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mutex_can_be_kept() {
+async fn let_expire_of_a_mutex_keeps_it_locked() {
     let bench = Bench::new().await;
     let mutex = bench.locks.mutex("mutex").unwrap();
     mutex.lock().lease(LEASE).await.unwrap().keep().await.unwrap();

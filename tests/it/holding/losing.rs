@@ -15,7 +15,7 @@ const SHORT: Duration = Duration::from_millis(200);
 /// On one thread, so that the client's own task does not run in between. The caller holds a lock
 /// that the listener takes, too.
 #[tokio::test]
-async fn on_lost_is_called_by_a_task_though_the_guard_is_gone_at_once() {
+async fn on_lost_is_called_by_a_task_after_the_guard_is_gone() {
     let bench = Bench::new().await;
     let losses = Arc::new(Mutex::new(Vec::new()));
     let heard = losses.clone();
@@ -43,7 +43,7 @@ async fn on_lost_is_called_by_a_task_though_the_guard_is_gone_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everyone_is_told_of_a_loss_before_the_next_one_is_let_in() {
+async fn loss_is_reported_to_all_observers_before_the_next_grant() {
     let bench = Bench::new().await;
     let losses: Arc<Mutex<Vec<LeaseLoss>>> = Arc::default();
     let heard = losses.clone();
@@ -116,7 +116,7 @@ async fn shutdown_waits_for_on_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_panics_harms_nobody() {
+async fn on_lost_panic_leaves_renewals_and_later_losses_working() {
     let bench = Bench::new().await;
     let told = Arc::new(Mutex::new(0));
     let heard = told.clone();
@@ -144,7 +144,7 @@ async fn a_listener_that_panics_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_ends_with_its_guard_and_cancels_nobody_else() {
+async fn cancellation_token_ends_with_its_guard_and_cancels_nothing_else() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("token").unwrap();
     let guard = lock.write().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_token_ends_with_its_guard_and_cancels_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_comes_back_in_time_costs_no_lease() {
+async fn server_that_resumes_in_time_keeps_the_lease() {
     let bench = Bench::new().await;
     let (lock, other) =
         (bench.locks.rwlock("trouble").unwrap(), bench.locks.rwlock("other").unwrap());
@@ -178,7 +178,7 @@ async fn a_server_that_comes_back_in_time_costs_no_lease() {
 /// A stalled process reads the answer to a renewal when it wakes. By then the caller may have seen
 /// that the lease was lost.
 #[tokio::test(flavor = "current_thread")]
-async fn what_was_seen_to_be_lost_stays_lost() {
+async fn lease_seen_as_lost_stays_lost_after_a_late_renewal_reply() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("stalled").unwrap();
     let guard = lock.write().lease(LEASE).await.unwrap();
@@ -195,7 +195,7 @@ async fn what_was_seen_to_be_lost_stays_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_end_where_they_were_told_to() {
+async fn renewals_end_at_their_limit_and_at_max_hold() {
     let bench = Bench::new().await;
     let renewed = bench.locks.rwlock("renewed").unwrap().read().lease(LEASE).await.unwrap();
     let twice = bench.locks.rwlock("twice").unwrap();

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, LockMode, Released};
 use super::bench::{Bench, eventually, soon};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn to_hold_again_is_no_round_trip() {
+async fn reentrant_acquire_of_a_held_lock_makes_no_call() {
     let bench = Bench::new().await;
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("again").unwrap());
     let first = reentrant.write(&lock).await.unwrap();
@@ -40,7 +40,7 @@ async fn to_hold_again_is_no_round_trip() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_order_of_releases_leaves_the_right_mode() {
+async fn reentrant_releases_in_any_order_leave_the_right_mode() {
     let bench = Bench::new().await;
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("order").unwrap());
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -67,7 +67,7 @@ async fn any_order_of_releases_leaves_the_right_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_again_while_the_last_one_is_being_given_up() {
+async fn reentrant_write_during_a_background_downgrade_is_granted() {
     let bench = Bench::new().await;
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("flip").unwrap());
     let read = reentrant.read(&lock).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_write_again_while_the_last_one_is_being_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_takes_nothing_from_the_others() {
+async fn reentrant_write_that_timed_out_keeps_the_other_requests() {
     let bench = Bench::new().await;
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("give up").unwrap());
     let other = lock.read().await.unwrap();
@@ -124,7 +124,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_owners_that_both_want_more_are_told() {
+async fn reentrant_upgrade_beside_that_of_another_owner_returns_conflict() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("both").unwrap();
     let (one, two) = (bench.locks.reentrant(), bench.locks.reentrant());
@@ -144,7 +144,7 @@ async fn two_owners_that_both_want_more_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lease_makes_room_for_a_new_one() {
+async fn reentrant_write_after_a_loss_gets_a_new_lease() {
     let bench = Bench::new().await;
     let (reentrant, lock) = (bench.locks.reentrant(), bench.locks.rwlock("anew").unwrap());
     let old = reentrant.write(&lock).lease(Duration::from_secs(1)).await.unwrap();

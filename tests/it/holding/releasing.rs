@@ -12,7 +12,7 @@ fn digest(name: &str) -> &'static str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_tells_the_truth() {
+async fn release_returns_released_already_lost_or_unknown() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("truth").unwrap();
     let guard = lock.write().await.unwrap();
@@ -43,7 +43,7 @@ async fn a_release_tells_the_truth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
+async fn release_with_a_lost_reply_is_repeated_and_returns_released() {
     let bench = Bench::new().await;
     let proxy = Proxy::start(&bench.server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_release_whose_answer_was_lost_is_known_to_have_been_done() {
 
 /// A second attempt of the same take-up does not count as another take-up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_take_up_whose_answer_was_lost_is_repeated() {
+async fn accept_transfer_with_a_lost_reply_is_repeated() {
     let server = Single::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let (one, other) =
@@ -89,7 +89,7 @@ async fn a_take_up_whose_answer_was_lost_is_repeated() {
 }
 
 #[test]
-fn guards_can_be_dropped_anywhere() {
+fn guard_dropped_on_any_thread_is_released() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let bench = runtime.block_on(Bench::new());
     let take = |name: &str| {
@@ -123,7 +123,7 @@ fn guards_can_be_dropped_anywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_releases_everything_and_cancels_those_who_wait() {
+async fn shutdown_releases_all_locks_and_cancels_waiters() {
     let bench = Bench::new().await;
     let locks = bench.client().await;
     let names: Vec<String> = (0..200).map(|number| format!("s{number}")).collect();
@@ -148,7 +148,7 @@ async fn a_shutdown_releases_everything_and_cancels_those_who_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_names_what_it_could_not_release() {
+async fn shutdown_returns_the_locks_it_could_not_release() {
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let stuck = locks.rwlock("stuck").unwrap().write().await.unwrap();

@@ -33,7 +33,7 @@ fn slot(lock: &RwLock) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_is_at_the_replica() {
+async fn write_with_replicas_is_stored_at_the_replica() {
     let stage = stage().await;
     let locks: Vec<RwLock> =
         (0..100).map(|number| stage.locks.rwlock(format!("{{a}}{number}")).unwrap()).collect();
@@ -63,7 +63,7 @@ async fn what_is_held_is_at_the_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_replicas_are_a_refusal_that_releases() {
+async fn write_with_too_few_replicas_is_unavailable_and_released() {
     let stage = stage().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let refused = lock.write().replicas(2).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn too_few_replicas_are_a_refusal_that_releases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_counts_only_when_it_is_confirmed() {
+async fn renewal_counts_only_when_replicas_confirm_it() {
     let stage = stage().await;
     let guard = stage.locks.rwlock("a").unwrap();
     let guard = guard.write().lease(LEASE).replicas(1).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_renewal_counts_only_when_it_is_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_are_followed_to_another_group() {
+async fn calls_with_replicas_follow_ask_and_moved_redirects() {
     let stage = stage().await;
     let target = (stage.master + 1) % 3;
     let stays = stage.locks.rwlock("stays{a2}").unwrap();

@@ -10,7 +10,7 @@ use crate::support::ConnectTo;
 const LEASE: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
+async fn revoked_lease_ends_at_its_deadline_and_not_before() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("revoked").unwrap();
     assert_eq!(lock.revoke().await.unwrap(), None);
@@ -27,7 +27,7 @@ async fn what_was_revoked_ends_at_its_deadline_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_would_extend_what_was_revoked_says_so() {
+async fn upgrade_and_let_expire_of_a_revoked_lease_return_revoked() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("revoked").unwrap();
     let reading = lock.read().await.unwrap();
@@ -45,7 +45,7 @@ async fn whatever_would_extend_what_was_revoked_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_frees_at_once_and_tells_the_holders() {
+async fn force_release_frees_the_lock_at_once_and_ends_the_holders() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("forced").unwrap();
     assert_eq!(lock.force_release().await.unwrap(), None);

@@ -9,7 +9,7 @@ use rwlease::{ErrorKind, RenewalPolicy};
 use super::bench::{Bench, eventually, soon};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_output_comes_back_and_the_lock_is_free_again() {
+async fn run_returns_the_output_and_releases_the_lock() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("run").unwrap();
     let mut log = Vec::new(); // borrowed by the closure
@@ -42,7 +42,7 @@ async fn the_output_comes_back_and_the_lock_is_free_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_is_cancelled_when_the_lease_is_lost() {
+async fn run_is_cancelled_when_the_lease_is_lost() {
     struct Told(Arc<AtomicBool>);
     impl Drop for Told {
         fn drop(&mut self) {
@@ -65,7 +65,7 @@ async fn work_is_cancelled_when_the_lease_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_panics_or_is_dropped_releases() {
+async fn run_that_panics_or_is_dropped_releases() {
     let bench = Bench::new().await;
     let lock = bench.locks.rwlock("panics").unwrap();
     let panicking = tokio::spawn({

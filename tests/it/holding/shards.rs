@@ -51,7 +51,7 @@ async fn stay_held<'a>(guards: impl Iterator<Item = &'a WriteGuard> + Clone, dur
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocked_shard_leaves_the_others_held() {
+async fn blocked_shard_leaves_leases_of_other_shards_held() {
     let cluster = cluster().await;
     let locks = connect(&cluster.urls()).await.unwrap();
     let [sick, well, also_well] = guards(&cluster, &locks, 150).await;
@@ -68,7 +68,7 @@ async fn a_blocked_shard_leaves_the_others_held() {
 /// The renewal of one lock is redirected to a blocked shard. It goes out with the renewals of its
 /// neighbours, and must not delay them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_on_its_way_to_a_blocked_shard_leaves_its_neighbours_held() {
+async fn slot_moving_to_a_blocked_shard_leaves_neighbouring_leases_held() {
     let cluster = cluster().await;
     let locks = connect(&cluster.urls()).await.unwrap();
     let [_sick, mut well, _] = guards(&cluster, &locks, 150).await;

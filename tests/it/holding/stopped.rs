@@ -33,10 +33,10 @@ fn store(token: u64, value: &str) -> redis::Cmd {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
+async fn stopped_process_finds_its_lease_lost_and_its_write_refused() {
     let bench = Bench::new().await;
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "holding::stopped::the_child", "--nocapture"])
+        .args(["--exact", "holding::stopped::lease_holder_in_the_child_process", "--nocapture"])
         .env(CHILD, bench.server.url())
         .stdout(Stdio::piped())
         .spawn()
@@ -75,7 +75,7 @@ async fn a_stopped_process_finds_its_lease_lost_and_its_write_refused() {
 
 /// Not a test: the process that is stopped.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_child() {
+async fn lease_holder_in_the_child_process() {
     let Ok(url) = std::env::var(CHILD) else {
         return;
     };

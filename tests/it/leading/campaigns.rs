@@ -27,7 +27,7 @@ async fn client(engine: &EmbeddedCluster) -> Locks {
 
 /// Neither a poll nor the end of a lease makes the next candidate lead within this test.
 #[tokio::test(start_paused = true)]
-async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
+async fn resign_makes_the_next_candidate_lead_at_once() {
     let engine = EmbeddedCluster::new();
     let patient = || Locks::builder().lease(3 * NEVER).poll_interval(NEVER).waiter_ttl(3 * NEVER);
     let one = patient().connect_embedded(&engine).await.unwrap();
@@ -50,7 +50,7 @@ async fn the_next_candidate_leads_at_once_when_the_leader_resigns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_longest_term_the_lead_goes_round() {
+async fn campaign_with_max_hold_passes_the_lead_on() {
     let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let candidates = [one.leader("round").unwrap(), other.leader("round").unwrap()];
@@ -85,7 +85,7 @@ async fn max_hold_below_the_lease_ends_the_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losing_the_lead_cancels_the_work() {
+async fn run_is_cancelled_when_the_leader_loses_its_lease() {
     struct Told(Arc<AtomicBool>);
     impl Drop for Told {
         fn drop(&mut self) {
@@ -112,7 +112,7 @@ async fn losing_the_lead_cancels_the_work() {
 /// As in a process that continues after it was stopped: the work is woken, and no timer has fired
 /// yet.
 #[tokio::test]
-async fn work_is_not_resumed_once_the_lease_has_ended() {
+async fn run_is_not_resumed_after_the_lease_has_ended() {
     let leader = client(&EmbeddedCluster::new()).await.leader("stopped").unwrap();
     let steps = AtomicU32::new(0);
     let campaign = leader.campaign().lease(Duration::from_millis(200)).renewal(RenewalPolicy::Manual);
@@ -142,7 +142,7 @@ async fn twice<F: Future>(work: F) -> F::Output {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_each_change_and_no_renewal() {
+async fn watch_reports_each_change_and_no_renewal() {
     let engine = EmbeddedCluster::new();
     let (one, other) = (client(&engine).await, client(&engine).await);
     let (mine, theirs) = (one.leader("watched").unwrap(), other.leader("watched").unwrap());
@@ -176,7 +176,7 @@ async fn a_watch_tells_each_change_and_no_renewal() {
 
 /// A leader that is gone leads until its lease has ended, and no longer.
 #[tokio::test(start_paused = true)]
-async fn a_watch_sees_a_lease_end() {
+async fn watch_reports_the_end_of_a_lease() {
     let engine = EmbeddedCluster::new();
     let leader = client(&engine).await.leader("ended").unwrap();
     let lead = leader.campaign().lease(10 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_watch_sees_a_lease_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_looks_no_more_often_than_it_may() {
+async fn watch_polls_no_more_often_than_its_interval() {
     let engine = EmbeddedCluster::new();
     let mut watch = client(&engine).await.leader("looks").unwrap().watch().every(SECOND);
     assert!(watch.changed().await.unwrap().is_none());
@@ -200,7 +200,7 @@ async fn a_watch_looks_no_more_often_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_says_that_it_cannot_know_and_goes_on() {
+async fn watch_without_a_server_returns_unavailable_and_continues() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).standalone().build();
     let leader = client(&engine).await.leader("unknown").unwrap();
     let mut watch = leader.watch();

@@ -43,8 +43,8 @@ async fn lead(leader: &Leader) -> Result<Leadership> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_does_nothing_more_when_it_wakes() -> Result {
-    const TEST: &str = "leading::processes::a_stopped_leader_does_nothing_more_when_it_wakes";
+async fn stopped_leader_does_no_more_work_when_it_wakes() -> Result {
+    const TEST: &str = "leading::processes::stopped_leader_does_no_more_work_when_it_wakes";
     if child::is(TEST) {
         let (_locks, leader) = leader(&child::urls()?, "stopped").await?;
         let led = lead(&leader).await?.run(async |lease| {
@@ -100,8 +100,8 @@ async fn yield_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leaders_that_are_killed_and_stopped_never_lead_at_once() -> Result {
-    const TEST: &str = "leading::processes::leaders_that_are_killed_and_stopped_never_lead_at_once";
+async fn killed_and_stopped_leaders_never_lead_concurrently() -> Result {
+    const TEST: &str = "leading::processes::killed_and_stopped_leaders_never_lead_concurrently";
     if child::is(TEST) {
         return stand_again_and_again().await;
     }

@@ -42,7 +42,7 @@ async fn in_use(semaphore: &Semaphore) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_shared_up_to_the_limit_and_each_grant_has_a_newer_token() {
+async fn semaphore_shares_permits_up_to_the_limit_with_rising_tokens() {
     let (_engine, one, other) = two(10).await;
     let first = one.acquire(4).await.unwrap();
     let second = other.acquire(6).await.unwrap();
@@ -56,7 +56,7 @@ async fn permits_are_shared_up_to_the_limit_and_each_grant_has_a_newer_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_out_of_range_are_refused_at_the_door() {
+async fn semaphore_permits_or_limit_out_of_range_is_invalid_without_a_call() {
     let engine = EmbeddedCluster::new();
     let locks = client(&engine).await;
     let kind = |error: rwlease::Error| error.kind();
@@ -76,7 +76,7 @@ async fn numbers_out_of_range_are_refused_at_the_door() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_for_many_is_not_starved_by_small_ones() {
+async fn semaphore_request_for_many_permits_is_not_starved_by_small_ones() {
     let (_engine, one, other) = two(10).await;
     let (first, second) = (one.acquire(5).await.unwrap(), one.acquire(4).await.unwrap());
     let many = wait(&other, 8).await;
@@ -92,7 +92,7 @@ async fn a_request_for_many_is_not_starved_by_small_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_come_in_the_order_of_their_arrival() {
+async fn semaphore_waiters_are_granted_in_order_of_arrival() {
     let (_engine, one, other) = two(1).await;
     let held = one.acquire(1).await.unwrap();
     let mut waiting = Vec::new();
@@ -110,7 +110,7 @@ async fn waiters_come_in_the_order_of_their_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_of_the_permits_goes_back() {
+async fn semaphore_partial_release_returns_permits_and_keeps_the_token() {
     let (_engine, one, other) = two(10).await;
     let mut held = one.acquire(10).await.unwrap();
     let token = held.token();
@@ -131,7 +131,7 @@ async fn a_part_of_the_permits_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
+async fn semaphore_partial_release_with_a_late_reply_takes_effect() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
     let one = semaphore(&engine, 10).await;
     let mut held = one.acquire(10).lease(60 * SECOND).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_part_whose_answer_is_late_goes_back_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_and_one_that_is_not_runs_out() {
+async fn semaphore_lease_without_renewal_ends_and_grants_the_waiter() {
     let (_engine, one, other) = two(2).await;
     let kept = one.acquire(1).lease(3 * SECOND).await.unwrap();
     let mut left = one.acquire(1).lease(3 * SECOND).renewal(RenewalPolicy::Manual).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_lease_is_renewed_and_one_that_is_not_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_is_given_back() {
+async fn semaphore_guard_or_request_dropped_is_released() {
     let (_engine, one, other) = two(3).await;
     let held = one.acquire(3).await.unwrap();
     let waiting = wait(&other, 2).await;
@@ -180,7 +180,7 @@ async fn what_is_dropped_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_with_its_time_or_when_it_is_cancelled() {
+async fn semaphore_acquire_ends_by_timeout_or_cancel() {
     let (_engine, one, other) = two(1).await;
     let held = one.acquire(1).await.unwrap();
     let error = other.acquire(1).timeout(SECOND).await.unwrap_err();
@@ -194,7 +194,7 @@ async fn a_wait_ends_with_its_time_or_when_it_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_limit_is_refused_and_told() {
+async fn semaphore_acquire_with_another_limit_returns_limit_mismatch() {
     let engine = EmbeddedCluster::new();
     let (ten, five) = (semaphore(&engine, 10).await, semaphore(&engine, 5).await);
     let held = ten.acquire(1).await.unwrap();
@@ -210,7 +210,7 @@ async fn another_limit_is_refused_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_changes_by_a_call_that_knows_it() {
+async fn semaphore_set_limit_requires_the_current_limit() {
     let (_engine, one, other) = two(10).await;
     let held = one.acquire(8).await.unwrap();
     let (big, small) = (wait(&other, 6).await, wait(&other, 5).await);
@@ -229,7 +229,7 @@ async fn the_limit_changes_by_a_call_that_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_higher_limit_lets_waiters_in() {
+async fn semaphore_set_limit_higher_grants_waiters() {
     let (_engine, one, other) = two(1).await;
     let _held = one.acquire(1).await.unwrap();
     let waiting = wait(&other, 1).await;
@@ -238,7 +238,7 @@ async fn a_higher_limit_lets_waiters_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_and_a_semaphore_are_foreign_to_each_other() {
+async fn semaphore_and_rwlock_of_one_name_are_foreign_to_each_other() {
     let engine = EmbeddedCluster::new();
     let locks = client(&engine).await;
     let lock = locks.rwlock("uploads").unwrap();
@@ -259,7 +259,7 @@ async fn a_lock_and_a_semaphore_are_foreign_to_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_shows_holders_and_waiters_page_by_page() {
+async fn semaphore_status_shows_holders_and_waiters_by_pages() {
     let (_engine, one, _other) = two(5).await;
     let mut held = Vec::new();
     for permits in [1, 3, 1] {
@@ -289,7 +289,7 @@ async fn the_status_shows_holders_and_waiters_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_survives_a_failover_and_a_move_of_its_slot() {
+async fn semaphore_guard_and_waiter_survive_a_failover() {
     let (engine, one, other) = two(2).await;
     let held = one.acquire(2).await.unwrap();
     let waiting = wait(&other, 1).await;
@@ -301,7 +301,7 @@ async fn it_survives_a_failover_and_a_move_of_its_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_a_failover_lost_is_told_so() {
+async fn semaphore_lease_lost_with_the_data_of_the_server_is_reported() {
     let (engine, one, _other) = two(2).await;
     let held = one.acquire(2).lease(3 * SECOND).await.unwrap();
     engine.faults().flush_data(engine.faults().master_of(one.slot()));
@@ -311,7 +311,7 @@ async fn a_lease_that_a_failover_lost_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_confirm_permits() {
+async fn semaphore_acquire_is_confirmed_by_replicas() {
     let engine = EmbeddedCluster::builder().masters(1).build();
     let one = semaphore(&engine, 2).await;
     assert_eq!(one.acquire(1).replicas(1).await.unwrap().permits(), 1);

@@ -17,7 +17,7 @@ async fn until_waiting(semaphore: &Semaphore) {
 
 /// One client receives pushes. The other one cannot, and polls.
 #[tokio::test(flavor = "multi_thread")]
-async fn permits_pass_from_client_to_client_by_push_and_by_polls() {
+async fn semaphore_release_grants_the_next_client_by_push_or_poll() {
     let server = Single::start().await.unwrap();
     server
         .say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
@@ -44,7 +44,7 @@ async fn permits_pass_from_client_to_client_by_push_and_by_polls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_of_two_clients_never_have_more_than_the_limit() {
+async fn semaphore_of_two_clients_never_exceeds_the_limit() {
     let server = Single::start().await.unwrap();
     let clients =
         [connect(&[server.url()]).await.unwrap(), connect(&[server.url()]).await.unwrap()];
@@ -74,7 +74,7 @@ async fn tasks_of_two_clients_never_have_more_than_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_string_is_no_semaphore() {
+async fn semaphore_on_a_string_key_returns_foreign() {
     let server = Single::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     server.say::<()>("SET rwlease:text something").await.unwrap();

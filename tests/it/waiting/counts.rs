@@ -17,7 +17,7 @@ use crate::support::{Cluster, Result, Server, Shape, scripts_run};
 type PerGrantee = BTreeMap<String, f64>;
 
 #[tokio::test]
-async fn a_free_lock_takes_one_call_to_acquire_and_one_to_release() -> Result {
+async fn acquire_and_release_of_a_free_lock_take_one_call_each() -> Result {
     let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
     let lock = hearing(&cluster).await?.rwlock("free")?;
     let _ = lock.write().await?.release().await?; // the server knows the scripts from here on

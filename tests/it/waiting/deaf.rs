@@ -13,7 +13,7 @@ const WAITERS: usize = 5;
 
 /// The clients' user may neither subscribe nor publish, as on a server without these commands.
 #[tokio::test(flavor = "multi_thread")]
-async fn hand_offs_go_on_by_looking() -> Result {
+async fn waiter_without_subscription_is_granted_by_polling() -> Result {
     let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
     let mut urls = cluster.urls();
     if cluster.version().has_sharded_pubsub() {

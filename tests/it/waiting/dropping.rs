@@ -122,7 +122,7 @@ async fn lasting(cluster: &Cluster) -> Result<Locks> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_dropped_when_its_grant_is_on_its_way_leaves_nothing() -> Result {
+async fn request_dropped_while_its_grant_is_pushed_leaves_nothing() -> Result {
     let cluster = shared().await?;
     let holder = hearing(cluster).await?.rwlock("on its way")?;
     let waiting = by_push().connect_to(&cluster.urls()).await?.rwlock("on its way")?;

@@ -57,8 +57,9 @@ fn outlive_a_runtime() -> Result {
 }
 
 #[test]
-fn a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs() -> Result {
-    const TEST: &str = "waiting::ending::a_runtime_that_ends_with_waiters_and_guards_alive_neither_panics_nor_hangs";
+fn runtime_that_ends_with_waiters_and_guards_neither_panics_nor_hangs() -> Result {
+    const TEST: &str =
+        "waiting::ending::runtime_that_ends_with_waiters_and_guards_neither_panics_nor_hangs";
     if child::is(TEST) {
         return outlive_a_runtime();
     }

@@ -30,9 +30,8 @@ async fn wait_in_the_child(name: &str, count: usize) -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() -> Result {
-    const TEST: &str =
-        "waiting::gone::those_whose_process_was_killed_are_passed_over_by_the_release_itself";
+async fn release_skips_waiters_of_a_killed_process() -> Result {
+    const TEST: &str = "waiting::gone::release_skips_waiters_of_a_killed_process";
     if child::is(TEST) {
         return wait_in_the_child("passed over", DEAD).await;
     }
@@ -66,8 +65,8 @@ async fn those_whose_process_was_killed_are_passed_over_by_the_release_itself() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_loses_a_place_when_nobody_hears_after_a_failover() -> Result {
-    const TEST: &str = "waiting::gone::nobody_loses_a_place_when_nobody_hears_after_a_failover";
+async fn stopped_waiters_keep_their_queue_position_after_a_failover() -> Result {
+    const TEST: &str = "waiting::gone::stopped_waiters_keep_their_queue_position_after_a_failover";
     const STOPPED: usize = 2;
     if child::is(TEST) {
         return wait_in_the_child("stopped", STOPPED).await;

@@ -50,7 +50,7 @@ fn sorted(log: &Log) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_go_in_the_order_in_which_they_came() -> Result {
+async fn writers_are_granted_in_queue_order() -> Result {
     const NAMES: [&str; 12] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"];
     let cluster = shared().await?;
     let clients = [hearing(cluster).await?, hearing(cluster).await?, hearing(cluster).await?];
@@ -72,7 +72,7 @@ async fn writers_go_in_the_order_in_which_they_came() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Result {
+async fn readers_waiting_when_a_write_ends_are_granted_before_the_next_writer() -> Result {
     use Mode::{Read, Write};
     let cluster = shared().await?;
     let clients = [hearing(cluster).await?, hearing(cluster).await?];
@@ -109,12 +109,12 @@ async fn readers_that_wait_when_a_write_ends_go_before_the_next_writer() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_steady_stream_of_readers_does_not_overtake_a_writer() -> Result {
+async fn steady_stream_of_readers_does_not_overtake_a_waiting_writer() -> Result {
     nobody_overtakes("read, read, read", Mode::Read).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_steady_stream_of_writers_does_not_overtake_a_reader() -> Result {
+async fn steady_stream_of_writers_does_not_overtake_a_waiting_reader() -> Result {
     nobody_overtakes("write, write, write", Mode::Write).await
 }
 

@@ -68,7 +68,7 @@ impl Two {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_slot_has_moved() -> Result {
+async fn waiter_is_granted_by_push_after_a_slot_move() -> Result {
     let two = Two::start("moved").await?;
     if !two.cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -82,7 +82,7 @@ async fn after_the_slot_has_moved() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover() -> Result {
+async fn waiter_is_granted_by_push_after_a_failover() -> Result {
     let two = Two::start("failed over").await?;
     if !two.cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -96,7 +96,7 @@ async fn after_a_failover() -> Result {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_connection_was_cut() -> Result {
+async fn waiter_is_granted_by_push_after_a_connection_loss() -> Result {
     let two = Two::start("cut").await?;
     if !two.cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -115,7 +115,7 @@ async fn after_the_connection_was_cut() -> Result {
 /// While the slot moves and the lock is already at the target, the source does not see changes of
 /// the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_slot_is_moving() -> Result {
+async fn waiter_is_granted_by_poll_after_a_release_during_a_slot_move() -> Result {
     let two = Two::start("moving").await?;
     if !two.cluster.version().has_sharded_pubsub() {
         return Ok(());
@@ -138,7 +138,7 @@ async fn while_the_slot_is_moving() -> Result {
 /// A waiter that comes while the slot moves is redirected with ASK, and then subscribes at the
 /// target too.
 #[tokio::test(flavor = "multi_thread")]
-async fn by_one_who_comes_while_the_slot_is_moving() -> Result {
+async fn waiter_queued_during_a_slot_move_subscribes_at_both_masters() -> Result {
     let two = Two::start("both sides").await?;
     if !two.cluster.version().has_sharded_pubsub() {
         return Ok(());

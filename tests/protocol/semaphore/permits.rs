@@ -94,7 +94,7 @@ fn renew_of_permits_by_another_token_changes_nothing() {
 }
 
 #[test]
-fn what_goes_back_lets_the_head_in() {
+fn shrink_that_frees_enough_permits_grants_the_first_waiter() {
     let mut bench = Bench::new();
     bench.take("ann1", 10).granted();
     bench.wait("bob1", 4).queued();

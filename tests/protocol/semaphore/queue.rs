@@ -120,7 +120,7 @@ fn grants_are_told_on_the_channel_and_a_client_that_is_gone_is_passed_over() {
 }
 
 #[test]
-fn what_a_call_leaves_over_the_next_ones_go_on_with() {
+fn release_of_many_permits_leaves_further_grants_to_pump() {
     let mut bench = Bench::new();
     bench.take_of("ann1", 100, 100).granted();
     let place = "1000 5000 1000 -";

@@ -9,7 +9,7 @@ const NAMES: [&str; 12] = [
 ];
 
 #[test]
-fn the_fast_paths_do_what_the_slow_path_does() {
+fn semaphore_fast_paths_equal_the_slow_path() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..20 {

@@ -8,7 +8,7 @@ fn asks(effects: &Effects) -> bool {
 }
 
 #[test]
-fn what_is_said_to_be_ended_is_lost_by_the_answer_of_the_server_alone() {
+fn ended_message_loses_the_lease_only_after_the_server_confirms() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let heard = bench.on(AcquisitionEvent::ForceReleased { token: 5 });
     assert_eq!(heard.wake_worker_at, Some(bench.now), "long before a renewal is due");
@@ -67,7 +67,7 @@ fn a_renewal_that_is_due_is_the_question() {
 }
 
 #[test]
-fn what_is_said_of_another_lease_asks_nothing() {
+fn ended_message_for_another_lease_sends_no_request() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     bench.on(AcquisitionEvent::ForceReleased { token: 4 });
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);

@@ -96,7 +96,7 @@ fn renewal_says_the_mode_the_token_and_the_permits_that_are_held() {
 }
 
 #[test]
-fn what_took_the_place_of_a_lost_lease_is_neither_kept_nor_released_without_end() {
+fn lease_replaced_at_renewal_is_not_kept_and_its_release_gives_up() {
     let replaced = || {
         let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
         let grant = bench.grant(6, LEASE);

@@ -45,7 +45,7 @@ fn an_answer_that_took_longer_than_the_lease_is_no_grant() {
 }
 
 #[test]
-fn what_replicas_do_not_confirm_is_not_held() {
+fn grant_or_renewal_not_confirmed_by_replicas_returns_unavailable() {
     let mut bench =
         Bench::new(LockMode::Write, |options| options.min_replicas = 1, WaitPolicy::Queue { deadline: None });
     bench.call();
@@ -64,7 +64,7 @@ fn what_replicas_do_not_confirm_is_not_held() {
 }
 
 #[test]
-fn a_refusal_leaves_nothing_unless_an_attempt_can_still_arrive() {
+fn refused_try_is_released_only_if_an_earlier_attempt_can_still_arrive() {
     let refused = |first: Option<ScriptResult<AcquireReply>>| {
         let mut bench = Bench::new(LockMode::Write, |_| {}, WaitPolicy::strict_try(at(5_000)));
         bench.call();
@@ -106,7 +106,7 @@ fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
 }
 
 #[test]
-fn what_no_server_has_heard_of_is_not_released() {
+fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
     let fail = |answered: bool, reason: CallErrorKind, kind: ErrorKind| {
         let until = Some(at(100));
         let mut bench = Bench::new(LockMode::Read, |_| {}, WaitPolicy::Queue { deadline: until });
@@ -190,7 +190,7 @@ fn an_overloaded_node_is_called_again_while_there_is_time_to_be_answered() {
 }
 
 #[test]
-fn what_a_server_has_left_over_is_gone_on_with() {
+fn reply_with_more_waiters_to_grant_starts_the_pump() {
     let mut bench = Bench::waiting(LockMode::Write);
     bench.call();
     let mut told = bench.told(AcquireReply::Granted(bench.grant(5, LEASE)));

@@ -60,7 +60,7 @@ fn permits_that_are_gone_are_lost_and_what_took_their_place_is_released() {
 }
 
 #[test]
-fn what_is_released_or_lost_gives_back_nothing_else() {
+fn shrink_of_released_or_lost_permits_has_no_effect() {
     let mut released = three_permits();
     let _ = released.on(AcquisitionEvent::ReleasePermits { keep: 1 });
     let _ = released.on(AcquisitionEvent::TimerFired);

@@ -83,7 +83,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn the_fast_paths_do_as_the_slow_path() {
+fn script_fast_paths_equal_the_slow_path() {
     let mut twins = Twins::of_the_scripts(Embedded::start);
     let seed = setting("RWLEASE_SEED");
     twins.compare(seed.unwrap_or(1), STEPS).unwrap();
@@ -99,14 +99,14 @@ fn the_fast_paths_do_as_the_slow_path() {
 }
 
 #[test]
-fn the_fast_paths_do_as_the_slow_path_on_a_server() {
+fn script_fast_paths_equal_the_slow_path_on_a_server() {
     let mut twins = Twins::of_the_scripts(Real::start);
     twins.compare(1, STEPS / 10).unwrap();
 }
 
 /// Else two equal folders would be equal whatever the comparison overlooks.
 #[test]
-fn what_differs_is_seen() {
+fn compare_finds_a_difference_in_reply_hash_expiry_or_push() {
     let differences = [
         // In a reply; in the hash; in the end of the key's life; in a push.
         ("lib/place.lua", "reply('full', more, number('waiters'))", "reply('full', more, 7)"),
@@ -133,7 +133,7 @@ fn what_differs_is_seen() {
 /// `make twin`
 #[test]
 #[ignore = "takes as long as STEPS says"]
-fn long() {
+fn script_fast_paths_equal_the_slow_path_for_many_steps() {
     let steps = setting("STEPS").unwrap_or(500_000);
     let first = setting("RWLEASE_SEED").unwrap_or_else(|| fastrand::u64(1_000_000..u64::MAX / 2));
     let on_servers = env::var("ON").is_ok_and(|on| on == "server");
