@@ -24,7 +24,7 @@ use lock::Lock;
 use rwlease::{
     CachedReadGuard, CachedRwLock, CachedWriteGuard, Locks, ReadGuard, RwLock, WriteGuard,
 };
-use support::{Backend, Cluster, Result, Shape};
+use support::{Backend, Cluster, Result, ClusterConfig};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -39,7 +39,7 @@ const MAX_OVER_BASELINE: f64 = 4.0;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let locks = Locks::connect(cluster.urls()).await?;
     let bare = BaselineClient::connect(Backend::Native, &cluster).await;
     let mut good = true;

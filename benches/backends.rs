@@ -37,11 +37,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Bare, Kind, SameScripts, SetNx, Table, verdict};
+use common::{BaselineClient, ScriptPair, ScriptsOnly, SetNx, Table, exit_code};
 use generator::closed;
 use lock::Lock;
 use rwlease::{Locks, RwLock, WriteGuard};
-use support::{Backend, Cluster, Shape};
+use support::{Backend, Cluster, ClusterConfig};
 
 const BACKENDS: [Backend; 3] = [Backend::Native, Backend::Redis, Backend::Fred];
 /// The place of `redis` among them, to which the others are compared.
@@ -58,13 +58,13 @@ fn main() -> ExitCode {
         if quick { 1 } else { 7 },
         Duration::from_millis(if quick { 300 } else { 1_000 }),
     ));
-    verdict(met)
+    exit_code(met)
 }
 
 /// Returns true if the goals are met.
 async fn run(turns: usize, each: Duration) -> bool {
     let mut all_met = true;
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     println!(
         "{}, three local masters, {turns} turns of {each:?}, writes alone.\n",
         cluster.version()
@@ -85,7 +85,7 @@ async fn run(turns: usize, each: Duration) -> bool {
     let mut sides = Vec::new();
     for backend in BACKENDS {
         let locks = backend.connect(Locks::builder(), &cluster.urls()).await.unwrap();
-        sides.push((locks, Bare::connect(backend, &cluster).await));
+        sides.push((locks, BaselineClient::connect(backend, &cluster).await));
     }
     for (at, tasks) in CONCURRENCY.into_iter().enumerate() {
         let contenders: Vec<_> =
@@ -111,7 +111,7 @@ async fn run(turns: usize, each: Duration) -> bool {
 /// The contenders of one backend.
 struct Contenders {
     rwlease: Arc<[RwleaseLock]>,
-    scripts: Arc<[SameScripts]>,
+    scripts: Arc<[ScriptsOnly]>,
     set_nx: Arc<[SetNx]>,
 }
 
@@ -127,10 +127,10 @@ struct PairRate {
 
 impl Contenders {
     /// Creates a lock for each task. Lock `n` of each kind has the same slot.
-    fn new(locks: &Locks, bare: &Arc<Bare>, tasks: usize) -> Contenders {
+    fn new(locks: &Locks, bare: &Arc<BaselineClient>, tasks: usize) -> Contenders {
         let names = || (0..tasks).map(|task| format!("bench{task}"));
         let scripts = |name| {
-            SameScripts(bare.clone(), Kind::Write, format!("bare:{{rwlease:{name}}}").into())
+            ScriptsOnly(bare.clone(), ScriptPair::Write, format!("bare:{{rwlease:{name}}}").into())
         };
         Contenders {
             rwlease: names().map(|name| RwleaseLock(locks.rwlock(name).unwrap())).collect(),

@@ -30,10 +30,10 @@ mod lock;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use common::{Bare, Kind, SameScripts};
+use common::{BaselineClient, ScriptPair, ScriptsOnly};
 use lock::Lock;
 use rwlease::{Locks, ReadGuard, RwLock, WriteGuard};
-use support::{Backend, Cluster, Shape};
+use support::{Backend, Cluster, ClusterConfig};
 use tokio::runtime::{Builder, Runtime};
 
 /// Untimed pairs of each task. Programs that count [`measured`] count them too.
@@ -55,19 +55,19 @@ fn main() {
         threads => Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
     };
     let runtime = runtime.expect("a runtime");
-    let cluster = runtime.block_on(Cluster::start_with(Shape::of(3, 0))).expect("a cluster");
+    let cluster = runtime.block_on(Cluster::start_with(ClusterConfig::of(3, 0))).expect("a cluster");
     let names = (0..tasks).map(|task| format!("bench{task}"));
-    let kind = if kind == "read" { Kind::Read } else { Kind::Write };
+    let kind = if kind == "read" { ScriptPair::Read } else { ScriptPair::Write };
     if side == "bare" {
-        let bare = runtime.block_on(Bare::connect(backend, &cluster));
-        let lock = |name| SameScripts(bare.clone(), kind, format!("rwlease:{name}").into());
+        let bare = runtime.block_on(BaselineClient::connect(backend, &cluster));
+        let lock = |name| ScriptsOnly(bare.clone(), kind, format!("rwlease:{name}").into());
         return count(&runtime, &names.map(lock).collect::<Vec<_>>(), pairs);
     }
     let urls = cluster.urls();
     let locks = runtime.block_on(backend.connect(Locks::builder(), &urls)).expect("a connection");
     let locks = names.map(|name| locks.rwlock(name).expect("a name"));
     match kind {
-        Kind::Read => count(&runtime, &locks.map(Read).collect::<Vec<_>>(), pairs),
+        ScriptPair::Read => count(&runtime, &locks.map(Read).collect::<Vec<_>>(), pairs),
         _ => count(&runtime, &locks.map(Write).collect::<Vec<_>>(), pairs),
     }
 }

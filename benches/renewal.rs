@@ -25,12 +25,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use goal::verdict;
+use goal::exit_code;
 use rwlease::{LeaseState, Locks, WriteGuard};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use support::{Cluster, Shape};
+use support::{Cluster, ClusterConfig};
 use table::Table;
 
 #[global_allocator]
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let sizes = [(1_000, 6), (10_000, 6), (100_000, 30)];
     let sizes = if quick { &sizes[..2] } else { &sizes[..] };
-    let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
+    let shape = ClusterConfig::of(3, 0).line("cluster-require-full-coverage no");
     let cluster = Cluster::start_with(shape).await.unwrap();
     println!("{}, three local masters, one client.\n", cluster.version());
     let mut table = Table::new(&[
@@ -85,7 +85,7 @@ async fn main() -> ExitCode {
         "Guards are renewed at a third of their lease. Each takes {bytes:.0} bytes of the client's memory."
     );
     println!("None is to be lost but those of the shard: {}.", if good { "met" } else { "missed" });
-    verdict(good)
+    exit_code(good)
 }
 
 async fn bytes_per_guard(cluster: &Cluster) -> f64 {

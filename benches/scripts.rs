@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     bench.inner_calls();
     bench.memory(&mut goals);
     print!("\n{goals}");
-    goals.verdict()
+    goals.exit_code()
 }
 
 struct ScriptBench {

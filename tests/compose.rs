@@ -24,7 +24,7 @@ use conformance::{LONG, locks, servers};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rwlease::{Locks, Released};
-use support::{Backend, Cluster, Compose, Error, Network, Result, WaitLimit, engine_answers};
+use support::{Backend, Cluster, Compose, Error, Network, Result, PollLimit, engine_answers};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
@@ -120,11 +120,11 @@ mod migration {
                 row.name
             ));
             let mut run =
-                run_on(compose.again().await?, row, variant, row.smoke, seed, &folder).await?;
+                run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder).await?;
             for _ in 1..TRIES {
                 if run.verdict.outcome() == Outcome::Void {
                     println!("{}", run.report());
-                    run = run_on(compose.again().await?, row, variant, row.smoke, seed, &folder)
+                    run = run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder)
                         .await?;
                 }
             }
@@ -144,8 +144,8 @@ mod migration {
     async fn set_timeout(compose: &Compose, node_timeout: u32) -> Result<u32> {
         let mut before = node_timeout;
         for node in compose.nodes() {
-            (_, before) = node.say::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
-            node.say::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}")).await?;
+            (_, before) = node.run_words::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
+            node.run_words::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}")).await?;
         }
         Ok(before)
     }
@@ -175,7 +175,7 @@ mod engine {
         compose: &Compose,
     ) -> Result {
         servers::a_frozen_master_is_left(&(backend, &**compose)).await?;
-        compose.agree().await
+        compose.wait_for_agreement().await
     }
 
     async fn bring_back(compose: &Compose) -> Result {
@@ -183,7 +183,7 @@ mod engine {
         for number in (0..compose.nodes().len()).filter(|number| !running.contains(number)) {
             compose.node(number).restart().await?;
         }
-        compose.agree().await
+        compose.wait_for_agreement().await
     }
 }
 
@@ -240,7 +240,7 @@ mod partition {
         };
         assert!(next.token() > token);
         compose.reconnect(master)?;
-        compose.agree().await?;
+        compose.wait_for_agreement().await?;
         assert_ne!(compose.master_of(slot).await?, master);
         assert!(lock.try_read().await?.is_none(), "it is held at the new master");
         assert_eq!(next.release().await?, Released::Released);
@@ -251,7 +251,7 @@ mod partition {
     /// Waits until every replica has what was written before the PING, by any client.
     async fn replicated(compose: &Compose) -> Result {
         for number in compose.masters().await? {
-            let wait_limit = WaitLimit::new("the replicas to have everything");
+            let wait_limit = PollLimit::new("the replicas to have everything");
             loop {
                 let mut wait = redis::pipe();
                 wait.cmd("PING").ignore().cmd("WAIT").arg(1).arg(1_000);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use support::{Cluster, Error, Result, Sentinels, Shape};
+use support::{Cluster, Error, Result, SentinelDeployment, ClusterConfig};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -70,7 +70,7 @@ async fn examples_run_on_embedded_servers() -> Result {
 
 #[tokio::test]
 async fn on_a_cluster() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     for example in EXAMPLES {
         cluster.node(0).reset_stats().await?;
         let said = run(example, Some(cluster.urls().join(","))).await?;
@@ -83,7 +83,7 @@ async fn on_a_cluster() -> Result {
 
 #[tokio::test]
 async fn behind_sentinels() -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     for example in EXAMPLES.iter().copied().chain([WITH_SENTINELS]) {
         let said = run(example, Some(sentinels.url())).await?;
         assert!(!said.trim().is_empty(), "{example} says nothing");
@@ -95,7 +95,7 @@ async fn behind_sentinels() -> Result {
 /// The job is done: until its lease ends, no other process runs it.
 #[tokio::test]
 async fn run_once_example_skips_a_job_whose_lease_lasts() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let urls = || Some(cluster.urls().join(","));
     assert_eq!(run("run_once", urls()).await?.matches("runs the report").count(), 1);
     assert_eq!(run("run_once", urls()).await?.matches("runs the report").count(), 0);

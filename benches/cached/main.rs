@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Goals, Table, Target};
+use common::{Goals, Table, BenchCluster};
 use crowds::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
 use peers::OtherLibraries;
 use rwlease::{CachedRwLock, Locks};
@@ -67,7 +67,7 @@ async fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().collect();
     let rounds = words.iter().position(|word| word == "--rounds");
     let rounds = rounds.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(5).max(1);
-    let target = Target::start().await?;
+    let target = BenchCluster::start().await?;
     println!("{}, {}, {rounds} rounds.\n", target.version(), target.kind());
     let mut peers = match words.iter().any(|word| word == "--alone") {
         true => None,
@@ -93,7 +93,7 @@ async fn main() -> Result<ExitCode> {
     drop(clients);
     reader_fleet(&target, rounds).await?;
     print!("{goals}");
-    Ok(goals.verdict())
+    Ok(goals.exit_code())
 }
 
 fn cached(locks: &Locks, name: &str) -> CachedRwLock {
@@ -306,9 +306,9 @@ async fn recall_latency(clients: &[Locks], goals: &mut Goals) -> Result {
 }
 
 /// The same without recalls: the clients' user has no right to send them.
-async fn recall_latency_without_push(target: &Target, goals: &mut Goals) -> Result {
+async fn recall_latency_without_push(target: &BenchCluster, goals: &mut Goals) -> Result {
     for node in target.nodes() {
-        node.say::<()>("ACL SETUSER mute on >mute ~* &* +@all -spublish").await?;
+        node.run_words::<()>("ACL SETUSER mute on >mute ~* &* +@all -spublish").await?;
     }
     let urls: Vec<String> =
         target.urls().iter().map(|url| url.replace("://", "://mute:mute@")).collect();
@@ -336,7 +336,7 @@ async fn recall_latency_without_push(target: &Target, goals: &mut Goals) -> Resu
 }
 
 /// The number of scripts that the servers have run.
-async fn scripts_run(target: &Target) -> Result<u64> {
+async fn scripts_run(target: &BenchCluster) -> Result<u64> {
     let mut scripts = 0;
     for node in target.nodes() {
         scripts += node.calls("evalsha").await?;
@@ -345,7 +345,7 @@ async fn scripts_run(target: &Target) -> Result<u64> {
 }
 
 /// The memory of a lock's key, by the kind of hold.
-async fn memory(locks: &Locks, target: &Target) -> Result {
+async fn memory(locks: &Locks, target: &BenchCluster) -> Result {
     let mut table = Table::new(&["one holder, bytes of its key", "write", "read"]);
     for cache in [false, true] {
         let mut row = vec![if cache { "cached" } else { "plain" }.to_owned()];
@@ -361,7 +361,7 @@ async fn memory(locks: &Locks, target: &Target) -> Result {
             }
             let master = target.master_of(plain.slot().get()).await?;
             let usage = format!("MEMORY USAGE rwlease:{name}");
-            row.push(target.node(master).say::<u64>(&usage).await?.to_string());
+            row.push(target.node(master).run_words::<u64>(&usage).await?.to_string());
             drop((writing, reading));
         }
         table.add(<[String; 3]>::try_from(row).unwrap());
@@ -371,7 +371,7 @@ async fn memory(locks: &Locks, target: &Target) -> Result {
 }
 
 /// A thousand clients read twenty times a second, and one client writes once a second.
-async fn reader_fleet(target: &Target, rounds: usize) -> Result {
+async fn reader_fleet(target: &BenchCluster, rounds: usize) -> Result {
     let urls = target.urls();
     let mut clients = Vec::new();
     while clients.len() < READERS {
@@ -421,14 +421,14 @@ async fn reader_fleet(target: &Target, rounds: usize) -> Result {
 }
 
 /// The processor time of a server, in s.
-async fn server_time(target: &Target, node: usize) -> Result<f64> {
+async fn server_time(target: &BenchCluster, node: usize) -> Result<f64> {
     let info = target.node(node).info("cpu").await?;
     let part = |name: &str| info.get(name).and_then(|time| time.parse::<f64>().ok());
     Ok(part("used_cpu_user").unwrap_or(f64::NAN) + part("used_cpu_sys").unwrap_or(f64::NAN))
 }
 
 /// The cost of contacts, for the greatest allowed number of cached locks.
-async fn keepalive_cost(locks: &Locks, target: &Target, goals: &mut Goals) -> Result {
+async fn keepalive_cost(locks: &Locks, target: &BenchCluster, goals: &mut Goals) -> Result {
     let all: Vec<_> =
         (0..MAX_CACHED_LEASES).map(|number| cached(locks, &format!("cached:contacts:{number}"))).collect();
     // Each lock is in use as soon as it is cached, because an idle one is released after 2 s.

@@ -31,7 +31,7 @@ impl BenchCluster {
 }
 
 impl Deref for BenchCluster {
-    type BenchCluster = Cluster;
+    type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
         match self {

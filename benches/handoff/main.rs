@@ -33,9 +33,9 @@ mod support;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use common::Target;
+use common::BenchCluster;
 use contenders::{PushOnly, RwleaseLock};
-use peers::Peers;
+use peers::OtherLibraries;
 use report::{Report, Row};
 use rwlease::Locks;
 use support::Result;
@@ -61,7 +61,7 @@ fn queued() -> Duration {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let options = Options::read();
-    let cluster = Target::start().await?;
+    let cluster = BenchCluster::start().await?;
     println!("{}, {}, {} rounds.\n", cluster.version(), cluster.kind(), options.rounds);
     let slot = cluster.slot_of(LOCK).await?;
     let master = cluster.node(cluster.master_of(slot).await?).url();
@@ -71,7 +71,7 @@ async fn main() -> Result<ExitCode> {
     let mut push = PushOnly::connect(&master, CHANNEL).await?;
     let mut peers = match options.alone {
         true => None,
-        false => Some(Peers::start(&master, PEERS_KEY).await?),
+        false => Some(OtherLibraries::start(&master, PEERS_KEY).await?),
     };
 
     let mut report = Report::default();
@@ -102,7 +102,7 @@ async fn main() -> Result<ExitCode> {
         }
     }
     print!("{report}");
-    Ok(report.goals().verdict())
+    Ok(report.goals().exit_code())
 }
 
 struct Options {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::generator::Run;
+use crate::generator::LoadRun;
 use crate::scenario::Crowd;
 use crate::support::{Error, Result};
 
@@ -56,14 +56,14 @@ impl OtherLibraries {
     }
 
     /// A run of the generator: `how` is an order without the peer's name.
-    pub async fn run(&mut self, peer: &str, how: &str) -> Result<Run> {
+    pub async fn run(&mut self, peer: &str, how: &str) -> Result<LoadRun> {
         self.order(&format!("{peer} {how}")).await?;
-        Ok(Run {
+        Ok(LoadRun {
             elapsed: self.answer().await?.into_iter().sum(),
             pairs: self.answer().await?,
             open: self.answer().await?,
-            late: self.answer().await?,
-            ..Run::default()
+            start_delays: self.answer().await?,
+            ..LoadRun::default()
         })
     }
 

@@ -8,10 +8,10 @@ use futures::future::BoxFuture;
 use rwlease::{Locks, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::common::{Bare, Kind, SameScripts, SetNx, Target};
-use crate::generator::{Run, closed, open, shared};
+use crate::common::{BaselineClient, ScriptPair, ScriptsOnly, SetNx, BenchCluster};
+use crate::generator::{LoadRun, closed, open, shared};
 use crate::lock::Lock;
-use crate::peers::Peers;
+use crate::peers::OtherLibraries;
 use crate::support::{Backend, Result};
 
 /// The floors of each bare client, and the bases of the ratios.
@@ -48,7 +48,7 @@ impl LoadSpec {
 
 pub struct Contender {
     pub name: String,
-    pub run: Box<dyn Fn(LoadSpec) -> BoxFuture<'static, Run> + Send + Sync>,
+    pub run: Box<dyn Fn(LoadSpec) -> BoxFuture<'static, LoadRun> + Send + Sync>,
 }
 
 impl Contender {
@@ -57,7 +57,7 @@ impl Contender {
         run: impl Fn(LoadSpec) -> F + Send + Sync + 'static,
     ) -> Contender
     where
-        F: Future<Output = Run> + Send + 'static,
+        F: Future<Output = LoadRun> + Send + 'static,
     {
         Contender { name: name.into(), run: Box::new(move |work| run(work).boxed()) }
     }
@@ -67,23 +67,23 @@ impl Contender {
 pub struct Contenders {
     clients: Vec<(Backend, Locks)>,
     /// The client crates alone, and a minimal connection.
-    bare: Vec<(Backend, Arc<Bare>)>,
-    peers: Option<Arc<AsyncMutex<Peers>>>,
+    bare: Vec<(Backend, Arc<BaselineClient>)>,
+    peers: Option<Arc<AsyncMutex<OtherLibraries>>>,
 }
 
 impl Contenders {
-    pub async fn connect(target: &Target, alone: bool) -> Result<Contenders> {
+    pub async fn connect(target: &BenchCluster, alone: bool) -> Result<Contenders> {
         let (mut clients, mut bare) = (Vec::new(), Vec::new());
         for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
             clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
         }
         for backend in [Backend::Redis, Backend::Native, Backend::Fred] {
-            bare.push((backend, Bare::connect(backend, target).await));
+            bare.push((backend, BaselineClient::connect(backend, target).await));
         }
         let peers = match alone {
             true => None,
             false => {
-                let peers = Peers::start(&target.node(0).url(), PEERS_KEY).await?;
+                let peers = OtherLibraries::start(&target.node(0).url(), PEERS_KEY).await?;
                 Some(Arc::new(AsyncMutex::new(peers)))
             }
         };
@@ -102,12 +102,12 @@ impl Contenders {
     }
 
     /// The floors of a read or a write, by the bare clients. Each has the name of its backend.
-    pub fn floors(&self, kind: Kind) -> Vec<Contender> {
+    pub fn floors(&self, kind: ScriptPair) -> Vec<Contender> {
         let mut all = Vec::new();
         for (backend, bare) in &self.bare {
             let (scripts, set, name) = (bare.clone(), bare.clone(), name_of(*backend));
             all.push(contender(format!("{SCRIPTS}, {name}"), move |number| {
-                SameScripts(scripts.clone(), kind, key_in_slot_of("scripts", number).into())
+                ScriptsOnly(scripts.clone(), kind, key_in_slot_of("scripts", number).into())
             }));
             all.push(contender(format!("{SET}, {name}"), move |number| {
                 SetNx(set.clone(), key_in_slot_of("set", number).into())
@@ -119,7 +119,7 @@ impl Contenders {
     pub fn published(&self) -> Contender {
         let bare = self.bare[0].1.clone();
         contender("published hash, redis".into(), move |number| {
-            SameScripts(bare.clone(), Kind::Published, key_in_slot_of("published", number).into())
+            ScriptsOnly(bare.clone(), ScriptPair::Published, key_in_slot_of("published", number).into())
         })
     }
 
@@ -180,7 +180,7 @@ fn contender<L: Lock>(
                 Some(rate) => open(&locks, rate, work.time).await,
                 None => closed(&locks, work.tasks, work.time).await,
             };
-            Run { cpu: Some(cpu_time() - before), ..run }
+            LoadRun { cpu: Some(cpu_time() - before), ..run }
         }
     })
 }

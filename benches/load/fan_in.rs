@@ -7,15 +7,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Options;
-use crate::common::Target;
-use crate::generator::Run;
+use crate::common::BenchCluster;
+use crate::generator::LoadRun;
 use crate::report::{Report, Row, Scenario};
-use crate::support::{Result, WaitLimit};
+use crate::support::{Result, PollLimit};
 
 const WAITERS: usize = 1_000;
 const CLIENTS: usize = 4;
 
-pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
+pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
     let note = "From the release of a write until each waiter has had its turn, by four clients";
     let mut scenario = Scenario::new("fan-in of 1,000 waiters", note);
     scenario.rows = vec![Row::new("readers", WAITERS), Row::new("writers", WAITERS)];
@@ -40,7 +40,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     Ok(())
 }
 
-async fn measure_drain(target: &Target, locks: &[RwLock], write: bool) -> Result<Run> {
+async fn measure_drain(target: &BenchCluster, locks: &[RwLock], write: bool) -> Result<LoadRun> {
     let held = locks[0].write().await?;
     let mut tasks = JoinSet::new();
     for number in 0..WAITERS {
@@ -66,14 +66,14 @@ async fn measure_drain(target: &Target, locks: &[RwLock], write: bool) -> Result
         pairs.push(had??.saturating_duration_since(begun));
     }
     let elapsed = pairs.iter().max().copied().unwrap_or_default();
-    Ok(Run { elapsed, pairs, ..Run::default() })
+    Ok(LoadRun { elapsed, pairs, ..LoadRun::default() })
 }
 
-async fn wait_until_queued(target: &Target, lock: &RwLock) -> Result {
+async fn wait_until_queued(target: &BenchCluster, lock: &RwLock) -> Result {
     let node = target.node(target.master_of(lock.slot().get()).await?);
     let count =
         redis::cmd("HGET").arg(format!("rwlease:{}", lock.name())).arg("waiters").to_owned();
-    let wait_limit = WaitLimit::new("all to wait");
+    let wait_limit = PollLimit::new("all to wait");
     while node.run::<Option<usize>>(&count).await? != Some(WAITERS) {
         wait_limit.pause("not yet").await?;
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::common::Target;
+use crate::common::BenchCluster;
 use crate::contenders::Contender;
-use crate::generator::Run;
+use crate::generator::LoadRun;
 use crate::support::{Error, Result};
 
 pub const LIMIT: &str = "redis-benchmark";
@@ -29,7 +29,7 @@ pub struct ServerLimit {
 
 impl ServerLimit {
     /// Fails if the tool is missing.
-    pub async fn find(target: &Target) -> Result<ServerLimit> {
+    pub async fn find(target: &BenchCluster) -> Result<ServerLimit> {
         let port = target.node(0).port();
         let mut best = ServerLimit { port, connections: 0, per_second: 0.0 };
         for connections in CONNECTIONS {
@@ -54,10 +54,10 @@ impl ServerLimit {
         Contender::new(LIMIT, move |work| async move {
             let count = (self.per_second * work.time.max(SHORTEST).as_secs_f64()) as usize;
             let per_second = sets(self.port, self.connections, count).await.expect("no limit");
-            Run {
+            LoadRun {
                 elapsed: Duration::from_secs_f64(count as f64 / per_second),
                 untimed: count / 2,
-                ..Run::default()
+                ..LoadRun::default()
             }
         })
     }

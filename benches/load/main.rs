@@ -44,7 +44,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use common::Target;
+use common::BenchCluster;
 use report::Report;
 use support::Result;
 
@@ -74,7 +74,7 @@ async fn main() -> Result<ExitCode> {
         turn: Duration::from_millis(number("--ms", 400)),
         alone: words.iter().any(|word| word == "--alone"),
     };
-    let target = Target::start().await?;
+    let target = BenchCluster::start().await?;
     let mut report = Report::begin(&target, &options);
     scenarios::run(&target, &options, &mut report).await?;
     fan_in::run(&target, &options, &mut report).await?;
@@ -83,13 +83,13 @@ async fn main() -> Result<ExitCode> {
     report.write(&folder)?;
     print!("{}", report.markdown());
     eprintln!("written to {below}: report.html and report.tsv");
-    Ok(report.goals().verdict())
+    Ok(report.goals().exit_code())
 }
 
 /// The folder of the report, below the root of the project, beside the output of the other benches.
-fn folder(target: &Target) -> &'static str {
+fn folder(target: &BenchCluster) -> &'static str {
     match target {
-        Target::Native(_) => "target/bench",
-        Target::Compose(_) => "target/bench/compose",
+        BenchCluster::Native(_) => "target/bench",
+        BenchCluster::Compose(_) => "target/bench/compose",
     }
 }

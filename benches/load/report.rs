@@ -9,9 +9,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::Options;
-use crate::common::{Goals, Table, Target};
+use crate::common::{Goals, Table, BenchCluster};
 use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET, PEER_TIME_FACTOR};
-use crate::generator::Run;
+use crate::generator::LoadRun;
 use crate::goals;
 use crate::limit::LIMIT;
 use crate::support::Result;
@@ -78,7 +78,7 @@ impl Row {
     /// In a closed loop a long pair delays the start of others. With `corrected`, the times include
     /// those as if one had been due every median. Leave it off if tasks wait for one another: there
     /// the others would have waited in the same queue.
-    pub fn add(&mut self, run: &Run, corrected: bool) {
+    pub fn add(&mut self, run: &LoadRun, corrected: bool) {
         self.per_second.push(run.per_second());
         if let Some(cpu) = run.cpu {
             (self.cpu, self.pairs) = (self.cpu + cpu, self.pairs + run.pairs.len());
@@ -93,7 +93,7 @@ impl Row {
         for time in &run.open {
             let _ = self.times.record(time.as_nanos() as u64);
         }
-        for time in &run.late {
+        for time in &run.start_delays {
             let _ = self.late.record(time.as_nanos() as u64);
         }
     }
@@ -323,7 +323,7 @@ impl Scenario {
 }
 
 impl Report {
-    pub fn begin(target: &Target, options: &Options) -> Report {
+    pub fn begin(target: &BenchCluster, options: &Options) -> Report {
         let head = vec![
             ("cluster", format!("{}, {}", target.version(), target.kind())),
             (

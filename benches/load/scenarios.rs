@@ -1,7 +1,7 @@
 //! The scenarios of the contenders.
 
 use crate::Options;
-use crate::common::{Kind, Target};
+use crate::common::{ScriptPair, BenchCluster};
 use crate::contenders::{Contender, Contenders, ReadPercent, SCRIPTS, LoadSpec};
 use crate::limit::ServerLimit;
 use crate::report::{Report, Row, Scenario};
@@ -12,13 +12,13 @@ const CROWD: usize = 64;
 const WRITERS: usize = 16;
 const MANY: usize = 10_000;
 
-pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Result {
+pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
     let limit = ServerLimit::find(target).await?;
     report.limit = limit.describe();
     let field = Contenders::connect(target, options.alone).await?;
     let alone = |tasks| LoadSpec { tasks, locks: tasks, rate: None, time: options.turn };
 
-    let mut writers = field.floors(Kind::Write);
+    let mut writers = field.floors(ScriptPair::Write);
     writers.extend(field.rwlease_contenders(ReadPercent(0)));
     writers.extend([field.published(), field.mutex()]);
     writers.extend(field.peers(ReadPercent(0)));
@@ -30,7 +30,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
     let rate = scenario.per_second(&format!("{SCRIPTS}, redis"), CROWD) / 2.0;
     report.scenarios.push(scenario);
 
-    let mut readers = field.floors(Kind::Read);
+    let mut readers = field.floors(ScriptPair::Read);
     readers.extend(field.rwlease_contenders(ReadPercent(100)));
     readers.extend(field.peers(ReadPercent(100)));
     readers.push(limit.contender());
@@ -44,7 +44,7 @@ pub async fn run(target: &Target, options: &Options, report: &mut Report) -> Res
         "Pairs are due at fixed times, {rate:.0} a second: half of what the same scripts do at {CROWD} tasks; a lock of 10,000 each"
     );
     let mut scenario = Scenario::new("open loop, write", &note);
-    let mut few = field.floors(Kind::Write);
+    let mut few = field.floors(ScriptPair::Write);
     few.extend(field.rwlease_contenders(ReadPercent(0)));
     few.extend(field.peers(ReadPercent(0)));
     let work = LoadSpec { rate: Some(rate), locks: MANY, ..alone(CROWD) };

@@ -28,7 +28,7 @@ use std::time::Duration;
 use goal::Goals;
 use open_loop::{OpenLoop, LoadStage};
 use paced::PacedProxy;
-use support::{Result, Single};
+use support::{Result, StandaloneServer};
 use table::Table;
 
 /// Scripts a second that the proxy passes. A pair runs two.
@@ -45,7 +45,7 @@ const UNPACED_LOADS: [f64; 4] = [0.5, 1.0, 2.0, 0.5];
 async fn main() -> Result<ExitCode> {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let long = Duration::from_secs(if quick { 4 } else { 20 });
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     println!("{}, one server, one client.\n", server.version());
 
     let paced = PacedProxy::start(&server, Some(CAPACITY)).await?;
@@ -62,7 +62,7 @@ async fn main() -> Result<ExitCode> {
     let capacity = load.capacity(long / 5).await;
     let stages = run(&mut load, capacity, &UNPACED_LOADS, long / 4).await;
     println!("{}", report("as much as the machine can", &UNPACED_LOADS, &stages));
-    Ok(goals.verdict())
+    Ok(goals.exit_code())
 }
 
 async fn run(load: &mut OpenLoop, capacity: f64, loads: &[f64], long: Duration) -> Vec<LoadStage> {

@@ -8,7 +8,7 @@ use redis::{Client, Cmd, cmd, pipe};
 use rwlease::Locks;
 
 use super::inputs::{Inputs, SIZES};
-use super::support::{Cluster, Server, ServerSettings, Shape};
+use super::support::{Cluster, Server, ServerSettings, ClusterConfig};
 
 const DIALS: usize = 1_000;
 const CHANNELS: usize = 5_000;
@@ -149,7 +149,7 @@ fn nodes(masters: usize, port: u16, bus_port: u16) -> String {
 
 /// The resident memory of a client, and of each of its connections.
 async fn clients() -> (f64, f64) {
-    let cluster = Cluster::start_with(Shape::of(MASTERS, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(MASTERS, 0)).await.unwrap();
     let before = resident();
     let connected = connections(&cluster).await;
     let mut clients = Vec::new();

@@ -159,16 +159,16 @@ pub struct RunArgs {
 
     /// Longest time to wait for the lock, such as 30s; 0s does not wait for other holders [default:
     /// no limit]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 
     /// How long the servers keep the lock if this process does not renew it
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub lease: Duration,
 
     /// Time from SIGTERM to SIGKILL when the lease is being lost, at most a third of the lease
     /// [default: a quarter of it, at most 10s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub grace: Option<Duration>,
 
     /// Number of replicas that must confirm the lock and each renewal
@@ -205,7 +205,7 @@ pub struct StatusArgs {
     pub watch: bool,
 
     /// Time between two queries
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "watch")]
     pub interval: Duration,
 
     /// Print one JSON object for each query
@@ -261,7 +261,7 @@ pub struct ManArgs {
 /// wrong.
 pub fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let read = parse(&words).or_else(|error| match error.kind() {
+    let read = parse_words(&words).or_else(|error| match error.kind() {
         ErrorKind::MissingRequiredArgument => with_marked_name(words).unwrap_or(Err(error)),
         _ => Err(error),
     });
@@ -280,7 +280,7 @@ pub fn parse() -> Result<Args, ExitCode> {
     })
 }
 
-fn parse(words: &[OsString]) -> clap::error::Result<Args> {
+fn parse_words(words: &[OsString]) -> clap::error::Result<Args> {
     command().try_get_matches_from(words).and_then(|matches| Args::from_arg_matches(&matches))
 }
 
@@ -293,7 +293,7 @@ fn with_marked_name(mut words: Vec<OsString>) -> Option<clap::error::Result<Args
     }
     let marked = words.remove(mark + 1).into_string().ok()?;
     words[mark] = "NAME".into();
-    let mut args = parse(&words);
+    let mut args = parse_words(&words);
     if let Ok(Args { command: CliCommand::RunArgs(RunArgs { name, .. }), .. }) = &mut args {
         *name = marked;
     }

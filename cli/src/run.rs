@@ -14,7 +14,7 @@ mod wait_limit;
 mod waiting;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
@@ -175,7 +175,7 @@ async fn release(name: &str, held: HeldGuard, signals: &mut Signals) -> ReleaseR
     }
 }
 
-fn exit_of(status: ExitStatus) -> ExitStatus {
+fn exit_of(status: process::ExitStatus) -> ExitStatus {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitStatus(code as u8),
         (None, signal) => ExitStatus::by_signal(signal.unwrap_or_default()),

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use rwlease::Slot;
 use tokio::time::sleep;
 
-use crate::support::{Cluster, Error, Result, Shape};
+use crate::support::{Cluster, Error, Result, ClusterConfig};
 use crate::tool::Tool;
 
 const PROCESSES: usize = 50;
@@ -21,7 +21,7 @@ const COUNT: &str = "read -r n < \"$0\"; echo $((n + 1)) > \"$0\"";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_loses_no_count_while_slots_move() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
     let file = std::env::temp_dir().join(format!("rwlease-counter-{}", std::process::id()));
     std::fs::write(&file, "0\n")?;

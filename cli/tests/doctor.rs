@@ -1,11 +1,11 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Balancer, Cluster, Result, ServerSettings, Shape, Single};
+use crate::support::{Balancer, Cluster, Result, ServerSettings, ClusterConfig, StandaloneServer};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
 async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 1).line("appendonly yes")).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 1).line("appendonly yes")).await?;
     let ran = Tool::new([cluster.node(3).url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
@@ -24,8 +24,8 @@ async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
 
 #[tokio::test]
 async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
-    let shape = Shape::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
-    let cluster = Cluster::start_with(Shape { node_timeout: 15_000, ..shape }).await?;
+    let shape = ClusterConfig::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
+    let cluster = Cluster::start_with(ClusterConfig { node_timeout: 15_000, ..shape }).await?;
     let tool = Tool::new(cluster.urls());
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -42,12 +42,12 @@ async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
     }
 
     for number in 0..2 {
-        cluster.node(number).say::<()>("CONFIG SET maxmemory-policy noeviction").await?;
+        cluster.node(number).run_words::<()>("CONFIG SET maxmemory-policy noeviction").await?;
     }
     assert_eq!(tool.run(&["doctor"]).await?.status, Some(0));
 
     let master = cluster.master_of(7).await?;
-    cluster.node(master).say::<()>("CLUSTER DELSLOTS 7").await?;
+    cluster.node(master).run_words::<()>("CLUSTER DELSLOTS 7").await?;
     let ran = tool.run(&["doctor", "--redis", &cluster.node(master).url()]).await?;
     assert_eq!(ran.status, Some(1));
     assert!(ran.out.contains("nobody serves slot 7: locks in it"), "{}", ran.out);
@@ -61,7 +61,7 @@ async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
 
 #[tokio::test]
 async fn doctor_with_a_dead_master_names_it() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(0).url()]);
     cluster.node(1).kill()?;
     let ran = tool.run(&["doctor"]).await?;
@@ -83,7 +83,7 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
                 +pexpireat +spublish";
     let mute = "user mute on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time \
                 +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat";
-    let server = Single::start_with(ServerSettings::default().line(poor).line(mute)).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().line(poor).line(mute)).await?;
     let as_user =
         |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);
     let ran = as_user("poor").run(&["doctor"]).await?;
@@ -97,7 +97,7 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
     }
     // What tells nodes apart is queried in a cluster alone.
     let vague = "user vague on >p ~* &* +@all -cluster|myid -cluster|info";
-    let cluster = Cluster::start_with(Shape::of(1, 0).line(vague)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0).line(vague)).await?;
     let url = cluster.node(0).url().replace("redis://", "redis://vague:p@");
     let ran = Tool::new([url]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -115,7 +115,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     let locker = "user locker on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                   +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
                   +hdel +pexpireat +spublish +scan +config|get +cluster|nodes";
-    let shape = Shape::of(1, 1).line("appendonly yes").line(locker);
+    let shape = ClusterConfig::of(1, 1).line("appendonly yes").line(locker);
     let cluster = Cluster::start_with(shape).await?;
     let tool = Tool::new([cluster.node(0).url().replace("redis://", "redis://locker:p@")]);
     let ran = tool.run(&["doctor"]).await?;
@@ -131,18 +131,18 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
         (replica, "-cluster|slots -hset", "give +cluster|slots +hset"),
         (replica, "resetkeys", "give ~rwlease:*"),
     ] {
-        at.say::<()>(&format!("ACL SETUSER locker {without}")).await?;
+        at.run_words::<()>(&format!("ACL SETUSER locker {without}")).await?;
         let ran = tool.run(&["doctor"]).await?;
         assert_eq!(ran.status, Some(1), "{without}: {ran:?}");
         assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
         assert!(!ran.out.contains("`rwlease doctor`"), "{without}: {}", ran.out);
         let given =
             "ACL SETUSER locker +asking +eval +evalsha +time +hset +cluster|slots ~rwlease:*";
-        at.say::<()>(given).await?;
+        at.run_words::<()>(given).await?;
     }
 
     let pushes = "-ssubscribe -sunsubscribe -spublish -scan -wait";
-    replica.say::<()>(&format!("ACL SETUSER locker {pushes}")).await?;
+    replica.run_words::<()>(&format!("ACL SETUSER locker {pushes}")).await?;
     let ran = tool.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "locks work, slower: {ran:?}");
     for right in pushes.split(" -").map(|right| right.trim_start_matches('-')) {
@@ -150,7 +150,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
         assert!(says(&ran, "warning", &[&replica.address(), &told]), "{right}: {}", ran.out);
     }
 
-    replica.say::<()>("ACL DELUSER locker").await?;
+    replica.run_words::<()>("ACL DELUSER locker").await?;
     let ran = tool.run(&["doctor"]).await?;
     let told = [&*replica.address(), "WRONGPASS", "and accepts this user"];
     assert!(says(&ran, "warning", &told), "{}", ran.out);
@@ -162,7 +162,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
 async fn doctor_checks_the_rights_of_a_user_without_a_password() -> Result {
     let default = "user default on nopass ~* &* +@all -spublish";
     let locker = "user locker on nopass ~* &* +@all";
-    let server = Single::start_with(ServerSettings::default().line(default).line(locker)).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().line(default).line(locker)).await?;
     let url = server.url();
     let ran = Tool::new([&url]).run(&["doctor"]).await?;
     assert!(ran.out.contains("+spublish"), "{}", ran.out);
@@ -183,7 +183,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
     let settings = ServerSettings::default()
         .line("rename-command EVAL \"\"")
         .line("rename-command EVALSHA \"\"");
-    let server = Single::start_with(settings).await?;
+    let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let address = server.address();
@@ -191,12 +191,12 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
 
     if server.version().has_lua_module() {
         let server =
-            Single::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
+            StandaloneServer::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
         let tool = Tool::new([server.url()]);
         let ran = tool.run(&["doctor"]).await?;
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(!ran.out.contains("Lua"), "{}", ran.out);
-        server.say::<()>("MODULE UNLOAD lua").await?;
+        server.run_words::<()>("MODULE UNLOAD lua").await?;
         let ran = tool.run(&["doctor"]).await?;
         assert!(says(&ran, "wrong", &[&server.address(), "no Lua"]), "{}", ran.out);
     }
@@ -207,7 +207,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
 async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
     // As managed servers do it.
     let without = |command: &str| format!("rename-command {command} \"\"");
-    let shape = Shape::of(2, 1).line("appendonly yes").line(without("CONFIG"));
+    let shape = ClusterConfig::of(2, 1).line("appendonly yes").line(without("CONFIG"));
     let cluster = Cluster::start_with(shape).await?;
     let ran = Tool::new(cluster.urls()).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -218,7 +218,7 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
         .line(without("CLUSTER"))
         .line(without("WAIT"))
         .line(without("CONFIG"));
-    let server = Single::start_with(settings).await?;
+    let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
     assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
@@ -232,7 +232,7 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
 async fn doctor_at_a_node_that_hides_its_cluster_says_so() -> Result {
     let settings =
         ServerSettings::default().line("cluster-enabled yes").line("rename-command CLUSTER \"\"");
-    let server = Single::start_with(settings).await?;
+    let server = StandaloneServer::start_with(settings).await?;
     let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let told = [&*server.address(), "is a node of a cluster that does not serve CLUSTER"];
@@ -245,7 +245,7 @@ async fn doctor_at_a_node_that_hides_its_cluster_says_so() -> Result {
 async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
     for (value, is_noted) in [("no", true), ("yes", false)] {
         let settings = ServerSettings::default().line(format!("lazyfree-lazy-expire {value}"));
-        let server = Single::start_with(settings).await?;
+        let server = StandaloneServer::start_with(settings).await?;
         let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
         assert_eq!(says(&ran, "note", &["lazyfree-lazy-expire"]), is_noted, "{}", ran.out);
     }
@@ -254,7 +254,7 @@ async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
 
 #[tokio::test]
 async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
-    let (one, other) = (Single::start().await?, Single::start().await?);
+    let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let both = Balancer::start(&[&one, &other]).await?;
     let ran = Tool::new([both.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
@@ -268,7 +268,7 @@ async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
 
 #[tokio::test]
 async fn doctor_accepts_a_load_balancer_before_one_cluster() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let entrance = Balancer::start(&[cluster.node(0), cluster.node(1)]).await?;
     let ran = Tool::new([entrance.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "a way to find the cluster, and no more: {ran:?}");
@@ -278,7 +278,7 @@ async fn doctor_accepts_a_load_balancer_before_one_cluster() -> Result {
 #[tokio::test]
 async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
     let (one, other) =
-        (Cluster::start_with(Shape::of(2, 0)).await?, Cluster::start_with(Shape::of(2, 0)).await?);
+        (Cluster::start_with(ClusterConfig::of(2, 0)).await?, Cluster::start_with(ClusterConfig::of(2, 0)).await?);
     let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let urls = [one.node(0).url(), other.node(1).url()];
@@ -295,7 +295,7 @@ async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
 
 #[tokio::test]
 async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
-    let (one, other) = (Single::start().await?, Single::start().await?);
+    let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let ran = Tool::new([one.url(), other.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let told = [&one.address(), &other.address(), "its own locks"];
@@ -305,7 +305,7 @@ async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
     let ran = ran.run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "one server by two names: {ran:?}");
 
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let ran = Tool::new([cluster.node(0).url(), one.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(says(&ran, "wrong", &[&one.address(), "no node of the cluster"]), "{}", ran.out);
@@ -321,7 +321,7 @@ async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
 
 #[tokio::test]
 async fn doctor_of_a_primary_behind_a_host_name_warns_of_failover() -> Result {
-    let primary = Single::start().await?;
+    let primary = StandaloneServer::start().await?;
     let replica = primary.start_replica().await?;
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
     let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;

@@ -2,12 +2,12 @@
 
 use rwlease::{ErrorKind, Locks, Ticket};
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{RWLEASE, Tool};
 
 #[tokio::test]
 async fn run_transfer_is_accepted_and_released_by_the_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     for mode in ["--read", "--write"] {
         // The inner one goes on when the outer one has ended, and still has the lock.
@@ -27,7 +27,7 @@ async fn run_transfer_is_accepted_and_released_by_the_command() -> Result {
 
 #[tokio::test]
 async fn run_transfer_keeps_the_lock_held_after_run_has_ended() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let ran = tool.run(&["run", "--hand-on", "a", "--", "printenv", "RWLEASE_TICKET"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -49,7 +49,7 @@ async fn run_transfer_keeps_the_lock_held_after_run_has_ended() -> Result {
 
 #[tokio::test]
 async fn run_transfer_to_a_missing_command_leaves_the_lock_free() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let ran = tool.run(&["run", "--hand-on", "a", "--", "/no/such/command"]).await?;
     assert_eq!(ran.status, Some(127), "{ran:?}");

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rwlease::Locks;
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
 async fn run_after_revoke_gives_its_command_a_grace() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let mut run = tool.start(&["run", "--lease", "3s", "a", "--", "sh", "-c", script])?;
@@ -24,7 +24,7 @@ async fn run_after_revoke_gives_its_command_a_grace() -> Result {
 
 #[tokio::test]
 async fn run_kills_a_command_that_ignores_sigterm_before_the_next_grant() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
     let mut run = tool.start(&["run", "--lease", "10s", "a", "--", "sh", "-c", script])?;
@@ -53,7 +53,7 @@ async fn run_kills_a_command_that_ignores_sigterm_before_the_next_grant() -> Res
 
 #[tokio::test]
 async fn run_after_revoke_kills_processes_left_by_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "(trap '' TERM; while :; do sleep 0.05; done) & echo $!; wait";
     let mut run = tool.start(&["run", "--lease", "10s", "a", "--", "sh", "-c", script])?;
@@ -72,7 +72,7 @@ async fn run_after_revoke_kills_processes_left_by_its_command() -> Result {
 
 #[tokio::test]
 async fn run_after_force_release_gives_no_grace() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo graced; sleep 600' TERM; echo ready; while :; do sleep 0.05; done";
     let mut run = tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", script])?;
@@ -89,7 +89,7 @@ async fn run_after_force_release_gives_no_grace() -> Result {
 
 #[tokio::test]
 async fn run_whose_servers_answer_no_more_ends_with_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run =
         tool.start(&["run", "--lease", "2s", "a", "--", "sh", "-c", "echo $$; exec sleep 600"])?;
@@ -108,7 +108,7 @@ async fn run_whose_servers_answer_no_more_ends_with_its_command() -> Result {
 
 #[tokio::test]
 async fn run_whose_replicas_are_gone_says_that_they_did_not_confirm() -> Result {
-    let primary = Single::start().await?;
+    let primary = StandaloneServer::start().await?;
     let replica = primary.start_replica().await?;
     let tool = Tool::new([primary.url()]);
     let script = "echo ready; exec sleep 600";

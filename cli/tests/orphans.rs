@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{self, LONG, RWLEASE, Running, Tool, hearing, is_alive};
 
 /// Adopts the orphans of a command, and reaps none of them, as a PID 1 that was not made for it.
@@ -29,7 +29,7 @@ async fn ends(process: &str) -> Result {
 
 #[tokio::test]
 async fn run_that_is_killed_takes_its_command_along() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     // SIGKILL, a signal of faults and the first real-time signal, which are not passed on.
     for signal in ["KILL", "ILL", "34"] {
@@ -56,7 +56,7 @@ async fn run_that_is_killed_takes_its_command_along() -> Result {
 /// counts as the death of its parent.
 #[tokio::test]
 async fn run_without_signals_lets_its_command_live() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let ran = Tool::new([server.url()]).run(&["run", "a", "--", "sleep", "11"]).await?;
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     Ok(())
@@ -64,7 +64,7 @@ async fn run_without_signals_lets_its_command_live() -> Result {
 
 #[tokio::test]
 async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "echo $$; read line; echo $line";
     let mut command = tool.command(&["run", "--hand-on", "a", "--", "sh", "-c", script]);
@@ -80,7 +80,7 @@ async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
 
 #[tokio::test]
 async fn run_after_revoke_does_not_wait_for_unreaped_processes() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     // The shell waits for nothing but its input, and is gone before it could reap.
     let script = "sleep 600 & echo $!; read line";

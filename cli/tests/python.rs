@@ -9,7 +9,7 @@ use rwlease::{Locks, Slot};
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::support::{Cluster, Error, Result, Shape, find};
+use crate::support::{Cluster, Error, Result, ClusterConfig, find_in_project};
 use crate::tool::{Tool, ran};
 
 const OF_EACH: usize = 3;
@@ -31,7 +31,7 @@ async fn python_client_passes_its_own_checks() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_client_and_run_lose_no_count_while_the_slot_moves() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let tool = Tool::new(cluster.urls());
     let folder = Folder::new("moving")?;
     let file = folder.0.join("count").to_string_lossy().into_owned();
@@ -59,7 +59,7 @@ async fn python_client_and_run_lose_no_count_while_the_slot_moves() -> Result {
 /// A client in Rust that has the lock cached gives way to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn python_client_that_waits_recalls_a_cached_holder() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let folder = Folder::new("cached")?;
     let file = folder.0.join("count").to_string_lossy().into_owned();
     std::fs::write(&file, "0\n")?;
@@ -125,8 +125,8 @@ async fn count_in_python(cluster: &Cluster, scripts: &Path, file: &str) -> Resul
 /// A program of the example, with the redis-py that `make redis-py` fetches.
 fn python(program: &str) -> Result<Command> {
     let path = format!("examples/python/{program}");
-    let program = find(&path).ok_or_else(|| Error::new(format!("{path} is not there")))?;
-    let redis_py = find("target/python").ok_or_else(|| Error::new("run `make redis-py`"))?;
+    let program = find_in_project(&path).ok_or_else(|| Error::new(format!("{path} is not there")))?;
+    let redis_py = find_in_project("target/python").ok_or_else(|| Error::new("run `make redis-py`"))?;
     let mut python = Command::new("python3");
     // `-B`: no folder of compiled files beside the sources.
     python.arg("-B").arg(program).env("PYTHONPATH", redis_py).kill_on_drop(true);

@@ -7,12 +7,12 @@ use rustix::process::Signal;
 use rwlease::{Locks, Slot};
 use serde_json::Value;
 
-use crate::support::{Cluster, Result, Shape, Single};
+use crate::support::{Cluster, Result, ClusterConfig, StandaloneServer};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
 async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let free = tool.run(&["status", "a"]).await?;
     assert_eq!(free.status, Some(0));
@@ -56,7 +56,7 @@ async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
 
 #[tokio::test]
 async fn status_shows_more_than_one_page() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
     let mut readers = Vec::new();
     for _ in 0..150 {
@@ -69,7 +69,7 @@ async fn status_shows_more_than_one_page() -> Result {
 
 #[tokio::test]
 async fn status_watch_repeats_until_interrupted() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut watch = tool.start(&["status", "a", "--watch", "--every", "20ms", "--json"])?;
     let before: Value = serde_json::from_str(&watch.line().await?)?;
@@ -88,7 +88,7 @@ async fn status_watch_repeats_until_interrupted() -> Result {
 
 #[tokio::test]
 async fn list_shows_locks_by_prefix() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(1).url()]);
     let locks = Locks::connect(cluster.urls()).await?;
     let mut guards = Vec::new();
@@ -111,7 +111,7 @@ async fn list_shows_locks_by_prefix() -> Result {
 
 #[tokio::test]
 async fn status_and_list_escape_control_characters_of_lock_names() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let (name, shown) = ("a\n\x1b[2Jb", "a\\n\\u{1b}[2Jb");
     let lock = Locks::connect([server.url()]).await?.rwlock(name)?;

@@ -2,12 +2,12 @@
 
 use rwlease::{LeaseState, Locks};
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::Tool;
 
 #[tokio::test]
 async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
         let ran = tool.run(args).await?;
@@ -18,7 +18,7 @@ async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
 
 #[tokio::test]
 async fn revoke_leaves_the_lease_valid_until_it_ends() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
@@ -32,7 +32,7 @@ async fn revoke_leaves_the_lease_valid_until_it_ends() -> Result {
 
 #[tokio::test]
 async fn force_release_frees_the_lock_for_the_next_run() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.read().await?;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use rwlease::Locks;
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{self, RWLEASE, Tool};
 
 #[tokio::test]
 async fn run_exits_with_the_status_of_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     for (script, status) in
         [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
@@ -31,7 +31,7 @@ async fn run_exits_with_the_status_of_its_command() -> Result {
 
 #[tokio::test]
 async fn run_gives_its_command_a_token_and_tokens_rise() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut last = 0;
     for mode in ["--read", "--write", "--write"] {
@@ -46,7 +46,7 @@ async fn run_gives_its_command_a_token_and_tokens_rise() -> Result {
 
 #[tokio::test]
 async fn run_gives_its_command_the_id_that_status_shows() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run = tool.start(&["run", "a", "--", "sh", "-c", "echo $RWLEASE_ID; sleep 60"])?;
     let id = run.line().await?;
@@ -58,7 +58,7 @@ async fn run_gives_its_command_the_id_that_status_shows() -> Result {
 
 #[tokio::test]
 async fn run_readers_share_and_writers_exclude() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut command = tool.command(&["run", "--read", "a", "--", "sh", "-c", "echo in; read line"]);
     command.stdin(Stdio::piped());
@@ -79,7 +79,7 @@ async fn run_readers_share_and_writers_exclude() -> Result {
 
 #[tokio::test]
 async fn run_waits_until_the_holder_has_ended() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let first = tool.start(&["run", "a", "--", "sh", "-c", "sleep 1; echo first"])?;
     tool.until("a", |status| status["locked"] == true).await?;
@@ -92,7 +92,7 @@ async fn run_waits_until_the_holder_has_ended() -> Result {
 #[tokio::test]
 async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
     const TIMEOUT: Duration = Duration::from_secs(2);
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let guard = Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
     let run = tool.start(&["run", "--timeout", "2s", "a", "--", "echo", "started"])?;
@@ -107,7 +107,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
 
 #[tokio::test]
 async fn run_passes_signals_on_to_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     // dash drops a signal that comes while it starts a program in the foreground.
     let script = "for signal in HUP INT TERM USR1 USR2 ALRM XCPU XFSZ VTALRM PROF IO PWR URG; do
@@ -145,7 +145,7 @@ async fn run_passes_signals_on_to_its_command() -> Result {
 
 #[tokio::test]
 async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
     );
@@ -163,7 +163,7 @@ import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let script = "kill -TERM $PPID; kill -TERM $$; kill -TSTP $$; echo on";
     let mut command = tool::hearing("python3");
     command.args(["-c", BLOCKED, RWLEASE, "run", "a", "--", "sh", "-c", script]);
@@ -175,7 +175,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 #[tokio::test]
 async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let holder = tool.start(&["run", "a", "--", "sleep", "60"])?;
     tool.until("a", |status| status["locked"] == true).await?;
@@ -192,7 +192,7 @@ async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
 
 #[tokio::test]
 async fn run_interrupted_during_its_release_ends() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap 'echo over; exit 41' INT; echo ready; while :; do sleep 0.05 & wait; done";
     let mut run = tool.start(&["run", "--lease", "10m", "a", "--", "sh", "-c", script])?;
@@ -210,11 +210,11 @@ async fn run_interrupted_during_its_release_ends() -> Result {
 
 #[tokio::test]
 async fn run_applies_lease_prefix_and_replicas() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let run =
         tool.start(&["run", "--lease", "1500ms", "--prefix", "mine:", "a", "--", "sleep", "60"])?;
-    let keys = async || server.say::<Vec<String>>("KEYS *").await;
+    let keys = async || server.run_words::<Vec<String>>("KEYS *").await;
     while keys().await?.is_empty() {}
     assert_eq!(keys().await?, ["mine:a"]);
     let ran = tool.run(&["status", "--json", "--prefix", "mine:", "a"]).await?;
@@ -231,7 +231,7 @@ async fn run_applies_lease_prefix_and_replicas() -> Result {
 
 #[tokio::test]
 async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     let url = server.url();
     let inner = format!("exec {RWLEASE} status --json a");
@@ -251,7 +251,7 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
 
 #[tokio::test]
 async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = format!("exec {RWLEASE} list -- -");
     let ran = tool.run(&["run", "--lease", "9s", "--", "-x", "--", "sh", "-c", &script]).await?;
@@ -266,7 +266,7 @@ async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
 async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
     use std::os::unix::fs::PermissionsExt;
 
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let folder = std::env::temp_dir().join(format!("rwlease-script-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let file = folder.join("script");
@@ -290,7 +290,7 @@ async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
 
 #[tokio::test]
 async fn run_permits_are_shared_up_to_the_limit() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let held = ["run", "--permits", "2/3", "a", "--", "sh", "-c", "echo in; read line"];
     let mut command = tool.command(&held);

@@ -2,7 +2,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::support::{Certificates, Cluster, Result, ServerSettings, Shape, Single};
+use crate::support::{Certificates, Cluster, Result, ServerSettings, ClusterConfig, StandaloneServer};
 use crate::tool::{self, Ran, Tool};
 
 const PASSWORD: &str = "a-password";
@@ -34,7 +34,7 @@ async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     let certificates = certificates()?;
     let settings = ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
     let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
-    let cluster = Cluster::start_with(Shape { settings, ..Shape::of(1, 0) }).await?;
+    let cluster = Cluster::start_with(ClusterConfig { settings, ..ClusterConfig::of(1, 0) }).await?;
     let roots = std::env::temp_dir().join(format!("rwlease-roots-{}.pem", cluster.node(0).port()));
     std::fs::write(&roots, &certificates.authority)?;
     let roots = roots.to_string_lossy().into_owned();
@@ -80,7 +80,7 @@ async fn roots_file_without_a_certificate_is_a_usage_error() -> Result {
 
 #[tokio::test]
 async fn password_without_a_user_is_of_the_default_user() -> Result {
-    let server = Single::start_with(ServerSettings::default().password(PASSWORD)).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password(PASSWORD)).await?;
     let run = async |url: String, password: &str, args: &[&str]| {
         let mut command = Tool::new([url]).command(args);
         command.env("RWLEASE_PASSWORD", password);
@@ -100,8 +100,8 @@ async fn password_without_a_user_is_of_the_default_user() -> Result {
 
 #[tokio::test]
 async fn password_with_commas_in_a_url_is_accepted() -> Result {
-    let server = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
-    let other = Single::start_with(ServerSettings::default().password("a,b,c")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("a,b,c")).await?;
+    let other = StandaloneServer::start_with(ServerSettings::default().password("a,b,c")).await?;
     let tool = Tool::new([server.url()]);
     for args in [&["status", "a"][..], &["doctor"]] {
         let ran = tool.run(args).await?;

@@ -1,14 +1,14 @@
 //! A server that sentinels watch.
 
-use crate::support::{Result, Sentinels, ServerSettings, Watch};
+use crate::support::{Result, SentinelDeployment, ServerSettings, SentinelConfigForTest};
 use crate::tool::{self, Tool};
 
 #[tokio::test]
 async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
-    let sentinels = Sentinels::start_with(Watch {
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
         servers: ServerSettings::default().password("of-servers").line("appendonly yes"),
-        of_sentinels: ServerSettings::default().password("of-sentinels"),
-        ..Watch::default()
+        sentinel_settings: ServerSettings::default().password("of-sentinels"),
+        ..SentinelConfigForTest::default()
     })
     .await?;
     let tool = Tool::new([sentinels.url()]);
@@ -65,7 +65,7 @@ async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
 #[tokio::test]
 async fn doctor_of_healthy_servers_and_sentinels_finds_nothing() -> Result {
     let servers = ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1");
-    let sentinels = Sentinels::start_with(Watch { servers, ..Watch::of(2) }).await?;
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest { servers, ..SentinelConfigForTest::of(2) }).await?;
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
     for server in sentinels.servers() {
@@ -80,7 +80,7 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
     let least = "user locker on nopass resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name";
     let optional = ["+sentinel|master", "+sentinel|sentinels", "+sentinel|myid", "+subscribe"];
     let of_sentinels = ServerSettings::default().line(format!("{least} {}", optional.join(" ")));
-    let sentinels = Sentinels::start_with(Watch { of_sentinels, ..Watch::default() }).await?;
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest { sentinel_settings: of_sentinels, ..SentinelConfigForTest::default() }).await?;
     let doctor = async || {
         let mut command =
             Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);
@@ -93,7 +93,7 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
 
     for sentinel in sentinels.sentinels() {
         sentinel
-            .say::<()>(&format!(
+            .run_words::<()>(&format!(
                 "ACL SETUSER {}",
                 least.replace("user locker on", "locker reset on")
             ))
@@ -111,14 +111,14 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
 
 #[tokio::test]
 async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
-    let sentinels = Sentinels::start_with(Watch {
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
         sentinels: 2,
         servers: ServerSettings::default().line("min-replicas-to-write 1"),
-        ..Watch::default()
+        ..SentinelConfigForTest::default()
     })
     .await?;
     for sentinel in sentinels.sentinels() {
-        sentinel.say::<()>("SENTINEL SET mymaster down-after-milliseconds 30000").await?;
+        sentinel.run_words::<()>("SENTINEL SET mymaster down-after-milliseconds 30000").await?;
     }
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");

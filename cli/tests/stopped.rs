@@ -3,12 +3,12 @@
 use rustix::process::Signal;
 use rwlease::Locks;
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{Tool, is_alive};
 
 #[tokio::test]
 async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
     let mut run = tool.start(&["run", "--lease", "1500ms", "a", "--", "sh", "-c", script])?;
@@ -31,7 +31,7 @@ async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
 
 #[tokio::test]
 async fn run_stopped_past_its_lease_reports_the_loss_of_an_ended_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run =
         tool.start(&["run", "--lease", "1s", "a", "--", "sh", "-c", "echo $$; sleep 0.5"])?;

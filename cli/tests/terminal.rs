@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, Single};
+use crate::support::{Error, Result, StandaloneServer};
 use crate::tool::{LONG, RWLEASE, Tool, hearing};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
@@ -16,12 +16,12 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start(server: &Single, args: &str) -> Result<OnTerminal> {
+    fn start(server: &StandaloneServer, args: &str) -> Result<OnTerminal> {
         OnTerminal::shell(server, &format!("exec {RWLEASE} {args}"))
     }
 
     /// The words go to a shell of the terminal's own, without job control.
-    fn shell(server: &Single, words: &str) -> Result<OnTerminal> {
+    fn shell(server: &StandaloneServer, words: &str) -> Result<OnTerminal> {
         let process = hearing("script")
             .args(["--quiet", "--return", "--flush", "--command", words, "/dev/null"])
             .env("SHELL", "/bin/sh")
@@ -65,7 +65,7 @@ impl OnTerminal {
 
 #[tokio::test]
 async fn run_gives_its_command_the_terminal() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let mut run = OnTerminal::start(&server, "run a -- sh -c 'read line; echo got $line; exit 5'")?;
     tool.until("a", |status| status["locked"] == true).await?;
@@ -78,7 +78,7 @@ async fn run_gives_its_command_the_terminal() -> Result {
 
 #[tokio::test]
 async fn ctrl_c_reaches_the_command_once() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     // Once where the command leaves the terminal alone, once where it has it. A sleep that has
     // begun ends with the key, and the other one leaves time to be hit again.
     for wants in ["", "stty -a > /dev/null; stty echo;"] {
@@ -98,7 +98,7 @@ async fn ctrl_c_reaches_the_command_once() -> Result {
 /// or below a shell that is.
 #[tokio::test]
 async fn ctrl_z_without_job_control_does_not_stop_the_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for begin in ["exec", "true; "] {
         let command = "run a -- sh -c 'echo ready; sleep 1; exit 5'";
         let mut run = OnTerminal::shell(&server, &format!("{begin} {RWLEASE} {command}; exit $?"))?;
@@ -112,7 +112,7 @@ async fn ctrl_z_without_job_control_does_not_stop_the_command() -> Result {
 /// The same for one that still waits.
 #[tokio::test]
 async fn ctrl_z_without_job_control_does_not_stop_a_waiter() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
     let mut run = OnTerminal::shell(&server, &format!("{RWLEASE} run a -- true; exit $?"))?;
@@ -127,7 +127,7 @@ async fn ctrl_z_without_job_control_does_not_stop_a_waiter() -> Result {
 /// A shell that controls jobs sees it stop, and lets it and its command go on.
 #[tokio::test]
 async fn ctrl_z_with_job_control_stops_run_and_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     // The command starts no program: dash is not stopped while it does, and the key is lost.
     let work = "echo ready; read line <&3; exit 5";
     let script = format!(
@@ -145,7 +145,7 @@ async fn ctrl_z_with_job_control_stops_run_and_its_command() -> Result {
 
 #[tokio::test]
 async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
@@ -167,7 +167,7 @@ async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
 
 #[tokio::test]
 async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
     let mut run = OnTerminal::start(&server, "run a -- true")?;
@@ -178,7 +178,7 @@ async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
 
 #[tokio::test]
 async fn doctor_on_a_terminal_is_coloured() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let (status, shown) = OnTerminal::start(&server, "doctor")?.ended().await?;
     assert_eq!(status, Some(0), "{shown}");
     assert!(shown.contains("\x1b["), "{shown}");

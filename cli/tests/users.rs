@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, Single};
+use crate::support::{Error, Result, StandaloneServer};
 use crate::tool::{self, LONG, RWLEASE, Tool, hearing, is_alive, pid};
 
 /// The user `nobody`.
@@ -79,7 +79,7 @@ fn as_root(become_root: &str) -> String {
 #[tokio::test]
 async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Result {
     let Some(programs) = Programs::make("unstoppable")? else { return Ok(()) };
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = as_root(&programs.path("become"));
     let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
@@ -112,7 +112,7 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
 #[tokio::test]
 async fn run_whose_script_started_a_process_of_another_user_names_it() -> Result {
     let Some(programs) = Programs::make("part")? else { return Ok(()) };
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script =
         format!("sh -c \"{}\" & wait", as_root(&programs.path("become")).replace('$', "\\$"));

@@ -8,7 +8,7 @@ use rwlease::Locks;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, Error, Fake, Result, ServerSettings, Shape, Single};
+use crate::support::{Cluster, Error, Fake, Result, ServerSettings, ClusterConfig, StandaloneServer};
 use crate::tool::{self, LONG, RWLEASE, Tool, hearing};
 
 /// The status, and a word of the line.
@@ -76,7 +76,7 @@ async fn commands_refused_by_the_server_exit_77_with_advice() -> Result {
     let settings = ServerSettings::default()
         .password("secret")
         .line("user weak on >p ~* &* -@all +time +cluster|slots +info");
-    let server = Single::start_with(settings).await?;
+    let server = StandaloneServer::start_with(settings).await?;
     let wrong = server.url().replace("secret", "guessed");
     assert_ne!(wrong, server.url());
     fails(&Tool::new([&wrong]), &["status", "a"], 77, "; check the user and its password").await?;
@@ -90,7 +90,7 @@ async fn commands_refused_by_the_server_exit_77_with_advice() -> Result {
 
 #[tokio::test]
 async fn advice_matches_the_reply_at_the_address() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     for (fake, status, advice) in [
         (
             Fake::repeating("HTTP/1.1 400 Bad Request\r\n\r\n").await?,
@@ -145,10 +145,10 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
 
 #[tokio::test]
 async fn commands_on_keys_of_another_type_exit_65() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
-    server.say::<()>("SET rwlease:text x").await?;
-    server.say::<()>("HSET rwlease:hash field x").await?;
+    server.run_words::<()>("SET rwlease:text x").await?;
+    server.run_words::<()>("HSET rwlease:hash field x").await?;
     for name in ["text", "hash"] {
         fails(&tool, &["run", name, "--", "true"], 65, name).await?;
         fails(&tool, &["status", name], 65, name).await?;
@@ -160,7 +160,7 @@ async fn commands_on_keys_of_another_type_exit_65() -> Result {
 
 #[tokio::test]
 async fn run_timeout_covers_unanswered_calls() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     server.freeze()?;
     let tool = Tool::new([server.url()]);
     fails(&tool, &["run", "--timeout", "50ms", "a", "--", "true"], 69, "--timeout").await
@@ -168,9 +168,9 @@ async fn run_timeout_covers_unanswered_calls() -> Result {
 
 /// A cluster in which nobody serves the slot of `a`.
 async fn without_a_slot() -> Result<Cluster> {
-    let shape = Shape::of(1, 0).line("cluster-require-full-coverage no");
+    let shape = ClusterConfig::of(1, 0).line("cluster-require-full-coverage no");
     let cluster = Cluster::start_with(shape).await?;
-    cluster.node(0).say::<()>("CLUSTER DELSLOTS 11174").await?;
+    cluster.node(0).run_words::<()>("CLUSTER DELSLOTS 11174").await?;
     Ok(cluster)
 }
 
@@ -178,11 +178,11 @@ async fn without_a_slot() -> Result<Cluster> {
 async fn run_timeout_exits_69_on_server_trouble_and_75_behind_a_holder() -> Result {
     let cluster = without_a_slot().await?;
     let settings = ServerSettings::default().line("min-replicas-to-write 1");
-    let writeless = Single::start_with(settings).await?;
+    let writeless = StandaloneServer::start_with(settings).await?;
     let run = &["run", "--timeout", "3s", "a", "--", "true"];
     fails(&Tool::new(cluster.urls()), run, 69, "no node serves slot").await?;
     fails(&Tool::new([writeless.url()]), run, 69, "NOREPLICAS").await?;
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;

@@ -77,7 +77,7 @@ impl Lease {
 }
 
 impl Deref for Lease {
-    type BenchCluster = lease::Lease;
+    type Target = lease::Lease;
 
     fn deref(&self) -> &lease::Lease {
         &self.0

@@ -73,7 +73,7 @@ impl TakenUp {
 }
 
 impl Deref for TakenUp {
-    type BenchCluster = Lease;
+    type Target = Lease;
 
     fn deref(&self) -> &Lease {
         match self {

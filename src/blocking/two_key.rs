@@ -110,7 +110,7 @@ impl TwoKeyGuard {
 }
 
 impl Deref for TwoKeyGuard {
-    type BenchCluster = two_key::TwoKeyGuard;
+    type Target = two_key::TwoKeyGuard;
 
     fn deref(&self) -> &two_key::TwoKeyGuard {
         &self.0

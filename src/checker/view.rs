@@ -63,9 +63,9 @@ pub(super) struct LockView {
 
 impl LockView {
     pub(super) fn of(lock: &LockHash) -> Result<LockView, String> {
-        let misplaced = line::misplaced(&lock.fields);
+        let misplaced = line::invalid_fields(&lock.fields);
         let mut view = LockView { ends: lock.ends, misplaced, ..LockView::default() };
-        for (field, value) in &line::opened(&lock.fields).unwrap_or_default() {
+        for (field, value) in &line::expand_line(&lock.fields).unwrap_or_default() {
             view.read(field, value).ok_or_else(|| format!("malformed: {field} = {value}"))?;
         }
         Ok(view)

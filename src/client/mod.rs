@@ -357,7 +357,7 @@ impl ClientInner {
 }
 
 impl Deref for ClientHandle {
-    type BenchCluster = Arc<ClientInner>;
+    type Target = Arc<ClientInner>;
 
     fn deref(&self) -> &Arc<ClientInner> {
         &self.0

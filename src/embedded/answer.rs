@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn an_error_is_its_code_and_the_rest_in_one_line() {
         let error = |line: &str| ServerError::from(ErrorReply::new(line));
-        let (code, detail) = ("MY".to_owned(), "own  text".to_owned());
+        let (code, message) = ("MY".to_owned(), "own  text".to_owned());
         assert_eq!(error("MY own\r\ntext"), ServerError { code, message });
         assert_eq!(error("BARE").code, "BARE");
         assert_eq!(error("CUT\0off").code, "CUT");

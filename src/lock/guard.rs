@@ -259,7 +259,7 @@ macro_rules! guard {
                 policy: WaitPolicy,
             ) -> Result<Option<Self>> {
                 let Acquire { client, lock, options, .. } = request;
-                let taken = acquire::take(client, lock, $mode, options, policy).await?;
+                let taken = acquire::acquire(client, lock, $mode, options, policy).await?;
                 Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
             }
 

@@ -292,14 +292,14 @@ macro_rules! options {
         }
 
         /// As [`Acquire::renewal`](crate::Acquire::renewal).
-        pub fn renewal(mut self, renewal: $crate::client::request::Renewal) -> Self {
+        pub fn renewal(mut self, renewal: $crate::client::request::RenewalPolicy) -> Self {
             self.options.renewal = renewal;
             self
         }
 
         /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
         pub fn max_hold(mut self, hold: std::time::Duration) -> Self {
-            self.options.hold = Some(hold);
+            self.options.max_hold = Some(hold);
             self
         }
     };

@@ -111,7 +111,7 @@ impl fmt::Debug for Whole<'_> {
 /// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
 /// line, without what is too long to be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code} {detail}")]
+#[error("{code} {message}")]
 pub(crate) struct ServerError {
     pub(crate) code: String,
     pub(crate) message: String,

@@ -28,7 +28,7 @@ use crate::node::{
     CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, ServerError, OpenedPubSub, PubSubConnection, resolve_host,
 };
 pub(crate) use reply::{connect_error, from_value};
-use reply::{is_auth_error, text_in};
+use reply::{is_login_rejected, text_in};
 
 /// Opens connections.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +124,7 @@ impl RedisConnector {
                 self.rotates_credentials(),
             ),
             None => {
-                let passes = self.rotates_credentials() && is_auth_error(&error);
+                let passes = self.rotates_credentials() && is_login_rejected(&error);
                 let failure = connect_error(error);
                 ConnectionError { is_permanent: failure.is_permanent && !passes, ..failure }
             }

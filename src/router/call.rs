@@ -89,7 +89,7 @@ pub(crate) struct CallReply {
 
 /// A call that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
+#[error("{kind}")]
 pub(crate) struct CallError {
     pub(crate) kind: CallErrorKind,
     /// As in [`Answer::in_doubt`]. `None` means that the script did not run and will not run.

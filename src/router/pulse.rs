@@ -115,7 +115,7 @@ mod tests {
             SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()));
         assert!(pulse.ticks_before(PERIOD * 2) && !pulse.ticks_before(PERIOD));
         for _ in 0..3 {
-            futures::join!(pulse.beat(), pulse.beat());
+            futures::join!(pulse.next_tick(), pulse.next_tick());
             assert!(pulse.is_running.load(Ordering::SeqCst));
         }
         while pulse.is_running.load(Ordering::SeqCst) {

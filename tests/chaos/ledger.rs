@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::history::now;
-use crate::support::{Cluster, Result, Server, View, WaitLimit};
+use crate::support::{Cluster, Result, Server, ClusterNodes, PollLimit};
 
 /// The log lines of a server that becomes a master by an election or by
 /// `CLUSTER FAILOVER TAKEOVER`. They end differently in Redis and Valkey.
@@ -108,7 +108,7 @@ impl Census {
 /// Returns nothing if its process has ended.
 async fn query(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
     let node = cluster.node(number);
-    let wait_limit = WaitLimit::new(format!("node {number} to say what it is"));
+    let wait_limit = PollLimit::new(format!("node {number} to say what it is"));
     while !node.has_ended()? {
         match Told::by(cluster, number, node).await {
             Ok(told) => return Ok(Some(told)),
@@ -121,13 +121,13 @@ async fn query(cluster: &Cluster, number: usize) -> Result<Option<Told>> {
 impl Told {
     async fn by(cluster: &Cluster, number: usize, node: &Server) -> Result<Told> {
         let server = node.info("server").await?;
-        let view = View::of(node).await?;
+        let view = ClusterNodes::of(node).await?;
         let entry = view.0.get(cluster.id(number));
         let role = match entry.and_then(|entry| entry.master.as_ref()) {
             None => Role::Master,
             Some(id) => cluster.number(id).map_or(Role::ReplicaOfStranger, Role::ReplicaOf),
         };
-        let info: String = node.say("CLUSTER INFO").await?;
+        let info: String = node.run_words("CLUSTER INFO").await?;
         let current = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
         Ok(Told {
             run_id: server.get("run_id").cloned().unwrap_or_default(),

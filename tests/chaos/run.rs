@@ -9,7 +9,7 @@ use super::rows::{Promise, Row, Variant};
 use super::sampler::Clocks;
 use super::scene::Scene;
 use super::verdict::{Outcome, Verdict};
-use crate::support::{Cluster, Namespace, Result, Shape, Version};
+use crate::support::{Cluster, NetworkNamespace, Result, ClusterConfig, Version};
 
 /// The interval of progress reports.
 const TELL: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ pub async fn run_on(
     folder: &Path,
 ) -> Result<Run> {
     for master in cluster.masters().await? {
-        cluster.node(master).say::<()>("FLUSHALL").await?;
+        cluster.node(master).run_words::<()>("FLUSHALL").await?;
     }
     let urls = cluster.urls();
     let scene =
@@ -197,10 +197,10 @@ async fn act(
 
 /// Returns nothing if the server lacks what the row needs, or if this process lacks the rights.
 async fn stage(row: &Row, variant: &Variant, seed: u64, folder: PathBuf) -> Result<Option<Scene>> {
-    let shape = Shape { node_timeout: row.node_timeout, ..Shape::default() };
+    let shape = ClusterConfig { node_timeout: row.node_timeout, ..ClusterConfig::default() };
     let (cluster, space) = match row.nemesis {
         Nemesis::Partition => {
-            let Some(space) = Namespace::create_if_allowed()? else {
+            let Some(space) = NetworkNamespace::create_if_allowed()? else {
                 return Ok(None);
             };
             (partition::prepare(&shape, &space).await?, Some(space))

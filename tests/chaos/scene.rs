@@ -11,7 +11,7 @@ use super::ledger::{Change, Ended, Ledger};
 use super::sampler::{Clocks, Sampler};
 use super::store::Store;
 use super::worker::{LIMIT, Orders, Worker};
-use crate::support::{Cluster, ConnectTo, Error, Namespace, Result, Server, WaitLimit};
+use crate::support::{Cluster, ConnectBuilder, Error, NetworkNamespace, Result, Server, PollLimit};
 
 /// The load of the workers.
 #[derive(Clone, Debug)]
@@ -90,14 +90,14 @@ pub struct Scene {
     ledger: Ledger,
     sampler: Sampler,
     /// The network of the other side, if the row has a partition.
-    space: Option<Namespace>,
+    space: Option<NetworkNamespace>,
 }
 
 impl Scene {
     pub async fn start(
         cluster: Cluster,
         urls: Vec<String>,
-        space: Option<Namespace>,
+        space: Option<NetworkNamespace>,
         load: Load,
         seed: u64,
         folder: PathBuf,
@@ -150,7 +150,7 @@ impl Scene {
     /// Starts the workers of the load, each with its share of the requests if there is a limit.
     pub fn start_workers(&mut self, limit: Option<u64>) -> Result {
         self.orders.limit = limit.map(|limit| limit.div_ceil(self.load.workers as u64));
-        let there = self.space.as_ref().map_or(Vec::new(), Namespace::before);
+        let there = self.space.as_ref().map_or(Vec::new(), NetworkNamespace::before);
         for number in 0..self.load.workers {
             self.add_worker(if is_far(number) { &there } else { &[] })?;
         }
@@ -171,7 +171,7 @@ impl Scene {
         Ok(self.history.add(Some(log)))
     }
 
-    pub fn space(&self) -> Result<&Namespace> {
+    pub fn space(&self) -> Result<&NetworkNamespace> {
         self.space.as_ref().ok_or_else(|| Error::new("all are in one network"))
     }
 
@@ -301,7 +301,7 @@ impl Scene {
     async fn granted_to(&mut self, worker: Option<usize>) -> Result {
         let since = now();
         let groups = self.orders.groups;
-        let wait_limit = WaitLimit::limited("grants on every shard", Duration::from_secs(120));
+        let wait_limit = PollLimit::limited("grants on every shard", Duration::from_secs(120));
         let mut seen = vec![false; groups];
         loop {
             self.history.read()?;
@@ -351,7 +351,7 @@ impl Scene {
         for worker in &mut self.workers {
             worker.stop();
         }
-        let wait_limit = WaitLimit::limited("the workers to end", Duration::from_secs(180));
+        let wait_limit = PollLimit::limited("the workers to end", Duration::from_secs(180));
         while !self.all_ended()? {
             wait_limit.pause("some work").await?;
         }

@@ -7,7 +7,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd};
 
-use crate::support::{Result, Server, ServerSettings, Single};
+use crate::support::{Result, Server, ServerSettings, StandaloneServer};
 
 const ENTER: &str = "
 local fence = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
@@ -24,12 +24,12 @@ return redis.call('INCR', 'sequence')";
 
 /// The server of the store. Workers reach it by a socket file, even if their network is cut.
 #[derive(Debug)]
-pub struct Store(Single);
+pub struct Store(StandaloneServer);
 
 impl Store {
     pub async fn start() -> Result<Store> {
         let settings = ServerSettings::default().line("unixsocket store.sock");
-        Ok(Store(Single::start_with(settings).await?))
+        Ok(Store(StandaloneServer::start_with(settings).await?))
     }
 
     pub fn url(&self) -> String {

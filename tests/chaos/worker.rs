@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::history::{Log, Nanos, now};
 use super::store::Stored;
-use crate::support::{ConnectTo, Error, Result, end_with_this, is_ended};
+use crate::support::{ConnectBuilder, Error, Result, register_child, unregister_child};
 
 /// Names the file of the orders. Without it, this process is no worker.
 const ORDERS: &str = "RWLEASE_CHAOS_WORKER";
@@ -89,7 +89,7 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(log.with_extension("err"))?)
             .spawn()?;
-        end_with_this(child.id())?;
+        register_child(child.id())?;
         Ok(Worker { child, ended: None })
     }
 
@@ -108,7 +108,7 @@ impl Worker {
             && let Some(status) = self.child.try_wait()?
         {
             self.ended = Some(status.success());
-            is_ended(self.id())?;
+            unregister_child(self.id())?;
         }
         Ok(self.ended)
     }
@@ -117,7 +117,7 @@ impl Worker {
     pub fn kill(&mut self) -> Result {
         if self.ended()?.is_none() {
             self.child.kill()?;
-            is_ended(self.id())?;
+            unregister_child(self.id())?;
             self.ended = Some(self.child.wait()?.success());
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Backend, Cluster, Shape};
+use crate::support::{Backend, Cluster, ClusterConfig};
 use rwlease::{ErrorKind, Locks, UncachedReason};
 
 lock_tests!(two_clients);
@@ -24,7 +24,7 @@ server_tests! { by crate::conformance::site::real(Backend::ClusterAsync); on 3 m
 }
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let connect = async |node: usize| {
         let url = cluster.node(node).url();
         let connected = Backend::ClusterAsync.connect(Locks::builder(), &[url]).await;
@@ -58,7 +58,7 @@ async fn cached_locks_are_plain_and_say_why() {
 fn outside_a_runtime_it_is_an_error_and_no_panic() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (connection, _cluster) = runtime.block_on(async {
-        let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+        let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
         (crate::support::cluster_connection(&cluster.urls()).await, cluster)
     });
     let error = Locks::builder().connect_shared(connection).unwrap_err();
@@ -67,14 +67,14 @@ fn outside_a_runtime_it_is_an_error_and_no_panic() {
 
 #[tokio::test]
 async fn connect_with_settings_of_the_cluster_connection_is_refused() {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
     let here = |host: &str, port| (host.to_owned(), port);
     let own = [
         ("connect_timeout", Locks::builder().connect_timeout(Duration::from_secs(1))),
         ("max_in_flight", Locks::builder().max_in_flight(9)),
         ("address_translator", Locks::builder().address_translator(here)),
     ];
-    for (setting, settings) in crate::support::settings_beside_urls().into_iter().chain(own) {
+    for (setting, settings) in crate::support::url_only_settings().into_iter().chain(own) {
         let error = Backend::ClusterAsync.connect(settings, &cluster.urls()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");

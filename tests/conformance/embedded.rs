@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::conformance::site::Servers;
 #[cfg(any(feature = "native", feature = "redis"))]
-use crate::support::{Backend, Cluster, Shape};
-use crate::support::{Error, Move, Result};
+use crate::support::{Backend, Cluster, ClusterConfig};
+use crate::support::{Error, SlotMigration, Result};
 use futures::FutureExt;
 use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 #[cfg(any(feature = "native", feature = "redis"))]
@@ -78,26 +78,26 @@ impl Servers for Embedded {
         Ok(masters.into_iter().collect())
     }
 
-    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<SlotMigration> {
         let from = self.faults.master_of(slot);
         match self.faults.begin_move(slot, to) {
-            true => Ok(Move { slot: slot.get(), from, to }),
+            true => Ok(SlotMigration { slot: slot.get(), from, to }),
             false => Err(Error::new(format!("{slot} does not move to {to}"))),
         }
     }
 
-    async fn move_keys(&self, step: Move) -> Result {
+    async fn move_keys(&self, step: SlotMigration) -> Result {
         while self.faults.move_key(slot(step)) {}
         Ok(())
     }
 
-    async fn finish_move(&self, step: Move) -> Result {
+    async fn finish_move(&self, step: SlotMigration) -> Result {
         assert!(self.faults.finish_move(slot(step)));
         Ok(())
     }
 
     /// The source redirects calls for keys that it no longer has.
-    async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
+    async fn has_moved(&self, step: SlotMigration, key: &str) -> Result<bool> {
         let said = self.say(step.from, &["EXISTS", key]).await?;
         Ok(said[0].starts_with("-ASK "))
     }
@@ -152,21 +152,21 @@ impl Servers for Embedded {
     }
 }
 
-fn slot(step: Move) -> Slot {
+fn slot(step: SlotMigration) -> Slot {
     Slot::new(step.slot).expect("one that moves")
 }
 
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn connect_embedded_with_settings_for_urls_is_refused() {
-    for (setting, settings) in crate::support::settings_beside_urls() {
+    for (setting, settings) in crate::support::url_only_settings() {
         let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");
     }
     let engine = EmbeddedCluster::builder().manual_time().build();
     let host = SimulatedNetwork::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
-    for (setting, settings) in crate::support::settings_beside_urls() {
+    for (setting, settings) in crate::support::url_only_settings() {
         let error = settings.connect_from(&host).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");
@@ -177,7 +177,7 @@ async fn connect_embedded_with_settings_for_urls_is_refused() {
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn changed_scripts_are_refused_elsewhere() {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
     for backend in [
         #[cfg(feature = "native")]
         Backend::Native,

@@ -1,8 +1,8 @@
 //! The conformance suite over the `fred` crate.
 
 #[cfg(any(feature = "native", feature = "redis"))]
-use crate::support::Single;
-use crate::support::{Backend, Cluster, Shape};
+use crate::support::StandaloneServer;
+use crate::support::{Backend, Cluster, ClusterConfig};
 #[cfg(any(feature = "native", feature = "redis"))]
 use rwlease::ErrorKind;
 use rwlease::Locks;
@@ -12,7 +12,7 @@ server_tests!(Backend::Fred);
 server_tests!(Backend::Fred, with push);
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let connect = async |node: usize| {
         let url = cluster.node(node).url();
         Backend::Fred.connect(Locks::builder(), &[url]).await.unwrap()
@@ -24,8 +24,8 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn connect_fred_with_settings_for_urls_is_refused() {
-    let server = Single::start().await.unwrap();
-    for (setting, settings) in crate::support::settings_beside_urls() {
+    let server = StandaloneServer::start().await.unwrap();
+    for (setting, settings) in crate::support::url_only_settings() {
         let error = Backend::Fred.connect(settings, &[server.url()]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
         assert!(error.to_string().contains(setting), "{setting}: {error}");

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, LeaseState, Locks, Released, RenewalPolicy, Semaphore};
 use tokio::time::timeout;
 
 use super::LONG;
-use crate::support::{Inside, renewed, until_waiting};
+use crate::support::{ExclusionCheck, wait_renewed, wait_for_waiters};
 
 pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
     for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {
@@ -87,7 +87,7 @@ pub async fn queued_writers_are_granted_in_order_and_readers_together(one: &Lock
             tell.send((number, writing.token())).unwrap();
             let _ = writing.release().await.unwrap();
         });
-        until_waiting(&one.rwlock("turn").unwrap(), number + 1).await.unwrap();
+        wait_for_waiters(&one.rwlock("turn").unwrap(), number + 1).await.unwrap();
     }
     let first = held.token();
     let _ = held.release().await.unwrap();
@@ -104,7 +104,7 @@ pub async fn queued_writers_are_granted_in_order_and_readers_together(one: &Lock
         let lock = locks.rwlock("turn").unwrap();
         tokio::spawn(async move { lock.read().await.unwrap() })
     });
-    until_waiting(&one.rwlock("turn").unwrap(), 3).await.unwrap();
+    wait_for_waiters(&one.rwlock("turn").unwrap(), 3).await.unwrap();
     let _ = held.release().await.unwrap();
     let reading = timeout(LONG, join_all(readers)).await.unwrap();
     assert!(reading.iter().all(|guard| guard.as_ref().unwrap().is_held()));
@@ -172,7 +172,7 @@ pub async fn leases_are_renewed_for_as_long_as_they_are_held(one: &Locks, other:
         lock.write().lease(lease).await.unwrap()
     }))
     .await;
-    try_join_all(held.iter().map(|guard| renewed(guard, 4))).await.unwrap();
+    try_join_all(held.iter().map(|guard| wait_renewed(guard, 4))).await.unwrap();
     for name in &names {
         assert!(other.rwlock(name).unwrap().try_read().await.unwrap().is_none(), "{name}");
     }
@@ -217,7 +217,7 @@ pub async fn a_held_lock_is_handed_on(one: &Locks, other: &Locks) {
         let guard = guard.unwrap();
         assert_eq!(guard.token(), token);
         assert_eq!(one.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
-        renewed(&guard, 2).await.unwrap();
+        wait_renewed(&guard, 2).await.unwrap();
         assert!(lock.try_write().await.unwrap().is_none());
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         assert_eq!(other.take_up(&ticket).await.unwrap_err().kind(), ErrorKind::Lost);
@@ -254,7 +254,7 @@ pub async fn permits_are_shared_up_to_the_limit(one: &Locks, other: &Locks) {
     assert_eq!(beside.release().await.unwrap(), Released::Released);
     let many = timeout(LONG, many).await.unwrap().unwrap();
     assert!(!few.is_finished(), "the five are in use again");
-    renewed(&held, 2).await.unwrap();
+    wait_renewed(&held, 2).await.unwrap();
     assert_eq!(mine.status().await.unwrap().in_use, 5, "a renewal takes none");
     assert_eq!(held.release().await.unwrap(), Released::Released);
     let few = timeout(LONG, few).await.unwrap().unwrap();
@@ -284,7 +284,7 @@ pub async fn the_lead_is_handed_on_and_watched(one: &Locks, other: &Locks) {
     assert_eq!(told.client_id(), one.client_id());
     assert!(theirs.try_campaign().await.unwrap().is_none());
     let next = tokio::spawn(async move { theirs.campaign().await });
-    until_waiting(mine.lock(), 1).await.unwrap();
+    wait_for_waiters(mine.lock(), 1).await.unwrap();
     assert_eq!(first.resign().await.unwrap(), Released::Released);
     let next = timeout(LONG, next).await.unwrap().unwrap().unwrap();
     assert!(next.is_leading() && next.term() > told.term);
@@ -295,7 +295,7 @@ pub async fn the_lead_is_handed_on_and_watched(one: &Locks, other: &Locks) {
 }
 
 pub async fn many_tasks_exclude_each_other(one: &Locks, other: &Locks) {
-    let inside = Arc::new(Inside::default());
+    let inside = Arc::new(ExclusionCheck::default());
     let tasks = (0..12).map(|number| {
         let (lock, inside) = ([one, other][number % 2].rwlock("crowd").unwrap(), inside.clone());
         tokio::spawn(async move {

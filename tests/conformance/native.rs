@@ -1,6 +1,6 @@
 //! The conformance suite over connections of the library's own.
 
-use crate::support::{Backend, Cluster, ServerSettings, Shape, Single};
+use crate::support::{Backend, Cluster, ServerSettings, ClusterConfig, StandaloneServer};
 use rwlease::{Credentials, ErrorKind, Locks};
 
 lock_tests!(two_clients);
@@ -8,7 +8,7 @@ server_tests!(Backend::Native);
 server_tests!(Backend::Native, with push);
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let connect = async |node: usize| {
         let url = cluster.node(node).url();
         Backend::Native.connect(Locks::builder(), &[url]).await.unwrap()
@@ -19,7 +19,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
 #[tokio::test]
 async fn urls_must_agree_in_what_they_say_beside_the_address() {
     let settings = ServerSettings::default().password("right");
-    let server = Single::start_with(settings).await.unwrap();
+    let server = StandaloneServer::start_with(settings).await.unwrap();
     let at = server.address();
     let first = format!("redis://:right@{at}");
     for other in ["", ":wrong@", "user:right@"].map(|who| format!("redis://{who}{at}")) {

@@ -1,6 +1,6 @@
 //! The conformance suite over the `redis` crate.
 
-use crate::support::{Backend, Cluster, Shape};
+use crate::support::{Backend, Cluster, ClusterConfig};
 use rwlease::Locks;
 
 lock_tests!(two_clients);
@@ -8,7 +8,7 @@ server_tests!(Backend::Redis);
 server_tests!(Backend::Redis, with push);
 
 async fn two_clients() -> (Locks, Locks, Cluster) {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let connect = async |node: usize| {
         let url = cluster.node(node).url();
         Backend::Redis.connect(Locks::builder(), &[url]).await.unwrap()

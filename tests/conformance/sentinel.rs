@@ -6,7 +6,7 @@ use redis::{Value, cmd};
 use rwlease::{Builder, ErrorKind, Locks, Sentinel, Slot};
 
 use crate::conformance::site::{Servers, word};
-use crate::support::{Backend, Error, Move, Result, Sentinels, Watch};
+use crate::support::{Backend, Error, SlotMigration, Result, SentinelDeployment, SentinelConfigForTest};
 
 /// Makes the tests of one backend.
 macro_rules! sentinel_tests {
@@ -25,15 +25,15 @@ macro_rules! sentinel_tests {
                 a_frozen_master_is_left
             }
 
-            async fn two_clients() -> (Locks, Locks, Sentinels) {
-                let sentinels = Sentinels::start().await.unwrap();
+            async fn two_clients() -> (Locks, Locks, SentinelDeployment) {
+                let sentinels = SentinelDeployment::start().await.unwrap();
                 let connect =
                     async || $backend.connect(Locks::builder(), &[sentinels.url()]).await.unwrap();
                 (connect().await, connect().await, sentinels)
             }
 
-            async fn watched(_: usize, replicas: usize) -> Result<(Backend, Sentinels)> {
-                Ok(($backend, Sentinels::start_with(Watch::of(replicas)).await?))
+            async fn watched(_: usize, replicas: usize) -> Result<(Backend, SentinelDeployment)> {
+                Ok(($backend, SentinelDeployment::start_with(SentinelConfigForTest::of(replicas)).await?))
             }
         }
     };
@@ -44,7 +44,7 @@ sentinel_tests!(native, Backend::Native);
 #[cfg(feature = "redis")]
 sentinel_tests!(redis_crate, Backend::Redis);
 
-impl Servers for (Backend, Sentinels) {
+impl Servers for (Backend, SentinelDeployment) {
     async fn connect(&self, settings: Builder) -> rwlease::Result<Locks> {
         self.0.connect(settings, &[self.1.url()]).await
     }
@@ -61,19 +61,19 @@ impl Servers for (Backend, Sentinels) {
         Ok(vec![self.1.master().await?])
     }
 
-    async fn begin_move(&self, _: Slot, _: usize) -> Result<Move> {
+    async fn begin_move(&self, _: Slot, _: usize) -> Result<SlotMigration> {
         Err(Error::new("no slot moves without a cluster"))
     }
 
-    async fn move_keys(&self, _: Move) -> Result {
+    async fn move_keys(&self, _: SlotMigration) -> Result {
         Err(Error::new("no slot moves without a cluster"))
     }
 
-    async fn finish_move(&self, _: Move) -> Result {
+    async fn finish_move(&self, _: SlotMigration) -> Result {
         Err(Error::new("no slot moves without a cluster"))
     }
 
-    async fn has_moved(&self, _: Move, _: &str) -> Result<bool> {
+    async fn has_moved(&self, _: SlotMigration, _: &str) -> Result<bool> {
         Ok(false)
     }
 
@@ -100,7 +100,7 @@ impl Servers for (Backend, Sentinels) {
 
     async fn flush_scripts(&self) -> Result {
         let master = self.1.server(self.1.master().await?);
-        master.say::<()>("SCRIPT FLUSH").await?;
+        master.run_words::<()>("SCRIPT FLUSH").await?;
         master.reset_stats().await
     }
 

@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::LONG;
 use super::site::Servers;
 use crate::support::{
-    Backend, Inside, Result, ServerSettings, Single, WaitLimit, is_subscribed, renewed,
-    until_waiting,
+    Backend, ExclusionCheck, Result, ServerSettings, StandaloneServer, PollLimit, is_subscribed_waiter, wait_renewed,
+    wait_for_waiters,
 };
 
 /// The beginning of a lock's key.
@@ -20,7 +20,7 @@ const PREFIX: &str = "rwlease:";
 
 /// A client with long limits, because one server may be its only seed and the machine may be busy.
 async fn patient(servers: &impl Servers) -> Locks {
-    let wait_limit = WaitLimit::new("a server to let a client in");
+    let wait_limit = PollLimit::new("a server to let a client in");
     loop {
         match servers.connect(Locks::builder().call_timeout(LONG)).await {
             Ok(locks) => return locks,
@@ -64,7 +64,7 @@ pub async fn locks_follow_their_slot(servers: &impl Servers) -> Result {
         servers.move_slot(lock.slot(), master).await?;
         assert!(other.rwlock("followed")?.try_read().await?.is_none());
         if turn == 0 {
-            renewed(&writing, 4).await?; // at its new master
+            wait_renewed(&writing, 4).await?; // at its new master
         }
         assert_eq!(writing.release().await?, Released::Released);
     }
@@ -93,7 +93,7 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
         let lock = other.rwlock("{tag}stays")?;
         async move { lock.write().await }
     });
-    until_waiting(&stays, 1).await?;
+    wait_for_waiters(&stays, 1).await?;
     servers.move_keys(step).await?;
     assert_eq!(at_source.release().await?, Released::Released);
     let next = timeout(LONG, waiting).await???;
@@ -106,7 +106,7 @@ pub async fn locks_are_taken_while_their_slot_migrates(servers: &impl Servers) -
 type Load = (Arc<AtomicBool>, Vec<JoinHandle<rwlease::Result<usize>>>);
 
 fn load(locks: &[&Locks], name: &str) -> Result<Load> {
-    let (stop, inside) = (Arc::new(AtomicBool::new(false)), Arc::new(Inside::default()));
+    let (stop, inside) = (Arc::new(AtomicBool::new(false)), Arc::new(ExclusionCheck::default()));
     let mut tasks = Vec::new();
     for (number, locks) in locks.iter().cycle().take(6).enumerate() {
         let (lock, stop, inside) = (locks.rwlock(name)?, stop.clone(), inside.clone());
@@ -197,10 +197,10 @@ pub async fn waiter_whose_slot_moves_is_granted_at_the_new_master(
         let lock = other.rwlock("waited")?;
         async move { lock.write().await }
     });
-    until_waiting(&lock, 1).await?;
+    wait_for_waiters(&lock, 1).await?;
     servers.move_slot(lock.slot(), another(servers, master).await?).await?;
     let before = waiter(servers, "waited").await?;
-    let wait_limit = WaitLimit::new("the waiter to poll at the new master");
+    let wait_limit = PollLimit::new("the waiter to poll at the new master");
     while waiter(servers, "waited").await? == before {
         wait_limit.pause(format!("{before:?}")).await?;
     }
@@ -226,8 +226,8 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
         let lock = other.rwlock("pushed")?;
         async move { lock.write().await }
     });
-    let wait_limit = WaitLimit::new("the waiter to be pushed to");
-    while !waiter(servers, "pushed").await?.is_some_and(|entry| is_subscribed(&entry)) {
+    let wait_limit = PollLimit::new("the waiter to be pushed to");
+    while !waiter(servers, "pushed").await?.is_some_and(|entry| is_subscribed_waiter(&entry)) {
         wait_limit.pause("it polls").await?;
     }
     let _ = held.release().await?;
@@ -240,7 +240,7 @@ pub async fn a_hand_off_needs_no_poll(servers: &impl Servers) -> Result {
 pub async fn cached_lease_is_recalled_by_push_without_a_poll(servers: &impl Servers) -> Result {
     let locks = servers.connect(Locks::builder()).await?;
     let lock = locks.rwlock("recalled")?.cached()?;
-    let wait_limit = WaitLimit::new("the lock to be cached");
+    let wait_limit = PollLimit::new("the lock to be cached");
     while lock.local().hold.is_none() {
         drop(lock.write().await?);
         let why = lock.local().plain_because;
@@ -255,7 +255,7 @@ pub async fn cached_lease_is_recalled_by_push_without_a_poll(servers: &impl Serv
         let lock = other.rwlock("recalled")?;
         async move { lock.write().await }
     });
-    until_waiting(&other.rwlock("recalled")?, 1).await?;
+    wait_for_waiters(&other.rwlock("recalled")?, 1).await?;
     assert!(lock.read().await?.is_held(), "the guards of a minimum hold");
     drop(held);
     let _ = timeout(LONG / 2, waiting).await???.release().await?;
@@ -313,7 +313,7 @@ pub async fn a_failover_by_order_loses_no_lock(servers: &impl Servers) -> Result
         let lock = other.rwlock("ordered")?;
         async move { lock.write().await }
     });
-    until_waiting(&lock, 1).await?;
+    wait_for_waiters(&lock, 1).await?;
     servers.fail_over(master).await?;
     assert!(other.rwlock("ordered")?.try_read().await?.is_none());
     assert!(held.is_held());
@@ -345,7 +345,7 @@ pub async fn a_frozen_master_is_left(servers: &impl Servers) -> Result {
 }
 
 pub async fn failures_to_connect_are_told_apart(backend: Backend) -> Result {
-    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let right = server.url();
     assert!(backend.connect(Locks::builder(), &[&right]).await.is_ok());
     let wrong = right.replace("secret", "wrong");
@@ -359,7 +359,7 @@ pub async fn failures_to_connect_are_told_apart(backend: Backend) -> Result {
 }
 
 pub async fn a_single_server_will_do(backend: Backend) -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let locks = backend.connect(Locks::builder(), &[server.url()]).await?;
     let held = locks.rwlock("alone")?.write().await?;
     assert!(locks.rwlock("alone")?.try_read().await?.is_none());

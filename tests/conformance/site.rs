@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Value, cmd};
 use rwlease::{Builder, Locks, Slot};
 
-use crate::support::{Backend, Cluster, Failover, Move, Result, Shape};
+use crate::support::{Backend, Cluster, FailoverMode, SlotMigration, Result, ClusterConfig};
 
 /// Servers of a cluster, by their numbers, and the way to connect to them.
 pub trait Servers {
@@ -16,11 +16,11 @@ pub trait Servers {
     async fn master_of(&self, slot: Slot) -> Result<usize>;
     async fn masters(&self) -> Result<Vec<usize>>;
 
-    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move>;
-    async fn move_keys(&self, step: Move) -> Result;
-    async fn finish_move(&self, step: Move) -> Result;
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<SlotMigration>;
+    async fn move_keys(&self, step: SlotMigration) -> Result;
+    async fn finish_move(&self, step: SlotMigration) -> Result;
     /// Whether a key is already at the target.
-    async fn has_moved(&self, step: Move, key: &str) -> Result<bool>;
+    async fn has_moved(&self, step: SlotMigration, key: &str) -> Result<bool>;
     async fn move_slot(&self, slot: Slot, to: usize) -> Result {
         if self.master_of(slot).await? == to {
             return Ok(());
@@ -50,7 +50,7 @@ pub trait Servers {
 /// Starts real servers, for that backend.
 pub fn real(backend: Backend) -> impl AsyncFn(usize, usize) -> Result<(Backend, Cluster)> {
     async move |masters, replicas| {
-        Ok((backend, Cluster::start_with(Shape::of(masters, replicas)).await?))
+        Ok((backend, Cluster::start_with(ClusterConfig::of(masters, replicas)).await?))
     }
 }
 
@@ -72,19 +72,19 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
         self.1.borrow().masters().await
     }
 
-    async fn begin_move(&self, slot: Slot, to: usize) -> Result<Move> {
-        self.1.borrow().begin_move(slot.get(), to).await
+    async fn begin_move(&self, slot: Slot, to: usize) -> Result<SlotMigration> {
+        self.1.borrow().begin_migration(slot.get(), to).await
     }
 
-    async fn move_keys(&self, step: Move) -> Result {
+    async fn move_keys(&self, step: SlotMigration) -> Result {
         self.1.borrow().move_keys(step).await.map(drop)
     }
 
-    async fn finish_move(&self, step: Move) -> Result {
-        self.1.borrow().finish_move(step).await
+    async fn finish_move(&self, step: SlotMigration) -> Result {
+        self.1.borrow().finish_migration(step).await
     }
 
-    async fn has_moved(&self, step: Move, key: &str) -> Result<bool> {
+    async fn has_moved(&self, step: SlotMigration, key: &str) -> Result<bool> {
         let mut asking = redis::pipe();
         asking.cmd("ASKING").ignore().cmd("EXISTS").arg(key);
         let mut connection = self.1.borrow().node(step.to).connect().await?;
@@ -94,7 +94,7 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
 
     async fn fail_over(&self, master: usize) -> Result {
         let replica = self.1.borrow().replicas_of(master).await?[0];
-        self.1.borrow().fail_over(replica, Failover::Orderly).await
+        self.1.borrow().fail_over(replica, FailoverMode::Orderly).await
     }
 
     async fn kill(&self, master: usize) -> Result {
@@ -110,14 +110,14 @@ impl<C: Borrow<Cluster>> Servers for (Backend, C) {
     }
 
     async fn storm(&self, rounds: usize, pause: Duration) -> Result {
-        assert!(self.1.borrow().storm(rounds, pause).await? > 20);
+        assert!(self.1.borrow().kill_clients_repeatedly(rounds, pause).await? > 20);
         Ok(())
     }
 
     async fn flush_scripts(&self) -> Result {
         for master in self.masters().await? {
             let node = self.1.borrow().node(master);
-            node.say::<()>("SCRIPT FLUSH").await?;
+            node.run_words::<()>("SCRIPT FLUSH").await?;
             node.reset_stats().await?;
         }
         Ok(())

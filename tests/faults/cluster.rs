@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::published::TwoKeys;
 use crate::support::{
-    Clients, Cluster, Cut, Failover, Flow, Proxies, Proxy, Result, ServerSettings, Shape, Single,
-    WaitLimit,
+    ClientKind, Cluster, CutPoint, FailoverMode, ProxyFlow, Proxies, Proxy, Result, ServerSettings, ClusterConfig, StandaloneServer,
+    PollLimit,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_single_server_answers_and_ends() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let _: () = server.run(cmd("SET").arg("a").arg(1)).await?;
-    assert_eq!(server.say::<i64>("GET a").await?, 1);
+    assert_eq!(server.run_words::<i64>("GET a").await?, 1);
 
     let (id, folder) = (server.id(), server.folder().to_path_buf());
     drop(server);
@@ -30,23 +30,23 @@ async fn a_single_server_answers_and_ends() -> Result {
 #[tokio::test]
 async fn a_server_that_cannot_start_says_why() {
     let wrong = ServerSettings::default().line("no-such-setting yes");
-    let error = Single::start_with(wrong).await.expect_err("started").to_string();
+    let error = StandaloneServer::start_with(wrong).await.expect_err("started").to_string();
     assert!(error.contains("no-such-setting"), "{error}");
 
     let missing = ServerSettings::default().binary("/no/such/server");
-    let error = Single::start_with(missing).await.expect_err("started").to_string();
+    let error = StandaloneServer::start_with(missing).await.expect_err("started").to_string();
     assert!(error.contains("/no/such/server"), "{error}");
 }
 
 #[tokio::test]
 async fn a_killed_server_comes_back_at_its_port() -> Result {
-    let server = Single::start_with(ServerSettings::default().password("secret")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
     let first = server.id();
     server.kill()?;
     assert!(!server.is_running() && !is_alive(first));
-    assert!(server.say::<String>("PING").await.is_err());
+    assert!(server.run_words::<String>("PING").await.is_err());
     server.restart().await?;
-    assert_eq!(server.say::<String>("PING").await?, "PONG");
+    assert_eq!(server.run_words::<String>("PING").await?, "PONG");
     Ok(())
 }
 
@@ -55,7 +55,7 @@ async fn a_killed_server_comes_back_at_its_port() -> Result {
 async fn a_replica_takes_over_twice_at_one_order_each() -> Result {
     let cluster = Cluster::start().await?;
     for replica in [3, 0, 3] {
-        cluster.fail_over(replica, Failover::Orderly).await?;
+        cluster.fail_over(replica, FailoverMode::Orderly).await?;
     }
     let log = std::fs::read_to_string(cluster.node(3).folder().join("server.log"))?;
     for (event, times) in
@@ -81,26 +81,26 @@ async fn slots_move_with_their_keys() -> Result {
             cluster.node(from).run(cmd("SET").arg(format!("{{move}}{number}")).arg(number)).await?;
     }
 
-    let step = cluster.begin_move(slot, to).await?;
+    let step = cluster.begin_migration(slot, to).await?;
     cluster.move_key(step, "{move}7").await?;
     let refusal =
-        cluster.node(from).say::<i64>("GET {move}7").await.expect_err("not redirected").to_string();
+        cluster.node(from).run_words::<i64>("GET {move}7").await.expect_err("not redirected").to_string();
     assert!(refusal.to_uppercase().contains("ASK"), "{refusal}");
-    assert_eq!(cluster.node(from).say::<i64>("GET {move}8").await?, 8);
+    assert_eq!(cluster.node(from).run_words::<i64>("GET {move}8").await?, 8);
     assert_eq!(cluster.move_keys(step).await?, 249);
-    cluster.finish_move(step).await?;
+    cluster.finish_migration(step).await?;
 
     assert_eq!(cluster.master_of(slot).await?, to);
-    assert_eq!(cluster.node(to).say::<i64>("GET {move}249").await?, 249);
+    assert_eq!(cluster.node(to).run_words::<i64>("GET {move}249").await?, 249);
     for turn in 0..10 {
         spawnable(cluster.move_slot(slot, turn % 3)).await?;
         assert_eq!(cluster.master_of(slot).await?, turn % 3);
     }
     let there = cluster.master_of(slot).await?;
-    let moved = spawnable(cluster.move_slots_at_once(slot, slot, (there + 1) % 3)).await;
+    let moved = spawnable(cluster.migrate_slots_atomically(slot, slot, (there + 1) % 3)).await;
     if cluster.version().has_atomic_moves() {
         moved?;
-        assert_eq!(cluster.node((there + 1) % 3).say::<i64>("GET {move}8").await?, 8);
+        assert_eq!(cluster.node((there + 1) % 3).run_words::<i64>("GET {move}8").await?, 8);
     } else {
         let refused = moved.expect_err("it cannot").to_string().to_lowercase();
         assert!(refused.contains("unknown subcommand"), "{refused}");
@@ -116,23 +116,23 @@ async fn masters_die_and_are_replaced() -> Result {
 
     let old = cluster.master_of(slot).await?;
     let replica = cluster.replicas_of(old).await?[0];
-    cluster.fail_over(replica, Failover::Orderly).await?;
+    cluster.fail_over(replica, FailoverMode::Orderly).await?;
     assert_eq!(cluster.master_of(slot).await?, replica);
-    spawnable(cluster.fail_over(old, Failover::Force)).await?;
-    cluster.fail_over(replica, Failover::Takeover).await?;
+    spawnable(cluster.fail_over(old, FailoverMode::Force)).await?;
+    cluster.fail_over(replica, FailoverMode::Takeover).await?;
     assert_eq!(cluster.master_of(slot).await?, replica);
 
     cluster.forget_election(old).await?;
     cluster.node(replica).kill()?;
     assert_eq!(spawnable(cluster.new_master(slot, replica)).await?, old);
     cluster.node(replica).restart().await?;
-    cluster.agree().await?;
+    cluster.wait_for_agreement().await?;
     assert_eq!(cluster.replicas_of(old).await?, [replica]);
 
     cluster.node(old).freeze()?;
     assert_eq!(cluster.new_master(slot, old).await?, replica);
     cluster.node(old).thaw()?;
-    cluster.agree().await?;
+    cluster.wait_for_agreement().await?;
     assert_eq!(cluster.replicas_of(replica).await?, [old]);
     Ok(())
 }
@@ -140,9 +140,9 @@ async fn masters_die_and_are_replaced() -> Result {
 #[tokio::test]
 async fn clusters_have_other_sizes() -> Result {
     let cluster =
-        Cluster::start_with(Shape::of(1, 2).line("cluster-require-full-coverage no")).await?;
+        Cluster::start_with(ClusterConfig::of(1, 2).line("cluster-require-full-coverage no")).await?;
     assert_eq!(cluster.replicas_of(0).await?, [1, 2]);
-    let alone = Cluster::start_with(Shape::of(2, 0)).await?;
+    let alone = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     assert_eq!(alone.masters().await?, [0, 1]);
     assert_eq!(alone.master_of(0).await?, 0);
     assert_eq!(alone.master_of(16_383).await?, 1);
@@ -151,8 +151,8 @@ async fn clusters_have_other_sizes() -> Result {
 
 #[tokio::test]
 async fn commands_are_counted() -> Result {
-    let server = Single::start().await?;
-    server.say::<()>("SET a 1").await?;
+    let server = StandaloneServer::start().await?;
+    server.run_words::<()>("SET a 1").await?;
     assert_eq!(server.calls("set").await?, 1);
     server.reset_stats().await?;
     assert_eq!(server.calls("set").await?, 0);
@@ -162,37 +162,37 @@ async fn commands_are_counted() -> Result {
 
 #[tokio::test]
 async fn connections_are_killed() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let mut connection = server.connect().await?;
-    assert_eq!(server.kill_clients(Clients::Subscribed).await?, 0);
+    assert_eq!(server.kill_clients(ClientKind::Subscribed).await?, 0);
     // At least this connection. The server may still count that of the previous command, which is
     // closed.
-    assert!(server.kill_clients(Clients::Commanding).await? >= 1);
+    assert!(server.kill_clients(ClientKind::Commands).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
 
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let mut connection = cluster.node(0).connect().await?;
-    assert!(spawnable(cluster.storm(2, Duration::ZERO)).await? >= 1);
+    assert!(spawnable(cluster.kill_clients_repeatedly(2, Duration::ZERO)).await? >= 1);
     assert!(ping(&mut connection).await.is_err());
     Ok(())
 }
 
 #[tokio::test]
 async fn a_proxy_keeps_back_loses_and_cuts() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
     let mut connection = connect(&proxy.url()).await?;
-    proxy.requests(Flow::Slow(Duration::from_millis(1)));
+    proxy.requests(ProxyFlow::Slow(Duration::from_millis(1)));
     ping(&mut connection).await?;
 
-    proxy.replies(Flow::Held);
+    proxy.replies(ProxyFlow::Paused);
     let mut held = connection.clone();
     let mut held = tokio::spawn(async move { ping(&mut held).await });
     assert!(timeout(Duration::from_millis(100), &mut held).await.is_err());
     proxy.heal();
     held.await??;
 
-    proxy.go_silent();
+    proxy.drop_all();
     assert!(timeout(Duration::from_millis(100), ping(&mut connection)).await.is_err());
     let mut fresh = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port())).await?;
     tokio::io::AsyncWriteExt::write_all(&mut fresh, b"PING\r\n").await?;
@@ -211,22 +211,22 @@ async fn a_proxy_keeps_back_loses_and_cuts() -> Result {
 
 #[tokio::test]
 async fn a_proxy_cuts_before_or_after_one_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
-    for (cut, expected) in [(Cut::BeforeIt, None), (Cut::AfterIt, Some(1))] {
+    for (cut, expected) in [(CutPoint::BeforeIt, None), (CutPoint::AfterIt, Some(1))] {
         let mut connection = connect(&proxy.url()).await?;
         let sprung = proxy.trap("Incr", cut);
         ping(&mut connection).await?;
         assert!(cmd("INCR").arg("n").query_async::<i64>(&mut connection).await.is_err());
         sprung.await?;
-        assert_eq!(server.say::<Option<i64>>("GET n").await?, expected);
+        assert_eq!(server.run_words::<Option<i64>>("GET n").await?, expected);
     }
     Ok(())
 }
 
 #[tokio::test]
 async fn proxies_stand_in_front_of_all_nodes() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let proxies = Proxies::start(&cluster).await?;
     let translate = proxies.translation();
     for (number, node) in cluster.nodes().iter().enumerate() {
@@ -243,7 +243,7 @@ async fn proxies_stand_in_front_of_all_nodes() -> Result {
 #[tokio::test]
 async fn servers_end_with_a_killed_process() -> Result {
     const CHILD: &str = "RWLEASE_TEST_CHILD";
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     if let Ok(note) = std::env::var(CHILD) {
         server.freeze()?;
         std::fs::write(
@@ -260,7 +260,7 @@ async fn servers_end_with_a_killed_process() -> Result {
         .env(CHILD, &note)
         .stdout(std::process::Stdio::null())
         .spawn()?;
-    let wait_limit = WaitLimit::new("the child's note");
+    let wait_limit = PollLimit::new("the child's note");
     let text = loop {
         match std::fs::read_to_string(&note) {
             Ok(text) if text.contains(' ') => break text,
@@ -273,7 +273,7 @@ async fn servers_end_with_a_killed_process() -> Result {
 
     child.kill()?;
     child.wait()?;
-    let wait_limit = WaitLimit::new("the server of the killed process to end");
+    let wait_limit = PollLimit::new("the server of the killed process to end");
     while is_alive(id) || Path::new(folder).exists() {
         wait_limit.pause("it is there").await?;
     }
@@ -283,14 +283,14 @@ async fn servers_end_with_a_killed_process() -> Result {
 /// The lock in two keys works as published, including that it has no id.
 #[tokio::test]
 async fn the_lock_in_two_keys_knows_no_id() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
     assert!(lock.acquire_read().await? && lock.acquire_read().await?);
     assert!(!lock.acquire_write().await?);
     lock.release_read().await?; // releases the other reader's hold too
     assert!(lock.acquire_write().await?);
     assert!(!lock.acquire_write().await? && !lock.acquire_read().await?);
-    assert!((1..=10).contains(&server.say::<i64>("TTL {order}:write").await?));
+    assert!((1..=10).contains(&server.run_words::<i64>("TTL {order}:write").await?));
     lock.release_write().await?;
     assert!(lock.acquire_read().await?);
     Ok(())

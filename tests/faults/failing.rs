@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Locks, RenewalPolicy, WriteGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Cluster, ConnectTo, Fields, Server, as_fields};
+use crate::support::{Cluster, ConnectBuilder, Fields, Server, expand_fields};
 
 const LEASE: Duration = Duration::from_secs(120);
 const TASKS: usize = 12;
@@ -135,7 +135,7 @@ async fn strike(cluster: &Cluster, fault: Fault, slot: u16, old: usize) {
             cluster.node(old).thaw().unwrap();
         }
     }
-    cluster.agree().await.unwrap();
+    cluster.wait_for_agreement().await.unwrap();
 }
 
 /// Compares the guards with the state of the new master.
@@ -167,7 +167,7 @@ async fn at_server(
     both.cmd("TIME").cmd("HGETALL").arg(format!("rwlease:{name}"));
     let ((seconds, micros), read): ((u64, u64), Fields) =
         both.query_async(connection).await.unwrap();
-    let record = as_fields(&read).unwrap().remove("writer")?;
+    let record = expand_fields(&read).unwrap().remove("writer")?;
     let now = Duration::from_micros(seconds * 1_000_000 + micros);
     let deadline = Duration::from_millis(record.get(1..14)?.parse().ok()?);
     (record.get(14..30)?.parse() == Ok(token)).then(|| deadline.saturating_sub(now))

@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Certificates, Cluster, Result, Server, ServerSettings, Shape, Single, WaitLimit,
-    is_subscribed,
+    Backend, Certificates, Cluster, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit,
+    is_subscribed_waiter,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
@@ -54,7 +54,7 @@ fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
 
 async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
     let certificates = certificates();
-    let shape = Shape { settings: settings(&certificates, rights), ..Shape::of(3, 1) };
+    let shape = ClusterConfig { settings: settings(&certificates, rights), ..ClusterConfig::of(3, 1) };
     Ok((Cluster::start_with(shape).await?, certificates))
 }
 
@@ -173,11 +173,11 @@ async fn locks_follow_their_slot() -> Result {
     for turn in 0..3 {
         let held = lock.write().await?;
         let next = (cluster.master_of(slot).await? + 1) % 3;
-        let step = cluster.begin_move(slot, next).await?;
+        let step = cluster.begin_migration(slot, next).await?;
         let other = locks.rwlock(format!("{{{}}}{turn}", "followed"))?;
         drop(other.read().await?);
         cluster.move_keys(step).await?;
-        cluster.finish_move(step).await?;
+        cluster.finish_migration(step).await?;
         assert_eq!(held.release().await?, Released::Released);
     }
     let confirmed = lock.write().replicas(1).await?;
@@ -198,11 +198,11 @@ async fn a_hand_off_is_pushed() -> Result {
         let lock = lock.clone();
         async move { lock.write().await }
     });
-    let wait_limit = WaitLimit::new("the waiter to be pushed to");
+    let wait_limit = PollLimit::new("the waiter to be pushed to");
     let master = cluster.node(cluster.master_of(lock.slot().get()).await?);
     loop {
-        let entries: Vec<String> = master.say("HVALS rwlease:pushed").await?;
-        if entries.iter().any(|entry| is_subscribed(entry)) {
+        let entries: Vec<String> = master.run_words("HVALS rwlease:pushed").await?;
+        if entries.iter().any(|entry| is_subscribed_waiter(entry)) {
             break;
         }
         wait_limit.pause("it polls").await?;
@@ -228,7 +228,7 @@ async fn acl_right_that_is_missing_is_named_by_the_error() -> Result {
     for right in ["time", "cluster|slots", "evalsha", "hset", "hget", "pexpireat"] {
         let lacking = format!("{RIGHTS} -{right}");
         let certificates = certificates();
-        let server = Shape { settings: settings(&certificates, &lacking), ..Shape::of(1, 0) };
+        let server = ClusterConfig { settings: settings(&certificates, &lacking), ..ClusterConfig::of(1, 0) };
         let cluster = Cluster::start_with(server).await?;
         let outcome = async {
             let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
@@ -259,7 +259,7 @@ async fn a_missing_right_of_the_other_kinds_is_named() -> Result {
     for right in ["get", "set", "del"] {
         let certificates = certificates();
         let lacking = format!("{RIGHTS} {BESIDES} -{right}");
-        let server = Single::start_with(settings(&certificates, &lacking)).await?;
+        let server = StandaloneServer::start_with(settings(&certificates, &lacking)).await?;
         let locks = connect(&server, PASSWORD, &certificates.authority).await?;
         names(&lock_mutex(&locks).await.unwrap_err(), right);
         #[cfg(feature = "legacy")]
@@ -323,7 +323,7 @@ async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
 async fn a_client_has_a_certificate_of_its_own() -> Result {
     let certificates = certificates();
     let settings = settings(&certificates, RIGHTS).line("tls-auth-clients yes");
-    let server = Single::start_with(settings).await?;
+    let server = StandaloneServer::start_with(settings).await?;
     let port = server.tls_port().expect("a server with TLS");
     assert!(connect(&server, PASSWORD, &certificates.authority).await.is_err());
     let locks = connect_with_own(port, &certificates).await?;
@@ -378,7 +378,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     }
 
     let certificates = certificates_for("localhost");
-    let shape = Shape { settings: settings(&certificates, RIGHTS), ..Shape::of(2, 0) };
+    let shape = ClusterConfig { settings: settings(&certificates, RIGHTS), ..ClusterConfig::of(2, 0) };
     let cluster = Cluster::start_with(shape).await?;
     let port = cluster.node(0).tls_port().expect("a server with TLS");
     let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
@@ -396,7 +396,7 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
         }
     }
 
-    let single = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let single = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let server = Server { port: single.tls_port().expect("a server with TLS"), ..own_name };
     let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
     // The server's own name takes precedence over the mapping.
@@ -438,7 +438,7 @@ async fn tls_connect_to_a_plaintext_port_is_refused_at_once() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_with_wrong_password_or_authority_is_refused_with_the_reason() -> Result {
     let (own, strange) = (certificates(), certificates());
-    let server = Single::start_with(settings(&own, RIGHTS)).await?;
+    let server = StandaloneServer::start_with(settings(&own, RIGHTS)).await?;
     assert!(connect(&server, PASSWORD, &own.authority).await.is_ok());
 
     let error = connect(&server, "wrong", &own.authority).await.unwrap_err();
@@ -495,8 +495,8 @@ impl rwlease::CredentialsProvider for Rotated {
 /// Changes the password at the server, and closes the user's connections.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 async fn change_password(server: &Server, password: &str) -> Result {
-    server.say::<()>(&format!("ACL SETUSER {USER} resetpass >{password}")).await?;
-    server.say::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
+    server.run_words::<()>(&format!("ACL SETUSER {USER} resetpass >{password}")).await?;
+    server.run_words::<i64>(&format!("CLIENT KILL USER {USER}")).await?;
     Ok(())
 }
 
@@ -505,7 +505,7 @@ async fn change_password(server: &Server, password: &str) -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Result {
     let certificates = certificates();
-    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let url = format!("rediss://127.0.0.1:{}", server.tls_port().expect("a server with TLS"));
     let builder = || {
         let patient = Locks::builder().call_timeout(Duration::from_secs(40));
@@ -607,7 +607,7 @@ impl Drop for Front {
 async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
     const CUTS: usize = 3;
     let certificates = certificates();
-    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let front = Front::start(&certificates, server.port()).await?;
     let locks = connect_at(front.port, &certificates.authority).await?;
     for _ in 0..CUTS {
@@ -628,7 +628,7 @@ async fn write_while_tls_handshakes_fail_for_a_while_is_granted() -> Result {
     use std::sync::atomic::Ordering;
 
     let certificates = certificates();
-    let server = Single::start_with(settings(&certificates, RIGHTS)).await?;
+    let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let front = Front::start(&certificates, server.port()).await?;
     let locks = connect_at(front.port, &certificates.authority).await?;
     let lock = locks.rwlock("order")?;
@@ -655,7 +655,7 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
     const CUTS: usize = 3;
     let certificates = certificates();
     let settings = ServerSettings::default().line(format!("user {USER} on >{PASSWORD} {RIGHTS}"));
-    let shape = Shape { settings, ..Shape::of(2, 0) };
+    let shape = ClusterConfig { settings, ..ClusterConfig::of(2, 0) };
     let cluster = Cluster::start_with(shape).await?;
     let mut fronts = Vec::new();
     for node in cluster.nodes() {
@@ -703,13 +703,13 @@ async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_the_servers_that_they_name() -> Result {
-    use crate::support::{Sentinels, Watch};
+    use crate::support::{SentinelDeployment, SentinelConfigForTest};
 
     let certificates = certificates();
     let with_tls =
         || ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
-    let watch = Watch { servers: with_tls(), of_sentinels: with_tls(), ..Watch::default() };
-    let sentinels = Sentinels::start_with(watch).await?;
+    let watch = SentinelConfigForTest { servers: with_tls(), sentinel_settings: with_tls(), ..SentinelConfigForTest::default() };
+    let sentinels = SentinelDeployment::start_with(watch).await?;
     let settings = || Locks::builder().servers([sentinels.url()]);
     let trusting = settings().tls_roots(certificates.authority.as_str());
     let locks = connect_by_urls(trusting.call_timeout(Duration::from_secs(20))).await?;

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use crate::conformance::LONG;
 use crate::support::{
-    Backend, Error, Result, Sentinels, Server, ServerSettings, WaitLimit, Watch, renewed,
-    until_waiting,
+    Backend, Error, Result, SentinelDeployment, Server, ServerSettings, PollLimit, SentinelConfigForTest, wait_renewed,
+    wait_for_waiters,
 };
 
 /// Longer than a failover after a death, which may take several elections.
@@ -38,12 +38,12 @@ enum Fault {
 /// Leases that a replica has confirmed survive the failover. No other client is granted the lock,
 /// tokens rise, and the new master serves the waiter.
 async fn confirmed_leases_survive(fault: Fault) -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     let (one, other) = (connect(&sentinels.url()).await?, connect(&sentinels.url()).await?);
     let (lock, others) = (one.rwlock("kept")?, other.rwlock("kept")?);
     let held = lock.write().replicas(1).lease(LEASE).await?;
     let waiting = tokio::spawn(async move { others.write().replicas(1).lease(LEASE).await });
-    until_waiting(&lock, 1).await?;
+    wait_for_waiters(&lock, 1).await?;
 
     let old = sentinels.master().await?;
     match fault {
@@ -65,7 +65,7 @@ async fn confirmed_leases_survive(fault: Fault) -> Result {
     assert!(connect(&sentinels.url()).await?.rwlock("kept")?.try_read().await?.is_none());
     sentinels.agree().await?;
     assert_eq!(sentinels.master().await?, new, "{fault:?}");
-    renewed(&held, 1).await?;
+    wait_renewed(&held, 1).await?;
     let token = held.token();
     assert_eq!(held.release().await?, Released::Released, "{fault:?}");
     let next = timeout(LONG, waiting).await???;
@@ -92,7 +92,7 @@ async fn confirmed_lease_survives_a_paused_master() -> Result {
 /// The client makes no calls meanwhile, so only the sentinels can have told it of the failover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle() -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     let (idle, other) = (connect(&sentinels.url()).await?, connect(&sentinels.url()).await?);
     assert_eq!(idle.rwlock("first")?.write().await?.release().await?, Released::Released);
     let old = sentinels.master().await?;
@@ -104,7 +104,7 @@ async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle()
     assert!(idle.rwlock("second")?.try_write().await?.is_none());
     assert_eq!(held.release().await?, Released::Released);
     let third = idle.rwlock("third")?.write().await?;
-    let key: bool = sentinels.server(new).say("EXISTS rwlease:third").await?;
+    let key: bool = sentinels.server(new).run_words("EXISTS rwlease:third").await?;
     assert!(key, "it is at the new master");
     assert_eq!(third.release().await?, Released::Released);
     Ok(())
@@ -112,7 +112,7 @@ async fn a_former_master_that_goes_on_grants_nothing_to_a_client_that_was_idle()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_that_is_behind_is_not_believed() -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     let old = sentinels.master().await?;
     let behind = 2;
     sentinels.sentinel(behind).freeze()?;
@@ -133,7 +133,7 @@ async fn a_sentinel_that_is_behind_is_not_believed() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinel_client_with_one_sentinel_left_follows_a_failover() -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     sentinels.sentinel(0).kill()?;
     let locks = connect(&sentinels.url()).await?;
     assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
@@ -141,21 +141,21 @@ async fn sentinel_client_with_one_sentinel_left_follows_a_failover() -> Result {
     let locks = connect(&sentinels.url_of(&sentinels.sentinels()[1..2], "mymaster")).await?;
     let held = locks.rwlock("b")?.write().lease(LEASE).await?;
     let old = sentinels.master().await?;
-    let wait_limit = WaitLimit::new("the replica to have the lock");
-    while !sentinels.server(1 - old).say::<bool>("EXISTS rwlease:b").await? {
+    let wait_limit = PollLimit::new("the replica to have the lock");
+    while !sentinels.server(1 - old).run_words::<bool>("EXISTS rwlease:b").await? {
         wait_limit.pause("it has not").await?;
     }
     sentinels.server(old).kill()?;
     sentinels.new_master(old).await?;
     sentinels.sentinel(1).kill()?;
-    renewed(&held, 2).await?;
+    wait_renewed(&held, 2).await?;
     assert_eq!(held.release().await?, Released::Released);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_to_connect_are_told_apart() -> Result {
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     let wrong = sentinels.url_of(sentinels.sentinels(), "another");
     let error = connect(&wrong).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
@@ -175,10 +175,10 @@ async fn failures_to_connect_are_told_apart() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_have_passwords_of_their_own() -> Result {
-    let sentinels = Sentinels::start_with(Watch {
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
         servers: ServerSettings::default().password("of-servers"),
-        of_sentinels: ServerSettings::default().password("of-sentinels"),
-        ..Watch::default()
+        sentinel_settings: ServerSettings::default().password("of-sentinels"),
+        ..SentinelConfigForTest::default()
     })
     .await?;
     let named = |url: String| url.parse::<Sentinel>();
@@ -201,19 +201,19 @@ async fn sentinels_and_servers_have_passwords_of_their_own() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_least_rights_at_sentinels_are_enough() -> Result {
     let rights = rights()?;
-    let sentinels = Sentinels::start().await?;
+    let sentinels = SentinelDeployment::start().await?;
     for sentinel in sentinels.sentinels() {
-        sentinel.say::<()>(&format!("ACL SETUSER {rights}")).await?;
+        sentinel.run_words::<()>(&format!("ACL SETUSER {rights}")).await?;
     }
     let sentinel = sentinels.url().parse::<Sentinel>()?;
     let settings =
         Locks::builder().sentinel(sentinel.credentials(Credentials::new("locker", "PASSWORD")));
     let locks = backend().connect::<&str>(settings, &[]).await?;
-    let wait_limit = WaitLimit::new("the client to be subscribed");
+    let wait_limit = PollLimit::new("the client to be subscribed");
     loop {
         let mut subscribers = 0;
         for sentinel in sentinels.sentinels() {
-            let clients: String = sentinel.say("CLIENT LIST").await?;
+            let clients: String = sentinel.run_words("CLIENT LIST").await?;
             subscribers += clients.lines().filter(|line| line.contains(" sub=1 ")).count();
         }
         if subscribers == 2 {
@@ -223,7 +223,7 @@ async fn the_least_rights_at_sentinels_are_enough() -> Result {
     }
     for sentinel in sentinels.sentinels() {
         // The right to set the library's name may be missing.
-        let refused: redis::Value = sentinel.say("ACL LOG").await?;
+        let refused: redis::Value = sentinel.run_words("ACL LOG").await?;
         let refused = format!("{refused:?}");
         let is_needed = |what| refused.contains(what);
         assert!(!is_needed("sentinel|") && !is_needed("cmd=subscribe"), "{refused}");
@@ -246,11 +246,11 @@ fn rights() -> Result<String> {
 /// seconds if one of them had the address of another's.)
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_by_sentinels_of_two_deployments_is_invalid_and_names_both() -> Result {
-    let watch = || Watch { sentinels: 1, replicas: 0, ..Watch::default() };
+    let watch = || SentinelConfigForTest { sentinels: 1, replicas: 0, ..SentinelConfigForTest::default() };
     let (one, other) =
-        (Sentinels::start_with(watch()).await?, Sentinels::start_with(watch()).await?);
+        (SentinelDeployment::start_with(watch()).await?, SentinelDeployment::start_with(watch()).await?);
     for pair in [[&one, &other], [&other, &one]] {
-        let urls = pair.map(Sentinels::url);
+        let urls = pair.map(SentinelDeployment::url);
         for _ in 0..10 {
             let outcome = backend().connect(Locks::builder(), &urls).await;
             let error = outcome.err().ok_or_else(|| Error::new("it connected"))?;

@@ -9,7 +9,7 @@ use rwlease::blocking::{Locks, Quorum, TakenUp};
 use rwlease::{ErrorKind, LeaseState, Released, RenewalPolicy, Ticket};
 use tokio::runtime::Runtime;
 
-use crate::support::{ConnectTo, Single};
+use crate::support::{ConnectBuilder, StandaloneServer};
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(60);
@@ -19,14 +19,14 @@ const SHORT: Duration = Duration::from_millis(300);
 struct Bench {
     one: Locks,
     other: Locks,
-    server: Single,
+    server: StandaloneServer,
     runtime: Runtime,
 }
 
 impl Bench {
     fn new() -> Bench {
         let runtime = Runtime::new().unwrap();
-        let server = runtime.block_on(Single::start()).unwrap();
+        let server = runtime.block_on(StandaloneServer::start()).unwrap();
         let client = || Locks::connect_by(rwlease::Locks::builder().connect_to(&[server.url()]));
         Bench { one: client().unwrap(), other: client().unwrap(), server, runtime }
     }

@@ -10,7 +10,7 @@ use rwlease::embedded::EmbeddedCluster;
 use rwlease::{Locks, RenewalPolicy};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectTo, Single, connect};
+use crate::support::{ConnectBuilder, StandaloneServer, connect};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ async fn drop_of_many_guards_lets_other_tasks_run() {
 #[tokio::test]
 async fn lost_awaited_by_many_tasks_does_not_poll_every_second() {
     const TASKS: usize = 1_000;
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = Locks::builder().lease(60 * SECOND).connect_to(&[server.url()]).await.unwrap();
     let guard = locks.rwlock("long").unwrap().write().await.unwrap();
     let polls = Arc::new(AtomicU64::new(0));
@@ -120,10 +120,10 @@ async fn lost_awaited_by_many_tasks_does_not_poll_every_second() {
 #[tokio::test]
 async fn lease_on_a_runtime_busy_for_a_twelfth_of_it_stays_held() {
     const LEASE: Duration = Duration::from_secs(3);
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     for _ in 0..5 {
-        server.say::<String>("SCRIPT FLUSH").await.unwrap();
+        server.run_words::<String>("SCRIPT FLUSH").await.unwrap();
         let guard = locks.rwlock("busy").unwrap().write().lease(LEASE).await.unwrap();
         let (start, mut longest) = (Instant::now(), Duration::ZERO);
         while start.elapsed() < 2 * LEASE && guard.is_held() {

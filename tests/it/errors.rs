@@ -10,7 +10,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Fake, Flow, Proxy, Sentinels, Server, ServerSettings, Shape, Single, WaitLimit, Watch,
+    Cluster, Fake, ProxyFlow, Proxy, SentinelDeployment, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit, SentinelConfigForTest,
 };
 use rwlease::ErrorKind::{self, Foreign, Invalid, Lost, Refused, Revoked, TimedOut, Unavailable};
 use rwlease::{Builder, Error, Locks, RenewalPolicy};
@@ -173,7 +173,7 @@ async fn connect_without_a_server_error_names_the_cause() {
             connect_to(closes.url()),
         )
         .await;
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
     let bus = cluster.node(0).bus_port();
     table
         .row(
@@ -190,8 +190,8 @@ async fn connect_without_a_server_error_names_the_cause() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_to_a_server_of_another_kind_error_names_it() {
     let mut table = Table::default();
-    let watch = Watch { replicas: 1, sentinels: 1, ..Watch::default() };
-    let watched = Sentinels::start_with(watch).await.unwrap();
+    let watch = SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
+    let watched = SentinelDeployment::start_with(watch).await.unwrap();
     let sentinel = watched.sentinels()[0].url();
     table
         .row(
@@ -232,7 +232,7 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
             lock_at(watched.server(1).url()),
         )
         .await;
-    let old = Single::start_with(ServerSettings::default().line("rename-command HELLO \"\""));
+    let old = StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\""));
     // (The test support itself begins without HELLO.)
     let old = old.await.unwrap();
     table
@@ -254,7 +254,7 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
             connect_to(proxy.url()),
         )
         .await;
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await.unwrap();
     table
         .row(
             "a database of a cluster",
@@ -264,7 +264,7 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
             connect_to(format!("{}/1", cluster.node(0).url())),
         )
         .await;
-    let single = Single::start().await.unwrap();
+    let single = StandaloneServer::start().await.unwrap();
     table
         .row(
             "a database that is not there",
@@ -276,7 +276,7 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
         .await;
     let node = ServerSettings { cluster: true, ..ServerSettings::default() };
     let renamed = Server::start(&node.line("rename-command CLUSTER OTHER")).await.unwrap();
-    renamed.say::<()>("OTHER ADDSLOTSRANGE 0 16383").await.unwrap();
+    renamed.run_words::<()>("OTHER ADDSLOTSRANGE 0 16383").await.unwrap();
     table
         .row(
             "a node with CLUSTER renamed",
@@ -303,7 +303,7 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_rejected_by_the_server_error_says_why() {
     let mut table = Table::default();
-    let locked = Single::start_with(ServerSettings::default().password("right-one")).await.unwrap();
+    let locked = StandaloneServer::start_with(ServerSettings::default().password("right-one")).await.unwrap();
     let address = locked.address();
     table
         .row(
@@ -323,8 +323,8 @@ async fn connect_rejected_by_the_server_error_says_why() {
             connect_to(format!("redis://{address}")),
         )
         .await;
-    let full = Single::start_with(ServerSettings::default().line("maxclients 1")).await.unwrap();
-    let wait_limit = WaitLimit::new("the only connection");
+    let full = StandaloneServer::start_with(ServerSettings::default().line("maxclients 1")).await.unwrap();
+    let wait_limit = PollLimit::new("the only connection");
     let _only = loop {
         match full.connect().await {
             Ok(connection) => break connection,
@@ -379,13 +379,13 @@ async fn connect_rejected_by_the_server_error_says_why() {
 }
 
 /// A server that needs half a minute to load its keys.
-async fn loading() -> Single {
+async fn loading() -> StandaloneServer {
     let settings = ServerSettings::default()
         .line("key-load-delay 3000")
         .line("loading-process-events-interval-bytes 1024");
-    let server = Single::start_with(settings).await.unwrap();
-    server.say::<()>("DEBUG POPULATE 9000").await.unwrap();
-    server.say::<()>("SAVE").await.unwrap();
+    let server = StandaloneServer::start_with(settings).await.unwrap();
+    server.run_words::<()>("DEBUG POPULATE 9000").await.unwrap();
+    server.run_words::<()>("SAVE").await.unwrap();
     server.restart().await.unwrap();
     server
 }
@@ -407,12 +407,12 @@ async fn acquire_by_a_user_without_a_right_error_names_the_right() {
     ] {
         let settings = ServerSettings::default()
             .line(format!("user locker on >a-password {RIGHTS} {lacking}"));
-        let server = Single::start_with(settings).await.unwrap();
+        let server = StandaloneServer::start_with(settings).await.unwrap();
         let url = format!("redis://locker:a-password@{}", server.address());
         table.row(name, Refused, says, &["TLS", "a-password"], lock_at(url)).await;
     }
     let lacking = format!("user locker on >a-password {RIGHTS} -cluster|slots");
-    let cluster = Cluster::start_with(Shape::of(1, 0).line(lacking)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0).line(lacking)).await.unwrap();
     table
         .row(
             "no right to CLUSTER SLOTS",
@@ -447,7 +447,7 @@ async fn acquire_at_an_unreachable_announced_address_error_names_it() {
     ] {
         let settings = ServerSettings { cluster: true, ..ServerSettings::default() };
         let server = Server::start(&settings.line(line)).await.unwrap();
-        server.say::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
+        server.run_words::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
         until_it_serves(&server).await;
         table.row(name, Unavailable, says, &["TLS"], lock_at(server.url())).await;
     }
@@ -455,8 +455,8 @@ async fn acquire_at_an_unreachable_announced_address_error_names_it() {
 }
 
 async fn until_it_serves(node: &Server) {
-    let wait_limit = WaitLimit::new("the cluster to serve");
-    while !node.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
+    let wait_limit = PollLimit::new("the cluster to serve");
+    while !node.run_words::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
         wait_limit.pause("it does not").await.unwrap();
     }
 }
@@ -492,10 +492,10 @@ mod tls {
         }
     }
 
-    async fn server(certificates: &Certificates, line: &str) -> Single {
+    async fn server(certificates: &Certificates, line: &str) -> StandaloneServer {
         let tls = Some(certificates.clone());
         let settings = ServerSettings { tls, ..ServerSettings::default() };
-        Single::start_with(settings.line(line)).await.unwrap()
+        StandaloneServer::start_with(settings.line(line)).await.unwrap()
     }
 
     async fn connect(port: u16, authority: &str) -> Outcome {
@@ -578,20 +578,20 @@ mod tls {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_that_the_server_cannot_grant_error_says_why() {
     let mut table = Table::default();
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let lock = locks.rwlock("order").unwrap();
     let take = async || lock.write().timeout(PATIENCE).await.map(drop);
     take().await.unwrap();
-    server.say::<()>("CONFIG SET maxmemory 1").await.unwrap();
+    server.run_words::<()>("CONFIG SET maxmemory 1").await.unwrap();
     table
         .row("a full memory", Refused, &["memory is full", "OOM"], &["TLS", "right"], take())
         .await;
-    server.say::<()>("CONFIG SET maxmemory 0").await.unwrap();
-    server.say::<()>("CONFIG SET min-replicas-to-write 1").await.unwrap();
+    server.run_words::<()>("CONFIG SET maxmemory 0").await.unwrap();
+    server.run_words::<()>("CONFIG SET min-replicas-to-write 1").await.unwrap();
     table.row("too few replicas", Unavailable, &["NOREPLICAS"], &["TLS", "refused"], take()).await;
-    server.say::<()>("CONFIG SET min-replicas-to-write 0").await.unwrap();
-    server.say::<()>("SET rwlease:text value").await.unwrap();
+    server.run_words::<()>("CONFIG SET min-replicas-to-write 0").await.unwrap();
+    server.run_words::<()>("SET rwlease:text value").await.unwrap();
     table
         .row(
             "a key of another type",
@@ -601,7 +601,7 @@ async fn acquire_that_the_server_cannot_grant_error_says_why() {
             async { locks.rwlock("text")?.write().await.map(drop) },
         )
         .await;
-    server.say::<()>("HSET rwlease:hash field value").await.unwrap();
+    server.run_words::<()>("HSET rwlease:hash field value").await.unwrap();
     table
         .row("a hash that is no lock", Foreign, &["no lock", "LOCKFOREIGN"], &["TLS"], async {
             locks.rwlock("hash")?.write().await.map(drop)
@@ -641,10 +641,10 @@ async fn acquire_that_the_server_cannot_grant_error_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_over_slow_round_trips_error_names_the_timeout() {
     let mut table = Table::default();
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     // A round trip takes longer than `response_timeout`.
-    proxy.replies(Flow::Slow(Duration::from_millis(700)));
+    proxy.replies(ProxyFlow::Slow(Duration::from_millis(700)));
     table
         .row(
             "a round trip longer than connect_timeout allows",
@@ -676,7 +676,7 @@ async fn acquire_over_slow_round_trips_error_names_the_timeout() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_or_revoked_lease_error_says_why() {
     let mut table = Table::default();
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let lock = locks.rwlock("order").unwrap();
     let short = || lock.write().lease(Duration::from_secs(2));

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::events;
-use crate::support::{ConnectTo, Single};
+use crate::support::{ConnectBuilder, StandaloneServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -167,7 +167,7 @@ async fn grant_whose_event_panics_is_released() {
 /// A connection to a real server is read by a task of its own, which handles the pushes.
 #[tokio::test]
 async fn client_whose_connection_panics_fails() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let urls = [server.url()];
     let panic_at = PanicAt::events(&["rwlease.push"]);
     let locks = Locks::builder().connect_to(&urls).await.unwrap();
@@ -229,7 +229,7 @@ impl rwlease::CredentialsProvider for NoCredentials {
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn credentials_provider_that_panics_fails_the_dial() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     for panics_at_once in [true, false] {
         let builder = Locks::builder().servers([server.url()]);
         let connecting = builder.credentials(NoCredentials { panics_at_once }).connect();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::support::published::{SingleHash, Timeouts};
-use crate::support::{Error, Result, Single, connect};
+use crate::support::{Error, Result, StandaloneServer, connect};
 use redis::cmd;
 use rwlease::{Released, RenewalPolicy};
 
@@ -22,7 +22,7 @@ const SHORT: Duration = Duration::from_millis(200);
 ///    the first one reads.
 #[tokio::test]
 async fn release_by_one_reader_keeps_the_other_readers() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
     assert!(lock.acquire_read(NOW).await?);
@@ -44,7 +44,7 @@ async fn release_by_one_reader_keeps_the_other_readers() -> Result {
 ///    its holder.
 #[tokio::test]
 async fn acquire_ignores_the_clock_of_the_client() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
     assert!(lock.acquire_write(NOW).await?);
@@ -66,7 +66,7 @@ async fn acquire_ignores_the_clock_of_the_client() -> Result {
 /// 3. Two acquisitions in the same millisecond are one, so either can release the other.
 #[tokio::test]
 async fn acquires_in_the_same_millisecond_have_their_own_leases() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
 
     let lock = published(&server, Timeouts::default()).await?;
     assert!(lock.acquire_write(NOW).await?);
@@ -89,7 +89,7 @@ async fn acquires_in_the_same_millisecond_have_their_own_leases() -> Result {
 /// 4. Each acquire sets the key's time to live anew, so a short lease cuts a long one short.
 #[tokio::test]
 async fn short_lease_does_not_shorten_a_longer_lease() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
 
     let long =
         published(&server, Timeouts { key: ms(LONG), read: ms(LONG), write: ms(LONG) }).await?;
@@ -108,7 +108,7 @@ async fn short_lease_does_not_shorten_a_longer_lease() -> Result {
     assert_eq!(short.release().await?, Released::AlreadyLost);
     assert!(lock.try_write().await?.is_none());
     // The server removes a key that has ended, whatever its fields say.
-    assert!(server.say::<u64>("PTTL rwlease:order").await? > ms(LONG) / 2);
+    assert!(server.run_words::<u64>("PTTL rwlease:order").await? > ms(LONG) / 2);
     assert_eq!(long.release().await?, Released::Released);
     assert!(lock.try_write().await?.is_some());
     Ok(())
@@ -118,7 +118,7 @@ async fn short_lease_does_not_shorten_a_longer_lease() -> Result {
 ///    lock from its holder.
 #[tokio::test]
 async fn lease_length_is_set_by_its_holder_alone() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
 
     let holder = published(&server, Timeouts { write: ms(LONG), ..Timeouts::default() }).await?;
     let judge = published(&server, Timeouts { write: ms(SHORT), ..Timeouts::default() }).await?;
@@ -137,7 +137,7 @@ async fn lease_length_is_set_by_its_holder_alone() -> Result {
     Ok(())
 }
 
-async fn published(server: &Single, timeouts: Timeouts) -> Result<SingleHash> {
+async fn published(server: &StandaloneServer, timeouts: Timeouts) -> Result<SingleHash> {
     Ok(SingleHash::new(server.connect().await?, "published", timeouts))
 }
 
@@ -151,7 +151,7 @@ fn granted<G>(guard: Option<G>) -> Result<G> {
 }
 
 /// The script's status after one try to acquire, for a lease that outlasts the test.
-async fn acquire_write(server: &Single, id: &str, not_after: u64) -> Result<String> {
+async fn acquire_write(server: &StandaloneServer, id: &str, not_after: u64) -> Result<String> {
     let script = rwlease::scripts().find(|script| script.name() == "acquire_write");
     let script = script.ok_or_else(|| Error::new("there is no script acquire_write"))?;
     let mut try_once = cmd("EVAL");
@@ -162,8 +162,8 @@ async fn acquire_write(server: &Single, id: &str, not_after: u64) -> Result<Stri
     Ok(status.ok_or_else(|| Error::new("a reply without a status"))?.into())
 }
 
-async fn server_ms(server: &Single) -> Result<u64> {
-    let (seconds, micros): (u64, u64) = server.say("TIME").await?;
+async fn server_ms(server: &StandaloneServer) -> Result<u64> {
+    let (seconds, micros): (u64, u64) = server.run_words("TIME").await?;
     Ok(seconds * 1_000 + micros / 1_000)
 }
 

@@ -6,7 +6,7 @@ use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, TakenUp, Ticket, WriteGuard};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::until_waiting;
+use crate::support::wait_for_waiters;
 
 const LEASE: Duration = Duration::from_secs(9);
 
@@ -164,7 +164,7 @@ async fn transfer_keeps_waiters_in_the_queue() {
     let held = lock.write().await.unwrap();
     let waits = other.rwlock("queue").unwrap();
     let waiting = tokio::spawn(async move { waits.write().await });
-    until_waiting(&lock, 1).await.unwrap();
+    wait_for_waiters(&lock, 1).await.unwrap();
     let ticket = held.into_ticket().await.unwrap();
     let guard = other.take_up(&ticket).await.unwrap();
     assert_eq!(lock.status().await.unwrap().waiters, 1);

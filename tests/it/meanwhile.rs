@@ -319,7 +319,7 @@ async fn renewal_that_returns_another_token_is_a_loss() {
             Bench::with(settings.on_lost(move |loss| heard.lock().unwrap().push(loss.token))).await;
         knows_scripts(&bench).await;
         let acquire = bench.record(script);
-        let guard: Box<dyn std::ops::Deref<BenchCluster = rwlease::Lease>> = match script {
+        let guard: Box<dyn std::ops::Deref<Target = rwlease::Lease>> = match script {
             "acquire_write" => Box::new(bench.lock.write().await.unwrap()),
             _ => Box::new(bench.lock.read().await.unwrap()),
         };

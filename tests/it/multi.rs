@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use std::future::IntoFuture;
 
-use crate::support::{Cluster, ConnectTo, Shape, WaitLimit, connect};
+use crate::support::{Cluster, ConnectBuilder, ClusterConfig, PollLimit, connect};
 use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, Retry};
 use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
 
 async fn cluster() -> (Cluster, Locks) {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     (cluster, locks)
 }
 
 /// Waits until nobody holds the lock.
 async fn free(locks: &Locks, name: &str) {
-    let wait_limit = WaitLimit::new(format!("{name} to be free"));
+    let wait_limit = PollLimit::new(format!("{name} to be free"));
     while locks.rwlock(name).unwrap().is_locked().await.unwrap() {
         wait_limit.pause("it is locked").await.unwrap();
     }
@@ -76,7 +76,7 @@ async fn multi_that_cannot_get_all_locks_keeps_none() {
 
     // While the request waits for the middle lock, it holds the locks before it, and none after it.
     let waiting = tokio::spawn(request().into_future());
-    let wait_limit = WaitLimit::new("the wait for the middle");
+    let wait_limit = PollLimit::new("the wait for the middle");
     while middle.status().await.unwrap().waiters == 0 {
         wait_limit.pause("nobody waits").await.unwrap();
     }
@@ -128,7 +128,7 @@ async fn multi_reacquires_locks_lost_while_it_waits() {
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let mut tokens = std::collections::BTreeSet::new();
-    let wait_limit = WaitLimit::new("the first lock to be taken three times");
+    let wait_limit = PollLimit::new("the first lock to be taken three times");
     while tokens.len() < 3 {
         let status = first.status().await.unwrap();
         if let Some(writer) = status.writer
@@ -150,7 +150,7 @@ async fn multi_requests_in_any_order_never_deadlock() {
     const TASKS: usize = 8;
     const ROUNDS: usize = 25;
     const NAMES: [&str; 5] = ["a", "b{2}", "c", "d{4}", "e"];
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let inside: Arc<[AtomicI64; 5]> = Arc::default();
     let done = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
@@ -232,7 +232,7 @@ async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
     let waiting = tokio::spawn(request.into_future());
     let first = locks.rwlock("a").unwrap();
     let holder = async || first.status().await.unwrap().writer.map(|writer| writer.id);
-    let wait_limit = WaitLimit::new("the first lock to be held");
+    let wait_limit = PollLimit::new("the first lock to be held");
     let id = loop {
         if let Some(id) = holder().await {
             break id;

@@ -3,21 +3,21 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, Cut, Proxy, RedisPy, Shape, Single, WaitLimit, connect};
+use crate::support::{Cluster, CutPoint, Proxy, RedisPy, ClusterConfig, StandaloneServer, PollLimit, connect};
 use redis::cmd;
 use rwlease::{ErrorKind, LeaseState, Locks, LockMode, MutexGuard, Released, RenewalPolicy, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
 
-async fn single() -> (Single, Locks) {
-    let server = Single::start().await.unwrap();
+async fn single() -> (StandaloneServer, Locks) {
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     (server, locks)
 }
 
 /// Calls of a script's digest, and of its text where the server does not know it yet.
-async fn scripts_run(server: &Single) -> u64 {
+async fn scripts_run(server: &StandaloneServer) -> u64 {
     server.calls("evalsha").await.unwrap()
 }
 
@@ -26,8 +26,8 @@ async fn mutex_is_one_string_key_with_the_id_of_its_holder() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("report").unwrap();
     let held = mutex.lock().lease(Duration::from_secs(20)).await.unwrap();
-    assert_eq!(server.say::<String>("GET report").await.unwrap(), held.id());
-    let left: u64 = server.say("PTTL report").await.unwrap();
+    assert_eq!(server.run_words::<String>("GET report").await.unwrap(), held.id());
+    let left: u64 = server.run_words("PTTL report").await.unwrap();
     assert!((1..=20_000).contains(&left), "{left}");
     assert_eq!((held.token(), held.mode()), (0, Some(LockMode::Write)));
 
@@ -42,9 +42,9 @@ async fn mutex_is_one_string_key_with_the_id_of_its_holder() {
 
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert!(!other.is_locked().await.unwrap());
-    assert_eq!(server.say::<u64>("EXISTS report").await.unwrap(), 0);
+    assert_eq!(server.run_words::<u64>("EXISTS report").await.unwrap(), 0);
     drop(other.try_lock().await.unwrap().expect("free"));
-    let wait_limit = WaitLimit::new("the dropped guard to be released");
+    let wait_limit = PollLimit::new("the dropped guard to be released");
     while mutex.is_locked().await.unwrap() {
         wait_limit.pause("it is locked").await.unwrap();
     }
@@ -57,40 +57,40 @@ async fn mutex_and_redis_py_exclude_each_other() {
     let mut python = RedisPy::lock(&server, "shared", Duration::from_secs(30)).unwrap();
 
     // redis-py holds, and the library waits.
-    assert_eq!(python.say("try").unwrap(), "True");
+    assert_eq!(python.request("try").unwrap(), "True");
     assert!(mutex.try_lock().await.unwrap().is_none());
-    let value = python.say("value").unwrap();
+    let value = python.request("value").unwrap();
     assert!(mutex.is_held_by(&value).await.unwrap());
     let waiting = tokio::spawn({
         let mutex = mutex.clone();
         async move { mutex.lock().timeout(LONG).await }
     });
-    server.until_called("evalsha", 2).await.unwrap(); // it tries
+    server.wait_until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
-    assert_eq!(python.say("release").unwrap(), "released");
+    assert_eq!(python.request("release").unwrap(), "released");
     let held = waiting.await.unwrap().unwrap();
 
     // The library holds, and redis-py waits.
-    assert_eq!(python.say("try").unwrap(), "False");
+    assert_eq!(python.request("try").unwrap(), "False");
     assert_eq!(
-        (python.say("locked").unwrap(), python.say("owned").unwrap()),
+        (python.request("locked").unwrap(), python.request("owned").unwrap()),
         ("True".into(), "False".into())
     );
     python.begin("wait").unwrap();
-    server.until_called("set", 2).await.unwrap(); // it tries
+    server.wait_until_called("set", 2).await.unwrap(); // it tries
     assert!(held.is_held());
     assert_eq!(held.release().await.unwrap(), Released::Released);
     assert_eq!(python.answer().unwrap(), "True");
 
     // Neither of them deletes, by its release, a lock that the other one holds.
-    server.say::<u64>("DEL shared").await.unwrap();
+    server.run_words::<u64>("DEL shared").await.unwrap();
     let ours = mutex.lock().await.unwrap();
-    assert_eq!(python.say("release").unwrap(), "LockNotOwnedError");
+    assert_eq!(python.request("release").unwrap(), "LockNotOwnedError");
     assert!(mutex.is_held_by(ours.id()).await.unwrap());
-    server.say::<u64>("DEL shared").await.unwrap();
-    assert_eq!(python.say("try").unwrap(), "True");
+    server.run_words::<u64>("DEL shared").await.unwrap();
+    assert_eq!(python.request("try").unwrap(), "True");
     assert_eq!(ours.release().await.unwrap(), Released::AlreadyLost);
-    assert_eq!(python.say("owned").unwrap(), "True");
+    assert_eq!(python.request("owned").unwrap(), "True");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,18 +116,18 @@ async fn mutex_overwritten_by_another_client_is_lost() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("taken").unwrap();
     let held = mutex.lock().lease(Duration::from_secs(3)).await.unwrap();
-    server.say::<String>("SET taken by-force").await.unwrap();
+    server.run_words::<String>("SET taken by-force").await.unwrap();
     timeout(LONG, held.lost()).await.unwrap();
     assert_eq!(held.state(), LeaseState::Lost);
     assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
-    assert_eq!(server.say::<String>("GET taken").await.unwrap(), "by-force");
+    assert_eq!(server.run_words::<String>("GET taken").await.unwrap(), "by-force");
     assert!(mutex.is_held_by("by-force").await.unwrap());
     assert_eq!(mutex.status().await.unwrap().unwrap().remaining, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutex_call_with_a_lost_reply_is_repeated() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
     let mutex = locks.mutex("lost").unwrap();
@@ -138,19 +138,19 @@ async fn mutex_call_with_a_lost_reply_is_repeated() {
         script.digest().to_owned()
     };
     for round in 0..10 {
-        let sprung = proxy.trap(&digest("mutex/acquire"), Cut::AfterIt);
+        let sprung = proxy.trap(&digest("mutex/acquire"), CutPoint::AfterIt);
         server.reset_stats().await.unwrap();
         let held = timeout(LONG, mutex.try_lock()).await.unwrap().unwrap();
         timeout(LONG, sprung).await.unwrap().unwrap();
         let held =
             held.unwrap_or_else(|| panic!("round {round}: refused by its own first attempt"));
-        assert_eq!(server.say::<String>("GET lost").await.unwrap(), held.id());
+        assert_eq!(server.run_words::<String>("GET lost").await.unwrap(), held.id());
         let release = digest("mutex/release");
         let has_own = server.version().deletes_if_equal();
-        let sprung = proxy.trap(if has_own { "DELIFEQ" } else { &release }, Cut::AfterIt);
+        let sprung = proxy.trap(if has_own { "DELIFEQ" } else { &release }, CutPoint::AfterIt);
         assert_eq!(held.release().await.unwrap(), Released::Released, "round {round}");
         timeout(LONG, sprung).await.unwrap().unwrap();
-        assert_eq!(server.say::<u64>("EXISTS lost").await.unwrap(), 0);
+        assert_eq!(server.run_words::<u64>("EXISTS lost").await.unwrap(), 0);
     }
 }
 
@@ -162,7 +162,7 @@ async fn mutex_release_uses_delifeq_where_allowed() {
     let has_own = server.version().deletes_if_equal();
     for may in [true, false] {
         if !may && has_own {
-            server.say::<()>("ACL SETUSER default -delifeq").await.unwrap();
+            server.run_words::<()>("ACL SETUSER default -delifeq").await.unwrap();
         }
         let _ = mutex.lock().await.unwrap().release().await.unwrap();
         server.reset_stats().await.unwrap();
@@ -174,10 +174,10 @@ async fn mutex_release_uses_delifeq_where_allowed() {
         assert_eq!(server.calls("delifeq").await.unwrap(), own);
         assert_eq!(server.calls("evalsha").await.unwrap(), 6 - own);
         let held = mutex.lock().await.unwrap();
-        server.say::<String>("SET deleted another").await.unwrap();
+        server.run_words::<String>("SET deleted another").await.unwrap();
         assert_eq!(held.release().await.unwrap(), Released::AlreadyLost);
-        assert_eq!(server.say::<String>("GET deleted").await.unwrap(), "another");
-        server.say::<u64>("DEL deleted").await.unwrap();
+        assert_eq!(server.run_words::<String>("GET deleted").await.unwrap(), "another");
+        server.run_words::<u64>("DEL deleted").await.unwrap();
     }
 }
 
@@ -185,7 +185,7 @@ async fn mutex_release_uses_delifeq_where_allowed() {
 async fn mutex_retry_ends_by_tries_timeout_or_cancel() {
     let (server, locks) = single().await;
     let mutex = locks.mutex("tried").unwrap();
-    server.say::<String>("SET tried by-another").await.unwrap();
+    server.run_words::<String>("SET tried by-another").await.unwrap();
     assert!(mutex.try_lock().await.unwrap().is_none());
 
     server.reset_stats().await.unwrap();
@@ -208,7 +208,7 @@ async fn mutex_retry_ends_by_tries_timeout_or_cancel() {
         let mutex = mutex.clone();
         async move { mutex.lock().cancel_on(async { drop(cancelled.await) }).await }
     });
-    server.until_called("evalsha", 2).await.unwrap(); // it tries
+    server.wait_until_called("evalsha", 2).await.unwrap(); // it tries
     assert!(!waiting.is_finished());
     drop(cancel);
     let cancelled = timeout(LONG, waiting).await.unwrap().unwrap().unwrap_err();
@@ -216,7 +216,7 @@ async fn mutex_retry_ends_by_tries_timeout_or_cancel() {
 
     let zero = mutex.lock().timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(zero.kind(), ErrorKind::Invalid);
-    assert_eq!(server.say::<String>("GET tried").await.unwrap(), "by-another");
+    assert_eq!(server.run_words::<String>("GET tried").await.unwrap(), "by-another");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,17 +267,17 @@ async fn mutex_request_dropped_leaves_no_key() {
         }
     }
     assert_eq!(locks.shutdown(LONG).await, Vec::<String>::new());
-    assert_eq!(server.say::<u64>("EXISTS dropped").await.unwrap(), 0);
+    assert_eq!(server.run_words::<u64>("EXISTS dropped").await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mutex_on_a_foreign_key_fails_and_leaves_the_key() {
     let (server, locks) = single().await;
-    server.say::<u64>("HSET other a 1").await.unwrap();
+    server.run_words::<u64>("HSET other a 1").await.unwrap();
     let mutex = locks.mutex("other").unwrap();
     assert_eq!(mutex.lock().await.unwrap_err().kind(), ErrorKind::Foreign);
     assert_eq!(mutex.status().await.unwrap_err().kind(), ErrorKind::Foreign);
-    assert_eq!(server.say::<String>("HGET other a").await.unwrap(), "1");
+    assert_eq!(server.run_words::<String>("HGET other a").await.unwrap(), "1");
     assert_eq!(locks.mutex("").unwrap_err().kind(), ErrorKind::Invalid);
 }
 
@@ -287,7 +287,7 @@ async fn mutex_on_a_foreign_key_fails_and_leaves_the_key() {
 async fn mutex_excludes_while_its_slot_moves() {
     const TASKS: usize = 6;
     const ROUNDS: usize = 40;
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let slot = cluster.slot_of("{moving}mutex").await.unwrap();
     let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let mut tasks = Vec::new();

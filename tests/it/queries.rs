@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use crate::support::{Cluster, Shape, Single, WaitLimit, connect};
+use crate::support::{Cluster, ClusterConfig, StandaloneServer, PollLimit, connect};
 use futures::StreamExt;
 use redis::cmd;
 use rwlease::{ErrorKind, Locks, LockMode, RwLock, Status};
 
-async fn single() -> (Single, Locks) {
-    let server = Single::start().await.unwrap();
+async fn single() -> (StandaloneServer, Locks) {
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     (server, locks)
 }
 
 /// Waits until the lock has `count` waiters.
 async fn waiters(lock: &RwLock, count: u64) -> Status {
-    let wait_limit = WaitLimit::new(format!("{count} waiters"));
+    let wait_limit = PollLimit::new(format!("{count} waiters"));
     loop {
         let status = lock.status().await.unwrap();
         if status.waiters == count {
@@ -94,7 +94,7 @@ async fn status_shows_the_upgrader_among_the_readers_too() {
     assert!(!upgrader.remaining.is_zero(), "{upgrader:?}");
     assert!(status.reading.iter().any(|holder| holder.id == id) && status.waiting.is_empty());
     // The age rises while it waits.
-    let wait_limit = WaitLimit::new("an older upgrader");
+    let wait_limit = PollLimit::new("an older upgrader");
     while lock.status().await.unwrap().upgrader.expect("it waits on").age <= upgrader.age {
         wait_limit.pause("not yet").await.unwrap();
     }
@@ -197,8 +197,8 @@ async fn is_locked_ignores_expired_readers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn status_of_a_foreign_key_returns_foreign() {
     let (server, locks) = single().await;
-    server.say::<String>("SET rwlease:text 1").await.unwrap();
-    server.say::<u64>("HSET rwlease:hash a 1").await.unwrap();
+    server.run_words::<String>("SET rwlease:text 1").await.unwrap();
+    server.run_words::<u64>("HSET rwlease:hash a 1").await.unwrap();
     for name in ["text", "hash"] {
         let lock = locks.rwlock(name).unwrap();
         assert_eq!(lock.status().await.unwrap_err().kind(), ErrorKind::Foreign);
@@ -209,7 +209,7 @@ async fn status_of_a_foreign_key_returns_foreign() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn list_finds_locks_on_all_masters() {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let mut held = Vec::new();
     let mut names = BTreeSet::new();
@@ -251,7 +251,7 @@ async fn locks_of_others(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn list_with_a_silent_master_fails_and_resumes() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let settings = Locks::builder().call_timeout(Duration::from_millis(300));
     let locks = crate::support::Backend::chosen().connect(settings, &[server.url()]).await.unwrap();
     let _held = locks.rwlock("one").unwrap().read().await.unwrap();
@@ -260,7 +260,7 @@ async fn list_with_a_silent_master_fails_and_resumes() {
     let failed = listing.next_page().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     server.thaw().unwrap();
-    let wait_limit = WaitLimit::new("the listing to go on");
+    let wait_limit = PollLimit::new("the listing to go on");
     loop {
         match listing.next_page().await {
             Ok(page) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Cluster, Cut, Flow, Proxy, Shape, Single, WaitLimit, connect, fields,
+    Backend, Cluster, CutPoint, ProxyFlow, Proxy, ClusterConfig, StandaloneServer, PollLimit, connect, fields,
 };
 use rwlease::{
     ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, RenewalPolicy, Retry,
@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(60);
 const MEMBER: Duration = Duration::from_millis(400);
 
 struct Bench {
-    servers: Vec<Single>,
+    servers: Vec<StandaloneServer>,
     proxies: Vec<Proxy>,
     members: Vec<Locks>,
     quorum: Quorum,
@@ -29,7 +29,7 @@ impl Bench {
     async fn new() -> Bench {
         let (mut servers, mut proxies, mut members) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..5 {
-            let server = Single::start().await.unwrap();
+            let server = StandaloneServer::start().await.unwrap();
             let proxy = Proxy::start(&server).await.unwrap();
             members.push(member(&proxy.url()).await);
             servers.push(server);
@@ -52,13 +52,13 @@ impl Bench {
     async fn keys(&self, key: &str) -> usize {
         let mut found = 0;
         for server in self.servers.iter().filter(|server| server.is_running()) {
-            found += server.say::<usize>(&format!("EXISTS {key}")).await.unwrap();
+            found += server.run_words::<usize>(&format!("EXISTS {key}")).await.unwrap();
         }
         found
     }
 
     async fn gone(&self, key: &str) {
-        let wait_limit = WaitLimit::new(format!("{key} to be gone everywhere"));
+        let wait_limit = PollLimit::new(format!("{key} to be gone everywhere"));
         loop {
             match self.keys(key).await {
                 0 => return,
@@ -165,7 +165,7 @@ async fn quorum_with_two_of_five_hung_releases_them_when_they_wake() {
 async fn quorum_try_once_is_limited_by_its_timeout() {
     let bench = Bench::new().await;
     for proxy in &bench.proxies[..3] {
-        proxy.replies(Flow::Slow(Duration::from_secs(1)));
+        proxy.replies(ProxyFlow::Slow(Duration::from_secs(1)));
     }
     let request = bench.quorum.mutex("brief").member_timeout(LONG);
     let error = request.timeout(Duration::from_millis(50)).await.unwrap_err();
@@ -181,7 +181,7 @@ async fn quorum_try_once_is_limited_by_its_timeout() {
 async fn quorum_with_two_of_five_late_is_granted() {
     let bench = Bench::new().await;
     for late in [1, 4] {
-        bench.proxies[late].replies(Flow::Slow(Duration::from_secs(1)));
+        bench.proxies[late].replies(ProxyFlow::Slow(Duration::from_secs(1)));
     }
     for _ in 0..3 {
         let held = taken(bench.quorum.write("late")).await;
@@ -189,7 +189,7 @@ async fn quorum_with_two_of_five_late_is_granted() {
         release_by_three(held).await;
     }
     bench.proxies.iter().for_each(Proxy::heal);
-    let wait_limit = WaitLimit::new("the late members to be free");
+    let wait_limit = PollLimit::new("the late members to be free");
     for member in &bench.members {
         while member.rwlock("late").unwrap().is_locked().await.unwrap() {
             wait_limit.pause("a late grant is there").await.unwrap();
@@ -203,7 +203,7 @@ async fn quorum_try_once_with_lost_replies_leaves_nothing() {
     let _ = taken(bench.quorum.mutex("warm")).await.release().await.unwrap();
     let script = rwlease::scripts().find(|script| script.name() == "mutex/acquire").unwrap();
     for proxy in &bench.proxies[..3] {
-        proxy.replies(Flow::Held); // run, and not answered
+        proxy.replies(ProxyFlow::Paused); // run, and not answered
     }
     let failed = bench.quorum.mutex("lost").member_timeout(MEMBER).try_once().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
@@ -212,7 +212,7 @@ async fn quorum_try_once_with_lost_replies_leaves_nothing() {
 
     // The connection is cut after the script has run. The client sends the call again, for the same
     // acquisition.
-    let sprung = bench.proxies[0].trap(script.digest(), Cut::AfterIt);
+    let sprung = bench.proxies[0].trap(script.digest(), CutPoint::AfterIt);
     bench.servers[3].kill().unwrap();
     bench.servers[4].kill().unwrap();
     let held = taken(bench.quorum.mutex("cut")).await;
@@ -228,7 +228,7 @@ async fn quorum_lease_is_held_while_a_majority_renews() {
     let lease = Duration::from_secs(2);
     let request =
         || bench.quorum.mutex("renewed").lease(lease).member_timeout(MEMBER).timeout(LONG);
-    let wait_limit = WaitLimit::new("all five members");
+    let wait_limit = PollLimit::new("all five members");
     let held = loop {
         let held = request().await.unwrap();
         if held.leases().len() == 5 {
@@ -276,10 +276,10 @@ async fn quorum_lease_without_renewal_ends_before_its_members() {
 }
 
 /// Sets the last token of a lock at a server.
-async fn set_token(server: &Single, key: &str, token: u64) {
-    let mut line: String = server.say(&format!("HGET {key} s")).await.unwrap();
+async fn set_token(server: &StandaloneServer, key: &str, token: u64) {
+    let mut line: String = server.run_words(&format!("HGET {key} s")).await.unwrap();
     line.replace_range(15..31, &format!("{token:016}"));
-    server.say::<u64>(&format!("HSET {key} s {line}")).await.unwrap();
+    server.run_words::<u64>(&format!("HSET {key} s {line}")).await.unwrap();
 }
 
 /// The greatest token of a majority need not rise by itself. Here the members' last tokens are far
@@ -336,10 +336,10 @@ async fn quorum_member_with_a_token_far_ahead_is_left_out() {
     for (place, server) in bench.servers.iter().enumerate().filter(|(place, _)| *place != FAR) {
         let fields = fields(server, "rwlease:far").await.unwrap();
         assert_eq!(fields["fence"].parse(), Ok(token), "member {place}");
-        let left: u64 = server.say("PTTL rwlease:far").await.unwrap();
+        let left: u64 = server.run_words("PTTL rwlease:far").await.unwrap();
         assert!(left < 120_000, "member {place} keeps the lock for {left} ms");
     }
-    let wait_limit = WaitLimit::new("the member to be given back");
+    let wait_limit = PollLimit::new("the member to be given back");
     while bench.members[FAR].rwlock("far").unwrap().is_locked().await.unwrap() {
         wait_limit.pause("locked").await.unwrap();
     }
@@ -409,17 +409,17 @@ async fn quorum_excludes_while_members_come_and_go() {
 async fn quorum_guard_of_members_restarted_in_turn_is_held() {
     let (mut servers, mut members) = (Vec::new(), Vec::new());
     for _ in 0..3 {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         members.push(member(&server.url()).await);
         servers.push(server);
     }
     let quorum = Quorum::new(members).unwrap();
     let lease = Duration::from_secs(6);
     let held = taken(quorum.mutex("restarts").lease(lease)).await;
-    let exists = async |server: &Single| server.say::<bool>("EXISTS restarts").await.unwrap();
+    let exists = async |server: &StandaloneServer| server.run_words::<bool>("EXISTS restarts").await.unwrap();
     for server in &servers {
         server.restart().await.unwrap();
-        let wait_limit = WaitLimit::new("the member to be taken anew");
+        let wait_limit = PollLimit::new("the member to be taken anew");
         while !exists(server).await {
             wait_limit.pause("not yet").await.unwrap();
         }
@@ -429,7 +429,7 @@ async fn quorum_guard_of_members_restarted_in_turn_is_held() {
         assert!(held.is_held());
     }
     assert_ne!(held.release().await.unwrap(), Released::AlreadyLost);
-    let wait_limit = WaitLimit::new("the lock to be gone");
+    let wait_limit = PollLimit::new("the lock to be gone");
     for server in &servers {
         while exists(server).await {
             wait_limit.pause("at a member").await.unwrap();
@@ -439,9 +439,9 @@ async fn quorum_guard_of_members_restarted_in_turn_is_held() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_accepts_a_cluster_as_member_and_needs_three_members() {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await.unwrap();
-    let single = Single::start().await.unwrap();
-    let second = Single::start().await.unwrap();
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
+    let single = StandaloneServer::start().await.unwrap();
+    let second = StandaloneServer::start().await.unwrap();
     let members = [
         connect(&cluster.urls()).await.unwrap(),
         connect(&[single.url()]).await.unwrap(),

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Single, WaitLimit, connect};
+use crate::support::{StandaloneServer, PollLimit, connect};
 use rwlease::{ErrorKind, Locks, LockMode, Released, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
 
-async fn single() -> (Single, Locks) {
-    let server = Single::start().await.unwrap();
+async fn single() -> (StandaloneServer, Locks) {
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     (server, locks)
 }
@@ -20,7 +20,7 @@ async fn reentrant_mutex_is_free_after_as_many_releases_as_locks() {
     let (server, locks) = single().await;
     let (reentrant, mutex) = (locks.reentrant(), locks.mutex("again").unwrap());
     let mut held = vec![reentrant.lock(&mutex).await.unwrap()];
-    let value = server.say::<String>("GET again").await.unwrap();
+    let value = server.run_words::<String>("GET again").await.unwrap();
     server.reset_stats().await.unwrap();
     for _ in 0..20 {
         held.push(reentrant.lock(&mutex).await.unwrap());
@@ -35,7 +35,7 @@ async fn reentrant_mutex_is_free_after_as_many_releases_as_locks() {
         assert!(mutex.try_lock().await.unwrap().is_none());
     }
     drop(held);
-    let wait_limit = WaitLimit::new("the last one to be released");
+    let wait_limit = PollLimit::new("the last one to be released");
     while mutex.is_locked().await.unwrap() {
         wait_limit.pause("it is locked").await.unwrap();
     }
@@ -57,7 +57,7 @@ async fn reentrant_mutex_is_granted_to_another_owner_after_the_last_release() {
         async move { other.lock(&mutex).await.unwrap().release().await.unwrap() }
     });
     let _ = first.release().await.unwrap();
-    server.until_called("evalsha", 3).await.unwrap(); // the other owner tries after the release
+    server.wait_until_called("evalsha", 3).await.unwrap(); // the other owner tries after the release
     assert!(!waiting.is_finished(), "one is left");
     let _ = second.release().await.unwrap();
     assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), Released::Released);
@@ -82,7 +82,7 @@ async fn reentrant_mutex_lease_is_shared_by_tasks_of_one_owner() {
     for task in tasks {
         assert_eq!(task.await.unwrap(), holding.id());
     }
-    assert_eq!(server.say::<String>("GET tasks").await.unwrap(), holding.id());
+    assert_eq!(server.run_words::<String>("GET tasks").await.unwrap(), holding.id());
     assert_eq!(holding.release().await.unwrap(), Released::Released);
 }
 
@@ -91,7 +91,7 @@ async fn reentrant_mutex_after_a_loss_gets_a_new_lease() {
     let (server, locks) = single().await;
     let (reentrant, mutex) = (locks.reentrant(), locks.mutex("lost").unwrap());
     let lost = reentrant.lock(&mutex).lease(Duration::from_secs(2)).await.unwrap();
-    server.say::<u64>("DEL lost").await.unwrap();
+    server.run_words::<u64>("DEL lost").await.unwrap();
     timeout(LONG, lost.lost()).await.unwrap();
     let again = reentrant.lock(&mutex).await.unwrap();
     assert!(again.is_held() && again.id() != lost.id());

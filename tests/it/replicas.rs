@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ConnectTo, Cut, Flow, Proxy, Single, WaitLimit, fields};
+use crate::support::{ConnectBuilder, CutPoint, ProxyFlow, Proxy, StandaloneServer, PollLimit, fields};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, RenewalPolicy};
 
 /// Longer than a test, so that the client sends nothing by itself.
@@ -14,15 +14,15 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// A master with one replica, and a client of the master whose connections can be cut.
 struct Stage {
-    master: Single,
-    replica: Single,
+    master: StandaloneServer,
+    replica: StandaloneServer,
     proxy: Proxy,
     locks: Locks,
 }
 
 impl Stage {
     async fn new() -> Stage {
-        let master = Single::start().await.unwrap();
+        let master = StandaloneServer::start().await.unwrap();
         let replica = master.start_replica().await.unwrap();
         let proxy = Proxy::start(&master).await.unwrap();
         let settings = Locks::builder().response_timeout(10 * SLOW);
@@ -42,7 +42,7 @@ impl Stage {
     /// Runs a call, and loses its first answer with the connection. The client then sends the call
     /// again on a new connection.
     async fn losing_the_answer<T>(&self, call: impl Future<Output = T>) -> T {
-        let lost = self.proxy.trap("WAIT", Cut::AfterIt);
+        let lost = self.proxy.trap("WAIT", CutPoint::AfterIt);
         let outcome = call.await;
         lost.await.expect("an answer was lost");
         outcome
@@ -54,7 +54,7 @@ impl Stage {
     }
 
     async fn is_gone(&self, key: &str, field: &str) {
-        let wait_limit = WaitLimit::new("what was refused to be released");
+        let wait_limit = PollLimit::new("what was refused to be released");
         while fields(&self.master, key).await.unwrap().contains_key(field) {
             wait_limit.pause("it is held").await.unwrap();
         }
@@ -184,9 +184,9 @@ async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     }
     stage.freeze();
     for lease in leases {
-        stage.proxy.requests(Flow::Slow(SLOW));
+        stage.proxy.requests(ProxyFlow::Slow(SLOW));
         must_be_unconfirmed(lease.renew().await);
-        stage.proxy.requests(Flow::Open);
+        stage.proxy.requests(ProxyFlow::Open);
         let record = stage.record().await;
         stage.proxy.cut();
         must_be_unconfirmed(lease.renew().await);
@@ -211,19 +211,19 @@ async fn automatic_renewal_without_a_change_is_not_confirmed_by_a_stopped_replic
     guard.renew().await.unwrap(); // the server knows the script from here on
     stage.freeze();
     let first = stage.record().await;
-    stage.proxy.requests(Flow::Slow(SLOW));
-    let wait_limit = WaitLimit::new("a renewal at the master");
+    stage.proxy.requests(ProxyFlow::Slow(SLOW));
+    let wait_limit = PollLimit::new("a renewal at the master");
     while stage.record().await == first {
         wait_limit.pause("there is none").await.unwrap();
     }
-    let wait_limit = WaitLimit::new("its failure");
+    let wait_limit = PollLimit::new("its failure");
     while guard.state() != LeaseState::Uncertain {
         wait_limit.pause("it has not failed").await.unwrap();
     }
     // The next renewal comes after a pause.
-    stage.proxy.requests(Flow::Open);
+    stage.proxy.requests(ProxyFlow::Open);
     stage.proxy.cut();
-    let wait_limit = WaitLimit::new("the loss");
+    let wait_limit = PollLimit::new("the loss");
     loop {
         match guard.state() {
             LeaseState::Lost => return,

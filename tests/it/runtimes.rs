@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, LeaseState, Locks, Released};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use crate::support::{ConnectTo, Single};
+use crate::support::{ConnectBuilder, StandaloneServer};
 
 /// Ends a test that would never end.
 const LONG: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ async fn must_have_failed(locks: Locks) {
 #[test]
 fn client_whose_runtime_has_ended_fails_at_once_on_another() {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let server = second.block_on(Single::start()).unwrap();
+    let server = second.block_on(StandaloneServer::start()).unwrap();
     let urls = [server.url()];
     let connect = || Locks::builder().connect_to(&urls);
     let locks = first.block_on(connect()).unwrap();

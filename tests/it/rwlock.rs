@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, connect, renewed};
+use crate::support::{Cluster, connect, wait_renewed};
 use rwlease::{ErrorKind, LeaseState, Released, RenewalPolicy};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn waiter_is_granted_on_release_and_times_out_before() {
         let lock = lock.clone();
         async move { lock.write().await.map(|guard| guard.token()) }
     });
-    renewed(&holding, 4).await.unwrap(); // so the hold is longer than its first lease
+    wait_renewed(&holding, 4).await.unwrap(); // so the hold is longer than its first lease
     assert!(!waiting.is_finished());
     let token = holding.token();
     let _ = holding.release().await.unwrap();

@@ -3,7 +3,7 @@
 //!
 //! The seed is printed, and `RWLEASE_SEED` replays it.
 
-use crate::support::{Cluster, Error, Result, Shape};
+use crate::support::{Cluster, Error, Result, ClusterConfig};
 use redis::pipe;
 use rwlease::Slot;
 
@@ -52,7 +52,7 @@ const ODD: &[&[u8]] = &[
 
 #[tokio::test]
 async fn slot_of_matches_cluster_keyslot() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let seed = seed()?;
     println!("RWLEASE_SEED={seed}");
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Backend, Flow, Proxy, Single, WaitLimit};
+use crate::support::{Backend, ProxyFlow, Proxy, StandaloneServer, PollLimit};
 use rwlease::{Locks, LockMode, WriteGuard};
 use tokio::task::JoinHandle;
 
@@ -17,7 +17,7 @@ const BACKENDS: &[Backend] = &[
 
 /// A lock that another client holds, and a client behind a proxy.
 struct Scene {
-    server: Single,
+    server: StandaloneServer,
     proxy: Proxy,
     locks: Locks,
     _held: WriteGuard,
@@ -28,7 +28,7 @@ type Try = JoinHandle<rwlease::Result<Option<WriteGuard>>>;
 
 impl Scene {
     async fn new(backend: Backend) -> Scene {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         let holder = backend.connect(Locks::builder(), &[server.url()]).await.unwrap();
         let held = holder.rwlock("held").unwrap().write().await.unwrap();
         let proxy = Proxy::start(&server).await.unwrap();
@@ -43,13 +43,13 @@ impl Scene {
     /// Starts a try of each lock in turn, and waits until the server has run all of them. Their
     /// replies are held back.
     async fn tries(&self, names: &[&str]) -> Vec<Try> {
-        self.proxy.replies(Flow::Held);
+        self.proxy.replies(ProxyFlow::Paused);
         let mut tries = Vec::new();
         for name in names {
             let calls = self.server.calls("evalsha").await.unwrap();
             let lock = self.locks.rwlock(*name).unwrap();
             tries.push(tokio::spawn(async move { lock.try_write().await }));
-            let wait_limit = WaitLimit::new("the server to run a try");
+            let wait_limit = PollLimit::new("the server to run a try");
             while self.server.calls("evalsha").await.unwrap() == calls {
                 wait_limit.pause("it has not").await.unwrap();
             }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::Inside;
+use crate::support::ExclusionCheck;
 use crate::support::published::TwoKeys;
-use crate::support::{Cluster, Cut, Flow, Proxy, Result, Shape, Single, WaitLimit, connect};
+use crate::support::{Cluster, CutPoint, ProxyFlow, Proxy, Result, ClusterConfig, StandaloneServer, PollLimit, connect};
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
 use rwlease::{
@@ -20,8 +20,8 @@ const LEASE: Duration = Duration::from_secs(60);
 const NAME: &str = "order";
 
 /// A server, the lock on it, and one client of the old fleet.
-async fn stage() -> Result<(Single, TwoKeyRwLock, TwoKeys)> {
-    let server = Single::start().await?;
+async fn stage() -> Result<(StandaloneServer, TwoKeyRwLock, TwoKeys)> {
+    let server = StandaloneServer::start().await?;
     let locks = connect(&[server.url()]).await?;
     let old = old_client(&server).await?;
     Ok((server, TwoKeyRwLock::tagged(&locks, NAME)?, old))
@@ -41,7 +41,7 @@ async fn try_write(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
 
 #[tokio::test]
 async fn two_key_lock_with_keys_of_two_slots_returns_cross_slot() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let locks = connect(&[server.url()]).await?;
     let error = TwoKeyRwLock::new(&locks, "order:read", "order:write").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CrossSlot);
@@ -110,7 +110,7 @@ async fn two_key_release_deletes_only_its_own_key() -> Result {
         };
         let guard = guard.expect("free");
         let key = ["{order}:read", "{order}:write"][usize::from(mode == LockMode::Write)];
-        let wait_limit = WaitLimit::new("the key to run out");
+        let wait_limit = PollLimit::new("the key to run out");
         while server.run::<bool>(cmd("EXISTS").arg(key)).await? {
             wait_limit.pause("it is there").await?;
         }
@@ -175,29 +175,29 @@ async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<S
 
 #[tokio::test]
 async fn two_key_read_repeated_changes_nothing() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     assert_eq!(call_to_read(&server, "first").await?, "granted");
-    server.say::<()>("PEXPIRE {order}:read 30000").await?;
+    server.run_words::<()>("PEXPIRE {order}:read 30000").await?;
     assert_eq!(call_to_read(&server, "first").await?, "granted");
-    assert_eq!(server.say::<String>("GET {order}:read").await?, "first");
-    assert!(server.say::<u64>("PTTL {order}:read").await? <= 30_000);
+    assert_eq!(server.run_words::<String>("GET {order}:read").await?, "first");
+    assert!(server.run_words::<u64>("PTTL {order}:read").await? <= 30_000);
     Ok(())
 }
 
 #[tokio::test]
 async fn two_key_write_with_a_lost_reply_has_one_owner() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
     let locks = connect(&[proxy.url()]).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     // The server knows the scripts from here on.
     let _ = try_write(&lock).await?.expect("free").release().await?;
-    for cut in [Cut::AfterIt, Cut::BeforeIt] {
+    for cut in [CutPoint::AfterIt, CutPoint::BeforeIt] {
         let sprung = proxy.trap("EVALSHA", cut);
         let guard = try_write(&lock).await?.expect("free");
         sprung.await?;
         assert_eq!(guard.release().await?, Released::Released);
-        assert!(!server.say::<bool>("EXISTS {order}:write").await?);
+        assert!(!server.run_words::<bool>("EXISTS {order}:write").await?);
     }
     Ok(())
 }
@@ -213,7 +213,7 @@ async fn two_key_guard_or_request_dropped_is_released() -> Result {
         let waited =
             tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
         drop(waited);
-        let wait_limit = WaitLimit::new("the lock to be given back");
+        let wait_limit = PollLimit::new("the lock to be given back");
         while !old.acquire_write().await? {
             wait_limit.pause("it is taken").await?;
         }
@@ -249,13 +249,13 @@ async fn two_key_lease_end_calls_on_lost_and_shutdown_releases() -> Result {
 
 #[tokio::test]
 async fn two_key_write_with_an_unanswered_last_try_returns_timed_out() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
     let lock = TwoKeyRwLock::tagged(&connect(&[proxy.url()]).await?, NAME)?;
     assert!(old_client(&server).await?.acquire_write().await?);
     let waiting = tokio::spawn(async move { lock.write(LEASE, Duration::from_secs(1)).await });
     sleep(Duration::from_millis(750)).await;
-    proxy.replies(Flow::Held);
+    proxy.replies(ProxyFlow::Paused);
     assert_eq!(waiting.await?.unwrap_err().kind(), ErrorKind::TimedOut);
     Ok(())
 }
@@ -263,11 +263,11 @@ async fn two_key_write_with_an_unanswered_last_try_returns_timed_out() -> Result
 #[tokio::test]
 async fn two_key_lock_on_keys_of_another_type_returns_foreign() -> Result {
     let (server, lock, _) = stage().await?;
-    server.say::<()>("HSET {order}:read f v").await?;
+    server.run_words::<()>("HSET {order}:read f v").await?;
     assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
-    assert_eq!(server.say::<String>("HGET {order}:read f").await?, "v");
-    server.say::<()>("DEL {order}:read").await?;
-    server.say::<()>("HSET {order}:write f v").await?;
+    assert_eq!(server.run_words::<String>("HGET {order}:read f").await?, "v");
+    server.run_words::<()>("DEL {order}:read").await?;
+    server.run_words::<()>("HSET {order}:write f v").await?;
     assert_eq!(lock.try_write(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
     Ok(())
 }
@@ -283,10 +283,10 @@ async fn two_key_lock_errors_have_the_kind_of_their_cause() -> Result {
         assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Invalid);
     }
 
-    server.say::<()>("ACL SETUSER default -set").await?;
+    server.run_words::<()>("ACL SETUSER default -set").await?;
     assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
     assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
-    server.say::<()>("ACL SETUSER default +@all -del").await?;
+    server.run_words::<()>("ACL SETUSER default +@all -del").await?;
     let held = try_write(&lock).await?.expect("free");
     assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Refused);
 
@@ -314,23 +314,23 @@ async fn two_key_lock_known_hazards() -> Result {
         assert_eq!(call_to_read(&server, master).await?, "granted");
     }
     assert_eq!(
-        server.say::<String>("GET {order}:read").await?,
+        server.run_words::<String>("GET {order}:read").await?,
         "first",
         "the hazard is gone: say so in the documentation"
     );
-    server.say::<()>("DEL {order}:read").await?;
+    server.run_words::<()>("DEL {order}:read").await?;
     // A release by the old fleet deletes whatever is there.
     let writing = try_write(&lock).await?.expect("free");
     old.release_write().await?;
     assert!(try_write(&lock).await?.is_some(), "the hazard is gone: say so in the documentation");
     assert_eq!(writing.release().await?, Released::AlreadyLost);
     // A reader of the old fleet sets the readers' key to its own time, even if that is shorter.
-    server.say::<()>("DEL {order}:write").await?;
+    server.run_words::<()>("DEL {order}:write").await?;
     let short = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 5);
     let reading = try_read(&lock).await?.expect("free");
     assert!(short.acquire_read().await?);
     assert!(
-        server.say::<u64>("PTTL {order}:read").await? <= 5_000,
+        server.run_words::<u64>("PTTL {order}:read").await? <= 5_000,
         "the hazard is gone: say so in the documentation"
     );
     assert!(reading.remaining() > Duration::from_secs(5));
@@ -340,7 +340,7 @@ async fn two_key_lock_known_hazards() -> Result {
 /// Another hazard: with one of the two keys moved, no server can run the script.
 #[tokio::test]
 async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let url = cluster.node(0).url();
     let locks = crate::support::Backend::chosen()
         .connect(Locks::builder().call_timeout(Duration::from_secs(1)), &[url])
@@ -349,13 +349,13 @@ async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> R
     let slot = lock.slot().get();
     let master = cluster.master_of(slot).await?;
     let held = try_write(&lock).await?.expect("free");
-    let step = cluster.begin_move(slot, 1 - master).await?;
+    let step = cluster.begin_migration(slot, 1 - master).await?;
     let error = lock.try_read(LEASE).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(format!("{error:?}").contains("TRYAGAIN"), "{error:?}");
     cluster.move_keys(step).await?;
     assert_eq!(held.release().await?, Released::Released);
-    cluster.finish_move(step).await?;
+    cluster.finish_migration(step).await?;
     assert!(try_write(&lock).await?.is_some());
     Ok(())
 }
@@ -466,7 +466,7 @@ impl Held<'_> {
 
 /// Runs two generations side by side, with a writer and a reader of each.
 async fn work_together(step: &'static str, members: [Member; 4], one_reader: bool) -> Result {
-    let (inside, reading) = (Arc::new(Inside::default()), Arc::new(Mutex::new(())));
+    let (inside, reading) = (Arc::new(ExclusionCheck::default()), Arc::new(Mutex::new(())));
     let tasks = members.into_iter().enumerate().map(|(number, member)| {
         let (inside, reading) = (inside.clone(), reading.clone());
         tokio::spawn(async move {
@@ -513,13 +513,13 @@ async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_key_fleet_migrates_to_rwlock() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     a_fleet_moves(&[server.url()], &server).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_key_fleet_migrates_to_rwlock_on_a_cluster() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let master = cluster.master_of(Slot::of("{order}:read").get()).await?;
     a_fleet_moves(&cluster.urls(), cluster.node(master)).await
 }

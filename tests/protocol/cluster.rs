@@ -5,7 +5,7 @@ use rwlease::Slot;
 
 use super::lab::{Expect, HERE, Lab, id, start};
 use super::request::Request;
-use super::support::{Server, ServerSettings, WaitLimit};
+use super::support::{Server, ServerSettings, PollLimit};
 
 /// A cluster of one node that serves all slots but the last.
 fn cluster() -> Server {
@@ -18,9 +18,9 @@ fn cluster() -> Server {
         let server = Server::start(&settings).await.unwrap();
         let all = (0..16_383).collect::<Vec<u16>>();
         let _: String = server.run(cmd("CLUSTER").arg("ADDSLOTS").arg(all)).await.unwrap();
-        let wait_limit = WaitLimit::new("the node to serve its slots");
+        let wait_limit = PollLimit::new("the node to serve its slots");
         loop {
-            let info: String = server.say("CLUSTER INFO").await.unwrap();
+            let info: String = server.run_words("CLUSTER INFO").await.unwrap();
             if info.contains("cluster_state:ok") {
                 break;
             }

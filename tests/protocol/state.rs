@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lab::{GRACE, KEEP};
-use super::support::line::{misplaced, opened};
+use super::support::line::{invalid_fields, expand_line};
 
 #[derive(Debug)]
 pub struct State {
@@ -48,7 +48,7 @@ type Check = Result<(), String>;
 
 impl State {
     pub fn read(raw: BTreeMap<String, String>, ends: Option<u64>, now: u64) -> State {
-        let fields = opened(&raw).unwrap_or_else(|_| raw.clone());
+        let fields = expand_line(&raw).unwrap_or_else(|_| raw.clone());
         State { fields, raw, ends, now }
     }
 
@@ -130,7 +130,7 @@ impl State {
             return Ok(());
         }
         that(self.raw.contains_key("s"), || "no line".into())?;
-        misplaced(&self.raw).map_or(Ok(()), Err)?;
+        invalid_fields(&self.raw).map_or(Ok(()), Err)?;
         self.check_shape()?;
         self.check_holders()?;
         self.check_array()?;

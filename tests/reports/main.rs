@@ -24,7 +24,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use rwlease::{Locks, RwLock};
-use support::{Server, Single, WaitLimit, connect, scripts_run};
+use support::{Server, StandaloneServer, PollLimit, connect, scripts_run};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -42,8 +42,8 @@ async fn soon<T>(work: impl IntoFuture<Output = T>) -> T {
 }
 
 /// A server, and a client of it.
-async fn one() -> (Single, Locks) {
-    let server = Single::start().await.unwrap();
+async fn one() -> (StandaloneServer, Locks) {
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     (server, locks)
 }
@@ -60,7 +60,7 @@ fn wait_to_write(lock: &RwLock) -> JoinHandle<rwlease::Result<()>> {
 
 /// Waits until nobody holds the lock.
 async fn until_free(lock: &RwLock) {
-    let wait_limit = WaitLimit::limited(format!("`{}` to be free", lock.name()), SOON);
+    let wait_limit = PollLimit::limited(format!("`{}` to be free", lock.name()), SOON);
     while lock.is_locked().await.unwrap() {
         wait_limit.pause("it is held").await.unwrap();
     }

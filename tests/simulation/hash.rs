@@ -94,8 +94,8 @@ impl Hash {
             };
             stored.insert(field, value);
         }
-        hash.malformed = hash.malformed.or_else(|| line::misplaced(&stored));
-        for (field, value) in &line::opened(&stored).unwrap_or_default() {
+        hash.malformed = hash.malformed.or_else(|| line::invalid_fields(&stored));
+        for (field, value) in &line::expand_line(&stored).unwrap_or_default() {
             let (field, value) = (field.as_str(), value.as_str());
             let number = || value.parse().unwrap_or(u64::MAX);
             match field {

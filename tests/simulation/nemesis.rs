@@ -583,7 +583,7 @@ impl Nemesis {
 /// The remaining times of the leases in a hash, by their ids. `words` are its fields and values.
 fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
     let stored = words.as_chunks::<2>().0.iter().cloned().map(|[field, value]| (field, value));
-    let fields = line::opened(&stored.collect()).unwrap_or_default();
+    let fields = line::expand_line(&stored.collect()).unwrap_or_default();
     let leases = fields.iter().filter_map(|(field, value)| {
         let id = match field.as_str() {
             "writer" => value.get(30..)?,

@@ -6,7 +6,7 @@ mod simulation;
 
 use std::time::Duration;
 
-use simulation::{Counted, Outcome, Plan, Sent, Simulation};
+use simulation::{ServerCounts, Outcome, Plan, CountedMessage, Simulation};
 
 const CLIENTS: u64 = 50;
 const HELD: u64 = 8;
@@ -37,7 +37,7 @@ fn plan() -> Plan {
 }
 
 /// Lets time pass. Returns the counts and the results of the locks.
-async fn pass(simulation: &Simulation, length: Duration) -> (Counted, Outcome) {
+async fn pass(simulation: &Simulation, length: Duration) -> (ServerCounts, Outcome) {
     simulation.run(length).await;
     (simulation.take_counts(), simulation.take_outcome())
 }
@@ -54,24 +54,24 @@ fn fleet_of_clients_sends_no_more_commands_than_the_model() {
         let started = pass(&simulation, LENGTH).await.0;
         // Each client has at most one connection to each server, and one more for subscriptions to
         // each master.
-        assert!(started.all(Sent::Time) <= CLIENTS * 20, "{}", started.all(Sent::Time));
+        assert!(started.all(CountedMessage::Time) <= CLIENTS * 20, "{}", started.all(CountedMessage::Time));
 
         let (usual, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
         // Renewals are due after a third of a lease of 30 s, less at most a tenth of it.
-        let renewals = usual.all(Sent::Renew);
+        let renewals = usual.all(CountedMessage::Renew);
         assert!((CLIENTS * HELD * 3..=CLIENTS * HELD * 4).contains(&renewals), "{renewals}");
         // A fetch is due every 15 to 30 s.
-        let maps = usual.all(Sent::Map);
+        let maps = usual.all(CountedMessage::Map);
         assert!((CLIENTS * SAMPLE..=CLIENTS * SAMPLE * 2).contains(&maps), "{maps}");
-        assert_eq!([Sent::Moved, Sent::Ask, Sent::Error].map(|it| usual.all(it)), [0; 3]);
+        assert_eq!([CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error].map(|it| usual.all(it)), [0; 3]);
 
         simulation.order_failover(0).await;
         let (failover, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
         assert_bounded(&failover, LENGTH);
         // One call of a client sends the text of a script, and the others wait for it.
-        let unknown = failover.all(Sent::NoScript);
+        let unknown = failover.all(CountedMessage::NoScript);
         assert!((1..=CLIENTS * SCRIPTS).contains(&unknown), "{unknown}");
 
         let (length, _) = simulation.reshard(1_638).await;
@@ -79,7 +79,7 @@ fn fleet_of_clients_sends_no_more_commands_than_the_model() {
         assert_safe(&simulation, &outcome);
         assert_bounded(&moves, length + LENGTH);
         // Each lock moves at most once, with a tenth of the slots.
-        let moved = moves.all(Sent::Moved);
+        let moved = moves.all(CountedMessage::Moved);
         assert!((1..=CLIENTS * LOCKS / 5).contains(&moved), "{moved}");
     });
 }
@@ -87,13 +87,13 @@ fn fleet_of_clients_sends_no_more_commands_than_the_model() {
 /// A client fetches the slot map every 15 s at most, and once for each call and each subscription
 /// that meets a moved slot. It renews each subscription at most once, with one query, and probes it
 /// after each 10 s of silence.
-fn assert_bounded(sent: &Counted, length: Duration) {
+fn assert_bounded(sent: &ServerCounts, length: Duration) {
     let rounds = |seconds: u64| length.as_secs() / seconds + 1;
     let channels = CROWDS * CROWD;
-    let found = sent.all(Sent::Moved) + channels;
-    let maps = sent.all(Sent::Map);
+    let found = sent.all(CountedMessage::Moved) + channels;
+    let maps = sent.all(CountedMessage::Map);
     assert!(maps <= (CLIENTS * rounds(15) + found) * SAMPLE, "{maps} maps, {found} found");
-    let subscribed = sent.all(Sent::Subscribe);
+    let subscribed = sent.all(CountedMessage::Subscribe);
     assert!(subscribed <= channels * (2 + rounds(10)), "{subscribed}");
-    assert_eq!(sent.all(Sent::Error), 0);
+    assert_eq!(sent.all(CountedMessage::Error), 0);
 }

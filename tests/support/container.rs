@@ -111,7 +111,7 @@ impl Compose {
 }
 
 impl std::ops::Deref for Compose {
-    type BenchCluster = Cluster;
+    type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
         &self.cluster

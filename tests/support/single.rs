@@ -42,7 +42,7 @@ impl StandaloneServer {
 }
 
 impl std::ops::Deref for StandaloneServer {
-    type BenchCluster = Server;
+    type Target = Server;
 
     fn deref(&self) -> &Server {
         &self.0

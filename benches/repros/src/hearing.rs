@@ -1,11 +1,11 @@
 //! Whether a published message reaches any subscriber.
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, WaitLimit};
+use crate::support::{Cluster, Result, PollLimit};
 
 /// Waits until every one of the shard channels has a subscriber.
 pub async fn all_heard(cluster: &Cluster, channels: &[String]) -> Result {
-    let wait_limit = WaitLimit::new("the subscriptions");
+    let wait_limit = PollLimit::new("the subscriptions");
     loop {
         match unheard(cluster, channels).await? {
             Seen { times: 0, .. } => return Ok(()),

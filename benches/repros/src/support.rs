@@ -37,4 +37,4 @@ pub use failover::Failover;
 pub use proxy::{Cut, Proxies};
 pub use server::{Server, ServerSettings, Version};
 pub use view::{Entry, View};
-pub use wait_limit::WaitLimit;
+pub use wait_limit::PollLimit;

@@ -3,12 +3,12 @@
 //!
 //! What a command leaves behind holds nothing of the lock: no socket, and no place.
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::Tool;
 
 #[tokio::test]
 async fn run_gives_its_command_no_socket_and_the_lock_ends_with_it() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let tool = Tool::new([server.url()]);
     let script = "setsid sleep 30 >/dev/null 2>&1 </dev/null & ls -l /proc/self/fd";
     let ran = tool.run(&["run", "--lease", "60s", "build", "--", "sh", "-c", script]).await?;

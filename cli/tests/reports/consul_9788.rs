@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Proxy, Result, Single};
+use crate::support::{Proxy, Result, StandaloneServer};
 use crate::tool::{LONG, Tool, is_alive};
 
 #[tokio::test]
 async fn run_without_a_network_has_ended_its_command_before_the_next_one_holds() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
     let tool = Tool::new([proxy.url()]);
     let script = "trap '' TERM; echo $$; while :; do sleep 0.05; done";
     let mut run = tool.start(&["run", "--lease", "6s", "service", "--", "sh", "-c", script])?;
     let command = run.line().await?;
     sleep(Duration::from_secs(1)).await;
-    proxy.go_silent();
+    proxy.drop_all();
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("service")?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(!is_alive(&command), "it runs while another holds the lock");

@@ -3,12 +3,12 @@
 //!
 //! The command has the whole environment of `rwlease run`.
 
-use crate::support::{Result, Single};
+use crate::support::{Result, StandaloneServer};
 use crate::tool::{self, Tool};
 
 #[tokio::test]
 async fn run_leaves_the_environment_of_its_command_whole() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let mut command = Tool::new([server.url()]).command(&["run", "a", "--", "env"]);
     command.envs([("MY_API", "3"), ("RWLEASE_PREFIX", "mine:"), ("RWLEASE_NO_SUCH", "kept")]);
     let ran = tool::ran(command).await?;

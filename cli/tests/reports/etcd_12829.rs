@@ -2,18 +2,18 @@
 //!
 //! The status of the command is that of `rwlease run`, also through a wait and a renewal.
 
-use crate::support::{Result, Single, until_waiting};
+use crate::support::{Result, StandaloneServer, wait_for_waiters};
 use crate::tool::Tool;
 
 #[tokio::test]
 async fn run_that_waited_and_renewed_ends_with_the_status_of_its_command() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("job")?;
     let held = lock.write().await?;
     let script = "sleep 2; exit 42";
     let tool = Tool::new([server.url()]);
     let run = tool.start(&["run", "--lease", "1s", "job", "--", "sh", "-c", script])?;
-    until_waiting(&lock, 1).await?;
+    wait_for_waiters(&lock, 1).await?;
     let _ = held.release().await?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(42), "{ran:?}");

@@ -122,7 +122,7 @@ impl HeldLease {
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        let Some(pending) = self.pending_change(ChangeKind::Downgrade) else {
+        let Some(pending) = self.pending_change_of(ChangeKind::Downgrade) else {
             return;
         };
         match outcome {
@@ -182,7 +182,7 @@ impl HeldLease {
         {
             return self.mark_lost(what.is_some(), at, fx);
         }
-        let Some(pending) = self.pending_change(ChangeKind::ReleasePermits) else {
+        let Some(pending) = self.pending_change_of(ChangeKind::ReleasePermits) else {
             return;
         };
         match outcome {
@@ -204,7 +204,7 @@ impl HeldLease {
         fx: &mut Effects,
     ) {
         let transition = if only_wait { ChangeKind::EndUpgradeWait } else { ChangeKind::ReleaseReplaced };
-        let Some(pending) = self.pending_change(transition) else {
+        let Some(pending) = self.pending_change_of(transition) else {
             return;
         };
         match outcome {
@@ -230,7 +230,7 @@ impl HeldLease {
 
     /// The pending change, if it is of this kind. If the lease was lost meanwhile, another change
     /// may be pending.
-    fn pending_change(&mut self, transition: ChangeKind) -> Option<&mut PendingChange> {
+    fn pending_change_of(&mut self, transition: ChangeKind) -> Option<&mut PendingChange> {
         let pending = self.pending_change.as_deref_mut();
         pending.filter(|pending| pending.transition == transition)
     }

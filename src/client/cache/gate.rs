@@ -2,13 +2,13 @@
 //! cached lock share it without a mutex; `cache::interleavings` searches their interleavings.
 
 use crate::client::cache::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::client::cache::word::{GateSnapshot, Gate};
+use crate::client::cache::word::{AtomicGate, GateSnapshot};
 use crate::clock::LocalInstant;
 use crate::protocol::{TOKEN_BLOCK, LockMode};
 
 #[derive(Debug)]
 pub(super) struct Gate {
-    pub(super) word: Gate,
+    pub(super) word: AtomicGate,
     tokens: Tokens,
     /// The end of local grants; 0 once the hold is lost.
     grant_until: AtomicU64,
@@ -28,7 +28,7 @@ impl Gate {
     /// The gate of a hold that was granted in this mode with this token. It is closed at first.
     pub(super) fn new(mode: LockMode, token: u64) -> Gate {
         Gate {
-            word: Gate::new(mode == LockMode::Write),
+            word: AtomicGate::new(mode == LockMode::Write),
             tokens: Tokens {
                 phase: AtomicU64::new(token),
                 used: AtomicBool::new(false),
@@ -42,8 +42,8 @@ impl Gate {
     pub(super) fn enter(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                LockMode::Read => self.word.read(),
-                LockMode::Write => !self.is_used_up() && self.word.write(),
+                LockMode::Read => self.word.try_enter_reader(),
+                LockMode::Write => !self.is_used_up() && self.word.try_enter_writer(),
             }
     }
 
@@ -51,8 +51,8 @@ impl Gate {
     pub(super) fn enter_in_turn(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                LockMode::Read => self.word.read_in_turn(),
-                LockMode::Write => self.word.write_in_turn(),
+                LockMode::Read => self.word.enter_queued_reader(),
+                LockMode::Write => self.word.enter_queued_writer(),
             }
     }
 
@@ -128,7 +128,7 @@ impl Gate {
     /// Whether it is time to get more tokens.
     pub(super) fn is_short_of_tokens(&self) -> bool {
         let first = self.tokens.last.load(Ordering::Acquire).saturating_sub(TOKEN_BLOCK / 2);
-        self.word.look().allows_writers() && self.next_token() > first
+        self.word.load().allows_writers() && self.next_token() > first
     }
 
     /// The server reports the last token of the lock. False if a later one was given out here: then
@@ -167,6 +167,6 @@ impl Gate {
     }
 
     pub(super) fn look(&self) -> GateSnapshot {
-        self.word.look()
+        self.word.load()
     }
 }

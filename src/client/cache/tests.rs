@@ -36,7 +36,7 @@ async fn cached(engine: &EmbeddedCluster) -> (Locks, CachedRwLock, Arc<CachedLoc
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.write());
+    assert!(hold.gate.word.try_enter_writer());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
     assert_eq!(entry.status().waiter_count, 1);
@@ -126,7 +126,7 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let (_locks, _handle, entry) = cached(&engine()).await;
     let now = entry.client().clock.now();
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.write());
+    assert!(hold.gate.word.try_enter_writer());
     let waiting = [(); 2].map(|()| entry.begin_acquire(LockMode::Read, now).unwrap());
     assert!(waiting.iter().all(|begun| matches!(begun, LocalAcquire::Queued(_))));
     let token = hold.gate.end_of_block();
@@ -134,7 +134,7 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let next = Arc::new(next);
     assert!(entry.install_lease(&next), "it serves the first");
     next.gate.word.open();
-    assert!(!next.gate.word.read(), "the second one waits");
+    assert!(!next.gate.word.try_enter_reader(), "the second one waits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn after_a_downgrade_the_last_reader_leaves_without_a_notice() {
     drop(reader);
     tokio::time::sleep(5 * MS).await;
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.read());
+    assert!(hold.gate.word.try_enter_reader());
     assert!(!hold.gate.word.leave_read());
     drop(remote);
 }

@@ -18,16 +18,16 @@ const NOTIFY_LAST: u64 = 1 << 28;
 const ONE_GRANT: u64 = 1 << 32;
 
 #[derive(Debug)]
-pub(super) struct Gate(AtomicU64);
+pub(super) struct AtomicGate(AtomicU64);
 
 /// The word as read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GateSnapshot(u64);
 
-impl Gate {
+impl AtomicGate {
     /// The gate is closed at first.
-    pub(super) fn new(writes: bool) -> Gate {
-        Gate(AtomicU64::new(if writes { WRITES } else { 0 }))
+    pub(super) fn new(writes: bool) -> AtomicGate {
+        AtomicGate(AtomicU64::new(if writes { WRITES } else { 0 }))
     }
 
     pub(super) fn load(&self) -> GateSnapshot {
@@ -165,8 +165,8 @@ impl GateSnapshot {
 mod tests {
     use super::*;
 
-    fn open(writes: bool) -> Gate {
-        let word = Gate::new(writes);
+    fn open(writes: bool) -> AtomicGate {
+        let word = AtomicGate::new(writes);
         word.open();
         word
     }

@@ -259,7 +259,7 @@ macro_rules! guard {
         }
 
         impl sealed::CachedGuard for $name {
-            const MODE: Mode = $mode;
+            const MODE: LockMode = $mode;
 
             fn of(held: Held) -> Self {
                 $name(held)

@@ -68,7 +68,7 @@ impl Leadership {
 }
 
 impl Deref for Leadership {
-    type BenchCluster = Lease;
+    type Target = Lease;
 
     fn deref(&self) -> &Lease {
         &self.0.0

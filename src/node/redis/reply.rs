@@ -78,14 +78,14 @@ fn message(error: &RedisError) -> String {
 
 /// Returns true if the same settings will fail again.
 fn is_permanent(error: &RedisError) -> bool {
-    is_auth_error(error)
+    is_login_rejected(error)
         || error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPERM")
         || source_matches(error, is_final_of_tls)
 }
 
 /// Returns true if the server does not accept the credentials.
-pub(super) fn is_auth_error(error: &RedisError) -> bool {
+pub(super) fn is_login_rejected(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
         || error.code().is_some_and(is_auth_error)
 }

@@ -240,7 +240,7 @@ mod tests {
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
         assert_eq!((report.id.as_deref(), report.epoch, report.peer_count), (Some("id"), 7, Some(2)));
-        let process = Some(RUN_ID[..12].into());
+        let run_id = Some(RUN_ID[..12].into());
         assert_eq!(report.master, Some(ReportedMaster { address: address("a"), run_id }));
         assert_eq!(report.peers, [SentinelPeer { sentinel: "other".into(), address: address("t") }]);
         assert_eq!(report.known, Some(vec!["replaced".into(), "other".into()]));

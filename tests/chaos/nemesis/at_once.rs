@@ -12,14 +12,14 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let slot = scene.slot(name);
     let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
     let at = now();
-    if scene.cluster.node(from).say::<u64>(&count).await? == 0 {
+    if scene.cluster.node(from).run_words::<u64>(&count).await? == 0 {
         return Ok(()); // nothing is at stake
     }
     scene.order(Change::TakesSlot(to));
-    scene.cluster.move_slots_at_once(slot, slot, to).await?;
+    scene.cluster.migrate_slots_atomically(slot, slot, to).await?;
     let master = scene.cluster.master_of(slot).await?;
     ensure(master == to, || format!("slot {slot} is at {master}, not at {to}"))?;
-    let keys: u64 = scene.cluster.node(to).say(&count).await?;
+    let keys: u64 = scene.cluster.node(to).run_words(&count).await?;
     scene.fault(
         "atomic move",
         at,

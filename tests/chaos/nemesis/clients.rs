@@ -9,7 +9,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::process;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Result, WaitLimit};
+use crate::support::{Error, Result, PollLimit};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let mut living = scene.living();
@@ -32,7 +32,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     ensure(state == Some('T'), || format!("worker {stopped} is {state:?}"))?;
     ensure(gone, || format!("worker {killed} is there"))?;
     scene.workers[stopped].thaw()?;
-    let wait_limit = WaitLimit::new("the runtime to go on");
+    let wait_limit = PollLimit::new("the runtime to go on");
     while scene.history.stalls(stalled).len() == stalls {
         wait_limit.pause("it is blocked").await?;
         scene.history.read()?;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::{fail_over, moves};
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Result, Server, Shape, WaitLimit, find_binary};
+use crate::support::{Cluster, Result, Server, ClusterConfig, PollLimit, find_binary};
 
 /// Names the library, if it is not where Debian's package `libfaketime` installs it.
 const LIBRARY: &str = "RWLEASE_FAKETIME";
@@ -38,7 +38,7 @@ const ABOUT_MS: i64 = 5;
 const QUICK_MS: i64 = 100;
 
 /// A cluster whose clocks can be set, if the library is installed and works with this server.
-pub async fn prepare(mut shape: Shape) -> Result<Option<Cluster>> {
+pub async fn prepare(mut shape: ClusterConfig) -> Result<Option<Cluster>> {
     let named = std::env::var_os(LIBRARY).map(PathBuf::from);
     let usual = USUAL.iter().map(PathBuf::from);
     let Some(library) = named.into_iter().chain(usual).find(|file| file.is_file()) else {
@@ -104,7 +104,7 @@ pub async fn step(scene: &mut Scene) -> Result {
     set_and_see(node, off).await?;
     sleep(WHILE).await;
     set_and_see(node, 0).await?;
-    scene.cluster.agree().await?;
+    scene.cluster.wait_for_agreement().await?;
     scene.fault(
         "step",
         at,
@@ -127,7 +127,7 @@ fn set(node: &Server, off: i64) -> Result {
 /// Sets a clock, and waits until the server follows it.
 async fn set_and_see(node: &Server, off: i64) -> Result {
     set(node, off)?;
-    let wait_limit = WaitLimit::new("a clock to be set");
+    let wait_limit = PollLimit::new("a clock to be set");
     while !is_off_by(node, off).await? {
         wait_limit.pause(format!("it is not off by {off} ms")).await?;
     }
@@ -137,7 +137,7 @@ async fn set_and_see(node: &Server, off: i64) -> Result {
 /// Whether the server's clock is that many ms ahead of this machine's, within the tolerance.
 async fn is_off_by(node: &Server, off: i64) -> Result<bool> {
     let before = here()?;
-    let (seconds, micros): (i64, i64) = node.say("TIME").await?;
+    let (seconds, micros): (i64, i64) = node.run_words("TIME").await?;
     let (there, after) = (seconds * 1_000 + micros / 1_000, here()?);
     let seen = there - after - ABOUT_MS..=there - before + ABOUT_MS;
     Ok(after - before < QUICK_MS && seen.contains(&off))

@@ -7,7 +7,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Result, ServerSettings, WaitLimit};
+use crate::support::{Cluster, Result, ServerSettings, PollLimit};
 
 /// A number that a server handles quickly.
 const AT_ONCE: usize = 200;
@@ -27,7 +27,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     }
     if cluster.version().has_atomic_moves() {
         for run in runs(&empty) {
-            cluster.move_slots_at_once(run[0], run[run.len() - 1], new).await?;
+            cluster.migrate_slots_atomically(run[0], run[run.len() - 1], new).await?;
         }
     } else {
         assign(cluster, &empty, old, new).await?;
@@ -35,9 +35,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let followers = cluster.replicas_of(old).await?;
     for replica in followers {
         let follow = format!("CLUSTER REPLICATE {}", cluster.id(new));
-        cluster.node(replica).say::<()>(&follow).await?;
+        cluster.node(replica).run_words::<()>(&follow).await?;
     }
-    cluster.agree().await?;
+    cluster.wait_for_agreement().await?;
     let (left, has) = (cluster.slots_of(old).await?.len(), cluster.slots_of(new).await?.len());
     ensure(left == 0 && has == slots.len(), || {
         format!("{left} slots are at the old node, {has} at the new one")
@@ -77,8 +77,8 @@ async fn add_node(cluster: &mut Cluster) -> Result<usize> {
         ..ServerSettings::default().line("cluster-node-timeout 15000")
     };
     let new = cluster.add(settings).await?;
-    cluster.node(new).say::<()>(&meet).await?;
-    cluster.agree().await?;
+    cluster.node(new).run_words::<()>(&meet).await?;
+    cluster.wait_for_agreement().await?;
     Ok(new)
 }
 
@@ -121,14 +121,14 @@ async fn assign(cluster: &Cluster, slots: &[u16], old: usize, new: usize) -> Res
 async fn remove_node(cluster: &Cluster, node: usize) -> Result {
     cluster.node(node).kill()?;
     for number in cluster.running() {
-        let wait_limit = WaitLimit::new("a node to forget another");
+        let wait_limit = PollLimit::new("a node to forget another");
         let forget = format!("CLUSTER FORGET {}", cluster.id(node));
-        while let Err(error) = cluster.node(number).say::<()>(&forget).await {
+        while let Err(error) = cluster.node(number).run_words::<()>(&forget).await {
             if error.to_string().contains("Unknown node") {
                 break;
             }
             wait_limit.pause(error).await?;
         }
     }
-    cluster.agree().await
+    cluster.wait_for_agreement().await
 }

@@ -3,7 +3,7 @@
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Failover, Result, WaitLimit};
+use crate::support::{Error, FailoverMode, Result, PollLimit};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let (master, replica) = longest_ago(scene).await?;
@@ -13,9 +13,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     scene.cluster.forget_election(replica).await?;
     let at = now();
     scene.order(Change::TakesOver { from: master, to: replica });
-    let wait_limit = WaitLimit::new(format!("node {replica} to have the slots at a new epoch"));
+    let wait_limit = PollLimit::new(format!("node {replica} to have the slots at a new epoch"));
     let after = loop {
-        scene.cluster.fail_over(replica, Failover::Orderly).await?;
+        scene.cluster.fail_over(replica, FailoverMode::Orderly).await?;
         let master = scene.cluster.master_of(scene.slot(struck[0])).await?;
         let after = scene.epoch(replica).await?;
         if master == replica && after > before {

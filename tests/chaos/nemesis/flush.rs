@@ -10,7 +10,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let (mut before, mut after) = (0, 0);
     for number in scene.cluster.running() {
         before += scripts(scene, number).await?;
-        scene.cluster.node(number).say::<()>("SCRIPT FLUSH SYNC").await?;
+        scene.cluster.node(number).run_words::<()>("SCRIPT FLUSH SYNC").await?;
         after += scripts(scene, number).await?;
     }
     ensure(before > after, || format!("{before} scripts, and {after} after it"))?;

@@ -29,7 +29,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
         format!("node {promoted} has the slots at epoch {after}")
     })?;
     scene.cluster.node(master).restart().await?;
-    scene.cluster.agree().await?;
+    scene.cluster.wait_for_agreement().await?;
     if scene.load.replicas > 0 {
         until = now(); // only now somebody can confirm again
     }

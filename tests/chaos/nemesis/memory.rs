@@ -19,13 +19,13 @@ pub async fn strike(scene: &mut Scene) -> Result {
     for &master in &masters {
         let node = scene.cluster.node(master);
         refused.push(refusals(node).await?);
-        node.say::<()>("CONFIG SET maxmemory 1mb").await?;
+        node.run_words::<()>("CONFIG SET maxmemory 1mb").await?;
     }
     sleep(WHILE).await;
     let mut more = 0;
     for (&master, before) in masters.iter().zip(refused) {
         let node = scene.cluster.node(master);
-        node.say::<()>("CONFIG SET maxmemory 0").await?;
+        node.run_words::<()>("CONFIG SET maxmemory 0").await?;
         more += refusals(node).await? - before;
     }
     ensure(more > 0, || "nothing was refused".into())?;

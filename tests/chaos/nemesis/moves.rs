@@ -11,9 +11,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let slot = scene.slot(name);
     let at = now();
     scene.order(Change::TakesSlot(to));
-    let step = scene.cluster.begin_move(slot, to).await?;
+    let step = scene.cluster.begin_migration(slot, to).await?;
     let keys = scene.cluster.move_keys(step).await?;
-    scene.cluster.finish_move(step).await?;
+    scene.cluster.finish_migration(step).await?;
     if keys == 0 {
         return Ok(()); // nothing was at stake
     }

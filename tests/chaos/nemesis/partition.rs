@@ -13,19 +13,19 @@ use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{
-    Cluster, Failover, Namespace, Result, Server, ServerSettings, Shape, WaitLimit,
+    Cluster, FailoverMode, NetworkNamespace, Result, Server, ServerSettings, ClusterConfig, PollLimit,
 };
 
 /// The node of the minority.
 const FAR: usize = 0;
 
 /// A cluster whose first master is on the other side.
-pub async fn prepare(shape: &Shape, space: &Namespace) -> Result<Cluster> {
+pub async fn prepare(shape: &ClusterConfig, space: &NetworkNamespace) -> Result<Cluster> {
     let settings = |number: usize| {
         let timeout = format!("cluster-node-timeout {}", shape.node_timeout);
         let (host, before) = match number {
-            FAR => (space.there(), space.before()),
-            _ => (space.here(), Vec::new()),
+            FAR => (space.namespace_addr(), space.before()),
+            _ => (space.host_addr(), Vec::new()),
         };
         ServerSettings {
             cluster: true,
@@ -49,15 +49,15 @@ pub async fn strike(scene: &mut Scene) -> Result {
     scene.space()?.cut()?;
     let state = scene.space()?.state()?;
     ensure(state == "down", || format!("the cable is {state}"))?;
-    let wait_limit = WaitLimit::new("the replica to be promoted");
+    let wait_limit = PollLimit::new("the replica to be promoted");
     while !scene.cluster.is_master(near).await.unwrap_or(false) {
         wait_limit.pause("it is a replica").await?;
     }
     let promoted = now();
     sleep(lasts.max(Duration::from_millis(100))).await;
-    scene.space()?.mend()?;
+    scene.space()?.restore()?;
     let until = now();
-    scene.cluster.agree().await?;
+    scene.cluster.wait_for_agreement().await?;
     let agreed = now();
     let (master, after) =
         (scene.cluster.master_of(scene.slot(struck[0])).await?, scene.epoch(near).await?);
@@ -75,5 +75,5 @@ pub async fn strike(scene: &mut Scene) -> Result {
         fault.far = far;
     }
     scene.order(Change::TakesOver { from: near, to: FAR });
-    scene.cluster.fail_over(FAR, Failover::Orderly).await
+    scene.cluster.fail_over(FAR, FailoverMode::Orderly).await
 }

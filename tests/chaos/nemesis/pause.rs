@@ -27,7 +27,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let still = node.id().and_then(process::state);
     ensure(still == Some('T'), || format!("the process is {state:?}, then {still:?}"))?;
     node.thaw()?;
-    scene.cluster.agree().await?;
+    scene.cluster.wait_for_agreement().await?;
     let proof = format!(
         "node {master} stood stopped until node {promoted} was promoted, epoch {before} to {after}"
     );

@@ -19,7 +19,7 @@ const WHILE: Duration = Duration::from_millis(500);
 /// addresses.
 pub async fn prepare(cluster: &Cluster) -> Result<Vec<String>> {
     for node in cluster.nodes() {
-        node.say::<()>(&format!("ACL SETUSER {USER} on >{PASSWORD} ~* &* +@all")).await?;
+        node.run_words::<()>(&format!("ACL SETUSER {USER} on >{PASSWORD} ~* &* +@all")).await?;
     }
     let url = |address: String| format!("redis://{USER}:{PASSWORD}@{address}");
     Ok(cluster.nodes().iter().map(|node| url(node.address())).collect())
@@ -27,7 +27,7 @@ pub async fn prepare(cluster: &Cluster) -> Result<Vec<String>> {
 
 pub async fn strike(scene: &mut Scene, command: &str) -> Result {
     for number in scene.cluster.running() {
-        scene.cluster.node(number).say::<()>("ACL LOG RESET").await?;
+        scene.cluster.node(number).run_words::<()>("ACL LOG RESET").await?;
     }
     let at = now();
     set(scene, '-', command).await?;
@@ -36,7 +36,7 @@ pub async fn strike(scene: &mut Scene, command: &str) -> Result {
     let mut noted = 0;
     for number in scene.cluster.running() {
         let log: Vec<HashMap<String, redis::Value>> =
-            scene.cluster.node(number).say("ACL LOG").await?;
+            scene.cluster.node(number).run_words("ACL LOG").await?;
         noted += log.iter().filter(|entry| tells_of(entry, command)).count();
     }
     ensure(noted > 0, || "no server has refused the command".into())?;
@@ -72,8 +72,8 @@ fn tells_of(entry: &HashMap<String, redis::Value>, command: &str) -> bool {
 async fn set(scene: &Scene, sign: char, command: &str) -> Result {
     for number in scene.cluster.running() {
         let node = scene.cluster.node(number);
-        node.say::<()>(&format!("ACL SETUSER {USER} {sign}{command}")).await?;
-        let users: Vec<String> = node.say("ACL LIST").await?;
+        node.run_words::<()>(&format!("ACL SETUSER {USER} {sign}{command}")).await?;
+        let users: Vec<String> = node.run_words("ACL LIST").await?;
         let user = users.into_iter().find(|user| user.starts_with(&format!("user {USER} ")));
         let has = !user.as_deref().unwrap_or_default().contains(&format!("-{command}"));
         ensure(has == (sign == '+'), || format!("the user is {user:?}"))?;

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{ConnectTo, Error, Result, WaitLimit};
+use crate::support::{ConnectBuilder, Error, Result, PollLimit};
 
 /// The timeout of a request, and the time that it may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
     let slot = Slot::of(format!("rwlease:{name}")).get();
     let master = scene.cluster.master_of(slot).await?;
     let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
-    let is_used = scene.cluster.node(master).say::<u64>(&count).await? > 0;
+    let is_used = scene.cluster.node(master).run_words::<u64>(&count).await? > 0;
     // A master does not give away a slot that has keys.
     if is_used || (0..scene.names.len()).any(|number| scene.slot(number) == slot) {
         return Ok(());
@@ -34,10 +34,10 @@ pub async fn strike(scene: &mut Scene) -> Result {
 
     let at = now();
     // No node claims the slot from here on, so no node corrects it.
-    scene.cluster.node(master).say::<()>(&assign(other)).await?;
+    scene.cluster.node(master).run_words::<()>(&assign(other)).await?;
     let mut proof = String::new();
     for (at, named) in [(master, other), (other, master)] {
-        let said = scene.cluster.node(at).say::<()>(&format!("GET rwlease:{name}")).await;
+        let said = scene.cluster.node(at).run_words::<()>(&format!("GET rwlease:{name}")).await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         let address = scene.cluster.node(named).address();
         ensure(said.contains(&address), || format!("node {at} says {said}"))?;
@@ -59,9 +59,9 @@ pub async fn strike(scene: &mut Scene) -> Result {
             .push(format!("two masters that name each other ended in {other:?} after {took:?}")),
     }
     for number in [master, other] {
-        scene.cluster.node(number).say::<()>(&assign(master)).await?;
+        scene.cluster.node(number).run_words::<()>(&assign(master)).await?;
     }
-    let wait_limit = WaitLimit::new("the two to agree");
+    let wait_limit = PollLimit::new("the two to agree");
     loop {
         match lock.write().timeout(TIMEOUT).await {
             Ok(guard) => {
@@ -71,7 +71,7 @@ pub async fn strike(scene: &mut Scene) -> Result {
             Err(error) => wait_limit.pause(error).await?,
         }
     }
-    scene.cluster.agree().await?;
+    scene.cluster.wait_for_agreement().await?;
     scene.fault("split master", at, Vec::new(), proof);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::flush;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Failover, Result};
+use crate::support::{Error, FailoverMode, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unordered {
@@ -27,26 +27,26 @@ pub async fn strike(scene: &mut Scene, what: Unordered) -> Result {
     let replica = scene.heir(master).await?;
     let cluster = &scene.cluster;
     match what {
-        Unordered::Failover => cluster.fail_over(replica, Failover::Orderly).await,
+        Unordered::Failover => cluster.fail_over(replica, FailoverMode::Orderly).await,
         Unordered::ThereAndBack => {
-            cluster.fail_over(replica, Failover::Orderly).await?;
-            cluster.fail_over(master, Failover::Orderly).await
+            cluster.fail_over(replica, FailoverMode::Orderly).await?;
+            cluster.fail_over(master, FailoverMode::Orderly).await
         }
         Unordered::Restart => {
             cluster.node(replica).restart().await?;
-            cluster.agree().await
+            cluster.wait_for_agreement().await
         }
         Unordered::End => {
             // It fails as if by an error of its own. The harness did not order this stop.
-            cluster.node(replica).say::<()>("SHUTDOWN NOSAVE").await.err();
+            cluster.node(replica).run_words::<()>("SHUTDOWN NOSAVE").await.err();
             Ok(())
         }
         Unordered::Epoch => {
-            cluster.node(master).say::<()>("CLUSTER BUMPEPOCH").await?;
-            cluster.agree().await
+            cluster.node(master).run_words::<()>("CLUSTER BUMPEPOCH").await?;
+            cluster.wait_for_agreement().await
         }
         Unordered::FailoverAndError => {
-            cluster.fail_over(replica, Failover::Orderly).await?;
+            cluster.fail_over(replica, FailoverMode::Orderly).await?;
             Err(Error::new("the nemesis failed"))
         }
     }

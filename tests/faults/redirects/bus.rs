@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::support::{Cluster, Result, Server, ServerSettings, Shape};
+use crate::support::{Cluster, Result, Server, ServerSettings, ClusterConfig};
 
 /// The bytes of the sender's id in the header of a packet of the cluster bus.
 const SENDER: std::ops::Range<usize> = 40..80;
@@ -24,7 +24,7 @@ pub struct Bus(watch::Sender<CutOff>);
 impl Bus {
     /// Starts a cluster. Set a long node timeout, so that its nodes do not notice soon that others
     /// are unreachable.
-    pub async fn cluster(shape: Shape) -> Result<(Bus, Cluster)> {
+    pub async fn cluster(shape: ClusterConfig) -> Result<(Bus, Cluster)> {
         let settings = ServerSettings { cluster: true, ..shape.settings };
         let settings = settings.line(format!("cluster-node-timeout {}", shape.node_timeout));
         let count = shape.masters * (1 + shape.replicas_of_each);
@@ -33,8 +33,8 @@ impl Bus {
         for node in &nodes {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
             let port = listener.local_addr()?.port();
-            node.say::<()>(&format!("CONFIG SET cluster-announce-bus-port {port}")).await?;
-            let id = node.say("CLUSTER MYID").await?;
+            node.run_words::<()>(&format!("CONFIG SET cluster-announce-bus-port {port}")).await?;
+            let id = node.run_words("CLUSTER MYID").await?;
             tokio::spawn(carry(listener, id, node.bus_port(), bus.0.subscribe()));
         }
         Ok((bus, Cluster::join(nodes, shape.masters).await?))

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, Locks, Released};
 
 use super::raw;
 use super::{PATIENCE, key, on_cluster};
-use crate::support::{Cluster, Error, Result, ServerSettings, Single, connect};
+use crate::support::{Cluster, Error, Result, ServerSettings, StandaloneServer, connect};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_one_node_that_lives_is_enough() -> Result {
@@ -39,7 +39,7 @@ async fn no_node_that_lives_is_an_error() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_know_us_is_an_error() -> Result {
-    let server = Single::start_with(ServerSettings::default().password("right")).await?;
+    let server = StandaloneServer::start_with(ServerSettings::default().password("right")).await?;
     let wrong = format!("redis://:wrong@{}", server.address());
     let none = format!("redis://{}", server.address());
     for url in [wrong, none] {
@@ -53,7 +53,7 @@ async fn a_server_that_does_not_know_us_is_an_error() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_server_will_do() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let locks = connect(&[server.url()]).await?;
     let (lock, other) = (locks.rwlock("{one}lock")?, locks.rwlock("{two}lock")?);
     let (first, second) = (lock.read().await?, lock.read().await?);
@@ -87,7 +87,7 @@ async fn foreign_key_is_refused_and_left_unchanged() -> Result {
             }
             node.run::<()>(&command).await?;
             let dump = format!("DUMP {}", key(&name));
-            let before: Vec<u8> = node.say(&dump).await?;
+            let before: Vec<u8> = node.run_words(&dump).await?;
 
             let errors = [
                 lock.write().await.map(drop).err(),
@@ -99,8 +99,8 @@ async fn foreign_key_is_refused_and_left_unchanged() -> Result {
                 assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Foreign), "{name}");
             }
             assert!(locks.shutdown(PATIENCE).await.is_empty());
-            assert_eq!(node.say::<Vec<u8>>(&dump).await?, before, "{name}");
-            assert_eq!(node.say::<i64>(&format!("PTTL {}", key(&name))).await?, -1);
+            assert_eq!(node.run_words::<Vec<u8>>(&dump).await?, before, "{name}");
+            assert_eq!(node.run_words::<i64>(&format!("PTTL {}", key(&name))).await?, -1);
         }
         Ok(())
     })
@@ -109,7 +109,7 @@ async fn foreign_key_is_refused_and_left_unchanged() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let locks = connect(&[server.url()]).await?;
     let (held, free) = (locks.rwlock("held")?, locks.rwlock("free")?);
     let (first, second) = (held.read().await?, held.read().await?);
@@ -119,7 +119,7 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     });
     wait_for_waiter(&server, "held").await?;
 
-    server.say::<()>("CONFIG SET maxmemory 1").await?;
+    server.run_words::<()>("CONFIG SET maxmemory 1").await?;
     let errors = [free.write().await.map(drop).err(), free.try_read().await.map(drop).err()];
     for (at, error) in errors.into_iter().enumerate() {
         let error = error.ok_or_else(|| Error::new(format!("{at} was granted")))?;
@@ -131,14 +131,14 @@ async fn a_full_memory_refuses_what_takes_and_nothing_else() -> Result {
     assert_eq!(second.release().await?, Released::Released);
     // The release has granted the waiter its lock, or the waiter waits for memory. It is not
     // refused.
-    server.say::<()>("CONFIG SET maxmemory 0").await?;
+    server.run_words::<()>("CONFIG SET maxmemory 0").await?;
     assert_eq!(waiting.await??.release().await?, Released::Released);
     assert_eq!(free.write().await?.release().await?, Released::Released);
     Ok(())
 }
 
-async fn wait_for_waiter(server: &Single, name: &str) -> Result {
-    let wait_limit = crate::support::WaitLimit::new("a waiter");
+async fn wait_for_waiter(server: &StandaloneServer, name: &str) -> Result {
+    let wait_limit = crate::support::PollLimit::new("a waiter");
     loop {
         let fields: raw::Fields = server.run(cmd("HGETALL").arg(key(name))).await?;
         if raw::queue(&fields).len() == 1 {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::PATIENCE;
 use super::masters::on_each_master;
 use crate::support::{
-    Cluster, ConnectTo, Error, Result, Server, ServerSettings, Shape, Single, View, WaitLimit,
+    Cluster, ConnectBuilder, Error, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, ClusterNodes, PollLimit,
     connect,
 };
 
@@ -20,7 +20,7 @@ const CLIENTS: usize = 10;
 /// Deployments of one server each, of which two are mixed.
 struct Deployments {
     clusters: Vec<Server>,
-    singles: [Single; 2],
+    singles: [StandaloneServer; 2],
 }
 
 impl Deployments {
@@ -30,7 +30,7 @@ impl Deployments {
         for epoch in epochs {
             clusters.push(lone_node(*epoch).await?);
         }
-        let singles = [Single::start().await?, Single::start().await?];
+        let singles = [StandaloneServer::start().await?, StandaloneServer::start().await?];
         Ok(Deployments { clusters, singles })
     }
 
@@ -52,11 +52,11 @@ async fn lone_node(epoch: u64) -> Result<Server> {
 
 /// Makes a new node a cluster of its own.
 async fn serve_all(node: &Server, epoch: u64) -> Result {
-    node.say::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}")).await?;
+    node.run_words::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}")).await?;
     node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>())).await?;
-    let wait_limit = WaitLimit::new(format!("{} to serve", node.address()));
+    let wait_limit = PollLimit::new(format!("{} to serve", node.address()));
     loop {
-        let said: String = node.say("CLUSTER INFO").await?;
+        let said: String = node.run_words("CLUSTER INFO").await?;
         if said.contains("cluster_state:ok") {
             return Ok(());
         }
@@ -100,7 +100,7 @@ async fn connect_waits_for_a_seed_that_is_slow_to_answer() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
-    let shape = Shape::of(3, 1).line("cluster-require-full-coverage no");
+    let shape = ClusterConfig::of(3, 1).line("cluster-require-full-coverage no");
     let cluster = Cluster::start_with(shape).await?;
     let names = on_each_master(&cluster, "addressless", 30).await?;
     let locks = patient().connect_to(&cluster.urls()).await?;
@@ -124,8 +124,8 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
 
     // Another shard fails over. Clients follow.
     let heir = heirs[0];
-    cluster.node(heir).say::<()>("CLUSTER FAILOVER").await?;
-    let wait_limit = WaitLimit::new("the replica to be promoted");
+    cluster.node(heir).run_words::<()>("CLUSTER FAILOVER").await?;
+    let wait_limit = PollLimit::new("the replica to be promoted");
     while !cluster.is_master(heir).await? {
         wait_limit.pause("it is still a replica").await?;
     }
@@ -153,16 +153,16 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     }
     let outcome = locks.rwlock(&names[0][0])?.try_write().await;
     assert!(outcome.is_err(), "{outcome:?}");
-    let keys: Vec<String> = taken.say("KEYS *").await?;
+    let keys: Vec<String> = taken.run_words("KEYS *").await?;
     assert!(keys.is_empty(), "{keys:?} at the stranger");
     Ok(())
 }
 
 /// Waits until a node lists that one without an address.
 async fn has_no_address(node: &Server, id: &str) -> Result {
-    let wait_limit = WaitLimit::new(format!("{} to find that {id} is gone", node.address()));
+    let wait_limit = PollLimit::new(format!("{} to find that {id} is gone", node.address()));
     loop {
-        let view = View::of(node).await?;
+        let view = ClusterNodes::of(node).await?;
         let flags = view.0.get(id).map(|entry| entry.flags.join(",")).unwrap_or_default();
         if flags.contains("noaddr") {
             return Ok(());

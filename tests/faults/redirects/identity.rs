@@ -12,14 +12,14 @@ use super::bus::Bus;
 use super::masters::on_each_master;
 use super::{LONG, client, key, raw};
 use crate::support::{
-    Cluster, ConnectTo, Error, Result, Server, Shape, Single, View, WaitLimit, connect,
+    Cluster, ConnectBuilder, Error, Result, Server, ClusterConfig, StandaloneServer, ClusterNodes, PollLimit, connect,
 };
 
 const SLOTS: u16 = 16_384;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Result {
-    let cluster = Cluster::start_with(healthy_shards_serve(Shape::of(3, 0))).await?;
+    let cluster = Cluster::start_with(healthy_shards_serve(ClusterConfig::of(3, 0))).await?;
     let names = on_each_master(&cluster, "seed", 2).await?;
     let locks = patient_for(2).connect_to(&cluster.urls()).await?;
     for name in names.concat() {
@@ -43,7 +43,7 @@ async fn a_seed_that_comes_back_without_cluster_mode_is_given_no_lock() -> Resul
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_without_a_cluster_are_an_error() -> Result {
-    let (one, other) = (Single::start().await?, Single::start().await?);
+    let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     for urls in [[one.url(), other.url()], [other.url(), one.url()]] {
         let error = refused(connect(&urls).await)?;
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
@@ -69,7 +69,7 @@ async fn two_servers_without_a_cluster_are_an_error() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Result {
-    let cluster = Cluster::start_with(healthy_shards_serve(Shape::of(3, 0))).await?;
+    let cluster = Cluster::start_with(healthy_shards_serve(ClusterConfig::of(3, 0))).await?;
     let names = on_each_master(&cluster, "foreign", 2).await?;
     let locks = patient_for(2).connect_to(&cluster.urls()).await?;
     for name in names.concat() {
@@ -91,24 +91,24 @@ async fn the_node_of_another_cluster_at_a_known_address_is_given_no_lock() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Result {
-    let shape = Shape { node_timeout: 60_000, ..Shape::of(3, 1) };
+    let shape = ClusterConfig { node_timeout: 60_000, ..ClusterConfig::of(3, 1) };
     let (bus, cluster) = Bus::cluster(shape).await?;
     let names = on_each_master(&cluster, "history", 3).await?;
     let (old, lock) = (1, &names[1]);
     let slot = Slot::of(key(&lock[0])).get();
     let replica = cluster.replicas_of(old).await?[0];
     bus.cut_off(cluster.id(old));
-    cluster.node(replica).say::<()>("CLUSTER FAILOVER TAKEOVER").await?;
-    let wait_limit = WaitLimit::new("all others to know the new master");
+    cluster.node(replica).run_words::<()>("CLUSTER FAILOVER TAKEOVER").await?;
+    let wait_limit = PollLimit::new("all others to know the new master");
     for number in (0..6).filter(|&number| number != old) {
-        while View::of(cluster.node(number)).await?.master_of(slot) != Some(cluster.id(replica)) {
+        while ClusterNodes::of(cluster.node(number)).await?.master_of(slot) != Some(cluster.id(replica)) {
             wait_limit.pause(number).await?;
         }
     }
     // Each side serves, and claims the slot.
     for number in [old, replica] {
         serves(cluster.node(number)).await?;
-        let view = View::of(cluster.node(number)).await?;
+        let view = ClusterNodes::of(cluster.node(number)).await?;
         assert_eq!(view.master_of(slot), Some(cluster.id(number)));
     }
 
@@ -125,16 +125,16 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_lags_misleads_nobody() -> Result {
-    let shape = Shape { node_timeout: 60_000, ..Shape::of(3, 0) };
+    let shape = ClusterConfig { node_timeout: 60_000, ..ClusterConfig::of(3, 0) };
     let (bus, cluster) = Bus::cluster(shape).await?;
     let names = on_each_master(&cluster, "lagging", 1).await?;
     let slot = Slot::of(key(&names[0][0])).get();
     bus.cut_off(cluster.id(2));
     for number in [1, 0] {
         let assign = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(1));
-        cluster.node(number).say::<()>(&assign).await?;
+        cluster.node(number).run_words::<()>(&assign).await?;
     }
-    assert_eq!(View::of(cluster.node(2)).await?.master_of(slot), Some(cluster.id(0)), "it lags");
+    assert_eq!(ClusterNodes::of(cluster.node(2)).await?.master_of(slot), Some(cluster.id(0)), "it lags");
     raw::reset_errors(&cluster).await?;
     for _ in 0..10 {
         let locks = connect(&[cluster.node(2).url()]).await?;
@@ -146,7 +146,7 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fresh_node_takes_nothing_over() -> Result {
-    let mut cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let mut cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let names = on_each_master(&cluster, "fresh", 2).await?.concat();
     let settings = crate::support::ServerSettings { cluster: true, ..Default::default() };
     let fresh = cluster.add(settings.line("cluster-require-full-coverage no")).await?;
@@ -168,7 +168,7 @@ async fn a_fresh_node_takes_nothing_over() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_server_may_start_again() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     for host in ["127.0.0.1", "localhost"] {
         let locks = connect(&[format!("redis://{host}:{}", server.port())]).await?;
         let _ = locks.rwlock("again")?.write().await?.release().await?;
@@ -180,13 +180,13 @@ async fn a_single_server_may_start_again() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_was_known_is_known_again() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let names = on_each_master(&cluster, "again", 1).await?.concat();
     let locks = client(&cluster).await?;
     for number in 0..3 {
         // The same node in a new process.
         cluster.node(number).restart().await?;
-        cluster.agree().await?;
+        cluster.wait_for_agreement().await?;
         for name in &names {
             let _ = locks.rwlock(name)?.write().await?.release().await?;
         }
@@ -199,7 +199,7 @@ fn patient_for(seconds: u64) -> rwlease::Builder {
     Locks::builder().call_timeout(Duration::from_secs(seconds))
 }
 
-fn healthy_shards_serve(shape: Shape) -> Shape {
+fn healthy_shards_serve(shape: ClusterConfig) -> ClusterConfig {
     shape.line("cluster-require-full-coverage no")
 }
 
@@ -213,9 +213,9 @@ fn without_cluster_mode(server: &Server) -> Result {
 
 /// Waits until a node reports that it serves.
 async fn serves(server: &Server) -> Result {
-    let wait_limit = WaitLimit::new(format!("{} to serve", server.address()));
+    let wait_limit = PollLimit::new(format!("{} to serve", server.address()));
     loop {
-        let said: String = server.say("CLUSTER INFO").await?;
+        let said: String = server.run_words("CLUSTER INFO").await?;
         if said.contains("cluster_state:ok") {
             return Ok(());
         }
@@ -239,7 +239,7 @@ async fn is_left_alone(server: &Server, locks: &Locks, name: &str, why: &str) ->
 }
 
 async fn is_empty(server: &Server) -> Result {
-    let keys: Vec<String> = server.say("KEYS *").await?;
+    let keys: Vec<String> = server.run_words("KEYS *").await?;
     assert!(keys.is_empty(), "{keys:?} at {}", server.address());
     Ok(())
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::PATIENCE;
 use super::book::{Book, Overlaps};
 use super::raw::Witness;
-use crate::support::{Error, Result, WaitLimit};
+use crate::support::{Error, Result, PollLimit};
 
 /// What one task works with.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl Load {
     /// Waits until `rounds` more rounds are done. Fails at once if a task has failed.
     pub async fn advance(&mut self, rounds: u64) -> Result {
         let goal = self.rounds() + rounds;
-        let wait_limit = WaitLimit::new(format!("{rounds} more rounds"));
+        let wait_limit = PollLimit::new(format!("{rounds} more rounds"));
         while self.rounds() < goal {
             self.check()?;
             wait_limit.pause(format!("{} of {goal} are done", self.rounds())).await?;

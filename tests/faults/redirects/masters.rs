@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::{PATIENCE, client, key, raw, settings};
-use crate::support::{Cluster, ConnectTo, Error, Result, Shape, WaitLimit};
+use crate::support::{Cluster, ConnectBuilder, Error, Result, ClusterConfig, PollLimit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
@@ -28,7 +28,7 @@ async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
     let cluster =
-        Cluster::start_with(Shape::default().line("cluster-require-full-coverage no")).await?;
+        Cluster::start_with(ClusterConfig::default().line("cluster-require-full-coverage no")).await?;
     let mut shards = Shards::start(&cluster).await?;
     cluster.node(shards.sick).freeze()?;
     let meanwhile = shards.outlive(&cluster).await?;
@@ -42,7 +42,7 @@ async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let brief = Duration::from_secs(3);
     let locks = settings().call_timeout(2 * brief).connect_to(&cluster.urls()).await?;
     let lock = locks.rwlock("odd")?;
@@ -52,9 +52,9 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
         |to: usize| format!("CLUSTER SETSLOT {} NODE {}", lock.slot().get(), cluster.id(to));
 
     // From here on no node claims the slot, so no node corrects the maps.
-    cluster.node(master).say::<()>(&assign(other)).await?;
+    cluster.node(master).run_words::<()>(&assign(other)).await?;
     for (at, named) in [(master, other), (other, master)] {
-        let said = cluster.node(at).say::<()>(&format!("GET {}", key("odd"))).await;
+        let said = cluster.node(at).run_words::<()>(&format!("GET {}", key("odd"))).await;
         let said = said.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains(&cluster.node(named).address()), "{at} says {said}");
     }
@@ -82,7 +82,7 @@ async fn two_masters_that_name_each_other_end_in_an_error() -> Result {
     tokio::time::sleep(2 * brief).await;
     assert!(!waiting.is_finished(), "it waits for them");
     for number in [master, other] {
-        cluster.node(number).say::<()>(&assign(master)).await?;
+        cluster.node(number).run_words::<()>(&assign(master)).await?;
     }
     let _ = waiting.await??.release().await?;
     Ok(())
@@ -116,7 +116,7 @@ impl Shards {
         let slot = Slot::of(key(&self.names[0])).get();
         let before = self.healthy();
         let mut meanwhile = before;
-        let wait_limit = WaitLimit::new("a replica to be promoted");
+        let wait_limit = PollLimit::new("a replica to be promoted");
         while cluster.master_of(slot).await? == self.sick {
             meanwhile = self.healthy();
             for load in &mut self.loads {
@@ -142,7 +142,7 @@ impl Shards {
     }
 
     async fn finish(mut self, cluster: &Cluster) -> Result {
-        cluster.agree().await?;
+        cluster.wait_for_agreement().await?;
         self.advance(50).await?;
         for load in self.loads {
             load.finish().await?;

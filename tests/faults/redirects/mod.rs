@@ -15,7 +15,7 @@ mod storms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Cluster, ConnectTo, Result};
+use crate::support::{Cluster, ConnectBuilder, Result};
 use rwlease::{Builder, Locks};
 use tokio::sync::Mutex;
 

@@ -11,7 +11,7 @@ use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster, settings};
-use crate::support::{Cluster, ConnectTo, Error, Move, Result, WaitLimit};
+use crate::support::{Cluster, ConnectBuilder, Error, SlotMigration, Result, PollLimit};
 
 /// How far the move of a slot has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ async fn a_lock_that_is_not_there_is_taken_at_the_target() -> Result {
 
         assert_eq!(first.release().await?, Released::Released);
         cluster.move_keys(step).await?;
-        cluster.finish_move(step).await?;
+        cluster.finish_migration(step).await?;
         second.renew().await?;
         assert_eq!(raw::state(&cluster, name).await?["readers"], "1");
         assert!(lock.try_write().await?.is_none());
@@ -116,7 +116,7 @@ async fn lock_fields_and_expiry_survive_a_slot_move() -> Result {
         assert_eq!(raw::occupants(&before).len(), 2);
         cluster.move_keys(step).await?;
         let (after, still_lives) = raw::state_at(&cluster, step.to, name).await?;
-        cluster.finish_move(step).await?;
+        cluster.finish_migration(step).await?;
         assert_eq!(before, after);
         assert!(lives >= (LONG * 2).as_millis() as i64, "{lives}");
         assert!(
@@ -203,7 +203,7 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
         for turn in 0..AT_ONCE {
             let slot = slots[turn % slots.len()];
             let to = another(&cluster, slot).await?;
-            let moved = cluster.move_slots_at_once(slot, slot, to).await;
+            let moved = cluster.migrate_slots_atomically(slot, slot, to).await;
             if !cluster.version().has_atomic_moves() {
                 let refused = moved.expect_err("it cannot").to_string().to_lowercase();
                 assert!(refused.contains("unknown subcommand"), "{refused}");
@@ -229,27 +229,27 @@ async fn hundreds_of_moves_under_load_are_seen_by_nobody() -> Result {
 }
 
 /// Brings the move of a lock's slot to this stage. The target has no scripts loaded.
-async fn to_stage(cluster: &Cluster, name: &str, stage: Stage) -> Result<Move> {
+async fn to_stage(cluster: &Cluster, name: &str, stage: Stage) -> Result<SlotMigration> {
     let slot = cluster.slot_of(key(name)).await?;
-    let step = cluster.begin_move(slot, another(cluster, slot).await?).await?;
-    cluster.node(step.to).say::<()>("SCRIPT FLUSH").await?;
+    let step = cluster.begin_migration(slot, another(cluster, slot).await?).await?;
+    cluster.node(step.to).run_words::<()>("SCRIPT FLUSH").await?;
     if stage != Stage::Begun {
         cluster.move_key(step, key(name)).await?;
     }
     if stage == Stage::Finished {
         cluster.move_keys(step).await?;
-        cluster.finish_move(step).await?;
+        cluster.finish_migration(step).await?;
     }
     Ok(step)
 }
 
 /// Completes the move.
-async fn finish(cluster: &Cluster, step: Move, stage: Stage) -> Result {
+async fn finish(cluster: &Cluster, step: SlotMigration, stage: Stage) -> Result {
     if stage == Stage::Finished {
         return Ok(());
     }
     cluster.move_keys(step).await?;
-    cluster.finish_move(step).await
+    cluster.finish_migration(step).await
 }
 
 /// A master that does not serve the slot.
@@ -287,7 +287,7 @@ fn wait_in_line(
 
 /// Waits until the queue has `waiters` waiters.
 async fn queued(cluster: &Cluster, name: &str, waiters: usize) -> Result {
-    let wait_limit = WaitLimit::new(format!("{waiters} waiters"));
+    let wait_limit = PollLimit::new(format!("{waiters} waiters"));
     loop {
         match raw::queue(&raw::state(cluster, name).await?).len() {
             seen if seen == waiters => return Ok(()),

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::key;
 pub use crate::support::Fields;
-use crate::support::{Cluster, Error, Result, WaitLimit, as_fields};
+use crate::support::{Cluster, Error, Result, PollLimit, expand_fields};
 
 /// The lock's hash at one node, and its time to live in ms. The node may be importing the slot.
 pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fields, i64)> {
@@ -26,7 +26,7 @@ pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fie
         .arg(key(name))
         .query_async(&mut connection)
         .await?;
-    Ok((as_fields(&read)?, left))
+    Ok((expand_fields(&read)?, left))
 }
 
 /// The lock's hash, at the master of its slot.
@@ -55,7 +55,7 @@ pub fn occupants(fields: &Fields) -> Vec<&str> {
 /// Waits until the servers have no holder of these locks and no waiter.
 pub async fn vacant(cluster: &Cluster, names: &[String]) -> Result {
     for name in names {
-        let wait_limit = WaitLimit::limited(format!("{name} to be vacant"), super::PATIENCE / 2);
+        let wait_limit = PollLimit::limited(format!("{name} to be vacant"), super::PATIENCE / 2);
         loop {
             let fields = state(cluster, name).await?;
             match occupants(&fields)[..] {
@@ -104,7 +104,7 @@ impl Witness {
     /// lack it for a moment.
     pub async fn confirm(&self, name: &str, mode: LockMode, token: u64) -> Result {
         let digits = format!("{token:016}");
-        let wait_limit = WaitLimit::limited(
+        let wait_limit = PollLimit::limited(
             format!("the record of token {token} of {name}"),
             super::PATIENCE / 2,
         );
@@ -137,7 +137,7 @@ impl Witness {
         let is_broken = answer.as_ref().is_err_and(|error| error.is_unrecoverable_error());
         *place = (!is_broken).then_some(connection);
         let (read,) = answer.map_err(|error| Error::new(error.to_string()))?;
-        as_fields(&read)
+        expand_fields(&read)
     }
 }
 

@@ -9,7 +9,7 @@ use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster};
-use crate::support::{Cluster, ConnectTo, Error, Flow, Proxy, Result, Single, WaitLimit, fields};
+use crate::support::{Cluster, ConnectBuilder, Error, ProxyFlow, Proxy, Result, StandaloneServer, PollLimit, fields};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Result {
@@ -22,7 +22,7 @@ async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Res
         load.advance(50).await?;
         let mut killed = 0;
         for _ in 0..ROUNDS {
-            killed += cluster.storm(1, Duration::from_millis(20)).await?;
+            killed += cluster.kill_clients_repeatedly(1, Duration::from_millis(20)).await?;
             load.advance(1).await?;
         }
         // The witness has connections too. Each of the six nodes has at most three of them.
@@ -46,7 +46,7 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
         let mut load = Load::start(&clients, 4, &names, &book, None);
         for _ in 0..ROUNDS {
             for number in cluster.masters().await? {
-                cluster.node(number).say::<()>("SCRIPT FLUSH").await?;
+                cluster.node(number).run_words::<()>("SCRIPT FLUSH").await?;
             }
             load.advance(2).await?;
         }
@@ -62,7 +62,7 @@ async fn scripts_may_be_forgotten_at_any_time() -> Result {
 /// The client knows only that it has requested a place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> Result {
-    let server = Single::start().await?;
+    let server = StandaloneServer::start().await?;
     let proxy = Proxy::start(&server).await?;
     let locks = Locks::builder()
         .lease(LONG)
@@ -74,11 +74,11 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
     let lock = locks.rwlock("silence")?;
     // Loads the scripts into the server.
     let _ = lock.write().await?.release().await?;
-    proxy.replies(Flow::Lost);
+    proxy.replies(ProxyFlow::Dropped);
     let waiting =
         tokio::spawn(async move { lock.write().timeout(Duration::from_secs(2)).await.map(drop) });
     written(&server, true).await?;
-    proxy.go_silent();
+    proxy.drop_all();
     let error = waiting.await?.err().ok_or_else(|| Error::new("it was granted"))?;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     tokio::time::sleep(Duration::from_secs(8)).await;
@@ -88,8 +88,8 @@ async fn a_grant_whose_answer_was_lost_is_given_back_after_a_long_silence() -> R
 }
 
 /// Waits until the lock has a writer, or has none.
-async fn written(server: &Single, is_written: bool) -> Result {
-    let wait_limit = WaitLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
+async fn written(server: &StandaloneServer, is_written: bool) -> Result {
+    let wait_limit = PollLimit::limited(format!("written: {is_written}"), PATIENCE / 2);
     while fields(server, &key("silence")).await?.contains_key("writer") != is_written {
         wait_limit.pause(!is_written).await?;
     }

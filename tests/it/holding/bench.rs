@@ -5,17 +5,17 @@ use std::time::Duration;
 use rwlease::Locks;
 use tokio::time::Instant;
 
-use crate::support::{Fields, Server, Single, connect, fields, is_subscribed};
+use crate::support::{Fields, Server, StandaloneServer, connect, fields, is_subscribed_waiter};
 
 /// A server and a client of it.
 pub struct Bench {
-    pub server: Single,
+    pub server: StandaloneServer,
     pub locks: Locks,
 }
 
 impl Bench {
     pub async fn new() -> Bench {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         let locks = connect(&[server.url()]).await.unwrap();
         Bench { server, locks }
     }
@@ -58,7 +58,7 @@ impl Record {
 
     /// The server can push to at least one waiter.
     pub fn has_subscriber(&self) -> bool {
-        self.0.iter().any(|(field, entry)| field.starts_with("q:") && is_subscribed(entry))
+        self.0.iter().any(|(field, entry)| field.starts_with("q:") && is_subscribed_waiter(entry))
     }
 
     pub fn has_waiters(&self) -> bool {

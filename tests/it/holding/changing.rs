@@ -5,7 +5,7 @@ use std::time::Duration;
 use rwlease::{ErrorKind, Locks, LockMode};
 
 use super::bench::{Bench, eventually, soon};
-use crate::support::ConnectTo;
+use crate::support::ConnectBuilder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn downgrade_keeps_the_token_and_grants_waiting_readers() {

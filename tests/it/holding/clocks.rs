@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Lease, Locks};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectTo, Fields, Flow, Proxy, Single, as_fields};
+use crate::support::{ConnectBuilder, Fields, ProxyFlow, Proxy, StandaloneServer, expand_fields};
 
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);
@@ -39,9 +39,9 @@ impl Count {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_ends_at_the_client_before_it_ends_at_the_server() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
-    proxy.replies(Flow::Slow(LATE));
+    proxy.replies(ProxyFlow::Slow(LATE));
     let count = Arc::new(Count::default());
     let mut tasks = Vec::new();
     for client in 0..4 {
@@ -119,7 +119,7 @@ async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection,
     let ((seconds, micros), read): ((u64, u64), Fields) =
         both.query_async(connection).await.unwrap();
     let took = start.elapsed();
-    let record = as_fields(&read).unwrap().remove("writer").unwrap_or_default();
+    let record = expand_fields(&read).unwrap().remove("writer").unwrap_or_default();
     // State, deadline in ms, token, acquisition.
     let deadline = record.get(1..14).map_or(0, |deadline| deadline.parse::<u64>().unwrap());
     let token = record.get(14..30).map_or(0, |token| token.parse::<u64>().unwrap());

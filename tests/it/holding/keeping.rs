@@ -5,7 +5,7 @@ use std::time::Duration;
 use rwlease::{ErrorKind, LeaseState, Locks, RenewalPolicy};
 
 use super::bench::{Bench, soon};
-use crate::support::ConnectTo;
+use crate::support::ConnectBuilder;
 
 const LEASE: Duration = Duration::from_secs(3);
 

@@ -7,7 +7,7 @@ use rwlease::{ErrorKind, LeaseState, Locks, LeaseLoss, LockMode, Released, Renew
 use tokio::time::Instant;
 
 use super::bench::{Bench, eventually, soon};
-use crate::support::{ConnectTo, renewed};
+use crate::support::{ConnectBuilder, wait_renewed};
 
 const LEASE: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(200);
@@ -132,7 +132,7 @@ async fn on_lost_panic_leaves_renewals_and_later_losses_working() {
     let short = short.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();
     let long = locks.rwlock("long").unwrap().write().lease(LEASE).await.unwrap();
     soon("the loss", short.lost()).await;
-    renewed(&long, 3).await.unwrap();
+    wait_renewed(&long, 3).await.unwrap();
     // It is still told of others.
     let again = locks.rwlock("again").unwrap();
     let again = again.write().lease(SHORT).renewal(RenewalPolicy::Manual).await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rwlease::{Lease, Locks, LockMode, Quorum, Retry};
 use tokio::time::sleep;
 
-use crate::support::{ConnectTo, Flow, Proxy, Single, connect};
+use crate::support::{ConnectBuilder, ProxyFlow, Proxy, StandaloneServer, connect};
 
 const ROUNDS: usize = 1_000;
 
@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_secs(8);
 
 /// Two clients of one server. The replies to the first can be delayed.
 struct Pair {
-    _server: Single,
+    _server: StandaloneServer,
     proxy: Proxy,
     first: Locks,
     next: Locks,
@@ -28,7 +28,7 @@ struct Pair {
 
 impl Pair {
     async fn new() -> Pair {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         let proxy = Proxy::start(&server).await.unwrap();
         let patient = Locks::builder()
             .lease(Duration::from_secs(60))
@@ -51,7 +51,7 @@ impl Pair {
         sleep(Duration::from_millis(1)).await;
         if !delay.is_zero() {
             sleep(Duration::from_millis(100)).await;
-            self.proxy.replies(Flow::Slow(delay));
+            self.proxy.replies(ProxyFlow::Slow(delay));
         }
         let given = tokio::spawn(give_back);
         let granted = next.await.unwrap();
@@ -124,7 +124,7 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
         sleep(Duration::from_millis(1)).await;
         if !delay.is_zero() {
             sleep(Duration::from_millis(100)).await;
-            pair.proxy.replies(Flow::Slow(delay));
+            pair.proxy.replies(ProxyFlow::Slow(delay));
         }
         let downgraded = tokio::spawn(held.downgrade());
         let reading = next.await.unwrap();
@@ -196,7 +196,7 @@ async fn mutex_release_has_ended_the_lease_before_the_next_grant() {
 async fn quorum_release_has_ended_all_leases_before_the_next_grant() {
     let (mut servers, mut first, mut next) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..3 {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         first.push(connect(&[server.url()]).await.unwrap());
         next.push(connect(&[server.url()]).await.unwrap());
         servers.push(server);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rwlease::{ErrorKind, LeaseState, Locks, Released, RenewalPolicy, scripts};
 
 use super::bench::{Bench, Record, eventually, soon};
-use crate::support::{ConnectTo, Cut, Proxy, Single, connect};
+use crate::support::{ConnectBuilder, CutPoint, Proxy, StandaloneServer, connect};
 
 fn digest(name: &str) -> &'static str {
     scripts().find(|script| script.name() == name).unwrap().digest()
@@ -50,7 +50,7 @@ async fn release_with_a_lost_reply_is_repeated_and_returns_released() {
     let lock = locks.rwlock("lost answer").unwrap();
     // The server knows the scripts from here on.
     let _ = lock.read().await.unwrap().release().await.unwrap();
-    for cut in [Cut::BeforeIt, Cut::AfterIt] {
+    for cut in [CutPoint::BeforeIt, CutPoint::AfterIt] {
         let guard = lock.write().await.unwrap();
         let sprung = proxy.trap(digest("release"), cut);
         assert_eq!(guard.release().await.unwrap(), Released::Released, "{cut:?}");
@@ -58,7 +58,7 @@ async fn release_with_a_lost_reply_is_repeated_and_returns_released() {
     }
     let length = Duration::from_millis(300);
     let guard = lock.write().lease(length).renewal(RenewalPolicy::Manual).await.unwrap();
-    let sprung = proxy.trap(digest("release"), Cut::AfterIt);
+    let sprung = proxy.trap(digest("release"), CutPoint::AfterIt);
     let releasing = tokio::spawn(guard.release());
     sprung.await.unwrap();
     proxy.close(); // keeps the second attempt from the server until the lease has ended
@@ -70,7 +70,7 @@ async fn release_with_a_lost_reply_is_repeated_and_returns_released() {
 /// A second attempt of the same take-up does not count as another take-up.
 #[tokio::test(flavor = "multi_thread")]
 async fn accept_transfer_with_a_lost_reply_is_repeated() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let (one, other) =
         (connect(&[server.url()]).await.unwrap(), connect(&[proxy.url()]).await.unwrap());
@@ -78,7 +78,7 @@ async fn accept_transfer_with_a_lost_reply_is_repeated() {
     // The server knows the script by now.
     let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
     let _ = other.take_up(&ticket).await.unwrap().release().await.unwrap();
-    for cut in [Cut::BeforeIt, Cut::AfterIt] {
+    for cut in [CutPoint::BeforeIt, CutPoint::AfterIt] {
         let ticket = lock.write().await.unwrap().into_ticket().await.unwrap();
         let sprung = proxy.trap(digest("take_up"), cut);
         let guard = other.take_up(&ticket).await.unwrap();
@@ -149,7 +149,7 @@ async fn shutdown_releases_all_locks_and_cancels_waiters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_returns_the_locks_it_could_not_release() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     let stuck = locks.rwlock("stuck").unwrap().write().await.unwrap();
     let fine = locks.rwlock("fine").unwrap().write().await.unwrap();

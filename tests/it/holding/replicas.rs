@@ -6,7 +6,7 @@ use futures::future::{join_all, try_join_all};
 use rwlease::{ErrorKind, LeaseState, Locks, RwLock};
 
 use super::bench::{Record, eventually, soon};
-use crate::support::{Cluster, as_fields, connect, renewed};
+use crate::support::{Cluster, expand_fields, connect, wait_renewed};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -19,7 +19,7 @@ struct Stage {
 
 /// A cluster whose replicas do not take over, and the shard of the lock `a`.
 async fn stage() -> Stage {
-    let shape = crate::support::Shape::of(3, 1).line("cluster-replica-no-failover yes");
+    let shape = crate::support::ClusterConfig::of(3, 1).line("cluster-replica-no-failover yes");
     let cluster = Cluster::start_with(shape).await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let slot = slot(&locks.rwlock("a").unwrap());
@@ -50,10 +50,10 @@ async fn write_with_replicas_is_stored_at_the_replica() {
     for guard in &guards {
         let key = format!("rwlease:{}", guard.name());
         let read = redis::cmd("HGETALL").arg(key).query_async(&mut connection).await.unwrap();
-        assert_eq!(as_fields(&read).unwrap()["fence"].parse(), Ok(guard.token()));
+        assert_eq!(expand_fields(&read).unwrap()["fence"].parse(), Ok(guard.token()));
     }
     // Replicas confirm renewals too.
-    try_join_all(guards.iter().map(|guard| renewed(guard, 4))).await.unwrap();
+    try_join_all(guards.iter().map(|guard| wait_renewed(guard, 4))).await.unwrap();
     let writing = guards.into_iter().next().unwrap();
     let reading = writing.downgrade().await.unwrap();
     let writing = reading.upgrade().await.unwrap();
@@ -136,7 +136,7 @@ async fn calls_with_replicas_follow_ask_and_moved_redirects() {
         )
     };
     let guards = take().await;
-    let step = stage.cluster.begin_move(slot(&locks[0]), target).await.unwrap();
+    let step = stage.cluster.begin_migration(slot(&locks[0]), target).await.unwrap();
     for number in 0..10 {
         let key = format!("rwlease:{{a}}{number}");
         // From here on the source answers ASK for these.
@@ -147,7 +147,7 @@ async fn calls_with_replicas_follow_ask_and_moved_redirects() {
     }
     drop(stays.write().replicas(1).await.unwrap());
     stage.cluster.move_keys(step).await.unwrap();
-    stage.cluster.finish_move(step).await.unwrap(); // and MOVED for all
+    stage.cluster.finish_migration(step).await.unwrap(); // and MOVED for all
     for guard in guards {
         guard.renew().await.unwrap();
         let _ = guard.release().await.unwrap();

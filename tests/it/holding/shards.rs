@@ -7,13 +7,13 @@ use rwlease::{LeaseState, Locks, RwLock, WriteGuard};
 use tokio::time::Instant;
 
 use super::bench::{eventually, soon};
-use crate::support::{Cluster, Shape, connect};
+use crate::support::{Cluster, ClusterConfig, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Three masters that keep serving their own slots when another one is down.
 async fn cluster() -> Cluster {
-    let shape = Shape::of(3, 0).line("cluster-require-full-coverage no");
+    let shape = ClusterConfig::of(3, 0).line("cluster-require-full-coverage no");
     Cluster::start_with(shape).await.unwrap()
 }
 
@@ -74,7 +74,7 @@ async fn slot_moving_to_a_blocked_shard_leaves_neighbouring_leases_held() {
     let [_sick, mut well, _] = guards(&cluster, &locks, 150).await;
     let moving = well.pop().unwrap();
     let slot = moving.slot().to_string().parse().unwrap();
-    let step = cluster.begin_move(slot, 0).await.unwrap();
+    let step = cluster.begin_migration(slot, 0).await.unwrap();
     cluster.move_key(step, format!("rwlease:{}", moving.name())).await.unwrap();
     let before = moving.remaining();
     eventually("a renewal follows it", || async { moving.remaining() > before }).await;

@@ -11,7 +11,7 @@ use rwlease::embedded::EmbeddedCluster;
 use rwlease::{ErrorKind, Locks, Released, RenewalPolicy};
 use tokio::time::timeout;
 
-use crate::support::until_waiting;
+use crate::support::wait_for_waiters;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,7 +36,7 @@ async fn resign_makes_the_next_candidate_lead_at_once() {
     let lead = mine.campaign().await.unwrap();
     assert!(lead.is_leading() && theirs.try_campaign().await.unwrap().is_none());
     let next = tokio::spawn(async move { theirs.campaign().await });
-    until_waiting(mine.lock(), 1).await.unwrap();
+    wait_for_waiters(mine.lock(), 1).await.unwrap();
     let term = lead.term();
     assert_eq!(lead.resign().await.unwrap(), Released::Released);
     let next = timeout(SECOND, next).await.unwrap().unwrap().unwrap();

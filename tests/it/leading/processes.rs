@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use rwlease::{ErrorKind, Leader, LeaderWatch, Leadership, Lease, Locks};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, ConnectTo, Result, Shape, WaitLimit};
+use crate::support::{Cluster, ConnectBuilder, Result, ClusterConfig, PollLimit};
 use crate::waiting::child::{self, Child};
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ async fn stopped_leader_does_no_more_work_when_it_wakes() -> Result {
         child::tell("lost the lead");
         return Ok(());
     }
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let (_locks, leader) = leader(&cluster.urls(), "stopped").await?;
     let mut stopped = Child::start(TEST, &cluster)?;
     let term: u64 = stopped.told().await?.parse()?;
@@ -105,7 +105,7 @@ async fn killed_and_stopped_leaders_never_lead_concurrently() -> Result {
     if child::is(TEST) {
         return stand_again_and_again().await;
     }
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let (_locks, leader) = leader(&cluster.urls(), "struck").await?;
     let mut candidates = BTreeMap::new();
     for _ in 0..CANDIDATES {
@@ -217,7 +217,7 @@ async fn seen(cluster: &Cluster) -> Result<BTreeMap<u64, Span>> {
 
 /// Waits until the leader of this term has noted that it leads.
 async fn until_seen(cluster: &Cluster, term: u64) -> Result<BTreeMap<u64, Span>> {
-    let wait_limit = WaitLimit::new(format!("a leader in term {term}"));
+    let wait_limit = PollLimit::new(format!("a leader in term {term}"));
     loop {
         let seen = seen(cluster).await?;
         if seen.contains_key(&term) {

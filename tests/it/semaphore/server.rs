@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rwlease::{ErrorKind, Semaphore};
 
-use crate::support::{Single, WaitLimit, connect};
+use crate::support::{StandaloneServer, PollLimit, connect};
 
 const LONG: Duration = Duration::from_secs(60);
 
-async fn until_waiting(semaphore: &Semaphore) {
-    let wait_limit = WaitLimit::new("a waiter in the queue");
+async fn wait_for_waiters(semaphore: &Semaphore) {
+    let wait_limit = PollLimit::new("a waiter in the queue");
     while semaphore.status().await.unwrap().waiters == 0 {
         wait_limit.pause("nobody waits").await.unwrap();
     }
@@ -18,9 +18,9 @@ async fn until_waiting(semaphore: &Semaphore) {
 /// One client receives pushes. The other one cannot, and polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn semaphore_release_grants_the_next_client_by_push_or_poll() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     server
-        .say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
+        .run_words::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
         .await
         .unwrap();
     let deaf = server.url().replace("redis://", "redis://deaf:secret@");
@@ -33,7 +33,7 @@ async fn semaphore_release_grants_the_next_client_by_push_or_poll() {
         let held = one.acquire(3).await.unwrap();
         let waiter = other.clone();
         let waiting = tokio::spawn(async move { waiter.acquire(2).timeout(LONG).await });
-        until_waiting(&one).await;
+        wait_for_waiters(&one).await;
         let token = held.token();
         let _ = held.release().await.unwrap();
         let held = waiting.await.unwrap().unwrap();
@@ -45,7 +45,7 @@ async fn semaphore_release_grants_the_next_client_by_push_or_poll() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn semaphore_of_two_clients_never_exceeds_the_limit() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let clients =
         [connect(&[server.url()]).await.unwrap(), connect(&[server.url()]).await.unwrap()];
     let in_use = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
@@ -75,10 +75,10 @@ async fn semaphore_of_two_clients_never_exceeds_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn semaphore_on_a_string_key_returns_foreign() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
-    server.say::<()>("SET rwlease:text something").await.unwrap();
+    server.run_words::<()>("SET rwlease:text something").await.unwrap();
     let error = locks.semaphore("text", 1).unwrap().acquire(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign);
-    assert_eq!(server.say::<String>("GET rwlease:text").await.unwrap(), "something");
+    assert_eq!(server.run_words::<String>("GET rwlease:text").await.unwrap(), "something");
 }

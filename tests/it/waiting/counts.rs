@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 
 use super::queue::{until, until_listening};
 use super::{hearing, soon};
-use crate::support::{Cluster, Result, Server, Shape, scripts_run};
+use crate::support::{Cluster, Result, Server, ClusterConfig, scripts_run};
 
 /// The commands that a server runs for each grantee, by name. Commands inside scripts count too.
 type PerGrantee = BTreeMap<String, f64>;
 
 #[tokio::test]
 async fn acquire_and_release_of_a_free_lock_take_one_call_each() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let lock = hearing(&cluster).await?.rwlock("free")?;
     let _ = lock.write().await?.release().await?; // the server knows the scripts from here on
     let _ = lock.read().await?.release().await?;
@@ -34,7 +34,7 @@ async fn acquire_and_release_of_a_free_lock_take_one_call_each() -> Result {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_and_pushes_for_each_grantee_do_not_grow_with_the_queue() -> Result {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
     }
@@ -117,7 +117,7 @@ impl Pushes {
         let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(session))?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let channels: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        let channels: Vec<String> = server.run_words("PUBSUB SHARDCHANNELS").await?;
         for channel in channels {
             cmd("SSUBSCRIBE").arg(channel).query_async::<redis::Value>(&mut connection).await?;
         }

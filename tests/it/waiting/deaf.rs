@@ -7,18 +7,18 @@ use tokio::task::JoinSet;
 
 use super::queue::{Queue, until};
 use super::{LONG, soon};
-use crate::support::{Cluster, ConnectTo, Result, Shape};
+use crate::support::{Cluster, ConnectBuilder, Result, ClusterConfig};
 
 const WAITERS: usize = 5;
 
 /// The clients' user may neither subscribe nor publish, as on a server without these commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_without_subscription_is_granted_by_polling() -> Result {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let mut urls = cluster.urls();
     if cluster.version().has_sharded_pubsub() {
         for node in cluster.nodes() {
-            node.say::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish").await?;
+            node.run_words::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish").await?;
         }
         urls = urls.iter().map(|url| url.replace("redis://", "redis://deaf:secret@")).collect();
     }

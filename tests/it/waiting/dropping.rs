@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::queue::{Queue, until, until_listening};
 use super::{LONG, by_push, hearing, shared, soon};
-use crate::support::{Cluster, ConnectTo, Error, Result};
+use crate::support::{Cluster, ConnectBuilder, Error, Result};
 
 const ALL: usize = 10_000;
 const AT_ONCE: usize = 50;

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::child::{self, Child};
 use super::shared;
-use crate::support::{ConnectTo, Result, connect, until_waiting};
+use crate::support::{ConnectBuilder, Result, connect, wait_for_waiters};
 
 /// How long waiters block the next one after their runtime has ended.
 const TTL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ fn outlive_a_runtime() -> Result {
                 let lock = lock.clone();
                 runtime.spawn(async move { lock.write().await.map(drop) });
             }
-            runtime.block_on(until_waiting(&lock, 10))?;
+            runtime.block_on(wait_for_waiters(&lock, 10))?;
         }
         if background {
             runtime.shutdown_background();

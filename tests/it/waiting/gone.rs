@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::child::{self, Child};
 use super::queue::{Queue, until, until_listening};
 use super::{by_push, hearing, soon};
-use crate::support::{Cluster, ConnectTo, Failover, Result, Shape, scripts_run};
+use crate::support::{Cluster, ConnectBuilder, FailoverMode, Result, ClusterConfig, scripts_run};
 
 const DEAD: usize = 3;
 
@@ -35,7 +35,7 @@ async fn release_skips_waiters_of_a_killed_process() -> Result {
     if child::is(TEST) {
         return wait_in_the_child("passed over", DEAD).await;
     }
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     if !cluster.version().has_sharded_pubsub() {
         return Ok(());
     }
@@ -71,7 +71,7 @@ async fn stopped_waiters_keep_their_queue_position_after_a_failover() -> Result 
     if child::is(TEST) {
         return wait_in_the_child("stopped", STOPPED).await;
     }
-    let cluster = Cluster::start_with(Shape::of(1, 1)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 1)).await?;
     let lock = hearing(&cluster).await?.rwlock("stopped")?;
     let held = lock.write().await?;
     let mut child = Child::start(TEST, &cluster)?;
@@ -84,7 +84,7 @@ async fn stopped_waiters_keep_their_queue_position_after_a_failover() -> Result 
     // The child cannot subscribe at the new master, so it does not receive the grant. The server
     // must not consider it gone.
     child.freeze()?;
-    cluster.fail_over(1, Failover::Orderly).await?;
+    cluster.fail_over(1, FailoverMode::Orderly).await?;
     assert_eq!(held.release().await?, Released::Released);
     let after = until(&cluster, &lock, "it is granted", |queue| queue.writer().is_some()).await?;
     assert_eq!(after.writer(), Some(first.as_str()), "{after:?}");

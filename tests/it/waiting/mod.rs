@@ -13,7 +13,7 @@ mod trouble;
 
 use std::time::Duration;
 
-use crate::support::{Cluster, ConnectTo, Result};
+use crate::support::{Cluster, ConnectBuilder, Result};
 use rwlease::{Builder, Locks};
 use tokio::sync::OnceCell;
 

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use rwlease::RwLock;
 
-use crate::support::{Cluster, Error, Result, Server, WaitLimit, as_fields, fields};
+use crate::support::{Cluster, Error, Result, Server, PollLimit, expand_fields, fields};
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -40,7 +40,7 @@ impl Queue {
         asking.cmd("ASKING").ignore();
         asking.cmd("HGETALL").arg(format!("rwlease:{}", lock.name()));
         let (read,) = asking.query_async(&mut server.connect().await?).await?;
-        Ok(Queue { fields: as_fields(&read)? })
+        Ok(Queue { fields: expand_fields(&read)? })
     }
 
     /// The waiters, sorted by ticket.
@@ -101,7 +101,7 @@ impl Look {
 
     pub async fn now(&mut self) -> Result<Queue> {
         let read = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
-        Ok(Queue { fields: as_fields(&read)? })
+        Ok(Queue { fields: expand_fields(&read)? })
     }
 }
 
@@ -125,7 +125,7 @@ pub async fn until(
     what: &str,
     is_so: impl Fn(&Queue) -> bool,
 ) -> Result<Queue> {
-    let wait_limit = WaitLimit::new(format!("{}: {what}", lock.name()));
+    let wait_limit = PollLimit::new(format!("{}: {what}", lock.name()));
     loop {
         match Queue::of(cluster, lock).await {
             Ok(queue) if is_so(&queue) => return Ok(queue),

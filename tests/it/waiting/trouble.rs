@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::queue::{Queue, name_of, until, until_listening};
 use super::{hearing, soon};
-use crate::support::{Clients, Cluster, Failover, Result, Server, WaitLimit, scripts_run};
+use crate::support::{ClientKind, Cluster, FailoverMode, Result, Server, PollLimit, scripts_run};
 
 /// A holder, and a client that waits.
 struct Two {
@@ -90,7 +90,7 @@ async fn waiter_is_granted_by_push_after_a_failover() -> Result {
     for _ in 0..2 {
         let master = two.cluster.master_of(two.holder.slot().get()).await?;
         let replica = two.cluster.replicas_of(master).await?[0];
-        two.through(async || two.cluster.fail_over(replica, Failover::Orderly).await).await?;
+        two.through(async || two.cluster.fail_over(replica, FailoverMode::Orderly).await).await?;
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn waiter_is_granted_by_push_after_a_connection_loss() -> Result {
     for _ in 0..3 {
         let server = two.master().await?;
         two.through(async || {
-            assert!(server.kill_clients(Clients::Subscribed).await? > 0);
+            assert!(server.kill_clients(ClientKind::Subscribed).await? > 0);
             Ok(())
         })
         .await?;
@@ -125,12 +125,12 @@ async fn waiter_is_granted_by_poll_after_a_release_during_a_slot_move() -> Resul
     let held = two.holder.write().await?;
     let waiting = two.waits();
     until_listening(&two.cluster, &two.holder, 1).await?;
-    let step = two.cluster.begin_move(slot, to).await?;
+    let step = two.cluster.begin_migration(slot, to).await?;
     two.cluster.move_keys(step).await?;
     // ASK redirects the release. The waiter has not polled since, and gets no push. It keeps its
     // grant, and polls after the slot has moved.
     let _ = held.release().await?;
-    two.cluster.finish_move(step).await?;
+    two.cluster.finish_migration(step).await?;
     let _ = soon(waiting).await???.release().await?;
     Ok(())
 }
@@ -147,14 +147,14 @@ async fn waiter_queued_during_a_slot_move_subscribes_at_both_masters() -> Result
     let from = two.cluster.master_of(slot).await?;
     let target = (from + 1) % 3;
     let held = two.holder.write().await?;
-    let step = two.cluster.begin_move(slot, target).await?;
+    let step = two.cluster.begin_migration(slot, target).await?;
     two.cluster.move_keys(step).await?;
     let waiting = two.waits();
     let (source, server) = (two.cluster.node(from), two.cluster.node(target));
-    let wait_limit = WaitLimit::new("it hears at both");
+    let wait_limit = PollLimit::new("it hears at both");
     loop {
-        let here: Vec<String> = source.say("PUBSUB SHARDCHANNELS").await?;
-        let there: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await?;
+        let here: Vec<String> = source.run_words("PUBSUB SHARDCHANNELS").await?;
+        let there: Vec<String> = server.run_words("PUBSUB SHARDCHANNELS").await?;
         let queue = Queue::at_target(server, &two.waiter).await?;
         let says_so = queue.waiters().iter().any(|waiter| waiter.node.is_some());
         if says_so && there.len() == 1 && here == there {
@@ -170,7 +170,7 @@ async fn waiter_queued_during_a_slot_move_subscribes_at_both_masters() -> Result
     let stats = server.command_stats().await?;
     assert_eq!(stats.get("spublish").map_or(0, |stat| stat.calls), 1);
     assert_eq!(two.cluster.master_of(slot).await?, from, "the slot has not moved yet");
-    two.cluster.finish_move(step).await?;
+    two.cluster.finish_migration(step).await?;
     let _ = next.release().await?;
     Ok(())
 }

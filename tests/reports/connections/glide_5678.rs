@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use rwlease::{Credentials, Locks};
 
-use crate::support::{Clients, ServerSettings, Single};
+use crate::support::{ClientKind, ServerSettings, StandaloneServer};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_opened_with_the_credentials_of_the_moment() {
     let settings = ServerSettings::default().line("user iam on >token:0 ~* &* +@all");
-    let server = Single::start_with(settings).await.unwrap();
+    let server = StandaloneServer::start_with(settings).await.unwrap();
     let token = Arc::new(Mutex::new("token:0".to_owned()));
     let provider = Provider(token.clone());
     let settings = Locks::builder().credentials(provider).lease(5 * SECOND);
@@ -22,12 +22,12 @@ async fn connections_are_opened_with_the_credentials_of_the_moment() {
     let held = locks.rwlock("held").unwrap().write().await.unwrap();
     for number in 1..4 {
         let new = format!("token:{number}");
-        server.say::<()>(&format!("ACL SETUSER iam resetpass >{new}")).await.unwrap();
+        server.run_words::<()>(&format!("ACL SETUSER iam resetpass >{new}")).await.unwrap();
         *token.lock().unwrap() = new;
-        server.kill_clients(Clients::Commanding).await.unwrap();
-        server.kill_clients(Clients::Subscribed).await.unwrap();
+        server.kill_clients(ClientKind::Commands).await.unwrap();
+        server.kill_clients(ClientKind::Subscribed).await.unwrap();
         let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
-        crate::support::renewed(&held, 1).await.unwrap();
+        crate::support::wait_renewed(&held, 1).await.unwrap();
     }
 }
 

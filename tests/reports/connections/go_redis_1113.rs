@@ -5,7 +5,7 @@
 
 use tokio::time::sleep;
 
-use crate::support::{Flow, Proxy, connect};
+use crate::support::{ProxyFlow, Proxy, connect};
 use crate::{LONG, MS, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@ async fn late_replies_answer_no_other_call() {
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
     for round in 0..3 {
-        proxy.replies(Flow::Held);
+        proxy.replies(ProxyFlow::Paused);
         let free = locks.rwlock(format!("free:{round}")).unwrap();
         let early = tokio::spawn(async move { free.try_write().timeout(700 * MS).await.map(drop) });
         // Longer than `response_timeout`.

@@ -17,7 +17,7 @@ async fn seeds_are_asked_again_when_all_known_addresses_are_gone() {
     let (first, second) = (Proxy::start(&node).await.unwrap(), Proxy::start(&node).await.unwrap());
     for (number, place) in [&first, &second].into_iter().enumerate() {
         let announce = format!("CONFIG SET cluster-announce-port {}", place.port());
-        node.say::<()>(&announce).await.unwrap();
+        node.run_words::<()>(&announce).await.unwrap();
         super::until_announced(&node, place.port()).await;
         if number == 1 {
             first.close();

@@ -1,6 +1,6 @@
 //! Reports about connections, clusters and sentinels.
 
-use crate::support::{Server, ServerSettings, WaitLimit};
+use crate::support::{Server, ServerSettings, PollLimit};
 
 mod eredis_2;
 mod glide_4990;
@@ -25,9 +25,9 @@ async fn lone_node(host: &str, line: &str) -> Server {
     let settings = ServerSettings { cluster: true, ..ServerSettings::default() };
     let settings = ServerSettings { host: Some(host.to_owned()), ..settings };
     let node = Server::start(&settings.line(line)).await.unwrap();
-    node.say::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
-    let wait_limit = WaitLimit::new("the cluster to serve");
-    while !node.say::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
+    node.run_words::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
+    let wait_limit = PollLimit::new("the cluster to serve");
+    while !node.run_words::<String>("CLUSTER INFO").await.unwrap().contains("cluster_state:ok") {
         wait_limit.pause("it does not").await.unwrap();
     }
     node
@@ -35,8 +35,8 @@ async fn lone_node(host: &str, line: &str) -> Server {
 
 /// Waits until the node lists itself at this port.
 async fn until_announced(node: &Server, port: u16) {
-    let wait_limit = WaitLimit::new("the node to announce the port");
-    while !node.say::<String>("CLUSTER NODES").await.unwrap().contains(&format!(":{port}@")) {
+    let wait_limit = PollLimit::new("the node to announce the port");
+    while !node.run_words::<String>("CLUSTER NODES").await.unwrap().contains(&format!(":{port}@")) {
         wait_limit.pause("it does not").await.unwrap();
     }
 }

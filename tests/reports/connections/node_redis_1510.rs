@@ -5,14 +5,14 @@
 
 use rwlease::Locks;
 
-use crate::support::{Fake, ServerAct, Single};
+use crate::support::{Fake, ServerAct, StandaloneServer};
 use crate::{SECOND, soon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_closed_at_once_are_made_again_with_pauses() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let closes = Arc::new(AtomicBool::new(false));
     let fake = Fake::before(&server, {
         let closes = closes.clone();

@@ -3,7 +3,7 @@
 //!
 //! What a new connection says at its opening answers no call of the old one.
 
-use crate::support::{Cut, Proxy, connect};
+use crate::support::{CutPoint, Proxy, connect};
 use crate::{LONG, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,7 +13,7 @@ async fn call_of_a_broken_connection_gets_no_reply_of_the_next() {
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = connect(&[proxy.url()]).await.unwrap();
     for round in 0..20 {
-        let cut = if round % 2 == 0 { Cut::BeforeIt } else { Cut::AfterIt };
+        let cut = if round % 2 == 0 { CutPoint::BeforeIt } else { CutPoint::AfterIt };
         let is_cut = proxy.trap("rwlease:held", cut);
         let tried = soon(locks.rwlock("held").unwrap().try_write()).await.unwrap();
         assert!(tried.is_none(), "another client holds it");

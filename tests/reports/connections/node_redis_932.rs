@@ -6,12 +6,12 @@
 use rwlease::Locks;
 use tokio::task::JoinSet;
 
-use crate::support::{ConnectTo, Single};
+use crate::support::{ConnectBuilder, StandaloneServer};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_server_all_end() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let settings = Locks::builder().call_timeout(2 * SECOND);
     let locks = settings.connect_to(&[server.url()]).await.unwrap();
     server.kill().unwrap();

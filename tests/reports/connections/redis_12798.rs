@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rwlease::{Locks, Sentinel};
 
-use crate::support::{Fake, Sentinels, ServerAct, Watch};
+use crate::support::{Fake, SentinelDeployment, ServerAct, SentinelConfigForTest};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_message_of_a_failover_misleads_nobody() {
-    let watch = Watch { replicas: 1, sentinels: 1, ..Watch::default() };
-    let watched = Sentinels::start_with(watch).await.unwrap();
+    let watch = SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
+    let watched = SentinelDeployment::start_with(watch).await.unwrap();
     let master = watched.master().await.unwrap();
     let (own, other) = (watched.server(master).port(), watched.server(1 - master).port());
     let text = format!("mymaster 127.0.0.1 {own} 127.0.0.1 {other}");
@@ -44,7 +44,7 @@ async fn old_message_of_a_failover_misleads_nobody() {
         tokio::time::sleep(SECOND / 2).await;
         let guard = soon(lock.write()).await.unwrap();
         let key = "EXISTS rwlease:doc";
-        assert!(watched.server(master).say::<bool>(key).await.unwrap(), "it is at the master");
+        assert!(watched.server(master).run_words::<bool>(key).await.unwrap(), "it is at the master");
         let _ = guard.release().await.unwrap();
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! The rest of a broken error answers nobody.
 
-use crate::support::{Fake, ServerAct, Single};
+use crate::support::{Fake, ServerAct, StandaloneServer};
 use crate::{LONG, client, soon};
 use rwlease::Locks;
 use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_a_line_break_answers_one_call_at_most() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let near = client(&server).await;
     let _held = near.rwlock("held").unwrap().write().lease(LONG).await.unwrap();
     let granted = "granted 1700000000000 0 client-id-00000001 1700000000000000 9999999999999";

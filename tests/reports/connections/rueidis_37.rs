@@ -42,7 +42,7 @@ async fn write_at_a_server_that_redirects_to_itself_is_granted_on_a_new_connecti
     let fake = fake.await.unwrap();
     port.store(fake.port(), Ordering::SeqCst);
     let announce = format!("CONFIG SET cluster-announce-port {}", fake.port());
-    node.say::<()>(&announce).await.unwrap();
+    node.run_words::<()>(&announce).await.unwrap();
     super::until_announced(&node, fake.port()).await;
     let locks = Locks::builder().call_timeout(SOON).servers([fake.url()]).connect().await.unwrap();
     let lock = locks.rwlock("doc").unwrap();

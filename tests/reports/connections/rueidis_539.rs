@@ -28,7 +28,7 @@ async fn redirect_to_an_address_of_version_6_is_followed() {
     });
     let four = four.await.unwrap();
     let announce = format!("CONFIG SET cluster-announce-port {}", four.port());
-    node.say::<()>(&announce).await.unwrap();
+    node.run_words::<()>(&announce).await.unwrap();
     super::until_announced(&node, four.port()).await;
     let locks = Locks::connect([four.url()]).await.unwrap();
     let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();

@@ -6,11 +6,11 @@
 use rwlease::{ErrorKind, Locks};
 
 use crate::soon;
-use crate::support::{Fake, ServerAct, Single};
+use crate::support::{Fake, ServerAct, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_bare_line_feeds_is_one_reply() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let fake = Fake::before(&server, |act| {
         let is_broken = act.words.iter().any(|word| word.ends_with("broken"));
         match is_broken {

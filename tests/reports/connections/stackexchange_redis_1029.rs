@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rwlease::Locks;
 
-use crate::support::{Fake, ServerAct, Single, renewed, until_waiting};
+use crate::support::{Fake, ServerAct, StandaloneServer, wait_renewed, wait_for_waiters};
 use crate::{SECOND, client, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_replaced() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let silent = Arc::new(AtomicUsize::new(0));
     let fake = Fake::before(&server, {
         let silent = silent.clone();
@@ -30,9 +30,9 @@ async fn silent_connections_are_replaced() {
     let others = near.rwlock("wanted").unwrap().write().await.unwrap();
     let lock = locks.rwlock("wanted").unwrap();
     let waiting = wait_to_write(&lock);
-    until_waiting(&lock, 1).await.unwrap();
+    wait_for_waiters(&lock, 1).await.unwrap();
     silent.store(fake.connections(), Ordering::SeqCst);
-    renewed(&held, 4).await.unwrap();
+    wait_renewed(&held, 4).await.unwrap();
     let _ = others.release().await.unwrap();
     soon(waiting).await.unwrap().unwrap();
 }

@@ -6,12 +6,12 @@
 use rwlease::{Locks, Released};
 use tokio::time::sleep;
 
-use crate::support::{ConnectTo, Single};
+use crate::support::{ConnectBuilder, StandaloneServer};
 use crate::{LONG, SECOND, soon, until_free};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_that_timed_out_is_carried_out_later() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let settings = Locks::builder().call_timeout(SECOND);
     let locks = settings.connect_to(&[server.url()]).await.unwrap();
     let (lock, mutex) = (locks.rwlock("job").unwrap(), locks.mutex("job").unwrap());

@@ -6,7 +6,7 @@
 use rwlease::Locks;
 use tokio::time::sleep;
 
-use crate::support::ConnectTo;
+use crate::support::ConnectBuilder;
 use crate::{LONG, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]

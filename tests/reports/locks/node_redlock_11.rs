@@ -12,20 +12,20 @@ async fn release_refused_by_misconf_is_told_and_repeated() {
     let held = lock.write().lease(LONG).await.unwrap();
     let mut save = redis::cmd("CONFIG");
     server.run::<()>(save.arg("SET").arg("save").arg("3600 1")).await.unwrap();
-    server.say::<()>("CONFIG SET stop-writes-on-bgsave-error yes").await.unwrap();
+    server.run_words::<()>("CONFIG SET stop-writes-on-bgsave-error yes").await.unwrap();
     // It has no place to save to.
     let folder = server.folder().to_owned();
     let aside = folder.with_extension("aside");
     std::fs::rename(&folder, &aside).unwrap();
     std::fs::remove_dir_all(&aside).unwrap();
-    let _ = server.say::<String>("BGSAVE").await;
-    let wait_limit = crate::support::WaitLimit::new("a failed save");
+    let _ = server.run_words::<String>("BGSAVE").await;
+    let wait_limit = crate::support::PollLimit::new("a failed save");
     while server.info("persistence").await.unwrap()["rdb_last_bgsave_status"] != "err" {
         wait_limit.pause("it has not failed").await.unwrap();
     }
     let refused = soon(held.release()).await;
     assert!(refused.is_err() || refused.unwrap() == rwlease::Released::Unknown);
-    server.say::<()>("CONFIG SET stop-writes-on-bgsave-error no").await.unwrap();
+    server.run_words::<()>("CONFIG SET stop-writes-on-bgsave-error no").await.unwrap();
     tokio::time::sleep(SECOND).await;
     until_free(&lock).await;
 }

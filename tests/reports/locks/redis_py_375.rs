@@ -11,7 +11,7 @@ use crate::{LONG, SECOND, one, soon, wait_to_write};
 async fn locks_outlast_a_busy_script() {
     let (server, locks) = one().await;
     let old = "CONFIG SET lua-time-limit 100";
-    server.say::<()>(old).await.unwrap();
+    server.run_words::<()>(old).await.unwrap();
     let held = locks.rwlock("held").unwrap().write().lease(9 * SECOND).await.unwrap();
     let released = locks.rwlock("released").unwrap().write().lease(LONG).await.unwrap();
     let mut busy = server.connect().await.unwrap();
@@ -25,7 +25,7 @@ async fn locks_outlast_a_busy_script() {
     let waiting = wait_to_write(&lock);
     drop(released);
     sleep(2 * SECOND).await;
-    server.say::<()>("SCRIPT KILL").await.unwrap();
+    server.run_words::<()>("SCRIPT KILL").await.unwrap();
     soon(waiting).await.unwrap().unwrap();
     drop(soon(locks.rwlock("released").unwrap().write()).await.unwrap());
     sleep(4 * SECOND).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::support::until_waiting;
+use crate::support::wait_for_waiters;
 use crate::{client, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn readers_that_waited_for_a_writer_read_together() {
             guard.release().await.unwrap()
         });
     }
-    until_waiting(&lock, READERS as u64).await.unwrap();
+    wait_for_waiters(&lock, READERS as u64).await.unwrap();
     let _ = held.release().await.unwrap();
     soon(readers.join_all()).await;
 }

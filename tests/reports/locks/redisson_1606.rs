@@ -5,14 +5,14 @@
 
 use rwlease::Quorum;
 
-use crate::support::{Cut, Proxy, Single, WaitLimit, connect};
+use crate::support::{CutPoint, Proxy, StandaloneServer, PollLimit, connect};
 use crate::{LONG, SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_is_released_where_the_answer_was_lost() {
     let (mut servers, mut proxies, mut members) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..3 {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         let proxy = Proxy::start(&server).await.unwrap();
         members.push(connect(&[proxy.url()]).await.unwrap());
         servers.push(server);
@@ -24,14 +24,14 @@ async fn quorum_is_released_where_the_answer_was_lost() {
     for cut in [1, 2] {
         // First a majority answers, then none does.
         for proxy in &proxies[..cut] {
-            drop(proxy.trap("job", Cut::AfterIt));
+            drop(proxy.trap("job", CutPoint::AfterIt));
         }
         if let Some(guard) = soon(take().try_once()).await.unwrap_or(None) {
             let _ = guard.release().await.unwrap();
         }
-        let wait_limit = WaitLimit::limited("all members to be free", crate::SOON);
+        let wait_limit = PollLimit::limited("all members to be free", crate::SOON);
         for server in &servers {
-            while server.say::<bool>("EXISTS job").await.unwrap() {
+            while server.run_words::<bool>("EXISTS job").await.unwrap() {
                 wait_limit.pause(format!("{cut} answers were lost")).await.unwrap();
             }
         }

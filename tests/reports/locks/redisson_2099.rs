@@ -5,7 +5,7 @@
 
 use std::future::IntoFuture;
 
-use crate::support::{Proxy, connect, until_waiting};
+use crate::support::{Proxy, connect, wait_for_waiters};
 use crate::{LONG, MS, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,10 +21,10 @@ async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
     let proxy = Proxy::start(&server).await.unwrap();
     let doomed = connect(&[proxy.url()]).await.unwrap().rwlock("doc").unwrap();
     let dead = tokio::spawn(async move { doomed.write().lease(60 * LONG).await.map(drop) });
-    until_waiting(&lock, 1).await.unwrap();
-    proxy.go_silent();
+    wait_for_waiters(&lock, 1).await.unwrap();
+    proxy.drop_all();
     let next = wait_to_write(&lock);
-    until_waiting(&lock, 2).await.unwrap();
+    wait_for_waiters(&lock, 2).await.unwrap();
     let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();
     dead.abort();

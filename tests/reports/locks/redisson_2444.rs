@@ -3,16 +3,16 @@
 //!
 //! No lock of any kind leaves a key without an end, neither held nor abandoned nor released.
 
-use crate::support::until_waiting;
+use crate::support::wait_for_waiters;
 use crate::{SECOND, one};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_key_has_an_end() {
     let (server, locks) = one().await;
     let every_key = async || {
-        let keys: Vec<String> = server.say("KEYS *").await.unwrap();
+        let keys: Vec<String> = server.run_words("KEYS *").await.unwrap();
         for key in &keys {
-            let left: i64 = server.say(&format!("PTTL {key}")).await.unwrap();
+            let left: i64 = server.run_words(&format!("PTTL {key}")).await.unwrap();
             assert!(left != -1, "{key} never ends");
         }
         keys.len()
@@ -26,7 +26,7 @@ async fn every_key_has_an_end() {
         let lock = lock.clone();
         async move { lock.read().await.map(drop) }
     });
-    until_waiting(&lock, 1).await.unwrap();
+    wait_for_waiters(&lock, 1).await.unwrap();
     assert_eq!(every_key().await, 3);
     waiting.abort();
     // Nobody renews or releases these any more.

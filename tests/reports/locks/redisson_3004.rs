@@ -6,7 +6,7 @@
 use rwlease::Locks;
 use tokio::time::sleep;
 
-use crate::support::{ConnectTo, until_waiting};
+use crate::support::{ConnectBuilder, wait_for_waiters};
 use crate::{LONG, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,7 +20,7 @@ async fn waiters_outlast_the_time_that_their_places_are_kept() {
         let locks = settings().connect_to(&[server.url()]).await.unwrap();
         let lock = locks.rwlock("doc").unwrap();
         waiting.push(tokio::spawn(async move { lock.write().await.unwrap().token() }));
-        until_waiting(&locks_of(&locks), number + 1).await.unwrap();
+        wait_for_waiters(&locks_of(&locks), number + 1).await.unwrap();
         sleep(2 * SECOND).await;
     }
     let _ = held.release().await.unwrap();

@@ -3,7 +3,7 @@
 //!
 //! However many waiters have died with their client, the next ones wait for seconds.
 
-use crate::support::{Proxy, connect, until_waiting};
+use crate::support::{Proxy, connect, wait_for_waiters};
 use crate::{LONG, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,11 +15,11 @@ async fn waiter_behind_many_dead_ones_is_granted_soon() {
     let doomed = connect(&[proxy.url()]).await.unwrap();
     let doomed = doomed.rwlock("doc").unwrap();
     let dead: Vec<_> = (0..50).map(|_| wait_to_write(&doomed)).collect();
-    until_waiting(&lock, 50).await.unwrap();
+    wait_for_waiters(&lock, 50).await.unwrap();
     // Nothing arrives any more, and the server is not told that the client is gone.
-    proxy.go_silent();
+    proxy.drop_all();
     let next = wait_to_write(&lock);
-    until_waiting(&lock, 51).await.unwrap();
+    wait_for_waiters(&lock, 51).await.unwrap();
     let _ = held.release().await.unwrap();
     soon(next).await.unwrap().unwrap();
     for waiter in dead {

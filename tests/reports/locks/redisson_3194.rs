@@ -5,22 +5,22 @@
 
 use rwlease::Locks;
 
-use crate::support::{ConnectTo, Proxy, Single, renewed};
+use crate::support::{ConnectBuilder, Proxy, StandaloneServer, wait_renewed};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_taken_again_after_a_loss_is_renewed() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let locks = Locks::builder().lease(2 * SECOND).connect_to(&[proxy.url()]).await.unwrap();
     let lock = locks.rwlock("job").unwrap();
     for _ in 0..2 {
         let guard = soon(lock.write()).await.unwrap();
-        renewed(&guard, 4).await.unwrap();
+        wait_renewed(&guard, 4).await.unwrap();
         proxy.close();
         soon(guard.lost()).await;
         proxy.heal();
     }
     let guard = soon(lock.write()).await.unwrap();
-    renewed(&guard, 4).await.unwrap();
+    wait_renewed(&guard, 4).await.unwrap();
 }

@@ -5,7 +5,7 @@
 
 use rwlease::Locks;
 
-use crate::support::{ConnectTo, Proxy, until_waiting};
+use crate::support::{ConnectBuilder, Proxy, wait_for_waiters};
 use crate::{SECOND, one, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn waiter_of_a_vanished_holder_is_granted_after_the_lease() {
         let held = doomed.rwlock("doc").unwrap().write().await.unwrap();
         let lock = locks.rwlock("doc").unwrap();
         let waiting = wait_to_write(&lock);
-        until_waiting(&lock, 1).await.unwrap();
+        wait_for_waiters(&lock, 1).await.unwrap();
         proxy.close();
         soon(waiting).await.unwrap().unwrap();
         drop(held);

@@ -5,7 +5,7 @@
 
 use tokio::task::JoinSet;
 
-use crate::support::{WaitLimit, until_waiting};
+use crate::support::{PollLimit, wait_for_waiters};
 use crate::{LONG, MS, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,17 +24,17 @@ async fn channels_are_left_when_nobody_waits() {
             }
         });
         if number % 2 == 0 {
-            until_waiting(&lock, 1).await.unwrap();
+            wait_for_waiters(&lock, 1).await.unwrap();
         }
     }
     held.clear();
     for outcome in soon(waits.join_all()).await {
         assert!(outcome || held.is_empty());
     }
-    let wait_limit = WaitLimit::limited("no channels", 2 * LONG);
+    let wait_limit = PollLimit::limited("no channels", 2 * LONG);
     loop {
-        let plain: Vec<String> = server.say("PUBSUB CHANNELS").await.unwrap();
-        let sharded: Vec<String> = server.say("PUBSUB SHARDCHANNELS").await.unwrap_or_default();
+        let plain: Vec<String> = server.run_words("PUBSUB CHANNELS").await.unwrap();
+        let sharded: Vec<String> = server.run_words("PUBSUB SHARDCHANNELS").await.unwrap_or_default();
         if plain.is_empty() && sharded.is_empty() {
             break;
         }

@@ -5,7 +5,7 @@
 
 use rwlease::Locks;
 
-use crate::support::{ConnectTo, Proxy};
+use crate::support::{ConnectBuilder, Proxy};
 use crate::{SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]

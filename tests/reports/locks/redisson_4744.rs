@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::support::{Flow, Proxy};
+use crate::support::{ProxyFlow, Proxy};
 use crate::{LONG, MS, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,7 +18,7 @@ async fn release_while_a_waiter_subscribes_is_noticed() {
         // Everything that the waiter says and hears takes a while, its subscription included.
         let proxy = Proxy::start(&server).await.unwrap();
         let far = crate::support::connect(&[proxy.url()]).await.unwrap();
-        proxy.replies(Flow::Slow(100 * MS));
+        proxy.replies(ProxyFlow::Slow(100 * MS));
         let held = lock.write().lease(LONG).await.unwrap();
         let waiting = tokio::spawn({
             let lock = far.rwlock("doc").unwrap();

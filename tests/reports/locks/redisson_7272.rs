@@ -5,7 +5,7 @@
 
 use tokio::time::{sleep, timeout};
 
-use crate::support::WaitLimit;
+use crate::support::PollLimit;
 use crate::{SECOND, one, scripts, soon, until_free};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn write_dropped_at_any_moment_is_renewed_no_more() {
     until_free(&lock).await;
     let _ = soon(lock.write()).await.unwrap().release().await.unwrap();
     // What is in doubt is released once more some seconds later, and then nobody calls.
-    let wait_limit = WaitLimit::new("nobody to call");
+    let wait_limit = PollLimit::new("nobody to call");
     let mut before = 0;
     while scripts(&server).await != before {
         wait_limit.pause(format!("{before} scripts")).await.unwrap();

@@ -5,15 +5,15 @@
 
 use rwlease::{ErrorKind, Quorum};
 
-use crate::support::Single;
+use crate::support::StandaloneServer;
 use crate::{client, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_on_a_key_with_other_data_is_foreign() {
     let (mut servers, mut members) = (Vec::new(), Vec::new());
     for _ in 0..3 {
-        let server = Single::start().await.unwrap();
-        server.say::<()>("RPUSH rwlease:user data").await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
+        server.run_words::<()>("RPUSH rwlease:user data").await.unwrap();
         members.push(client(&server).await);
         servers.push(server);
     }

@@ -16,7 +16,7 @@ async fn task_that_hangs_loses_the_lock_at_its_limit() {
             request.run(async |_| std::future::pending::<()>().await).await
         }
     });
-    crate::support::WaitLimit::new("the task").pause("").await.unwrap();
+    crate::support::PollLimit::new("the task").pause("").await.unwrap();
     let next = soon(lock.write()).await.unwrap();
     assert!(soon(hung).await.unwrap().is_err(), "it goes on without the lock");
     let _ = next.release().await.unwrap();

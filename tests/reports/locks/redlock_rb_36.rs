@@ -14,7 +14,7 @@ async fn renew_after_the_end_fails_though_the_lock_is_free() {
     let write = lock.write().lease(300 * MS).renewal(RenewalPolicy::Manual).await.unwrap();
     let other = mutex.lock().renewal(RenewalPolicy::Manual).await.unwrap();
     // The second is gone at the server before its time, and the holder does not know.
-    server.say::<()>("DEL key").await.unwrap();
+    server.run_words::<()>("DEL key").await.unwrap();
     write.lost().await;
     assert_eq!(write.renew().await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(other.renew().await.unwrap_err().kind(), ErrorKind::Lost);

@@ -5,14 +5,14 @@
 
 use rwlease::Quorum;
 
-use crate::support::Single;
+use crate::support::StandaloneServer;
 use crate::{MS, client, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_with_a_silent_member_takes_and_releases_soon() {
     let (mut servers, mut members) = (Vec::new(), Vec::new());
     for _ in 0..3 {
-        let server = Single::start().await.unwrap();
+        let server = StandaloneServer::start().await.unwrap();
         members.push(client(&server).await);
         servers.push(server);
     }

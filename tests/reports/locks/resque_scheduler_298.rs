@@ -16,7 +16,7 @@ async fn releases_in_one_batch_survive_forgotten_scripts() {
             let lock = locks.rwlock(format!("batch:{round}:{number}")).unwrap();
             guards.push(lock.write().lease(LONG).await.unwrap());
         }
-        server.say::<()>("SCRIPT FLUSH").await.unwrap();
+        server.run_words::<()>("SCRIPT FLUSH").await.unwrap();
         drop(guards);
         let mut next = JoinSet::new();
         for number in 0..100 {

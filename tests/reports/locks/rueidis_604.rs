@@ -6,7 +6,7 @@
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::until_waiting;
+use crate::support::wait_for_waiters;
 use crate::{LONG, SECOND, one, scripts};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn waiters_do_not_hammer_the_server() {
         let lock = lock.clone();
         waiting.spawn(async move { lock.read().await.map(drop) });
     }
-    until_waiting(&lock, 20).await.unwrap();
+    wait_for_waiters(&lock, 20).await.unwrap();
     let before = scripts(&server).await;
     sleep(3 * SECOND).await;
     let calls = scripts(&server).await - before;

@@ -5,7 +5,7 @@
 
 use tokio::time::sleep;
 
-use crate::support::renewed;
+use crate::support::wait_renewed;
 use crate::{SECOND, one};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,10 +13,10 @@ async fn lease_outlasts_renewals_that_are_refused_for_a_while() {
     let (server, locks) = one().await;
     let guard = locks.rwlock("job").unwrap().write().lease(6 * SECOND).await.unwrap();
     for refusal in ["min-replicas-to-write 1", "maxmemory 1"] {
-        server.say::<()>(&format!("CONFIG SET {refusal}")).await.unwrap();
+        server.run_words::<()>(&format!("CONFIG SET {refusal}")).await.unwrap();
         sleep(3 * SECOND).await;
         let usual = refusal.replace('1', "0");
-        server.say::<()>(&format!("CONFIG SET {usual}")).await.unwrap();
-        renewed(&guard, 2).await.unwrap();
+        server.run_words::<()>(&format!("CONFIG SET {usual}")).await.unwrap();
+        wait_renewed(&guard, 2).await.unwrap();
     }
 }

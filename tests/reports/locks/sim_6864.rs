@@ -6,7 +6,7 @@
 use rwlease::Locks;
 use tokio::time::sleep;
 
-use crate::support::{ConnectTo, Flow, Proxy};
+use crate::support::{ConnectBuilder, ProxyFlow, Proxy};
 use crate::{LONG, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn lock_granted_to_a_request_that_gave_up_is_given_back() {
     let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
     let _ = locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
     let (lock, mutex) = (locks.rwlock("poll").unwrap(), locks.mutex("poll").unwrap());
-    proxy.replies(Flow::Lost);
+    proxy.replies(ProxyFlow::Dropped);
     assert!(soon(lock.write().lease(LONG).timeout(SECOND)).await.is_err());
     assert!(soon(mutex.try_lock().lease(LONG)).await.is_err());
     sleep(SECOND).await;

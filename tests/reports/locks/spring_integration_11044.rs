@@ -3,7 +3,7 @@
 //!
 //! A guard needs neither the lock's handle nor the client's, and there may be any number of locks.
 
-use crate::support::renewed;
+use crate::support::wait_renewed;
 use crate::{SECOND, client, one};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn guard_outlives_its_lock_and_its_client() {
         drop(locks.rwlock(format!("many:{number}")).unwrap());
     }
     drop(locks);
-    renewed(&guard, 4).await.unwrap();
+    wait_renewed(&guard, 4).await.unwrap();
     let other = client(&server).await.rwlock("held").unwrap();
     assert!(other.try_read().await.unwrap().is_none());
     assert_eq!(guard.release().await.unwrap(), rwlease::Released::Released);

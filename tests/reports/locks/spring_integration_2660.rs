@@ -5,12 +5,12 @@
 
 use rwlease::Locks;
 
-use crate::support::{ConnectTo, Proxy, Single};
+use crate::support::{ConnectBuilder, Proxy, StandaloneServer};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_whose_release_failed_is_taken_again() {
-    let server = Single::start().await.unwrap();
+    let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
     let settings = Locks::builder().lease(2 * SECOND).call_timeout(SECOND);
     let locks = settings.connect_to(&[proxy.url()]).await.unwrap();

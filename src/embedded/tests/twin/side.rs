@@ -13,7 +13,7 @@ use super::super::{at_once, words};
 use super::scripts::{Folder, SLOW_PATH};
 use crate::embedded::EmbeddedCluster;
 use crate::node::{PubSubEvent, RespValue, PubSubConnection};
-use crate::protocol::line::opened;
+use crate::protocol::line::expand_line;
 
 /// A command's words.
 pub(super) type Command = Vec<Vec<u8>>;
@@ -109,7 +109,7 @@ impl Lock {
             RespValue::Int(ends) => u64::try_from(*ends).ok(),
             _ => None,
         };
-        let fields = opened(&raw).unwrap_or_else(|_| raw.clone());
+        let fields = expand_line(&raw).unwrap_or_else(|_| raw.clone());
         Lock { fields, raw, ends }
     }
 }
