@@ -31,7 +31,7 @@ if simple then
       taken = '2R' .. life .. stamp .. ends .. long .. caller
     elseif stands == 'S' then
       local mine = 'r:' .. caller
-      if flag <= '3' and rest >= '1' and rest ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine) then
+      if flag <= '3' and rest >= '1' and rest ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], mine) then
         if long == '1' then
           flag = flag < '2' and '1' or '3'
         end

@@ -6,7 +6,7 @@
 -- ARGV[3]  id                   ARGV[4]  lease, ms
 -- ARGV[5]  flags: f phase-fair, r readers first; then k to hold it cached, t for a try that waits
 --          if only cached holders are in its way
--- ARGV[6]  tokens: 1, of a cached write up to BLOCK
+-- ARGV[6]  tokens: 1, of a cached write up to TOKEN_BLOCK
 -- ARGV[7]  hash tag of the slot's channels
 -- and for a waiter, or with t:
 -- ARGV[8]  its place: "<claim window, ms> <ttl, ms> <most waiters> <server of its subscription>",

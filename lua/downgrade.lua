@@ -18,7 +18,7 @@
 -- @include head
 -- @include prelude
 
-local asked, lease = whole(3, 1, MOST_EXACT), whole(4, 1, LONGEST)
+local asked, lease = whole(3, 1, MAX_SAFE_INTEGER), whole(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
   return refuse('count')
 elseif not is_id(ARGV[2]) then

@@ -22,7 +22,7 @@
 -- @include head
 -- @include prelude
 
-local from, most = whole(2, 0, NEVER), whole(5, 1, 100)
+local from, most = whole(2, 0, MAX_TIMESTAMP), whole(5, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 5 then
   return refuse('count')
 elseif not from or not most then

@@ -8,7 +8,7 @@
 --
 -- Reply: status, now, 0
 --   raised  the last token is as great as this one, or greater
---   ahead   the last token is less than this one, and this one is more than AHEAD past this
+--   ahead   the last token is less than this one, and this one is more than MAX_TOKEN_LEAD past this
 --           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
 --           was done
 --   lost    it does not hold, or is a cached holder, which owns the tokens; nothing was done
@@ -19,7 +19,7 @@
 -- @include head
 -- @include prelude
 
-local wanted = whole(3, 1, MOST_EXACT)
+local wanted = whole(3, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not is_id(ARGV[2]) then
@@ -51,7 +51,7 @@ return answer(function()
   end
   if not holds() then
     return reply('lost', 0)
-  elseif wanted > number('fence') and wanted > us + AHEAD * 1000 then
+  elseif wanted > number('fence') and wanted > us + MAX_TOKEN_LEAD * 1000 then
     return reply('ahead', 0)
   end
   local raised = math.max(wanted, number('fence'))

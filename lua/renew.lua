@@ -5,7 +5,7 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 -- ARGV[4]  r, w: how it holds   ARGV[5]  its token
--- ARGV[6]  only of one that is to be cached, or to stay so: tokens, of a write up to BLOCK. Without
+-- ARGV[6]  only of one that is to be cached, or to stay so: tokens, of a write up to TOKEN_BLOCK. Without
 --          it a cached holder is one in use, which will be released: nobody calls it back
 --
 -- Reply: status, now, more
@@ -63,16 +63,16 @@ end
 
 -- @include prelude
 
-local tokens = ARGV[6] and whole(6, 1, BLOCK)
+local tokens = ARGV[6] and whole(6, 1, TOKEN_BLOCK)
 if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 6) then
   return refuse('count')
 elseif not is_id(caller) then
   return refuse('id')
-elseif not whole(3, 1, LONGEST) then
+elseif not whole(3, 1, MAX_DURATION) then
   return refuse('lease')
 elseif how ~= 'r' and how ~= 'w' then
   return refuse('mode')
-elseif not whole(5, 1, MOST_EXACT) then
+elseif not whole(5, 1, MAX_SAFE_INTEGER) then
   return refuse('token')
 elseif ARGV[6] and not tokens then
   return refuse('tokens')

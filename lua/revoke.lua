@@ -16,7 +16,7 @@
 -- @include head
 -- @include prelude
 
-local limit = whole(2, 1, MOST_EXACT)
+local limit = whole(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not limit then

@@ -21,7 +21,7 @@
 -- @include head
 -- @include prelude
 
-local not_after, lease, asked = whole(2, 0, NEVER), whole(4, 1, LONGEST), whole(7, 1, MOST_EXACT)
+local not_after, lease, asked = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, MAX_DURATION), whole(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
   return refuse('count')
 elseif not not_after then

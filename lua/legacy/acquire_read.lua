@@ -38,7 +38,7 @@ if held ~= ARGV[3] then
   local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
   local set = redis.pcall('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
   if set.err then
-    return { err = string.match(set.err, ERROR) or 'ERR ' .. set.err }
+    return { err = string.match(set.err, ERROR_PATTERN) or 'ERR ' .. set.err }
   end
 end
 -- The key may last longer, by another reader's lease.

@@ -32,7 +32,7 @@ elseif writer ~= ARGV[3] then
   if not set then
     return string.format('refused %.0f 0', now)
   elseif set.err then
-    return { err = string.match(set.err, ERROR) or 'ERR ' .. set.err }
+    return { err = string.match(set.err, ERROR_PATTERN) or 'ERR ' .. set.err }
   end
 end
 return string.format('granted %.0f 0 %s 0 %.0f', now, ARGV[3], now + redis.call('PTTL', KEYS[2]))

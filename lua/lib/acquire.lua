@@ -84,7 +84,7 @@ local function holder_ends()
 end
 
 local function place(entry)
-  local head = linked(get(HEAD[entry.mode])) or malformed('queue')
+  local head = linked(get(HEAD_FIELD[entry.mode])) or malformed('queue')
   return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), holder_ends())
 end
 
@@ -92,7 +92,7 @@ end
 local function call_back(mode)
   local entry = waiter(me)
   if entry or only_cached(mode) then
-    local again = entry and get(HEAD[mode]) == me
+    local again = entry and get(HEAD_FIELD[mode]) == me
     if writing() then
       recall_writer(again)
     elseif mode == 'w' then

@@ -1,12 +1,12 @@
 -- What an acquire, a poll or an upgrade requests.
-local PLACE = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
+local QUEUE_TERMS_PATTERN = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
 
 -- Reads the place, which only a waiter needs: so the fast paths do not look at it. Returns an
 -- error reply if it is malformed.
 local function read_place(asked)
-  local window, ttl, limit, node = string.match(asked.place, PLACE)
+  local window, ttl, limit, node = string.match(asked.place, QUEUE_TERMS_PATTERN)
   asked.window, asked.ttl, asked.limit, asked.node = tonumber(window), tonumber(ttl), tonumber(limit), node
-  if not node or asked.window < 1 or asked.window > LONGEST or asked.ttl < 1 or asked.ttl > LONGEST or asked.limit > NEVER then
+  if not node or asked.window < 1 or asked.window > MAX_DURATION or asked.ttl < 1 or asked.ttl > MAX_DURATION or asked.limit > MAX_TIMESTAMP then
     return refuse('place')
   elseif #node > 40 then
     return refuse('subscription')
@@ -17,7 +17,7 @@ end
 local function read_flags(asked, at)
   local fairness, k, t = string.match(ARGV[5], '^([fr])(k?)(t?)$')
   asked.fairness, asked.cached, asked.soft = fairness, k == 'k', t == 't'
-  asked.tokens = asked.cached and whole(6, 1, BLOCK) or ARGV[6] == '1' and 1
+  asked.tokens = asked.cached and whole(6, 1, TOKEN_BLOCK) or ARGV[6] == '1' and 1
   if not fairness or (asked.soft and #ARGV ~= at + 1) then
     return refuse('flags')
   elseif not asked.tokens then
@@ -30,9 +30,9 @@ end
 local function read_demand(at, read_own)
   local upgrades = at == 6
   local asked = {
-    not_after = whole(2, 0, NEVER),
+    not_after = whole(2, 0, MAX_TIMESTAMP),
     id = ARGV[3],
-    lease = whole(4, 1, LONGEST),
+    lease = whole(4, 1, MAX_DURATION),
     fairness = 'f',
     tag = ARGV[at],
     place = ARGV[at + 1],
@@ -52,7 +52,7 @@ local function read_demand(at, read_own)
     return nil, refuse('tag')
   end
   if upgrades then
-    asked.token = whole(5, 1, MOST_EXACT)
+    asked.token = whole(5, 1, MAX_SAFE_INTEGER)
     if not asked.token then
       return nil, refuse('token')
     end
@@ -63,7 +63,7 @@ local function read_demand(at, read_own)
     end
   end
   if #ARGV == at + 2 then
-    asked.ticket = whole(at + 2, 1, MOST_EXACT)
+    asked.ticket = whole(at + 2, 1, MAX_SAFE_INTEGER)
     if not asked.ticket then
       return nil, refuse('ticket')
     end

@@ -2,10 +2,10 @@
 -- fields that are gone, and PEXPIREAT if the key's life changes.
 
 -- Fields that say nothing once nobody holds or waits.
-local IDLE = { 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
+local IDLE_FIELDS = { 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
 
 local function forget_idle()
-  for _, field in ipairs(IDLE) do
+  for _, field in ipairs(IDLE_FIELDS) do
     if shape == 'Q' or leftover then
       put(field, false)
     else
@@ -16,13 +16,13 @@ end
 
 -- The end of the key's life: later when something new needs it. An idle key lives for the grace
 -- after now, or after the last token's time should the clock be behind it (no token may come
--- twice), and at the most for KEEP.
+-- twice), and at the most for IDLE_KEY_TTL.
 local function life_needed()
   if is_idle() then
     local floor = math.max(now, math.floor(number('fence') / 1000))
-    return (life > floor + KEEP or life < floor + GRACE) and floor + GRACE or life
+    return (life > floor + IDLE_KEY_TTL or life < floor + KEY_GRACE) and floor + KEY_GRACE or life
   end
-  return covered > life and covered + (shape == 'N' and 0 or SLACK) or life
+  return covered > life and covered + (shape == 'N' and 0 or EXPIRY_SLACK) or life
 end
 
 local function text_of(value)

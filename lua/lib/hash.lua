@@ -67,7 +67,7 @@ end
 -- The key must live until `deadline` and the grace after it.
 local covered = 0
 local function cover(deadline)
-  covered = math.max(covered, deadline + GRACE)
+  covered = math.max(covered, deadline + KEY_GRACE)
 end
 
 -- Whether a holder of this state is cached: called back when it blocks somebody.
@@ -110,7 +110,7 @@ local function open_line(kinds)
   shape, found, life = kind, line, tonumber(string.sub(line, 3, 15))
   local token = string.sub(line, 16, 31)
   fields.fence = token
-  if tonumber(token) >= MOST_EXACT then
+  if tonumber(token) >= MAX_SAFE_INTEGER then
     malformed('s')
   end
   return kind, token, string.sub(line, 32)

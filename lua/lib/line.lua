@@ -1,17 +1,17 @@
 -- @layer
 -- The state line, the field `s`: the version, the shape, the end of the key's life, the last token,
 -- and what the shape says. See docs/protocol.md.
-local SHAPES = '^2([FWRSQ])(%d+)'
-local HOLDER = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
-local CACHED = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([kcb])([0-3])(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)([%w_-]+)$' -- and state, token
-local READERS = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
+local LINE_PATTERN = '^2([FWRSQ])(%d+)'
+local HOLDER_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
+local CACHED_HOLDER_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([kcb])([0-3])(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)([%w_-]+)$' -- and state, token
+local READERS_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
 
 -- A sole holder, as the fields that tell of one.
 local function open_holder(kind, token, tail)
-  local deadline, flags, id = string.match(tail, HOLDER)
+  local deadline, flags, id = string.match(tail, HOLDER_PATTERN)
   local state, fence = 'h', token
   if not id then
-    deadline, state, flags, token, id = string.match(tail, CACHED)
+    deadline, state, flags, token, id = string.match(tail, CACHED_HOLDER_PATTERN)
   end
   if not id or not is_id(id) or token > fence then
     malformed('s')
@@ -32,7 +32,7 @@ local function open_holder(kind, token, tail)
 end
 
 local function open_readers(tail)
-  local least, flags, readers = string.match(tail, READERS)
+  local least, flags, readers = string.match(tail, READERS_PATTERN)
   if not readers then
     malformed('s')
   end
@@ -44,7 +44,7 @@ end
 -- Takes the line apart; of a queue it reads the fields that the caller needs at once. Returns an
 -- error reply if the key is not a lock of this protocol.
 local function open(needed)
-  local kind, token, tail = open_line(SHAPES)
+  local kind, token, tail = open_line(LINE_PATTERN)
   if not kind then
     return token -- an error reply, unless there is no key
   elseif kind == 'W' or kind == 'R' then
@@ -69,7 +69,7 @@ local function shaped(ends)
     return 'Q', ''
   end
   local readers, writer, revoked = number('readers'), get('writer'), get('revoked')
-  local long, left = ends - now > KEEP and 1 or 0, get('ticket') or get('phase') or get('lapsed')
+  local long, left = ends - now > IDLE_KEY_TTL and 1 or 0, get('ticket') or get('phase') or get('lapsed')
   if shape ~= 'Q' and (writer or shape ~= 'S') and not left and readers + (writer and 1 or 0) == 1 then
     local id = not writer and bare(get('i:0') or malformed('readers'))
     -- It has claimed: a grant that has not stands only in a queue.

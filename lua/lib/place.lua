@@ -18,10 +18,10 @@ local function queue(mode)
     settle(false)
     return reply('full', more, number('waiters'))
   end
-  -- From MOST_EXACT on, one more is the same number: so nobody is given a ticket that it may not
+  -- From MAX_SAFE_INTEGER on, one more is the same number: so nobody is given a ticket that it may not
   -- come back with.
   local last = number('ticket')
-  local ticket = demand.ticket > 0 and math.min(demand.ticket, last + LEAP) or last + 1
+  local ticket = demand.ticket > 0 and math.min(demand.ticket, last + MAX_TICKET_LEAD) or last + 1
   if ticket > last then
     put('ticket', ticket)
   end

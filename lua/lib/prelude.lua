@@ -1,10 +1,10 @@
 -- What the slow path of every script stands on. Nothing here writes.
 local call, format, key, here = redis.call, string.format, KEYS[1], ARGV[1]
-local MOST_EXACT = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
-local AHEAD = 60000 -- ms that a raised token may be ahead of the server's clock
-local LEAP = 1000000000 -- how far a ticket that comes back may be ahead of the last one given
-local WIDE = '-----------------------------------------------------------------'
-local RECORD = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
+local MAX_SAFE_INTEGER = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
+local MAX_TOKEN_LEAD = 60000 -- ms that a raised token may be ahead of the server's clock
+local MAX_TICKET_LEAD = 1000000000 -- how far a ticket that comes back may be ahead of the last one given
+local WIDE_PADDING = '-----------------------------------------------------------------'
+local RECORD_FORMAT = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
 local us = stamp + 0 -- the server's time, us, for fencing tokens
 
 local function refuse(what)
@@ -14,7 +14,7 @@ end
 -- A server's error as a script answers it: with its own code, where it has one, and without the
 -- place in the script that 6.2 puts before that.
 local function server_error(refused)
-  return { err = string.match(refused.err, ERROR) or 'ERR ' .. refused.err }
+  return { err = string.match(refused.err, ERROR_PATTERN) or 'ERR ' .. refused.err }
 end
 
 -- The whole number in ARGV[at], or nil if it is none from least to most.
@@ -38,7 +38,7 @@ end
 -- (holds, cached: it is called back when it blocks somebody), 'c' (as 'k', and was called back),
 -- 'b' (was cached, is in use, and will be released).
 local function record(state, deadline, token, rest)
-  return format(RECORD, state, deadline, token, rest)
+  return format(RECORD_FORMAT, state, deadline, token, rest)
 end
 
 local function malformed(what)
@@ -53,7 +53,7 @@ local function answer(operation)
     return result
   end
   local text = type(result) == 'table' and result.err or tostring(result)
-  return { err = string.match(text, ERROR) or 'ERR ' .. text }
+  return { err = string.match(text, ERROR_PATTERN) or 'ERR ' .. text }
 end
 
 local function parse(text)

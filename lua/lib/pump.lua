@@ -139,7 +139,7 @@ local function step()
     -- The dead are in nobody's way, and go by and by; but readers that a forced release cut off
     -- are to be gone soon.
     local forced = get('forced')
-    looks = math.min(looks, forced and LOOKS or LOOKS_UNBLOCKED)
+    looks = math.min(looks, forced and MAX_READERS_CHECKED or MAX_READERS_CHECKED_UNBLOCKED)
     if sweep(looks) and forced then
       more = 1
     end

@@ -2,7 +2,7 @@
 -- the channel that grants use. A sole holder is marked with `c` and asked once, and again by the
 -- calls of the first waiter. Of many readers a call asks a few; `recall` is the next index to look
 -- at, downwards, -1 when all have been asked. The last reader fills a hole, so none is passed over.
-local PASS = 16 -- readers that one call looks at
+local MAX_RECALLS_PER_CALL = 16 -- readers that one call looks at
 local passed = false -- whether this call has
 local recalls = {} -- cached holders to be asked at the end, by their ids
 
@@ -43,7 +43,7 @@ local function recall_readers(again)
   end
   cursor = math.min(cursor, readers - 1)
   local looked = {}
-  for index = cursor, math.max(cursor - PASS + 1, 0), -1 do
+  for index = cursor, math.max(cursor - MAX_RECALLS_PER_CALL + 1, 0), -1 do
     looked[#looked + 1] = 'i:' .. index
   end
   prefetch(looked)
@@ -78,7 +78,7 @@ end
 -- that a forced release has ended are told so by "<now> f <id> <token>".
 local function tell_holders(tag, mode)
   local function say(what, id, rest)
-    local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT)
+    local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT_ID_LEN)
     redis.pcall('SPUBLISH', channel, format('%.0f %s %s%s', now, what, id, rest))
   end
   if recalls[1] and mode == 'r' and (get('writers_head') or get('upgrader')) then

@@ -2,9 +2,9 @@
 -- A semaphore: its state line, its permits, and who is next. Its holders are kept as readers are
 -- (readers.lua), its waiters in one queue, first in, first out: none passes the head, however few
 -- permits it wants.
-local SHAPE = '^2(P)(%d+)'
-local TAIL_OF_LINE = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])(%d+) (%d+) (%d+)$' -- bound of the deadlines, flags, limit, used, holders
-local ONLY_IN_QUEUES = { 'waiters', 'head', 'tail', 'ticket', 'lapsed', 'sweep' }
+local LINE_PATTERN = '^2(P)(%d+)'
+local TAIL_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])(%d+) (%d+) (%d+)$' -- bound of the deadlines, flags, limit, used, holders
+local QUEUE_FIELDS = { 'waiters', 'head', 'tail', 'ticket', 'lapsed', 'sweep' }
 
 -- Fields of a lock, which the shared parts look for.
 for _, field in ipairs({ 'writer', 'forced', 'revoked', 'phase', 'cached', 'fair' }) do
@@ -14,12 +14,12 @@ end
 -- Takes the line apart, and reads the fields that the caller needs. Returns an error reply if the
 -- key is not a semaphore.
 local function open(needed)
-  local kind, refused, tail = open_line(SHAPE)
+  local kind, refused, tail = open_line(LINE_PATTERN)
   if not kind then
     return refused
   end
-  local least, flags, limit, used, holders = string.match(tail, TAIL_OF_LINE)
-  if not holders or tonumber(limit) < 1 or tonumber(limit) > MOST_PERMITS then
+  local least, flags, limit, used, holders = string.match(tail, TAIL_PATTERN)
+  if not holders or tonumber(limit) < 1 or tonumber(limit) > MAX_PERMITS then
     malformed('s')
   end
   imply('read_min', least)
@@ -27,7 +27,7 @@ local function open(needed)
   imply('used', used)
   imply('readers', holders)
   leftover = flags >= '2'
-  for _, field in ipairs(ONLY_IN_QUEUES) do
+  for _, field in ipairs(QUEUE_FIELDS) do
     if leftover then
       needed[#needed + 1] = field
     else
@@ -41,7 +41,7 @@ end
 
 local function shaped(ends)
   local queue = get('waiters') or get('ticket') or get('lapsed') or get('sweep')
-  local flags = (ends - now > KEEP and 1 or 0) + (queue and 2 or 0)
+  local flags = (ends - now > IDLE_KEY_TTL and 1 or 0) + (queue and 2 or 0)
   return 'P', format('%013.0f%d%.0f %.0f %.0f', number('read_min'), flags, number('limit'), number('used'), number('readers'))
 end
 
@@ -96,7 +96,7 @@ local function step()
     return false
   elseif not entry then
     if looks > 0 then
-      sweep(LOOKS_UNBLOCKED) -- the dead are in nobody's way, and go by and by
+      sweep(MAX_READERS_CHECKED_UNBLOCKED) -- the dead are in nobody's way, and go by and by
       looks = 0
     end
     return false

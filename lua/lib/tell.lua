@@ -18,7 +18,7 @@ local function tell()
   for _, granted in ipairs(grants) do
     local entry = granted.entry
     if entry.node ~= '-' then
-      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.id, 1, CLIENT)
+      local channel = '{' .. entry.tag .. '}rwlease:' .. string.sub(entry.id, 1, CLIENT_ID_LEN)
       if not messages[channel] then
         channels[#channels + 1], messages[channel], heard_by[channel] = channel, format('%.0f %d', now, more), {}
       end

@@ -3,7 +3,7 @@
 -- compared as text where its length is fixed.
 clock = redis.pcall('TIME')
 if clock.err then
-  return { err = string.match(clock.err, ERROR) or 'ERR ' .. clock.err }
+  return { err = string.match(clock.err, ERROR_PATTERN) or 'ERR ' .. clock.err }
 end
 stamp = clock[1] .. (#clock[2] == 6 and clock[2] or string.sub('00000' .. clock[2], -6))
 moment = string.sub(stamp, 1, -4)

@@ -26,9 +26,9 @@ local simple = #KEYS == 1
   and string.find(caller, '^[%w_-]+$')
   and wanted
   and wanted >= 1
-  and wanted <= LONGEST
+  and wanted <= MAX_DURATION
   and wanted % 1 == 0
-  and (limit == 0 or (limit and limit >= now and limit <= NEVER and limit % 1 == 0))
+  and (limit == 0 or (limit and limit >= now and limit <= MAX_TIMESTAMP and limit % 1 == 0))
 if simple then
   local ends = now + wanted .. ''
   local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
@@ -39,7 +39,7 @@ end
 
 -- @include prelude
 
-local not_after, lease = whole(2, 0, NEVER), whole(4, 1, LONGEST)
+local not_after, lease = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not not_after then

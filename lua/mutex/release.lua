@@ -18,7 +18,7 @@ local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and
 if simple and redis.pcall('GET', KEYS[1]) == caller then
   local gone = redis.pcall('DEL', KEYS[1])
   if type(gone) ~= 'number' then
-    return { err = string.match(gone.err, ERROR) or 'ERR ' .. gone.err }
+    return { err = string.match(gone.err, ERROR_PATTERN) or 'ERR ' .. gone.err }
   end
   return 'released 0 0'
 end

@@ -15,7 +15,7 @@
 -- @include clock
 -- @include prelude
 
-local lease = whole(3, 1, LONGEST)
+local lease = whole(3, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not is_id(ARGV[2]) then

@@ -28,7 +28,7 @@
 -- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
 -- @include fast/well_formed
 local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
+local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MAX_PERMITS and not find(args[5] .. args[6], '%D')
 local _, digits = nil, nil
 if simple and line then
   _, digits = find(line, '^2P%d+')
@@ -47,7 +47,7 @@ if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp
     local least = sub(line, 32, 44)
     if not holders or tonumber(limit) ~= allowed or used + wanted > allowed then
       taken = nil -- a queue, another limit, too few permits
-    elseif holders == '0' or (least > moment and holders ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine)) then
+    elseif holders == '0' or (least > moment and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], mine)) then
       if long == '1' then
         flag = '1'
       end
@@ -70,7 +70,7 @@ end
 
 -- Returns an error reply if they are malformed.
 local function read_permits(asked)
-  asked.permits, asked.most = whole(5, 1, MOST_PERMITS), whole(6, 1, MOST_PERMITS)
+  asked.permits, asked.most = whole(5, 1, MAX_PERMITS), whole(6, 1, MAX_PERMITS)
   if not asked.permits then
     return refuse('permits')
   elseif not asked.most or asked.most < asked.permits then

@@ -19,7 +19,7 @@
 -- @include head
 -- @include prelude
 
-local from, most = whole(2, 0, NEVER), whole(4, 1, 100)
+local from, most = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not from or not most then

@@ -51,7 +51,7 @@ if simple then
       done = redis.pcall('HDEL', KEYS[1], unpack(gone))
     end
     if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
+      return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
     end
     return 'released 0 0'
   end

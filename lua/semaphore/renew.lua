@@ -21,7 +21,7 @@
 -- Fast path: nobody waits.
 -- @include fast/renewal
 local keeps = tonumber(ARGV[4])
-if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 then
+if simple and keeps and keeps >= 1 and keeps <= MAX_PERMITS and keeps % 1 == 0 then
   local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
   local _, digits = find(line, '^2P%d+')
   if digits and digits > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits + 1) then
@@ -40,11 +40,11 @@ if #KEYS ~= 1 or #ARGV ~= 5 then
   return refuse('count')
 elseif not is_id(caller) then
   return refuse('id')
-elseif not whole(3, 1, LONGEST) then
+elseif not whole(3, 1, MAX_DURATION) then
   return refuse('lease')
-elseif not whole(4, 1, MOST_PERMITS) then
+elseif not whole(4, 1, MAX_PERMITS) then
   return refuse('permits')
-elseif not whole(5, 1, MOST_EXACT) then
+elseif not whole(5, 1, MAX_SAFE_INTEGER) then
   return refuse('token')
 end
 

@@ -17,7 +17,7 @@
 -- @include head
 -- @include prelude
 
-local not_after, expected, wanted = whole(2, 0, NEVER), whole(3, 1, MOST_PERMITS), whole(4, 1, MOST_PERMITS)
+local not_after, expected, wanted = whole(2, 0, MAX_TIMESTAMP), whole(3, 1, MAX_PERMITS), whole(4, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return refuse('count')
 elseif not not_after then

@@ -14,7 +14,7 @@
 -- @include head
 -- @include prelude
 
-local keeps = whole(3, 1, MOST_PERMITS)
+local keeps = whole(3, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return refuse('count')
 elseif not is_id(ARGV[2]) then

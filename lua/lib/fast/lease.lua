@@ -2,9 +2,9 @@
 -- line, if there is one, begins with its digits.
 local deadline, life = now + lease, line and sub(line, 3, 15)
 local ends, lives = deadline .. '', life and life + 0 or 0
-local longer = deadline + GRACE > lives
+local longer = deadline + KEY_GRACE > lives
 if longer then
-  lives = deadline + GRACE + (line and SLACK or 0)
+  lives = deadline + KEY_GRACE + (line and EXPIRY_SLACK or 0)
   life = lives .. ''
 end
-local long = lives > now + KEEP and '1' or '0' -- whether the release must lower it
+local long = lives > now + IDLE_KEY_TTL and '1' or '0' -- whether the release must lower it

@@ -73,7 +73,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
     end
   end
 
-  if ticket and now + ttl + GRACE <= sub(line, 3, 15) + 0 then
+  if ticket and now + ttl + KEY_GRACE <= sub(line, 3, 15) + 0 then
     entries[caller] = text
     local waits, writers_first, readers_first =
       keeps_out(writers_head or (mode == 'w' and caller), readers_head or (mode == 'r' and caller), fair)

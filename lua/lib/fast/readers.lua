@@ -1,4 +1,4 @@
--- Lets readers in from the first on, at most GRANTS of them. Sets `set`, `gone` and `handed`, and
+-- Lets readers in from the first on, at most MAX_GRANTS of them. Sets `set`, `gone` and `handed`, and
 -- `life` if the key must live longer; leaves `set` nil if the slow path must decide.
 --
 -- Before it: the queue (queue.lua, rest.lua); `readers`, the number of readers that hold, and
@@ -19,9 +19,9 @@ while is_right and at ~= '-' do
   text = redis.call('HGET', KEYS[1], 'q:' .. at) or ''
   local behind, number, seen, lasts, window, fairness, node, tag =
     string.match(text, '^r %S+ (%S+) (%d+) (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$')
-  if not behind or (count < GRANTS and not lives_on(at, seen, lasts)) then
+  if not behind or (count < MAX_GRANTS and not lives_on(at, seen, lasts)) then
     is_right = false
-  elseif count == GRANTS or (writers_head and number + 0 > phase and not (fairness == 'r' and fair == 0)) then
+  elseif count == MAX_GRANTS or (writers_head and number + 0 > phase and not (fairness == 'r' and fair == 0)) then
     break
   else
     if window ~= its_window then
@@ -56,8 +56,8 @@ while is_right and at ~= '-' do
 end
 local waiting = waiters - count
 if is_right and count > 0 and waiting >= 0 and (waiting > 0) == (at ~= '-' or writers_head ~= false) then
-  if longest + GRACE > ends then
-    life = longest + GRACE + SLACK .. ''
+  if longest + KEY_GRACE > ends then
+    life = longest + KEY_GRACE + EXPIRY_SLACK .. ''
   end
   set = { 's', (life or sub(line, 3, 15)) .. last, unpack(granted) }
   for _, field in ipairs(dropped) do
@@ -69,7 +69,7 @@ if is_right and count > 0 and waiting >= 0 and (waiting > 0) == (at ~= '-' or wr
     set[size + 1], set[size + 2], set[size + 3], set[size + 4] = 'readers', index, 'read_min', bound
     set[size + 5], set[size + 6] = 'waiters', waiting
   else
-    set[2] = '2S' .. set[2] .. bound .. ((life or ends) - now > KEEP and 3 or 2) .. index
+    set[2] = '2S' .. set[2] .. bound .. ((life or ends) - now > IDLE_KEY_TTL and 3 or 2) .. index
     gone[#gone + 1], gone[#gone + 2], gone[#gone + 3], gone[#gone + 4] = 'readers', 'read_min', 'waiters', 'fair'
   end
   size = #set
@@ -79,8 +79,8 @@ if is_right and count > 0 and waiting >= 0 and (waiting > 0) == (at ~= '-' or wr
   else
     gone[#gone + 1], gone[#gone + 2] = 'readers_head', 'readers_tail'
   end
-  if readers <= FEW and index > FEW and not redis.call('HGET', KEYS[1], 'wide') then
+  if readers <= LISTPACK_READERS and index > LISTPACK_READERS and not redis.call('HGET', KEYS[1], 'wide') then
     set[#set + 1], set[#set + 2] = 'wide', string.rep('-', 65)
   end
-  handed = { told = told, count = count, more = count == GRANTS and waiting > 0 and 1 or 0, unheard = {} }
+  handed = { told = told, count = count, more = count == MAX_GRANTS and waiting > 0 and 1 or 0, unheard = {} }
 end

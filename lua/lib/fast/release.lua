@@ -48,7 +48,7 @@ elseif not writer and reader and find(reader, '^[ghb]%d+$') then
 end
 if goes and writers_head then
 -- @include fast/writer
-elseif goes and waiters == 0 and ends >= now + GRACE and ends <= now + KEEP then
+elseif goes and waiters == 0 and ends >= now + KEY_GRACE and ends <= now + IDLE_KEY_TTL then
   set = { 's', '2F' .. sub(line, 3, 31) }
   for _, field in ipairs({ 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }) do
     gone[#gone + 1] = field

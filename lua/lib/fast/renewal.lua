@@ -10,5 +10,5 @@ local simple = #KEYS == 1
   and #line > 30
   and lease
   and lease >= 1
-  and lease <= LONGEST
+  and lease <= MAX_DURATION
   and lease % 1 == 0

@@ -4,11 +4,11 @@ local was, life = text and tonumber(sub(text, 2, 14)), tonumber(sub(line, 3, 15)
 local token = text and (field == 's' and sub(line, 16, 31) or sub(text, 15, 30))
 if was and life and was > now and tonumber(token) == asked then
   local deadline = math.max(was, now + lease)
-  local longer = deadline + GRACE > life
+  local longer = deadline + KEY_GRACE > life
   if longer then
-    life = deadline + GRACE + SLACK
+    life = deadline + KEY_GRACE + EXPIRY_SLACK
   end
-  if life > now + KEEP and (flag == '0' or flag == '2') then
+  if life > now + IDLE_KEY_TTL and (flag == '0' or flag == '2') then
     flag = flag + 1
   end
   local kept = longer and life .. '' or sub(line, 3, 15)
@@ -38,7 +38,7 @@ if was and life and was > now and tonumber(token) == asked then
     end
   end
   if type(done) ~= 'number' then
-    return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
+    return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
   end
   return 'renewed ' .. moment .. ' 0 ' .. token .. ' ' .. deadline
 end

@@ -19,5 +19,5 @@ if life and type(done) == 'number' then
   end
 end
 if type(done) ~= 'number' then
-  return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
+  return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
 end

@@ -25,6 +25,6 @@ elseif longer and type(done) == 'number' then
   end
 end
 if type(done) ~= 'number' then
-  return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
+  return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
 end
 return 'granted ' .. moment .. ' 0 ' .. caller .. ' ' .. stamp .. ' ' .. ends

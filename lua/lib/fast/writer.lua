@@ -15,8 +15,8 @@ if behind and seen + lasts > now and not find(lapsed or '', client, 1, true) the
   local links = behind ~= '-'
     and string.match(redis.call('HGET', KEYS[1], 'q:' .. behind) or '', '^w %S+( %S+ %d+ %d+ %d+ %d+ %d+ %a %S+ %S+ %d+)$')
   local deadline, waiting = now + window .. '', waiters - 1
-  if deadline + GRACE > ends then
-    life = deadline + GRACE + SLACK .. ''
+  if deadline + KEY_GRACE > ends then
+    life = deadline + KEY_GRACE + EXPIRY_SLACK .. ''
   end
   if writer then
     gone = {} -- its field has the next writer

@@ -117,8 +117,8 @@ fn compare_finds_a_difference_in_reply_hash_expiry_or_push() {
         ),
         (
             "lib/flush.lua",
-            "covered + (shape == 'N' and 0 or SLACK)",
-            "covered + (shape == 'N' and 0 or SLACK + 1)",
+            "covered + (shape == 'N' and 0 or EXPIRY_SLACK)",
+            "covered + (shape == 'N' and 0 or EXPIRY_SLACK + 1)",
         ),
         ("lib/tell.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
     ];

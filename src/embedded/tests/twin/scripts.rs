@@ -44,7 +44,7 @@ impl Folder {
 
     /// The same with a limit of grants that small crowds reach.
     pub(super) fn with_few_grants(self) -> Folder {
-        self.change("lib/constants.lua", "local GRANTS = 32 ", "local GRANTS = 3 ");
+        self.change("lib/constants.lua", "local MAX_GRANTS = 32 ", "local MAX_GRANTS = 3 ");
         self
     }
 
