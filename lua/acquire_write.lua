@@ -35,19 +35,19 @@
 if simple then
   if free then
 -- @include fast/lease
-    local taken, more = '2W' .. life .. stamp .. ends .. long .. caller, nil
+    local taken, more = '2W' .. life .. now_us_text .. ends .. long .. caller, nil
 -- @include fast/take
   elseif tries and line and #line > 45 then
     local ends, _, digits = sub(line, 32, 44), find(line, '^2[WRS]%d+')
-    if digits and digits > 44 and ends > moment and sub(line, 46) ~= caller then
-      return 'refused ' .. moment .. ' 0 ' .. ends
+    if digits and digits > 44 and ends > now_ms_text and sub(line, 46) ~= caller then
+      return 'refused ' .. now_ms_text .. ' 0 ' .. ends
     end
   elseif tries and line and find(line, '^2Q%d+$') and #line == 31 then
     local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
     local writer, ends = held[1] or '', held[1] and sub(held[1], 2, 14) or held[3] or ''
     local calls = held[2] or held[4] or find(writer, '^[kc]') -- a queue, or somebody to call back
-    if not calls and #ends == 13 and ends > moment and sub(writer, 31) ~= caller then
-      return 'refused ' .. moment .. ' 0 ' .. ends
+    if not calls and #ends == 13 and ends > now_ms_text and sub(writer, 31) ~= caller then
+      return 'refused ' .. now_ms_text .. ' 0 ' .. ends
     end
   elseif line and not tries then
     local mode = 'w'
@@ -56,16 +56,16 @@ if simple then
 end
 
 -- @include prelude
--- @include demand
--- @include hash
--- @include line
+-- @include acquire_args
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
--- @include acquire
+-- @include acquire_slow
 
-return answer(function()
+return run(function()
   return acquire('w')
 end)

@@ -15,31 +15,31 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local asked, lease = whole(3, 1, MAX_SAFE_INTEGER), whole(4, 1, MAX_DURATION)
+local asked, lease = integer_arg(3, 1, MAX_SAFE_INTEGER), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not asked then
-  return refuse('token')
+  return argument_error('token')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 elseif ARGV[5] and ARGV[5] ~= 'k' then
-  return refuse('flags')
+  return argument_error('flags')
 end
 local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
--- @include weaken
+-- @include become_reader
 
 -- The state that a call without `k` leaves to a cached holder; and a claim.
 local function in_use(state)
@@ -49,28 +49,28 @@ local function in_use(state)
   return is_cached(state) and not ARGV[5] and 'b' or state
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
-  local id, wrote, deadline, held = writing()
+  local id, wrote, deadline, held = current_writer()
   if id == ARGV[2] and held == asked then
-    become_reader(id, in_use(wrote), claimed_until(deadline, held, lease), held)
+    become_reader(id, in_use(wrote), deadline_after_renewal(deadline, held, lease), held)
   end
-  local reads_on, state, until_then, its_token, index = reading(ARGV[2])
+  local reads_on, state, until_then, its_token, index = find_reader(ARGV[2])
   if reads_on and its_token == asked then
     if state == 'g' then
-      until_then = claimed_until(until_then, its_token, lease)
+      until_then = deadline_after_renewal(until_then, its_token, lease)
     end
     put_reader(ARGV[2], in_use(state), until_then, its_token, index) -- as it stands, if this came before
   end
-  settle(true)
-  local alive, now_is, ends, reads = reading(ARGV[2])
+  finish(true)
+  local alive, now_is, ends, reads = find_reader(ARGV[2])
   if alive and reads == asked and ARGV[5] then
-    return reply('granted', more, ARGV[2], asked, ends, number('fence'), recalled(now_is))
+    return ok_reply('granted', has_more_work, ARGV[2], asked, ends, number('fence'), recall_mode(now_is))
   elseif alive and reads == asked then
-    return reply('granted', more, ARGV[2], asked, ends)
+    return ok_reply('granted', has_more_work, ARGV[2], asked, ends)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

@@ -20,58 +20,58 @@
 -- Cost: a bounded number of calls; `more` until all readers are swept away.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local limit = whole(2, 1, MAX_SAFE_INTEGER)
+local limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not limit then
-  return refuse('token')
+  return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
 local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
   -- A token of the future would cut off those to come.
   limit = math.min(limit, number('fence'))
-  local id, _, _, writes_by = writing()
+  local id, _, _, writes_by = current_writer()
   local writes = id and writes_by <= limit
   local readers = number('readers')
   local reads = readers > 0 and number('forced') < limit
   if not writes and not reads then
-    settle(true)
-    return reply('free', more)
+    finish(true)
+    return ok_reply('free', has_more_work)
   end
   if reads then
     put('forced', limit)
     put('read_min', 0)
-    drop('sweep')
-    blocked_by_readers(0)
+    delete_fields('sweep')
+    has_other_readers(0)
   end
-  if not writes and cut_off == 0 and not sweeping() then
-    settle(true)
-    return reply('free', more)
+  if not writes and forced_out_count == 0 and not sweep_state() then
+    finish(true)
+    return ok_reply('free', has_more_work)
   end
-  local token = mint()
+  local token = next_token()
   if writes then
-    end_write()
-    evicted[#evicted + 1] = { id, writes_by }
+    start_reader_phase()
+    force_released[#force_released + 1] = { id, writes_by }
   end
-  settle(true)
-  tell_holders(ARGV[3], 'w')
-  return reply('forced', more, token, writes and id or '-', readers)
+  finish(true)
+  notify_holders(ARGV[3], 'w')
+  return ok_reply('forced', has_more_work, token, writes and id or '-', readers)
 end)

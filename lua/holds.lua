@@ -11,35 +11,35 @@
 -- Cost: HGET and TIME; of one of several holders HGET or HMGET more.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 
-return answer(function()
+return run(function()
   local mine = 'r:' .. ARGV[2]
-  local strange = open({ 'writer', mine, 'forced' })
-  if strange then
-    return strange
+  local load_error = load({ 'writer', mine, 'forced' })
+  if load_error then
+    return load_error
   end
   if get('writer') then
-    local _, deadline, token, id = parse(get('writer'))
-    if id == ARGV[2] and deadline > now then
-      return reply('writes', 0, token, deadline)
+    local _, deadline, token, id = decode_record(get('writer'))
+    if id == ARGV[2] and deadline > now_ms then
+      return ok_reply('writes', 0, token, deadline)
     end
   end
   if get(mine) then
-    local _, deadline, token = parse(get(mine))
-    if deadline > now and token > number('forced') then
-      return reply('reads', 0, token, deadline)
+    local _, deadline, token = decode_record(get(mine))
+    if deadline > now_ms and token > number('forced') then
+      return ok_reply('reads', 0, token, deadline)
     end
   end
-  return reply('absent', 0)
+  return ok_reply('absent', 0)
 end)

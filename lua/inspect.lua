@@ -19,27 +19,27 @@
 -- for each entry.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local from, most = whole(2, 0, MAX_TIMESTAMP), whole(5, 1, 100)
+local from, most = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(5, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 5 then
-  return refuse('count')
+  return argument_error('count')
 elseif not from or not most then
-  return refuse('page')
+  return argument_error('page')
 elseif not is_word(ARGV[3], 40) or not is_word(ARGV[4], 40) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 
 local function readers()
   local page = {}
   for index = from, math.min(from + most, number('readers')) - 1 do
-    local id = bare(get('i:' .. format('%.0f', index)) or malformed('readers'))
-    local text = get('r:' .. id) or malformed('readers')
-    local _, _, token = parse(text)
+    local id = reader_id(get('i:' .. format('%.0f', index)) or malformed_error('readers'))
+    local text = get('r:' .. id) or malformed_error('readers')
+    local _, _, token = decode_record(text)
     if token > number('forced') then
       page[#page + 1] = id
       page[#page + 1] = text
@@ -50,7 +50,7 @@ end
 
 local function upgrader()
   local id = get('upgrader')
-  return id and { id, get('q:' .. id) or malformed('upgrader') } or {}
+  return id and { id, get('q:' .. id) or malformed_error('upgrader') } or {}
 end
 
 local function waiters(head, id)
@@ -65,21 +65,21 @@ local function waiters(head, id)
     end
     page[#page + 1] = id
     page[#page + 1] = text
-    id = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+    id = string.match(text, '^%a %S+ (%S+)') or malformed_error('waiter')
   end
   return page
 end
 
-return answer(function()
-  local strange = open({ 'writer', 'readers', 'waiters', 'upgrader', 'revoked', 'forced' })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'writer', 'readers', 'waiters', 'upgrader', 'revoked', 'forced' })
+  if load_error then
+    return load_error
   elseif not line then
-    return { 'absent', now, 0 }
+    return { 'absent', now_ms, 0 }
   end
   return {
     'lock',
-    now,
+    now_ms,
     0,
     number('fence'),
     get('writer') or '',

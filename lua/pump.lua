@@ -10,40 +10,40 @@
 -- calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 local handed
 -- @include fast/pump
 
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_word(ARGV[2], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
 local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
   if handed then
 -- @include fast/unheard
   end
-  settle(true, function()
-    if get('recall') and not writing() then
+  finish(true, function()
+    if get('recall') and not current_writer() then
       recall_readers(false)
     end
   end)
-  tell_holders(ARGV[2], 'w')
-  return reply('pumped', more)
+  notify_holders(ARGV[2], 'w')
+  return ok_reply('pumped', has_more_work)
 end)

@@ -16,47 +16,47 @@
 -- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local wanted = whole(3, 1, MAX_SAFE_INTEGER)
+local wanted = integer_arg(3, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not wanted then
-  return refuse('token')
+  return argument_error('token')
 end
 local mine = 'r:' .. ARGV[2]
 local names = { 'writer', mine, 'forced', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
 
 local function holds()
   if get(mine) then
-    local state, deadline, minted = parse(get(mine))
-    return deadline > now and minted > number('forced') and not string.find(state, '[kcb]')
+    local state, deadline, minted = decode_record(get(mine))
+    return deadline > now_ms and minted > number('forced') and not string.find(state, '[kcb]')
   elseif get('writer') then
-    local state, deadline, _, id = parse(get('writer'))
-    return id == ARGV[2] and deadline > now and not string.find(state, '[kcb]')
+    local state, deadline, _, id = decode_record(get('writer'))
+    return id == ARGV[2] and deadline > now_ms and not string.find(state, '[kcb]')
   end
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
   if not holds() then
-    return reply('lost', 0)
-  elseif wanted > number('fence') and wanted > us + MAX_TOKEN_LEAD * 1000 then
-    return reply('ahead', 0)
+    return ok_reply('lost', 0)
+  elseif wanted > number('fence') and wanted > now_us + MAX_TOKEN_LEAD * 1000 then
+    return ok_reply('ahead', 0)
   end
   local raised = math.max(wanted, number('fence'))
   put('fence', raised) -- also as it stands, so that replicas can confirm it
-  cover(math.ceil(raised / 1000))
+  extend_expiry_to(math.ceil(raised / 1000))
   flush(true)
-  return reply('raised', 0)
+  return ok_reply('raised', 0)
 end)

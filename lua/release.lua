@@ -23,7 +23,7 @@
 -- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
 -- These are fast paths, as is a release beside a queue.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
-local clock, stamp, moment, now, handed
+local time_reply, now_us_text, now_ms_text, now_ms, handed
 local said = 'released 0 0'
 local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
 if simple then
@@ -64,34 +64,34 @@ if simple then
     end
 -- @include fast/tell
     if not handed.unheard[1] then
-      return 'released ' .. moment .. ' ' .. handed.more
+      return 'released ' .. now_ms_text .. ' ' .. handed.more
     end
   end
 end
 
-if not clock then
--- @include time
+if not time_reply then
+-- @include server_time
 end
 -- @include prelude
 
 local only_wait = ARGV[3] ~= nil
 if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
-  return refuse('count')
+  return argument_error('count')
 elseif only_wait and ARGV[3] ~= 'wait' then
-  return refuse('what')
+  return argument_error('what')
 elseif not is_id(caller) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 
 local function end_reading(id)
-  local alive, _, _, token, index = reading(id)
+  local alive, _, _, token, index = find_reader(id)
   if alive ~= nil then
     local forced = number('forced')
     remove_reader(id, index)
@@ -102,46 +102,46 @@ end
 local function end_writing(id)
   local text = get('writer')
   if text then
-    local _, _, _, writes = parse(text)
+    local _, _, _, writes = decode_record(text)
     if writes == id then
-      end_write()
+      start_reader_phase()
       return 'released'
     end
   end
 end
 
 local function end_waiting(id)
-  local entry = waiter(id)
+  local entry = load_waiter(id)
   if not entry then
     return
   elseif entry.mode == 'u' then
     put('upgrader', false)
-    forget(entry)
-    tally(entry, -1)
+    delete_waiter(entry)
+    count_waiter(entry, -1)
   else
     unlink(entry)
   end
   return 'left'
 end
 
-return answer(function()
-  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
+  if load_error then
+    return load_error
   end
   if handed then
 -- @include fast/unheard
-    settle(true)
-    return reply('released', more)
+    finish(true)
+    return ok_reply('released', has_more_work)
   end
   if only_wait then
-    local id, _, deadline, token = writing()
+    local id, _, deadline, token = current_writer()
     if id == caller then
-      return reply('writing', 0, token, deadline)
+      return ok_reply('writing', 0, token, deadline)
     end
   end
   local left = end_waiting(caller)
   local ended = not only_wait and (end_writing(caller) or end_reading(caller))
-  settle(true)
-  return reply(ended or left or 'absent', more)
+  finish(true)
+  return ok_reply(ended or left or 'absent', has_more_work)
 end)

@@ -63,38 +63,38 @@ end
 
 -- @include prelude
 
-local tokens = ARGV[6] and whole(6, 1, TOKEN_BLOCK)
+local tokens = ARGV[6] and integer_arg(6, 1, TOKEN_BLOCK)
 if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 6) then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(caller) then
-  return refuse('id')
-elseif not whole(3, 1, MAX_DURATION) then
-  return refuse('lease')
+  return argument_error('id')
+elseif not integer_arg(3, 1, MAX_DURATION) then
+  return argument_error('lease')
 elseif how ~= 'r' and how ~= 'w' then
-  return refuse('mode')
-elseif not whole(5, 1, MAX_SAFE_INTEGER) then
-  return refuse('token')
+  return argument_error('mode')
+elseif not integer_arg(5, 1, MAX_SAFE_INTEGER) then
+  return argument_error('token')
 elseif ARGV[6] and not tokens then
-  return refuse('tokens')
+  return argument_error('tokens')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
--- @include weaken
+-- @include become_reader
 
 -- The record of the acquisition if it holds: its mode, and what it says.
 local function held()
-  local alive, state, deadline, token, index = reading(caller)
+  local alive, state, deadline, token, index = find_reader(caller)
   if alive then
     return 'r', state, deadline, token, index
   elseif get('writer') then
-    local writes, ends, minted, id = parse(get('writer'))
-    if id == caller and ends > now then
+    local writes, ends, minted, id = decode_record(get('writer'))
+    if id == caller and ends > now_ms then
       return 'w', writes, ends, minted
     end
   end
@@ -108,36 +108,36 @@ local function renewed(state)
   return is_cached(state) and not tokens and 'b' or state
 end
 
-return answer(function()
-  local strange = open({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
+  if load_error then
+    return load_error
   end
   local mode, state, deadline, token, index = held()
   local status = mode and 'other' or 'lost'
   if mode and token == asked then
     status = token > number('revoked') and 'renewed' or 'revoked'
-    state, deadline = renewed(state), claimed_until(deadline, token, lease)
+    state, deadline = renewed(state), deadline_after_renewal(deadline, token, lease)
     if mode == 'r' then
       put_reader(caller, state, deadline, token, index)
     elseif how == 'r' then
       mode, state = 'r', become_reader(caller, state, deadline, token)
     else
-      write(caller, state, deadline, token)
+      set_writer(caller, state, deadline, token)
       if tokens and is_cached(state) and status == 'renewed' then
-        mint_block(tokens)
+        reserve_tokens(tokens)
       end
     end
   end
   if get('waiters') and mode ~= 'w' then
-    settle(true)
+    finish(true)
   else
     flush(true)
   end
   if status == 'lost' then
-    return reply(status, more)
+    return ok_reply(status, has_more_work)
   elseif tokens and status ~= 'other' then
-    return reply(status, more, token, deadline, number('fence'), recalled(state))
+    return ok_reply(status, has_more_work, token, deadline, number('fence'), recall_mode(state))
   end
-  return reply(status, more, token, deadline)
+  return ok_reply(status, has_more_work, token, deadline)
 end)

@@ -13,35 +13,35 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local limit = whole(2, 1, MAX_SAFE_INTEGER)
+local limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not limit then
-  return refuse('token')
+  return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
 local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
   -- A token of the future would revoke those to come.
   limit = math.min(limit, number('fence'))
-  local _, _, deadline, writes_by = writing()
+  local _, _, deadline, writes_by = current_writer()
   if writes_by and writes_by > limit then
     deadline = nil
   end
@@ -49,16 +49,16 @@ return answer(function()
   if held and number('revoked') < limit then
     put('revoked', limit)
   end
-  settle(true, function()
-    if deadline and writing() then
+  finish(true, function()
+    if deadline and current_writer() then
       recall_writer(true)
     elseif held then
       recall_readers(true)
     end
   end)
-  tell_holders(ARGV[3], 'w')
+  notify_holders(ARGV[3], 'w')
   if held then
-    return reply('revoked', more, limit, number('readers'), deadline or 0)
+    return ok_reply('revoked', has_more_work, limit, number('readers'), deadline or 0)
   end
-  return reply('free', more)
+  return ok_reply('free', has_more_work)
 end)

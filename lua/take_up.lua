@@ -18,44 +18,44 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local not_after, lease, asked = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, MAX_DURATION), whole(7, 1, MAX_SAFE_INTEGER)
+local not_after, lease, asked = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
-  return refuse('count')
+  return argument_error('count')
 elseif not not_after then
-  return refuse('not_after')
+  return argument_error('not_after')
 elseif not is_id(ARGV[3]) or not is_id(ARGV[6]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 elseif ARGV[5] ~= 'r' and ARGV[5] ~= 'w' then
-  return refuse('mode')
+  return argument_error('mode')
 elseif not asked then
-  return refuse('token')
-elseif not_after > 0 and now > not_after then
-  return reply('stale', 0)
+  return argument_error('token')
+elseif not_after > 0 and now_ms > not_after then
+  return ok_reply('stale', 0)
 end
 local taker, how, holder = ARGV[3], ARGV[5], ARGV[6]
 local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, 'q:' .. taker, 'revoked', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 
 -- What an acquisition holds by this token and in this mode: state, deadline, a reader's index.
 local function held(id)
   if how == 'w' then
-    local writes, state, deadline, minted = writing()
+    local writes, state, deadline, minted = current_writer()
     if writes == id and minted == asked then
       return state, deadline
     end
   else
-    local alive, state, deadline, minted, index = reading(id)
+    local alive, state, deadline, minted, index = find_reader(id)
     if alive and minted == asked then
       return state, deadline, index
     end
@@ -64,42 +64,42 @@ end
 
 -- Whether the lock knows the taker by anything: then its id is not a new one.
 local function is_known()
-  return get('r:' .. taker) or get('q:' .. taker) or writing() == taker
+  return get('r:' .. taker) or get('q:' .. taker) or current_writer() == taker
 end
 
 -- The pump ends the wait of an upgrader that reads no more.
 local function rename(deadline, index)
   if how == 'w' then
-    return write(taker, 'h', deadline, asked)
+    return set_writer(taker, 'h', deadline, asked)
   end
   put('r:' .. holder, false)
-  put('r:' .. taker, record('h', deadline, asked, index))
+  put('r:' .. taker, encode_record('h', deadline, asked, index))
   put('i:' .. index, taker)
-  cover(deadline)
+  extend_expiry_to(deadline)
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
   local state, deadline, index = held(taker)
   if state and how == 'w' then
-    write(taker, state, deadline, asked) -- as it stands: this came before
+    set_writer(taker, state, deadline, asked) -- as it stands: this came before
   elseif state then
     put_reader(taker, state, deadline, asked, index)
   elseif not is_known() then
     state, deadline, index = held(holder)
     if state == 'h' or state == 'g' then
-      deadline = claimed_until(deadline, asked, lease)
+      deadline = deadline_after_renewal(deadline, asked, lease)
       rename(deadline, index)
     else
       state = nil
     end
   end
-  settle(true)
+  finish(true)
   if state then
-    return reply('granted', more, taker, asked, deadline)
+    return ok_reply('granted', has_more_work, taker, asked, deadline)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

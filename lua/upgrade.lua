@@ -23,73 +23,73 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
--- @include demand
+-- @include acquire_args
 
-local demand, bad = read_demand(6)
-if bad then
-  return bad
-elseif demand.not_after > 0 and now > demand.not_after then
-  return reply('stale', 0)
+local request, args_error = parse_acquire_args(6)
+if args_error then
+  return args_error
+elseif request.not_after > 0 and now_ms > request.not_after then
+  return ok_reply('stale', 0)
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id, 'cached' }
+local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-me = demand.id
+caller_id = request.id
 
 local function wait_for_readers()
-  local entry = waiter(me)
+  local entry = load_waiter(caller_id)
   if not entry then
-    entry = { id = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
-    put('upgrader', me)
-    tally(entry, 1)
+    entry = { id = caller_id, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', queued_at = now_ms }
+    put('upgrader', caller_id)
+    count_waiter(entry, 1)
   end
-  entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
-  entry.node, entry.tag = demand.node, demand.tag
-  save(entry)
+  entry.last_seen, entry.ttl, entry.lease, entry.window = now_ms, request.ttl, request.lease, request.window
+  entry.node, entry.tag = request.node, request.tag
+  save_waiter(entry)
 end
 
 local function become_writer(index, deadline)
-  local token = mint()
-  deadline = math.max(deadline, now + demand.lease)
-  remove_reader(me, index)
-  write(me, 'h', deadline, token)
+  local token = next_token()
+  deadline = math.max(deadline, now_ms + request.lease)
+  remove_reader(caller_id, index)
+  set_writer(caller_id, 'h', deadline, token)
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(names)
+  if load_error then
+    return load_error
   end
-  local alive, reads, ends, token, index = reading(me)
+  local alive, reads, ends, token, index = find_reader(caller_id)
   local own = alive and is_cached(reads) and 1 or 0
-  local upgrader = upgrading()
+  local upgrader = current_upgrader()
   local status, takes
-  if alive and token == demand.token then
-    if upgrader and upgrader.id ~= me then
+  if alive and token == request.token then
+    if upgrader and upgrader.id ~= caller_id then
       status = 'conflict'
     elseif token <= number('revoked') then
       status = 'revoked'
-    elseif not blocked_by_readers(1) then
+    elseif not has_other_readers(1) then
       if upgrader then
         put('upgrader', false)
-        forget(upgrader)
-        tally(upgrader, -1)
+        delete_waiter(upgrader)
+        count_waiter(upgrader, -1)
       end
       become_writer(index, ends)
       takes = not upgrader
-    elseif demand.waits then
-      local bad_place = read_place(demand)
-      if bad_place then
-        return bad_place
+    elseif request.can_wait then
+      local terms_error = parse_queue_terms(request)
+      if terms_error then
+        return terms_error
       end
       wait_for_readers()
       status = 'queued'
@@ -98,36 +98,36 @@ return answer(function()
       status = 'refused'
     end
   end
-  settle(not takes, function()
+  finish(not takes, function()
     -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it
     -- tries and nobody else is in its way.
-    local mine = waiter(me)
+    local mine = load_waiter(caller_id)
     if mine or (status == 'refused' and number('cached') - own == number('readers') - 1) then
       recall_readers(mine)
     end
   end)
-  tell_holders(demand.tag, 'w')
+  notify_holders(request.tag, 'w')
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is
   -- written again in any case, so that replicas can confirm it.
-  local id, state, deadline, minted = writing()
-  if id == me then
+  local id, state, deadline, minted = current_writer()
+  if id == caller_id then
     if not alive then
-      if minted == demand.token then -- a failover has lost the downgrade before this upgrade
+      if minted == request.token then -- a failover has lost the downgrade before this upgrade
         if minted <= number('revoked') then
-          return reply('revoked', more)
+          return ok_reply('revoked', has_more_work)
         end
-        minted = mint()
+        minted = next_token()
       end
-      deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
-      write(me, state == 'g' and 'h' or state, deadline, minted)
+      deadline = state == 'g' and deadline_after_renewal(deadline, minted, request.lease) or deadline
+      set_writer(caller_id, state == 'g' and 'h' or state, deadline, minted)
       flush(true)
     end
-    return reply('granted', more, me, minted, deadline)
+    return ok_reply('granted', has_more_work, caller_id, minted, deadline)
   elseif status == 'conflict' or status == 'revoked' then
-    return reply(status, more)
+    return ok_reply(status, has_more_work)
   elseif status then
-    return reply(status, more, 0, number('readers') - 1, number('read_min'))
+    return ok_reply(status, has_more_work, 0, number('readers') - 1, number('read_min'))
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

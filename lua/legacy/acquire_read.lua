@@ -23,14 +23,14 @@
 local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
   return { err = 'LOCKARGS a lease in whole seconds' }
-elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
-  return string.format('stale %.0f 0', now)
+elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
+  return string.format('stale %.0f 0', now_ms)
 end
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and held.err then
   return held
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
-  return string.format('refused %.0f 0', now)
+  return string.format('refused %.0f 0', now_ms)
 end
 if held ~= ARGV[3] then
   -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take
@@ -42,4 +42,4 @@ if held ~= ARGV[3] then
   end
 end
 -- The key may last longer, by another reader's lease.
-return string.format('granted %.0f 0 %s 0 %.0f', now, ARGV[3], now + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))
+return string.format('granted %.0f 0 %s 0 %.0f', now_ms, ARGV[3], now_ms + math.min(lease * 1000, redis.call('PTTL', KEYS[1])))

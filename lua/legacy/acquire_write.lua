@@ -21,8 +21,8 @@
 local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
   return { err = 'LOCKARGS a lease in whole seconds' }
-elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now then
-  return string.format('stale %.0f 0', now)
+elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
+  return string.format('stale %.0f 0', now_ms)
 end
 local writer = redis.pcall('GET', KEYS[2])
 if type(writer) == 'table' and writer.err then
@@ -30,9 +30,9 @@ if type(writer) == 'table' and writer.err then
 elseif writer ~= ARGV[3] then
   local set = redis.call('EXISTS', KEYS[1]) == 0 and redis.pcall('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX')
   if not set then
-    return string.format('refused %.0f 0', now)
+    return string.format('refused %.0f 0', now_ms)
   elseif set.err then
     return { err = string.match(set.err, ERROR_PATTERN) or 'ERR ' .. set.err }
   end
 end
-return string.format('granted %.0f 0 %s 0 %.0f', now, ARGV[3], now + redis.call('PTTL', KEYS[2]))
+return string.format('granted %.0f 0 %s 0 %.0f', now_ms, ARGV[3], now_ms + redis.call('PTTL', KEYS[2]))

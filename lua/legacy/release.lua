@@ -19,7 +19,7 @@ local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and held.err then
   return held
 elseif held ~= ARGV[2] then
-  return string.format('absent %.0f 0', now)
+  return string.format('absent %.0f 0', now_ms)
 end
 redis.call('DEL', KEYS[1])
-return string.format('released %.0f 0', now)
+return string.format('released %.0f 0', now_ms)

@@ -28,36 +28,36 @@ local simple = #KEYS == 1
   and wanted >= 1
   and wanted <= MAX_DURATION
   and wanted % 1 == 0
-  and (limit == 0 or (limit and limit >= now and limit <= MAX_TIMESTAMP and limit % 1 == 0))
+  and (limit == 0 or (limit and limit >= now_ms and limit <= MAX_TIMESTAMP and limit % 1 == 0))
 if simple then
-  local ends = now + wanted .. ''
+  local ends = now_ms + wanted .. ''
   local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
   if set and not set.err then
-    return 'granted ' .. moment .. ' 0 ' .. caller .. ' 0 ' .. ends
+    return 'granted ' .. now_ms_text .. ' 0 ' .. caller .. ' 0 ' .. ends
   end
 end
 
 -- @include prelude
 
-local not_after, lease = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, MAX_DURATION)
+local not_after, lease = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return refuse('count')
+  return argument_error('count')
 elseif not not_after then
-  return refuse('not_after')
+  return argument_error('not_after')
 elseif not is_id(ARGV[3]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not lease then
-  return refuse('lease')
-elseif not_after > 0 and now > not_after then
-  return reply('stale', 0)
+  return argument_error('lease')
+elseif not_after > 0 and now_ms > not_after then
+  return ok_reply('stale', 0)
 end
 
-local deadline = now + lease
+local deadline = now_ms + lease
 local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadline))
 if set and set.err then
   return server_error(set)
 elseif set then
-  return reply('granted', 0, ARGV[3], 0, deadline)
+  return ok_reply('granted', 0, ARGV[3], 0, deadline)
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
@@ -67,13 +67,13 @@ local left = redis.pcall('PTTL', key)
 if type(left) == 'table' then
   return server_error(left)
 end
-local ends = left >= 0 and now + left or 0
+local ends = left >= 0 and now_ms + left or 0
 if value == ARGV[3] then
   -- The same value with the same end: it changes nothing, and replicas can confirm it.
   local again = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
   if again.err then
     return server_error(again)
   end
-  return reply('granted', 0, ARGV[3], 0, ends)
+  return ok_reply('granted', 0, ARGV[3], 0, ends)
 end
-return reply('refused', 0, ends)
+return ok_reply('refused', 0, ends)

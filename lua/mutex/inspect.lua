@@ -14,13 +14,13 @@
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 1 then
-  return refuse('count')
+  return argument_error('count')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 elseif not value then
-  return { 'absent', now, 0 }
+  return { 'absent', now_ms, 0 }
 end
 local left = call('PTTL', key)
-return { 'held', now, 0, value, left >= 0 and now + left or 0 }
+return { 'held', now_ms, 0, value, left >= 0 and now_ms + left or 0 }

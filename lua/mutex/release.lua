@@ -27,9 +27,9 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 local value = redis.pcall('GET', key)
-return type(value) == 'table' and server_error(value) or reply('absent', 0)
+return type(value) == 'table' and server_error(value) or ok_reply('absent', 0)

@@ -15,30 +15,30 @@
 -- @include clock
 -- @include prelude
 
-local lease = whole(3, 1, MAX_DURATION)
+local lease = integer_arg(3, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 elseif value ~= ARGV[2] then
-  return reply('lost', 0)
+  return ok_reply('lost', 0)
 end
-return answer(function()
+return run(function()
   local left = call('PTTL', key)
   if left < lease then
     left = lease
-    call('PEXPIREAT', key, format('%.0f', now + lease))
+    call('PEXPIREAT', key, format('%.0f', now_ms + lease))
   else
     -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no
     -- hash, and after it a full memory refuses nothing.
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end
-  return reply('granted', 0, value, 0, now + left)
+  return ok_reply('granted', 0, value, 0, now_ms + left)
 end)

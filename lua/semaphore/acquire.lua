@@ -27,35 +27,35 @@
 
 -- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
 -- @include fast/well_formed
-local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MAX_PERMITS and not find(args[5] .. args[6], '%D')
+local wanted, allowed = tonumber(argv[5]), tonumber(argv[6])
+local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MAX_PERMITS and not find(argv[5] .. argv[6], '%D')
 local _, digits = nil, nil
 if simple and line then
   _, digits = find(line, '^2P%d+')
 end
-if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp)) then
+if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < now_us_text)) then
 -- @include fast/lease
   local mine = 'r:' .. caller
   local taken, more
   if not line then
     if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      taken = '2P' .. life .. stamp .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
-      more = { mine, 'h' .. ends .. stamp .. '0 ' .. wanted, 'i:0', caller }
+      taken = '2P' .. life .. now_us_text .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
+      more = { mine, 'h' .. ends .. now_us_text .. '0 ' .. wanted, 'i:0', caller }
     end
   else
     local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
     local least = sub(line, 32, 44)
     if not holders or tonumber(limit) ~= allowed or used + wanted > allowed then
       taken = nil -- a queue, another limit, too few permits
-    elseif holders == '0' or (least > moment and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], mine)) then
+    elseif holders == '0' or (least > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], mine)) then
       if long == '1' then
         flag = '1'
       end
       if holders == '0' or ends < least then
         least = ends
       end
-      taken = '2P' .. life .. stamp .. least .. flag .. limit .. ' ' .. used + wanted .. ' ' .. holders + 1
-      more = { mine, 'h' .. ends .. stamp .. holders .. ' ' .. wanted, 'i:' .. holders, caller }
+      taken = '2P' .. life .. now_us_text .. least .. flag .. limit .. ' ' .. used + wanted .. ' ' .. holders + 1
+      more = { mine, 'h' .. ends .. now_us_text .. holders .. ' ' .. wanted, 'i:' .. holders, caller }
     end
   end
   if taken then
@@ -64,40 +64,40 @@ if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp
 end
 
 -- @include prelude
--- @include demand
--- @include hash
--- @include semaphore
+-- @include acquire_args
+-- @include field_cache
+-- @include semaphore_state
 
 -- Returns an error reply if they are malformed.
-local function read_permits(asked)
-  asked.permits, asked.most = whole(5, 1, MAX_PERMITS), whole(6, 1, MAX_PERMITS)
-  if not asked.permits then
-    return refuse('permits')
-  elseif not asked.most or asked.most < asked.permits then
-    return refuse('limit')
+local function parse_permits(args)
+  args.permits, args.expected_limit = integer_arg(5, 1, MAX_PERMITS), integer_arg(6, 1, MAX_PERMITS)
+  if not args.permits then
+    return argument_error('permits')
+  elseif not args.expected_limit or args.expected_limit < args.permits then
+    return argument_error('limit')
   end
-  asked.fairness = format('%.0f', asked.permits) -- its place in a waiter's entry
+  args.fairness = format('%.0f', args.permits) -- its place in a waiter's entry
 end
 
-local demand, bad = read_demand(7, read_permits)
+local request, args_error = parse_acquire_args(7, parse_permits)
 
--- @include place
+-- @include enqueue
 
 -- Takes what can be taken, or a place. Returns an error reply, or what `queue` does; and whether
 -- the call takes something.
 local function begin(entry, alive, index)
   if alive ~= nil then
-    remove_reader(me, index) -- its own record, which has run out, stands in its way
+    remove_reader(caller_id, index) -- its own record, which has run out, stands in its way
   end
   if entry then
-    return demand.waits and refresh(entry), false
-  elseif demand.ticket > 0 then
-    return queue('p'), true
-  elseif not first('p') and has_room(demand.permits) then
-    add_reader(me, 'h', now + demand.lease, mint(), demand.permits)
+    return request.can_wait and touch_waiter(entry), false
+  elseif request.ticket > 0 then
+    return enqueue('p'), true
+  elseif not first_alive('p') and has_permits(request.permits) then
+    add_reader(caller_id, 'h', now_ms + request.lease, next_token(), request.permits)
     return nil, true
-  elseif demand.waits then
-    return queue('p'), true
+  elseif request.can_wait then
+    return enqueue('p'), true
   end
   return nil, false
 end
@@ -106,34 +106,34 @@ end
 -- is to get what it wants.
 local function is_off_limit(entry)
   local limit = number('limit')
-  return demand.permits > limit or (not entry and demand.ticket == 0 and demand.most ~= limit)
+  return request.permits > limit or (not entry and request.ticket == 0 and request.expected_limit ~= limit)
 end
 
-return answer(function()
-  local strange = bad or open({ 'r:' .. demand.id, 'q:' .. demand.id })
-  if strange then
-    return strange
-  elseif demand.not_after > 0 and now > demand.not_after then
-    return reply('stale', 0)
+return run(function()
+  local load_error = args_error or load({ 'r:' .. request.id, 'q:' .. request.id })
+  if load_error then
+    return load_error
+  elseif request.not_after > 0 and now_ms > request.not_after then
+    return ok_reply('stale', 0)
   end
-  me, thorough = demand.id, demand.waits
+  caller_id, checks_all = request.id, request.can_wait
   if shape == 'N' then
-    put('limit', demand.most)
+    put('limit', request.expected_limit)
   end
-  local entry, takes = waiter(me), false
-  local alive, state, deadline, token, index, permits = reading(me)
+  local entry, takes = load_waiter(caller_id), false
+  local alive, state, deadline, token, index, permits = find_reader(caller_id)
   if alive then
     -- The claim of a grant; or it comes again, and the record is written again: `WAIT` counts
     -- replicas only for what the call in front of it has written.
-    deadline = state == 'g' and math.max(deadline, now + demand.lease) or deadline
-    put_reader(me, 'h', deadline, token, index, permits)
+    deadline = state == 'g' and math.max(deadline, now_ms + request.lease) or deadline
+    put_reader(caller_id, 'h', deadline, token, index, permits)
   elseif is_off_limit(entry) then
     if not entry then
-      return reply('limit', 0, number('limit'))
+      return ok_reply('limit', 0, number('limit'))
     end
     unlink(entry)
-    settle(true)
-    return reply('limit', more, number('limit'))
+    finish(true)
+    return ok_reply('limit', has_more_work, number('limit'))
   else
     local refused
     refused, takes = begin(entry, alive, index)
@@ -141,14 +141,14 @@ return answer(function()
       return refused
     end
   end
-  settle(not takes)
-  entry = waiter(me)
-  local holds, _, ends, minted = reading(me)
+  finish(not takes)
+  entry = load_waiter(caller_id)
+  local holds, _, ends, minted = find_reader(caller_id)
   if holds then
-    return reply('granted', more, me, minted, ends)
+    return ok_reply('granted', has_more_work, caller_id, minted, ends)
   elseif entry then
-    local head = linked(get('head')) or malformed('queue')
-    return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))
+    local head = neighbor(get('head')) or malformed_error('queue')
+    return ok_reply('queued', has_more_work, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))
   end
-  return reply('refused', more, number('read_min'))
+  return ok_reply('refused', has_more_work, number('read_min'))
 end)

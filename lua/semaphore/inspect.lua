@@ -16,27 +16,27 @@
 -- Cost: HGET, TIME, HMGET where somebody waits, and at most three calls for each entry.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local from, most = whole(2, 0, MAX_TIMESTAMP), whole(4, 1, 100)
+local from, most = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return refuse('count')
+  return argument_error('count')
 elseif not from or not most then
-  return refuse('page')
+  return argument_error('page')
 elseif not is_word(ARGV[3], 40) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
 local function holders()
   local page = {}
   for index = from, math.min(from + most, number('readers')) - 1 do
-    local id = get('i:' .. format('%.0f', index)) or malformed('readers')
+    local id = get('i:' .. format('%.0f', index)) or malformed_error('readers')
     page[#page + 1] = id
-    page[#page + 1] = get('r:' .. id) or malformed('readers')
+    page[#page + 1] = get('r:' .. id) or malformed_error('readers')
   end
   return page
 end
@@ -53,19 +53,19 @@ local function waiters(id)
     end
     page[#page + 1] = id
     page[#page + 1] = text
-    id = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+    id = string.match(text, '^%a %S+ (%S+)') or malformed_error('waiter')
   end
   return page
 end
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
   elseif shape == 'N' then
-    return { 'absent', now, 0 }
+    return { 'absent', now_ms, 0 }
   end
   return {
-    'semaphore', now, 0, number('fence'), number('limit'), number('used'), number('readers'), number('waiters'), holders(), waiters(ARGV[3]),
+    'semaphore', now_ms, 0, number('fence'), number('limit'), number('used'), number('readers'), number('waiters'), holders(), waiters(ARGV[3]),
   }
 end)

@@ -9,22 +9,22 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 1 then
-  return refuse('count')
+  return argument_error('count')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
   elseif shape ~= 'N' then
-    settle(true)
+    finish(true)
   end
-  return reply('pumped', more)
+  return ok_reply('pumped', has_more_work)
 end)

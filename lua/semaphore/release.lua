@@ -61,29 +61,29 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. ARGV[2], 'q:' .. ARGV[2] })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. ARGV[2], 'q:' .. ARGV[2] })
+  if load_error then
+    return load_error
   end
-  local entry, status = waiter(ARGV[2]), 'absent'
+  local entry, status = load_waiter(ARGV[2]), 'absent'
   if entry then
     unlink(entry)
     status = 'left'
   end
-  local alive, _, _, _, index = reading(ARGV[2])
+  local alive, _, _, _, index = find_reader(ARGV[2])
   if alive ~= nil then
     remove_reader(ARGV[2], index)
     status = 'released'
   end
-  settle(true)
-  return reply(status, more)
+  finish(true)
+  return ok_reply(status, has_more_work)
 end)

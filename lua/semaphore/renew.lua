@@ -37,38 +37,38 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 5 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(caller) then
-  return refuse('id')
-elseif not whole(3, 1, MAX_DURATION) then
-  return refuse('lease')
-elseif not whole(4, 1, MAX_PERMITS) then
-  return refuse('permits')
-elseif not whole(5, 1, MAX_SAFE_INTEGER) then
-  return refuse('token')
+  return argument_error('id')
+elseif not integer_arg(3, 1, MAX_DURATION) then
+  return argument_error('lease')
+elseif not integer_arg(4, 1, MAX_PERMITS) then
+  return argument_error('permits')
+elseif not integer_arg(5, 1, MAX_SAFE_INTEGER) then
+  return argument_error('token')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. caller })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. caller })
+  if load_error then
+    return load_error
   end
-  local alive, _, deadline, token, index, permits = reading(caller)
+  local alive, _, deadline, token, index, permits = find_reader(caller)
   local status = alive and 'other' or 'lost'
   if alive and token == asked then
-    status, deadline = 'renewed', math.max(deadline, now + lease)
-    keep_permits(caller, 'h', deadline, token, index, permits, math.min(keeps, permits))
+    status, deadline = 'renewed', math.max(deadline, now_ms + lease)
+    set_permits(caller, 'h', deadline, token, index, permits, math.min(keeps, permits))
   end
   if get('waiters') then
-    settle(true)
+    finish(true)
   else
     flush(true)
   end
   if alive then
-    return reply(status, more, token, deadline)
+    return ok_reply(status, has_more_work, token, deadline)
   end
-  return reply(status, more)
+  return ok_reply(status, has_more_work)
 end)

@@ -14,33 +14,33 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local not_after, expected, wanted = whole(2, 0, MAX_TIMESTAMP), whole(3, 1, MAX_PERMITS), whole(4, 1, MAX_PERMITS)
+local not_after, expected, wanted = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(3, 1, MAX_PERMITS), integer_arg(4, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return refuse('count')
+  return argument_error('count')
 elseif not not_after then
-  return refuse('not_after')
+  return argument_error('not_after')
 elseif not expected or not wanted then
-  return refuse('limit')
+  return argument_error('limit')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
-  elseif not_after > 0 and now > not_after then
-    return reply('stale', 0)
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
+  elseif not_after > 0 and now_ms > not_after then
+    return ok_reply('stale', 0)
   end
   local stands = shape ~= 'N' and number('limit') or expected
   if stands ~= expected and stands ~= wanted then
-    return reply('limit', 0, stands)
+    return ok_reply('limit', 0, stands)
   end
   put('limit', wanted)
-  settle(false)
-  return reply('set', more)
+  finish(false)
+  return ok_reply('set', has_more_work)
 end)

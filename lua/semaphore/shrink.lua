@@ -11,34 +11,34 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local keeps = whole(3, 1, MAX_PERMITS)
+local keeps = integer_arg(3, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not keeps then
-  return refuse('permits')
+  return argument_error('permits')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. ARGV[2] })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. ARGV[2] })
+  if load_error then
+    return load_error
   end
-  local alive, state, deadline, token, index, permits = reading(ARGV[2])
+  local alive, state, deadline, token, index, permits = find_reader(ARGV[2])
   if alive then
     keeps = math.min(keeps, permits)
-    keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)
+    set_permits(ARGV[2], state, deadline, token, index, permits, keeps)
   end
-  settle(true)
+  finish(true)
   if alive then
-    return reply('kept', more, token, deadline, keeps)
+    return ok_reply('kept', has_more_work, token, deadline, keeps)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

@@ -42,7 +42,7 @@ const fn planted(
 
 /// One permit more than the limit.
 const MORE_PERMITS: [&str; 3] = [
-    "lib/semaphore.lua",
+    "lib/semaphore_state.lua",
     "  return number('used') + permits <= number('limit')",
     "  return number('used') + permits <= number('limit') + 1",
 ];
@@ -52,13 +52,17 @@ const PLANTED: &[Planted] = &[
         "the array of readers is dense",
         &[RU],
         NONE,
-        ["lib/readers.lua", "  put('i:' .. last, false)\n", ""],
+        ["lib/readers.lua", "  put('i:' .. last_index, false)\n", ""],
     ),
     planted(
         "waiters are counted and linked",
         &[W, R],
         NONE,
-        ["lib/waiters.lua", "  forget(entry)\n  tally(entry, -1)", "  forget(entry)"],
+        [
+            "lib/wait_queue.lua",
+            "  delete_waiter(waiter)\n  count_waiter(waiter, -1)",
+            "  delete_waiter(waiter)",
+        ],
     ),
     planted(
         "fields go with what they tell of",
@@ -66,8 +70,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "lib/readers.lua",
-            "drop('readers', 'read_min', 'sweep', 'forced')",
-            "drop('readers', 'sweep', 'forced')",
+            "delete_fields('readers', 'read_min', 'sweep', 'forced')",
+            "delete_fields('readers', 'sweep', 'forced')",
         ],
     ),
     planted(
@@ -84,7 +88,11 @@ const PLANTED: &[Planted] = &[
         "the line tells which fields there are",
         &[W, R],
         CANCEL,
-        ["lib/flush.lua", "gone[#gone + 1] = field -- it stood in the hash", "do end"],
+        [
+            "lib/flush.lua",
+            "removed_fields[#removed_fields + 1] = field -- it stood in the hash",
+            "do end",
+        ],
     ),
     planted(
         "no first end of the readers is overlooked",
@@ -110,19 +118,27 @@ const PLANTED: &[Planted] = &[
         "a writer is alone",
         &[W, R],
         NONE,
-        ["lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then"],
+        [
+            "lib/acquire_slow.lua",
+            "if current_writer() or current_upgrader() then",
+            "if current_upgrader() then",
+        ],
     ),
     planted(
         "tokens rise",
         &[W, R],
         NONE,
-        ["lib/turns.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
+        ["lib/grant_budget.lua", "math.max(number('fence') + 1, now_us)", "number('fence')"],
     ),
     planted(
         "a read's token is no write's",
         &[RU, R],
         NONE,
-        ["upgrade.lua", "  local token = mint()\n", "  local _, _, _, token = reading(me)\n"],
+        [
+            "upgrade.lua",
+            "  local token = next_token()\n",
+            "  local _, _, _, token = find_reader(caller_id)\n",
+        ],
     ),
     planted(
         "the last token is kept",
@@ -156,53 +172,57 @@ const PLANTED: &[Planted] = &[
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
+        ["lib/fast/renewed.lua", "math.max(was, now_ms + lease)", "now_ms + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "was"],
+        ["lib/fast/renewed.lua", "math.max(was, now_ms + lease)", "was"],
     ),
     planted(
         "the living keep their places",
         &[W, R],
         NONE,
-        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if entry.seen <= now then"],
+        [
+            "lib/wait_queue.lua",
+            "if waiter.last_seen + waiter.ttl <= now_ms then",
+            "if waiter.last_seen <= now_ms then",
+        ],
     ),
     planted(
         "the dead are not granted",
         &[W, R],
         SLOW,
-        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if false then"],
+        ["lib/wait_queue.lua", "if waiter.last_seen + waiter.ttl <= now_ms then", "if false then"],
     ),
     planted(
         "who is gone gets nothing",
         &[W, R],
         CRASH,
-        ["lib/tell.lua", "          take_back(granted)\n", ""],
+        ["lib/notify.lua", "          revert_grant(granted)\n", ""],
     ),
     planted(
         "who comes too late gets nothing",
         &[W, W],
         ABANDONED,
-        ["lib/acquire.lua", "demand.not_after > 0 and now > demand.not_after", "false"],
+        ["lib/acquire_slow.lua", "request.not_after > 0 and now_ms > request.not_after", "false"],
     ),
     planted(
         "a reply says what is so",
         &[W, R],
         NONE,
         [
-            "lib/acquire.lua",
-            "reply('granted', more, me, token, deadline)",
-            "reply('granted', more, me, token, deadline + 1)",
+            "lib/acquire_slow.lua",
+            "ok_reply('granted', has_more_work, caller_id, token, deadline)",
+            "ok_reply('granted', has_more_work, caller_id, token, deadline + 1)",
         ],
     ),
     planted(
         "a reply says what is so",
         &[TW, R],
         CRASH,
-        ["lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"],
+        ["lib/acquire_slow.lua", "elseif can_grant(mode) then", "elseif false then"],
     ),
     planted(
         "a release ends all",
@@ -210,7 +230,12 @@ const PLANTED: &[Planted] = &[
         NONE,
         ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
     ),
-    planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
+    planted(
+        "a release ends all",
+        &[RU, R],
+        CANCEL,
+        ["release.lua", "    delete_waiter(entry)\n", ""],
+    ),
     planted(
         "a change names the token",
         &[WDU, R],
@@ -258,7 +283,7 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/tell.lua",
+            "lib/notify.lua",
             "granted.token, granted.deadline)",
             "granted.token, granted.deadline + 1)",
         ],
@@ -267,31 +292,35 @@ const PLANTED: &[Planted] = &[
         "a message says what is so",
         &[W, R],
         FORCED,
-        ["force_release.lua", "  if writes then\n    end_write()", "  if writes then\n    do end"],
+        [
+            "force_release.lua",
+            "  if writes then\n    start_reader_phase()",
+            "  if writes then\n    do end",
+        ],
     ),
     planted(
         "who is ended by force is told",
         &[W, R],
         FORCED,
-        ["force_release.lua", "    evicted[#evicted + 1] = { id, writes_by }\n", ""],
+        ["force_release.lua", "    force_released[#force_released + 1] = { id, writes_by }\n", ""],
     ),
     planted(
         "who is ended by force is told",
         &[R, R],
         FORCED,
-        ["lib/readers.lua", "        evicted[#evicted + 1] = { id, token }\n", ""],
+        ["lib/readers.lua", "        force_released[#force_released + 1] = { id, token }\n", ""],
     ),
     planted(
         "who is granted is told",
         &[W, R],
         NONE,
-        ["lib/tell.lua", "    if entry.node ~= '-' then", "    if false then"],
+        ["lib/notify.lua", "    if waiter.node ~= '-' then", "    if false then"],
     ),
     planted(
         "a grant lasts for its window",
         &[W, R],
         NONE,
-        ["lib/pump.lua", "asks and entry.lease or entry.window", "entry.lease"],
+        ["lib/grant_waiters.lua", "is_caller and waiter.lease or waiter.window", "waiter.lease"],
     ),
     planted(
         "a phase is closed when a write ends",
@@ -304,8 +333,8 @@ const PLANTED: &[Planted] = &[
         &[W, R, R],
         NONE,
         [
-            "lib/acquire.lua",
-            "(not next_writer or (demand.fairness == 'r' and number('fair') == 0))",
+            "lib/acquire_slow.lua",
+            "(not next_writer or (request.fairness == 'r' and number('fair') == 0))",
             "true",
         ],
     ),
@@ -314,9 +343,9 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/pump.lua",
-            "local function step()\n  if writing() then",
-            "local function step()\n  if true then",
+            "lib/grant_waiters.lua",
+            "local function grant_next()\n  if current_writer() then",
+            "local function grant_next()\n  if true then",
         ],
     ),
     planted(
@@ -367,7 +396,7 @@ const PLANTED: &[Planted] = &[
         "the first in line asks who is in its way",
         &[CW, W],
         NONE,
-        ["lib/recall.lua", "  elseif state == 'c' and again then", "  elseif false then"],
+        ["lib/recall.lua", "  elseif state == 'c' and repeat_recall then", "  elseif false then"],
     ),
     planted("no more permits are held than there are", &[P2, P1], NONE, MORE_PERMITS),
     planted("no more permits are believed in than there are", &[P2, P1], NONE, MORE_PERMITS),
@@ -375,16 +404,16 @@ const PLANTED: &[Planted] = &[
         "permits in use are counted",
         &[PS],
         NONE,
-        ["lib/semaphore.lua", "  put('used', number('used') - permits + kept)\n", ""],
+        ["lib/semaphore_state.lua", "  put('used', number('used') - permits + new_permits)\n", ""],
     ),
     planted(
         "permits are granted as they were requested",
         &[P2, P1],
         NONE,
         [
-            "lib/semaphore.lua",
-            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, permits)",
-            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, 1)",
+            "lib/semaphore_state.lua",
+            "add_reader(waiter.id, is_caller and 'h' or 'g', deadline, token, permits)",
+            "add_reader(waiter.id, is_caller and 'h' or 'g', deadline, token, 1)",
         ],
     ),
     planted(
@@ -399,8 +428,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/shrink.lua",
-            "reply('kept', more, token, deadline, keeps)",
-            "reply('kept', more, token, deadline + 1, keeps)",
+            "ok_reply('kept', has_more_work, token, deadline, keeps)",
+            "ok_reply('kept', has_more_work, token, deadline + 1, keeps)",
         ],
     ),
     planted(
@@ -409,8 +438,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/shrink.lua",
-            "keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
-            "keep_permits(ARGV[2], state, deadline, token, index, permits, 0)",
+            "set_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
+            "set_permits(ARGV[2], state, deadline, token, index, permits, 0)",
         ],
     ),
     planted(
@@ -419,15 +448,15 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/acquire.lua",
-            "elseif not first('p') and has_room(demand.permits) then",
-            "elseif has_room(demand.permits) then",
+            "elseif not first_alive('p') and has_permits(request.permits) then",
+            "elseif has_permits(request.permits) then",
         ],
     ),
     planted(
         "permits that are left go to the head",
         &[PS, P1],
         NONE,
-        ["semaphore/shrink.lua", "  settle(true)\n", "  flush(true)\n"],
+        ["semaphore/shrink.lua", "  finish(true)\n", "  flush(true)\n"],
     ),
     planted(
         "permits that are left go to the head",
@@ -435,7 +464,7 @@ const PLANTED: &[Planted] = &[
         CRASH,
         [
             "semaphore/acquire.lua",
-            "elseif not first('p') and has_room(demand.permits) then",
+            "elseif not first_alive('p') and has_permits(request.permits) then",
             "elseif false then",
         ],
     ),
@@ -444,9 +473,9 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/pump.lua",
-            "local function step()\n  if writing() then",
-            "local function step()\n  if true then",
+            "lib/grant_waiters.lua",
+            "local function grant_next()\n  if current_writer() then",
+            "local function grant_next()\n  if true then",
         ],
     ),
 ];

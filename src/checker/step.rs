@@ -20,13 +20,13 @@ pub(super) struct Changed<'a> {
 /// Limits that few clients reach, in place of those that ship.
 const SMALL_LIMITS: [(&str, &str, &str); 5] = [
     ("lib/constants.lua", "local MAX_GRANTS = 32 ", "local MAX_GRANTS = 2 "),
-    ("lib/turns.lua", "local MAX_READERS_CHECKED = 16 ", "local MAX_READERS_CHECKED = 1 "),
+    ("lib/grant_budget.lua", "local MAX_READERS_CHECKED = 16 ", "local MAX_READERS_CHECKED = 1 "),
     (
-        "lib/turns.lua",
+        "lib/grant_budget.lua",
         "local MAX_READERS_CHECKED_UNBLOCKED = 2",
         "local MAX_READERS_CHECKED_UNBLOCKED = 1",
     ),
-    ("lib/waiters.lua", "local MAX_SEARCH_STEPS = 16 ", "local MAX_SEARCH_STEPS = 1 "),
+    ("lib/wait_queue.lua", "local MAX_SEARCH_STEPS = 16 ", "local MAX_SEARCH_STEPS = 1 "),
     ("lib/constants.lua", "local LISTPACK_READERS = 8 ", "local LISTPACK_READERS = 1 "),
 ];
 

@@ -5,9 +5,9 @@
 -- token; the caller holds nothing; its entry is of this mode, or it is new and the queue is not
 -- full; the key lives long enough; nobody's turn has come (rest.lua). If one of them does not hold,
 -- or the server refuses the write, the slow path decides, and nothing has been written.
-local window, ttl, limit, node = string.match(args[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
+local window, ttl, limit, node = string.match(argv[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local _, digits = find(line, '^2[WRSQ]%d+')
-if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and digits and sub(line, 16, 31) < stamp then
+if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and digits and sub(line, 16, 31) < now_us_text then
   local shape, bound, holder = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
   local also = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller }
 -- @include fast/queue
@@ -48,7 +48,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
     local links, number, fairness, since = string.match(entry, '^(%a %S+ %S+) (%d+) %d+ %d+ %d+ %d+ ([fr]) %S+ %S+ (%d+)$')
     if number and #number < 14 and head and sub(entry, 1, 1) == mode then
       ticket = number
-      text = table.concat({ links, number, moment, ttl, lease, window, fairness, node, args[7], since }, ' ')
+      text = table.concat({ links, number, now_ms_text, ttl, lease, window, fairness, node, argv[7], since }, ' ')
     end
   elseif given == 8 and is_legible and waiters < limit + 0 and last < 10000000000000 then
     local before, behind = nil, nil
@@ -57,7 +57,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
     end
     if not tail == not head and not tail == not before then
       ticket = last + 1
-      text = table.concat({ mode, tail or '-', '-', ticket, moment, ttl, lease, window, args[5], node, args[7], moment }, ' ')
+      text = table.concat({ mode, tail or '-', '-', ticket, now_ms_text, ttl, lease, window, argv[5], node, argv[7], now_ms_text }, ' ')
       local at = #set
       set[at + 1], set[at + 2], set[at + 3], set[at + 4] = 'ticket', ticket, 'waiters', waiters + 1
       set[at + 5], set[at + 6] = list .. 'tail', caller
@@ -66,14 +66,14 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
       else
         set[at + 7], set[at + 8] = list .. 'head', caller
       end
-      if mode == 'w' and args[5] == 'f' then
+      if mode == 'w' and argv[5] == 'f' then
         fair = fair + 1
         set[at + 9], set[at + 10] = 'fair', fair
       end
     end
   end
 
-  if ticket and now + ttl + KEY_GRACE <= sub(line, 3, 15) + 0 then
+  if ticket and now_ms + ttl + KEY_GRACE <= sub(line, 3, 15) + 0 then
     entries[caller] = text
     local waits, writers_first, readers_first =
       keeps_out(writers_head or (mode == 'w' and caller), readers_head or (mode == 'r' and caller), fair)
@@ -82,7 +82,7 @@ if node and #window <= 12 and #ttl <= 12 and #limit <= 12 and #node <= 40 and di
       set[#set + 1], set[#set + 2] = 'q:' .. caller, text
       if type(redis.pcall('HSET', KEYS[1], unpack(set))) == 'number' then
         local ends = writer and sub(writer, 2, 14) or soonest
-        return table.concat({ 'queued', moment, 0, ticket, math.max(ticket - before, 0), ends }, ' ')
+        return table.concat({ 'queued', now_ms_text, 0, ticket, math.max(ticket - before, 0), ends }, ' ')
       end
     end
   end

@@ -10,8 +10,8 @@ local simple = #KEYS == 1
   and line
   and #line == 31
   and find(line, '^2Q%d+$')
-  and #stamp == 16
-  and sub(line, 16) < stamp
+  and #now_us_text == 16
+  and sub(line, 16) < now_us_text
   and #ARGV[2] <= 8
   and find(ARGV[2], '^[%w_-]+$')
 if simple then
@@ -22,15 +22,15 @@ if simple then
   readers = tonumber(readers or 0)
   local ends, bound, set, gone, life, done = tonumber(sub(line, 3, 15)), tonumber(soonest or ''), nil, {}, nil, nil
   if keeps_out(writers_head, readers_head, fair) then
-    return 'pumped ' .. moment .. ' 0'
-  elseif is_legible and not (upgrader or writer or cached or revoked) and readers and bound and bound > now and readers_head then
+    return 'pumped ' .. now_ms_text .. ' 0'
+  elseif is_legible and not (upgrader or writer or cached or revoked) and readers and bound and bound > now_ms and readers_head then
 -- @include fast/readers
   end
   if set then
 -- @include fast/send
 -- @include fast/tell
     if not handed.unheard[1] then
-      return 'pumped ' .. moment .. ' ' .. handed.more
+      return 'pumped ' .. now_ms_text .. ' ' .. handed.more
     end
   end
 end

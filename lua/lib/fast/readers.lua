@@ -25,11 +25,11 @@ while is_right and at ~= '-' do
     break
   else
     if window ~= its_window then
-      deadline, its_window = now + window, window
+      deadline, its_window = now_ms + window, window
       until_then = deadline .. ''
     end
     local size = 4 * count
-    last = string.format('%.0f', stamp + count)
+    last = string.format('%.0f', now_us_text + count)
     granted[size + 1], granted[size + 2] = 'r:' .. at, 'g' .. until_then .. last .. index
     granted[size + 3], granted[size + 4] = 'i:' .. index, at
     dropped[count + 1] = 'q:' .. at
@@ -69,7 +69,7 @@ if is_right and count > 0 and waiting >= 0 and (waiting > 0) == (at ~= '-' or wr
     set[size + 1], set[size + 2], set[size + 3], set[size + 4] = 'readers', index, 'read_min', bound
     set[size + 5], set[size + 6] = 'waiters', waiting
   else
-    set[2] = '2S' .. set[2] .. bound .. ((life or ends) - now > IDLE_KEY_TTL and 3 or 2) .. index
+    set[2] = '2S' .. set[2] .. bound .. ((life or ends) - now_ms > IDLE_KEY_TTL and 3 or 2) .. index
     gone[#gone + 1], gone[#gone + 2], gone[#gone + 3], gone[#gone + 4] = 'readers', 'read_min', 'waiters', 'fair'
   end
   size = #set

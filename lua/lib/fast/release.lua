@@ -7,14 +7,14 @@
 -- where readers are let in; beside readers, the holders keep out all waiters (rest.lua). Otherwise
 -- `set` stays nil and the slow path decides. While readers are forced out, the bound of their
 -- deadlines is 0: then they keep out no waiter.
--- @include time
+-- @include server_time
 local mine = 'r:' .. caller
 local also = { 'readers', 'ticket', 'revoked', 'q:' .. caller, mine }
 -- @include fast/queue
 local readers, ticket, revoked, entry, reader = unpack(queue, 11)
 readers = tonumber(readers or 0)
 local ends, goes = tonumber(sub(line, 3, 15)), false
-if #stamp ~= 16 or sub(line, 16) >= stamp or not is_legible or not readers or upgrader or entry then -- luacheck: ignore 542
+if #now_us_text ~= 16 or sub(line, 16) >= now_us_text or not is_legible or not readers or upgrader or entry then -- luacheck: ignore 542
   -- For the slow path.
 elseif writer and readers == 0 and sub(writer, 31) == caller then
   gone, phase, goes = { 'writer' }, tonumber(ticket or ''), not readers_head
@@ -28,7 +28,7 @@ elseif writer and readers == 0 and sub(writer, 31) == caller then
   end
 elseif not writer and reader and find(reader, '^[ghb]%d+$') then
   local last, index = readers - 1, sub(reader, 31)
-  local is_last = last == 0 and index == '0' and (tonumber(soonest) or 0) > now
+  local is_last = last == 0 and index == '0' and (tonumber(soonest) or 0) > now_ms
   gone = { mine, 'i:' .. last }
   if waiters == 0 then
     goes = is_last
@@ -37,7 +37,7 @@ elseif not writer and reader and find(reader, '^[ghb]%d+$') then
     if keeps_out(writers_head, readers_head, fair) then
       goes = is_last
       if last > 0 then
-        set, said = { 'readers', last }, 'released ' .. moment .. ' 0'
+        set, said = { 'readers', last }, 'released ' .. now_ms_text .. ' 0'
 -- @include fast/hole
       end
     end
@@ -48,7 +48,7 @@ elseif not writer and reader and find(reader, '^[ghb]%d+$') then
 end
 if goes and writers_head then
 -- @include fast/writer
-elseif goes and waiters == 0 and ends >= now + KEY_GRACE and ends <= now + IDLE_KEY_TTL then
+elseif goes and waiters == 0 and ends >= now_ms + KEY_GRACE and ends <= now_ms + IDLE_KEY_TTL then
   set = { 's', '2F' .. sub(line, 3, 31) }
   for _, field in ipairs({ 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }) do
     gone[#gone + 1] = field

@@ -1,11 +1,11 @@
 -- The head of the renewals. `simple`: the call is well formed, apart from how much the lease holds.
 -- `asked`: the token of the lease.
--- @include head
+-- @include read_line
 local caller, lease, asked = tostring(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local sub, find = string.sub, string.find
 local simple = #KEYS == 1
   and #ARGV == 5
-  and #stamp == 16
+  and #now_us_text == 16
   and line
   and #line > 30
   and lease

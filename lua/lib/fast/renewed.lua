@@ -2,13 +2,13 @@
 -- `text`, in `field`; of a sole holder the end of the line, in `s`.
 local was, life = text and tonumber(sub(text, 2, 14)), tonumber(sub(line, 3, 15))
 local token = text and (field == 's' and sub(line, 16, 31) or sub(text, 15, 30))
-if was and life and was > now and tonumber(token) == asked then
-  local deadline = math.max(was, now + lease)
+if was and life and was > now_ms and tonumber(token) == asked then
+  local deadline = math.max(was, now_ms + lease)
   local longer = deadline + KEY_GRACE > life
   if longer then
     life = deadline + KEY_GRACE + EXPIRY_SLACK
   end
-  if life > now + IDLE_KEY_TTL and (flag == '0' or flag == '2') then
+  if life > now_ms + IDLE_KEY_TTL and (flag == '0' or flag == '2') then
     flag = flag + 1
   end
   local kept = longer and life .. '' or sub(line, 3, 15)
@@ -40,5 +40,5 @@ if was and life and was > now and tonumber(token) == asked then
   if type(done) ~= 'number' then
     return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
   end
-  return 'renewed ' .. moment .. ' 0 ' .. token .. ' ' .. deadline
+  return 'renewed ' .. now_ms_text .. ' 0 ' .. token .. ' ' .. deadline
 end

@@ -9,7 +9,7 @@ local function entry_of(id)
 end
 
 local function lives_on(id, seen, lasts)
-  return seen + lasts > now and not (lapsed and find(lapsed, sub(id, 1, 11), 1, true))
+  return seen + lasts > now_ms and not (lapsed and find(lapsed, sub(id, 1, 11), 1, true))
 end
 
 -- The ticket and the fairness of the first waiter of a list, and whether the waiter lives.
@@ -33,8 +33,8 @@ local function keeps_out(next_writer, next_reader, fair_writers)
     return false
   elseif writer then
     local _, numbers = find(writer, '^[ghb]%d+')
-    return numbers and numbers >= 30 and sub(writer, 2, 14) > moment
-  elseif cached or not soonest or #soonest ~= 13 or soonest <= moment or not next_writer then
+    return numbers and numbers >= 30 and sub(writer, 2, 14) > now_ms_text
+  elseif cached or not soonest or #soonest ~= 13 or soonest <= now_ms_text or not next_writer then
     return false
   end
   local of_writer, _, lives = first(next_writer)

@@ -7,7 +7,7 @@ else
   done = redis.pcall('HSET', KEYS[1], 's', taken)
 end
 if done == 0 and not longer then
-  return 'granted ' .. moment .. ' 0 ' .. caller .. ' ' .. stamp .. ' ' .. ends
+  return 'granted ' .. now_ms_text .. ' 0 ' .. caller .. ' ' .. now_us_text .. ' ' .. ends
 elseif longer and type(done) == 'number' then
   done = redis.pcall('PEXPIREAT', KEYS[1], life)
   if type(done) ~= 'number' then
@@ -27,4 +27,4 @@ end
 if type(done) ~= 'number' then
   return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
 end
-return 'granted ' .. moment .. ' 0 ' .. caller .. ' ' .. stamp .. ' ' .. ends
+return 'granted ' .. now_ms_text .. ' 0 ' .. caller .. ' ' .. now_us_text .. ' ' .. ends

@@ -2,18 +2,18 @@
 -- formed, and the call is in time. Numbers are looked at as text, which costs less.
 local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock
-local args, sub, find = ARGV, string.sub, string.find
-local given, caller, lease, not_after = #args, args[3], args[4], args[2]
+local argv, sub, find = ARGV, string.sub, string.find
+local given, caller, lease, not_after = #argv, argv[3], argv[4], argv[2]
 local well_formed = #KEYS == 1
   and given >= 7
   and given <= 9
-  and #stamp == 16
+  and #now_us_text == 16
   and (not line or #line > 30)
   and #caller >= 12
   and #caller <= 40
   and find(caller, '^[%w_-]+$')
   and #lease <= 12
   and find(lease, '^[1-9]%d*$')
-  and (not_after == '0' or (not_after >= moment and #not_after == 13 and find(not_after, '^%d+$')))
-  and #args[7] <= 8
-  and find(args[7], '^[%w_-]+$')
+  and (not_after == '0' or (not_after >= now_ms_text and #not_after == 13 and find(not_after, '^%d+$')))
+  and #argv[7] <= 8
+  and find(argv[7], '^[%w_-]+$')

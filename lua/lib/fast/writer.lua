@@ -11,10 +11,10 @@ local behind, seen, lasts, window, fairness, node, tag = string.match(
   '^w %- (%S+) %d+ (%d+) (%d+) %d+ (%d+) ([fr]) (%S+) (%S+) %d+$'
 )
 local client = sub(writers_head, 1, 11)
-if behind and seen + lasts > now and not find(lapsed or '', client, 1, true) then
+if behind and seen + lasts > now_ms and not find(lapsed or '', client, 1, true) then
   local links = behind ~= '-'
     and string.match(redis.call('HGET', KEYS[1], 'q:' .. behind) or '', '^w %S+( %S+ %d+ %d+ %d+ %d+ %d+ %a %S+ %S+ %d+)$')
-  local deadline, waiting = now + window .. '', waiters - 1
+  local deadline, waiting = now_ms + window .. '', waiters - 1
   if deadline + KEY_GRACE > ends then
     life = deadline + KEY_GRACE + EXPIRY_SLACK .. ''
   end
@@ -23,7 +23,7 @@ if behind and seen + lasts > now and not find(lapsed or '', client, 1, true) the
   end
   gone[#gone + 1] = 'q:' .. writers_head
   if (behind == '-' or links) and waiting >= (links and 1 or 0) and (waiting == 0 or links or readers_head) then
-    set = { 's', '2Q' .. (life or sub(line, 3, 15)) .. stamp, 'writer', 'g' .. deadline .. stamp .. writers_head }
+    set = { 's', '2Q' .. (life or sub(line, 3, 15)) .. now_us_text, 'writer', 'g' .. deadline .. now_us_text .. writers_head }
     if links then
       set[5], set[6], set[7], set[8] = 'writers_head', behind, 'q:' .. behind, 'w -' .. links
     else
@@ -38,7 +38,7 @@ if behind and seen + lasts > now and not find(lapsed or '', client, 1, true) the
         set[size + 3], set[size + 4] = 'fair', fair - 1
       end
     end
-    local message = { channel = '{' .. tag .. '}rwlease:' .. client, text = ' ' .. writers_head .. ' ' .. stamp .. ' ' .. deadline }
+    local message = { channel = '{' .. tag .. '}rwlease:' .. client, text = ' ' .. writers_head .. ' ' .. now_us_text .. ' ' .. deadline }
     if node == ARGV[1] then
       message[1] = writers_head -- nobody else has its subscription
     end

@@ -2,16 +2,16 @@
 -- A write-back cache over the lock. The state line is taken apart into the fields that it tells of
 -- (line.lua), a script changes fields here, and writes them in one go at its end (flush.lua): so
 -- nothing is half done when an argument, a field or the server's memory turns out to be bad.
-local fields, changed, order = {}, {}, {}
-local shape, life, found = 'N', 0, false -- the shape that stands (N: no key), the key's life, the line as it stands
-local leftover = false -- beside S: ticket, phase and lapsed may stand in the hash
+local fields, changed, change_order = {}, {}, {}
+local shape, key_expiry, stored_line = 'N', 0, false -- the shape that stands (N: no key), the key's life, the line as it stands
+local has_queue_fields = false -- beside S: ticket, phase and lapsed may stand in the hash
 
 -- Whether a field can stand in the hash by itself.
 local function is_stored(field)
   if shape == 'S' then
     return field == 'wide'
       or string.find(field, '^[ri]:') ~= nil
-      or (leftover and (field == 'ticket' or field == 'phase' or field == 'lapsed'))
+      or (has_queue_fields and (field == 'ticket' or field == 'phase' or field == 'lapsed'))
   end
   return shape == 'Q' or shape == 'P' or (shape ~= 'N' and field == 'wide')
 end
@@ -26,16 +26,16 @@ local function get(field)
 end
 
 -- Reads fields that a script is about to need, in one call.
-local function prefetch(listed)
-  local unknown = {}
-  for _, field in ipairs(listed) do
+local function load_fields(field_names)
+  local missing = {}
+  for _, field in ipairs(field_names) do
     if fields[field] == nil and is_stored(field) then
-      unknown[#unknown + 1] = field
+      missing[#missing + 1] = field
     end
   end
-  local values = unknown[1] and call('HMGET', key, unpack(unknown))
-  for at, field in ipairs(unknown) do
-    fields[field] = values[at]
+  local values = missing[1] and call('HMGET', key, unpack(missing))
+  for i, field in ipairs(missing) do
+    fields[field] = values[i]
   end
 end
 
@@ -44,7 +44,7 @@ local function number(field)
   if not value then
     return 0
   end
-  return tonumber(value) or malformed(field)
+  return tonumber(value) or malformed_error(field)
 end
 
 -- Sets a field; false removes it.
@@ -52,11 +52,11 @@ local function put(field, value)
   fields[field] = value
   if not changed[field] then
     changed[field] = true
-    order[#order + 1] = field
+    change_order[#change_order + 1] = field
   end
 end
 
-local function drop(...)
+local function delete_fields(...)
   for _, field in ipairs({ ... }) do
     if get(field) then
       put(field, false)
@@ -65,9 +65,9 @@ local function drop(...)
 end
 
 -- The key must live until `deadline` and the grace after it.
-local covered = 0
-local function cover(deadline)
-  covered = math.max(covered, deadline + KEY_GRACE)
+local needed_expiry = 0
+local function extend_expiry_to(deadline)
+  needed_expiry = math.max(needed_expiry, deadline + KEY_GRACE)
 end
 
 -- Whether a holder of this state is cached: called back when it blocks somebody.
@@ -76,8 +76,8 @@ local function is_cached(state)
 end
 
 -- The id in the array of readers, without the mark of a cached one.
-local function bare(text)
-  return string.sub(text, 1, 1) == '+' and string.sub(text, 2) or text
+local function reader_id(array_entry)
+  return string.sub(array_entry, 1, 1) == '+' and string.sub(array_entry, 2) or array_entry
 end
 
 local function is_idle()
@@ -85,15 +85,15 @@ local function is_idle()
 end
 
 -- The fields that only the line tells of, as a set and in order.
-local virtual, implied = {}, {}
+local implied_fields, implied_order = {}, {}
 
-local function imply(field, value)
-  fields[field], virtual[field], implied[#implied + 1] = value, true, field
+local function set_implied(field, value)
+  fields[field], implied_fields[field], implied_order[#implied_order + 1] = value, true, field
 end
 
 -- Takes the head of the line apart, for one of these shapes: gives the shape, the last token, and
 -- the rest of the line; or nothing, and an error reply if the key is not of this kind.
-local function open_line(kinds)
+local function parse_line_head(pattern)
   if not line then
     return nil, call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
   elseif type(line) == 'table' then
@@ -103,15 +103,15 @@ local function open_line(kinds)
   if version ~= '2' then
     return nil, { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
   end
-  local kind, ends = string.match(line, kinds)
-  if not kind or #ends < 29 then
-    malformed('s')
+  local line_shape, line_digits = string.match(line, pattern)
+  if not line_shape or #line_digits < 29 then
+    malformed_error('s')
   end
-  shape, found, life = kind, line, tonumber(string.sub(line, 3, 15))
-  local token = string.sub(line, 16, 31)
-  fields.fence = token
-  if tonumber(token) >= MAX_SAFE_INTEGER then
-    malformed('s')
+  shape, stored_line, key_expiry = line_shape, line, tonumber(string.sub(line, 3, 15))
+  local last_token = string.sub(line, 16, 31)
+  fields.fence = last_token
+  if tonumber(last_token) >= MAX_SAFE_INTEGER then
+    malformed_error('s')
   end
-  return kind, token, string.sub(line, 32)
+  return line_shape, last_token, string.sub(line, 32)
 end

@@ -1,9 +1,9 @@
 -- The write of an acquisition becomes a read, by the same token. A cached one stays cached. Returns
 -- its state.
 local function become_reader(id, state, deadline, token)
-  end_write()
+  start_reader_phase()
   if is_cached(state) then
-    state = recalled('k') == 'w' and 'c' or 'k' -- what readers asked for, they get
+    state = recall_mode('k') == 'w' and 'c' or 'k' -- what readers asked for, they get
   end
   add_reader(id, state, deadline, token)
   return state

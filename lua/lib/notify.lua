@@ -1,0 +1,55 @@
+-- The end of a pump: what was granted is told to the waiters' clients.
+
+-- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is
+-- gone.
+local function revert_grant(granted)
+  if granted.waiter.mode == 'w' then
+    put('writer', false)
+  else
+    local _, _, _, _, index = find_reader(granted.waiter.id)
+    remove_reader(granted.waiter.id, index)
+  end
+end
+
+-- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>"
+-- for each. Returns true if some of them are gone and were passed over.
+local function notify_waiters()
+  local channels, messages, grants_by_channel = {}, {}, {}
+  for _, granted in ipairs(grants) do
+    local waiter = granted.waiter
+    if waiter.node ~= '-' then
+      local channel = '{' .. waiter.tag .. '}rwlease:' .. string.sub(waiter.id, 1, CLIENT_ID_LEN)
+      if not messages[channel] then
+        channels[#channels + 1], messages[channel], grants_by_channel[channel] = channel, format('%.0f %d', now_ms, has_more_work), {}
+      end
+      messages[channel] = messages[channel] .. format(' %s %.0f %.0f', waiter.id, granted.token, granted.deadline)
+      table.insert(grants_by_channel[channel], granted)
+    end
+  end
+  grants = {}
+  local any_reverted = false
+  for _, channel in ipairs(channels) do
+    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 then
+      for _, granted in ipairs(grants_by_channel[channel]) do
+        if granted.waiter.node == server_name and granted.waiter.mode ~= 'u' then
+          revert_grant(granted)
+          any_reverted = true
+        end
+      end
+    end
+  end
+  return any_reverted
+end
+
+-- The end of every script that may free something: grants, asks cached holders for the lock
+-- (`call_back`, if it is given), writes, tells.
+local function finish(frees_lock, recall_blockers)
+  repeat
+    grant_waiters()
+    if recall_blockers then
+      recall_blockers()
+    end
+    flush(frees_lock)
+    frees_lock = true
+  until not notify_waiters()
+end
