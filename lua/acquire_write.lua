@@ -31,27 +31,27 @@
 -- @include constants
 
 -- Fast paths: nobody is there; nobody would let a try in; the caller waits, and nothing else moves.
--- @include fast/acquire
-if simple then
-  if free then
--- @include fast/lease
-    local taken, more = '2W' .. life .. now_us_text .. ends .. long .. caller, nil
--- @include fast/take
-  elseif tries and line and #line > 45 then
-    local ends, _, digits = sub(line, 32, 44), find(line, '^2[WRS]%d+')
-    if digits and digits > 44 and ends > now_ms_text and sub(line, 46) ~= caller then
-      return 'refused ' .. now_ms_text .. ' 0 ' .. ends
+-- @include fast/acquire_args
+if is_fast_path then
+  if is_free then
+-- @include fast/lease_expiry
+    local new_line, extra_fields = '2W' .. key_expiry .. now_us_text .. deadline_text .. long_flag .. caller, nil
+-- @include fast/acquire_commit
+  elseif is_try and line and #line > 45 then
+    local holder_deadline, _, digits_end = sub(line, 32, 44), find(line, '^2[WRS]%d+')
+    if digits_end and digits_end > 44 and holder_deadline > now_ms_text and sub(line, 46) ~= caller then
+      return 'refused ' .. now_ms_text .. ' 0 ' .. holder_deadline
     end
-  elseif tries and line and find(line, '^2Q%d+$') and #line == 31 then
-    local held = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
-    local writer, ends = held[1] or '', held[1] and sub(held[1], 2, 14) or held[3] or ''
-    local calls = held[2] or held[4] or find(writer, '^[kc]') -- a queue, or somebody to call back
-    if not calls and #ends == 13 and ends > now_ms_text and sub(writer, 31) ~= caller then
-      return 'refused ' .. now_ms_text .. ' 0 ' .. ends
+  elseif is_try and line and find(line, '^2Q%d+$') and #line == 31 then
+    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
+    local writer, holder_deadline = queue_state[1] or '', queue_state[1] and sub(queue_state[1], 2, 14) or queue_state[3] or ''
+    local needs_recall = queue_state[2] or queue_state[4] or find(writer, '^[kc]') -- a queue, or somebody to call back
+    if not needs_recall and #holder_deadline == 13 and holder_deadline > now_ms_text and sub(writer, 31) ~= caller then
+      return 'refused ' .. now_ms_text .. ' 0 ' .. holder_deadline
     end
-  elseif line and not tries then
+  elseif line and not is_try then
     local mode = 'w'
--- @include fast/place
+-- @include fast/enqueue
   end
 end
 

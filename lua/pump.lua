@@ -11,8 +11,8 @@
 
 -- @include constants
 -- @include read_line
-local handed
--- @include fast/pump
+local handoff
+-- @include fast/grant_waiters
 
 -- @include prelude
 
@@ -36,8 +36,8 @@ return run(function()
   if load_error then
     return load_error
   end
-  if handed then
--- @include fast/unheard
+  if handoff then
+-- @include fast/revert_grants
   end
   finish(true, function()
     if get('recall') and not current_writer() then

@@ -23,48 +23,48 @@
 -- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
 -- These are fast paths, as is a release beside a queue.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
-local time_reply, now_us_text, now_ms_text, now_ms, handed
-local said = 'released 0 0'
-local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
-if simple then
+local time_reply, now_us_text, now_ms_text, now_ms, handoff
+local success_reply = 'released 0 0'
+local is_fast_path = #ARGV == 2 and #KEYS == 1 and line and #line > 30
+if is_fast_path then
   local sub, find = string.sub, string.find
-  local shape, set, gone, life, done = sub(line, 2, 2), nil, nil, nil, nil
-  local _, digits = find(line, '^2%u%d+')
-  if not digits then -- luacheck: ignore 542
+  local shape, new_fields, removed_fields, new_expiry, reply = sub(line, 2, 2), nil, nil, nil, nil
+  local _, digits_end = find(line, '^2%u%d+')
+  if not digits_end then -- luacheck: ignore 542
     -- Malformed, as will be found.
-  elseif digits > 44 and (shape == 'W' or shape == 'R') then
+  elseif digits_end > 44 and (shape == 'W' or shape == 'R') then
     -- No flags, and its id.
     if sub(line, 46) == caller and sub(line, 45, 45) == '0' and #caller >= 12 then
-      local free = '2F' .. sub(line, 3, 31)
-      done = redis.pcall('HSET', KEYS[1], 's', free)
-      if done == 0 then
+      local free_line = '2F' .. sub(line, 3, 31)
+      reply = redis.pcall('HSET', KEYS[1], 's', free_line)
+      if reply == 0 then
         return 'released 0 0'
       end
-      set = { 's', free }
+      new_fields = { 's', free_line }
     end
-  elseif shape == 'S' and digits == #line and find(line, '^[0-3][1-9]', 45) then
-    local mine = 'r:' .. caller
-    local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(sub(line, 46)) or 0) - 1
-    local index = record and sub(record, 31)
+  elseif shape == 'S' and digits_end == #line and find(line, '^[0-3][1-9]', 45) then
+    local own_field = 'r:' .. caller
+    local own_record, last_index = redis.call('HGET', KEYS[1], own_field), (tonumber(sub(line, 46)) or 0) - 1
+    local index = own_record and sub(own_record, 31)
     local flag = sub(line, 45, 45)
-    if index and last == 0 and (flag == '0' or flag == '2') then
-      set = { 's', '2F' .. sub(line, 3, 31) }
-      gone = flag == '0' and { mine, 'i:0' } or { mine, 'i:0', 'ticket', 'phase', 'lapsed' }
-    elseif index and last > 0 then
-      set, gone = { 's', sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
--- @include fast/hole
+    if index and last_index == 0 and (flag == '0' or flag == '2') then
+      new_fields = { 's', '2F' .. sub(line, 3, 31) }
+      removed_fields = flag == '0' and { own_field, 'i:0' } or { own_field, 'i:0', 'ticket', 'phase', 'lapsed' }
+    elseif index and last_index > 0 then
+      new_fields, removed_fields = { 's', sub(line, 1, 45) .. last_index }, { own_field, 'i:' .. last_index }
+-- @include fast/remove_reader
     end
-  elseif shape == 'Q' and digits == 31 and #line == 31 then
+  elseif shape == 'Q' and digits_end == 31 and #line == 31 then
 -- @include fast/release
   end
-  if set then
--- @include fast/send
-    if not handed then
-      return said
+  if new_fields then
+-- @include fast/write_fields
+    if not handoff then
+      return success_reply
     end
--- @include fast/tell
-    if not handed.unheard[1] then
-      return 'released ' .. now_ms_text .. ' ' .. handed.more
+-- @include fast/notify
+    if not handoff.undelivered[1] then
+      return 'released ' .. now_ms_text .. ' ' .. handoff.has_more_work
     end
   end
 end
@@ -129,8 +129,8 @@ return run(function()
   if load_error then
     return load_error
   end
-  if handed then
--- @include fast/unheard
+  if handoff then
+-- @include fast/revert_grants
     finish(true)
     return ok_reply('released', has_more_work)
   end

@@ -23,42 +23,42 @@
 -- @include constants
 
 -- Fast paths: no holder is revoked or forced out, and beside readers no waiter's turn has come.
--- @include fast/renewal
-local how = ARGV[4]
-if simple and (how == 'r' or how == 'w') then
-  local shape, flag, mine = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
-  local _, digits = find(line, '^2%u%d+')
-  local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
-  if not digits then -- luacheck: ignore 542
+-- @include fast/renew_args
+local expected_mode = ARGV[4]
+if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
+  local line_prefix, flag, own_field = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
+  local _, digits_end = find(line, '^2%u%d+')
+  local holder_field, record = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
+  if not digits_end then -- luacheck: ignore 542
     -- Malformed, as will be found.
-  elseif shape == '2W' or shape == '2R' then
-    if digits > 44 and sub(line, 46) == caller and flag <= '1' and (how == 'w' or shape == '2R') then
-      field, text = 's', sub(line, 31, 44)
+  elseif line_prefix == '2W' or line_prefix == '2R' then
+    if digits_end > 44 and sub(line, 46) == caller and flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then
+      holder_field, record = 's', sub(line, 31, 44)
     end
-  elseif shape == '2S' then
-    if digits == #line and find(line, '^[0-3][1-9]', 45) then
-      field, text = mine, redis.call('HGET', KEYS[1], mine)
+  elseif line_prefix == '2S' then
+    if digits_end == #line and find(line, '^[0-3][1-9]', 45) then
+      holder_field, record = own_field, redis.call('HGET', KEYS[1], own_field)
     end
-  elseif shape == '2Q' and digits == 31 and #line == 31 then
-    local held = redis.pcall('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
-    if not held[4] and not held[5] then
-      if held[2] and held[3] then
+  elseif line_prefix == '2Q' and digits_end == 31 and #line == 31 then
+    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', own_field, 'waiters', 'revoked', 'forced')
+    if not queue_state[4] and not queue_state[5] then
+      if queue_state[2] and queue_state[3] then
         -- Somebody who waits may be let in instead of a dead reader.
-        local also = {}
--- @include fast/queue
--- @include fast/rest
-        field, text = mine, not writer and keeps_out(writers_head, readers_head, fair) and held[2]
-      elseif held[2] then
-        field, text = mine, held[2]
-      elseif held[1] and sub(held[1], 31) == caller and how == 'w' then
-        field, text = 'writer', held[1]
+        local other_fields = {}
+-- @include fast/read_queue
+-- @include fast/queue_blocked
+        holder_field, record = own_field, not writer and is_queue_blocked(writers_head, readers_head, fair_count) and queue_state[2]
+      elseif queue_state[2] then
+        holder_field, record = own_field, queue_state[2]
+      elseif queue_state[1] and sub(queue_state[1], 31) == caller and expected_mode == 'w' then
+        holder_field, record = 'writer', queue_state[1]
       end
     end
   end
-  if text and field ~= 's' and find(text, '^[kcb]') then
-    text = nil -- it is, or was, cached
+  if record and holder_field ~= 's' and find(record, '^[kcb]') then
+    record = nil -- it is, or was, cached
   end
--- @include fast/renewed
+-- @include fast/renew
 end
 
 -- @include prelude
@@ -70,7 +70,7 @@ elseif not is_id(caller) then
   return argument_error('id')
 elseif not integer_arg(3, 1, MAX_DURATION) then
   return argument_error('lease')
-elseif how ~= 'r' and how ~= 'w' then
+elseif expected_mode ~= 'r' and expected_mode ~= 'w' then
   return argument_error('mode')
 elseif not integer_arg(5, 1, MAX_SAFE_INTEGER) then
   return argument_error('token')
@@ -115,12 +115,12 @@ return run(function()
   end
   local mode, state, deadline, token, index = held()
   local status = mode and 'other' or 'lost'
-  if mode and token == asked then
+  if mode and token == expected_token then
     status = token > number('revoked') and 'renewed' or 'revoked'
     state, deadline = renewed(state), deadline_after_renewal(deadline, token, lease)
     if mode == 'r' then
       put_reader(caller, state, deadline, token, index)
-    elseif how == 'r' then
+    elseif expected_mode == 'r' then
       mode, state = 'r', become_reader(caller, state, deadline, token)
     else
       set_writer(caller, state, deadline, token)

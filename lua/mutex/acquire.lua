@@ -18,22 +18,22 @@
 -- @include clock
 
 -- Nobody holds it: the usual case.
-local caller, wanted, limit = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
-local simple = #KEYS == 1
+local caller, lease_arg, not_after_arg = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
+local is_fast_path = #KEYS == 1
   and #ARGV == 4
   and #caller >= 12
   and #caller <= 40
   and string.find(caller, '^[%w_-]+$')
-  and wanted
-  and wanted >= 1
-  and wanted <= MAX_DURATION
-  and wanted % 1 == 0
-  and (limit == 0 or (limit and limit >= now_ms and limit <= MAX_TIMESTAMP and limit % 1 == 0))
-if simple then
-  local ends = now_ms + wanted .. ''
-  local set = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', ends)
-  if set and not set.err then
-    return 'granted ' .. now_ms_text .. ' 0 ' .. caller .. ' 0 ' .. ends
+  and lease_arg
+  and lease_arg >= 1
+  and lease_arg <= MAX_DURATION
+  and lease_arg % 1 == 0
+  and (not_after_arg == 0 or (not_after_arg and not_after_arg >= now_ms and not_after_arg <= MAX_TIMESTAMP and not_after_arg % 1 == 0))
+if is_fast_path then
+  local deadline_text = now_ms + lease_arg .. ''
+  local set_reply = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', deadline_text)
+  if set_reply and not set_reply.err then
+    return 'granted ' .. now_ms_text .. ' 0 ' .. caller .. ' 0 ' .. deadline_text
   end
 end
 
@@ -53,27 +53,27 @@ elseif not_after > 0 and now_ms > not_after then
 end
 
 local deadline = now_ms + lease
-local set = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadline))
-if set and set.err then
-  return server_error(set)
-elseif set then
+local set_reply = redis.pcall('SET', key, ARGV[3], 'NX', 'PXAT', format('%.0f', deadline))
+if set_reply and set_reply.err then
+  return server_error(set_reply)
+elseif set_reply then
   return ok_reply('granted', 0, ARGV[3], 0, deadline)
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 end
-local left = redis.pcall('PTTL', key)
-if type(left) == 'table' then
-  return server_error(left)
+local remaining_ms = redis.pcall('PTTL', key)
+if type(remaining_ms) == 'table' then
+  return server_error(remaining_ms)
 end
-local ends = left >= 0 and now_ms + left or 0
+local holder_deadline = remaining_ms >= 0 and now_ms + remaining_ms or 0
 if value == ARGV[3] then
   -- The same value with the same end: it changes nothing, and replicas can confirm it.
-  local again = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
-  if again.err then
-    return server_error(again)
+  local rewrite_reply = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
+  if rewrite_reply.err then
+    return server_error(rewrite_reply)
   end
-  return ok_reply('granted', 0, ARGV[3], 0, ends)
+  return ok_reply('granted', 0, ARGV[3], 0, holder_deadline)
 end
-return ok_reply('refused', 0, ends)
+return ok_reply('refused', 0, holder_deadline)

@@ -14,11 +14,11 @@
 
 -- It holds: the usual case.
 local caller = ARGV[2]
-local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
-if simple and redis.pcall('GET', KEYS[1]) == caller then
-  local gone = redis.pcall('DEL', KEYS[1])
-  if type(gone) ~= 'number' then
-    return { err = string.match(gone.err, ERROR_PATTERN) or 'ERR ' .. gone.err }
+local is_fast_path = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
+if is_fast_path and redis.pcall('GET', KEYS[1]) == caller then
+  local del_reply = redis.pcall('DEL', KEYS[1])
+  if type(del_reply) ~= 'number' then
+    return { err = string.match(del_reply.err, ERROR_PATTERN) or 'ERR ' .. del_reply.err }
   end
   return 'released 0 0'
 end

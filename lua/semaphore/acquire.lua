@@ -26,40 +26,40 @@
 -- @include constants
 
 -- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
--- @include fast/well_formed
-local wanted, allowed = tonumber(argv[5]), tonumber(argv[6])
-local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MAX_PERMITS and not find(argv[5] .. argv[6], '%D')
-local _, digits = nil, nil
-if simple and line then
-  _, digits = find(line, '^2P%d+')
+-- @include fast/args
+local wanted_permits, expected_limit = tonumber(argv[5]), tonumber(argv[6])
+local is_fast_path = is_well_formed and arg_count < 9 and wanted_permits and expected_limit and wanted_permits >= 1 and wanted_permits <= expected_limit and expected_limit <= MAX_PERMITS and not find(argv[5] .. argv[6], '%D')
+local _, digits_end = nil, nil
+if is_fast_path and line then
+  _, digits_end = find(line, '^2P%d+')
 end
-if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < now_us_text)) then
--- @include fast/lease
-  local mine = 'r:' .. caller
-  local taken, more
+if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 16, 31) < now_us_text)) then
+-- @include fast/lease_expiry
+  local own_field = 'r:' .. caller
+  local new_line, extra_fields
   if not line then
     if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      taken = '2P' .. life .. now_us_text .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
-      more = { mine, 'h' .. ends .. now_us_text .. '0 ' .. wanted, 'i:0', caller }
+      new_line = '2P' .. key_expiry .. now_us_text .. deadline_text .. long_flag .. expected_limit .. ' ' .. wanted_permits .. ' 1'
+      extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. '0 ' .. wanted_permits, 'i:0', caller }
     end
   else
     local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-    local least = sub(line, 32, 44)
-    if not holders or tonumber(limit) ~= allowed or used + wanted > allowed then
-      taken = nil -- a queue, another limit, too few permits
-    elseif holders == '0' or (least > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], mine)) then
-      if long == '1' then
+    local min_deadline = sub(line, 32, 44)
+    if not holders or tonumber(limit) ~= expected_limit or used + wanted_permits > expected_limit then
+      new_line = nil -- a queue, another limit, too few permits
+    elseif holders == '0' or (min_deadline > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field)) then
+      if long_flag == '1' then
         flag = '1'
       end
-      if holders == '0' or ends < least then
-        least = ends
+      if holders == '0' or deadline_text < min_deadline then
+        min_deadline = deadline_text
       end
-      taken = '2P' .. life .. now_us_text .. least .. flag .. limit .. ' ' .. used + wanted .. ' ' .. holders + 1
-      more = { mine, 'h' .. ends .. now_us_text .. holders .. ' ' .. wanted, 'i:' .. holders, caller }
+      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. flag .. limit .. ' ' .. used + wanted_permits .. ' ' .. holders + 1
+      extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. holders .. ' ' .. wanted_permits, 'i:' .. holders, caller }
     end
   end
-  if taken then
--- @include fast/take
+  if new_line then
+-- @include fast/acquire_commit
   end
 end
 

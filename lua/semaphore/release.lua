@@ -16,42 +16,42 @@
 
 -- Fast path: the queue is empty, and either permits stay held or the key's life is right.
 local line = redis.pcall('HGET', KEYS[1], 's')
-local simple = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
-if simple then
+local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
+if is_fast_path then
   local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-  local mine, last = 'r:' .. ARGV[2], holders and holders - 1
-  local record = holders and redis.call('HGET', KEYS[1], mine)
+  local own_field, last_index = 'r:' .. ARGV[2], holders and holders - 1
+  local own_record = holders and redis.call('HGET', KEYS[1], own_field)
   local index, permits = nil, nil
-  if record then
-    index, permits = string.match(record, '^(%d+) (%d+)$', 31)
+  if own_record then
+    index, permits = string.match(own_record, '^(%d+) (%d+)$', 31)
   end
-  local set, gone
-  if permits and (last > 0 or flag == '0') then
-    set = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last }
-    gone = { mine, 'i:' .. last }
-    if index ~= last .. '' then
+  local new_fields, removed_fields
+  if permits and (last_index > 0 or flag == '0') then
+    new_fields = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last_index }
+    removed_fields = { own_field, 'i:' .. last_index }
+    if index ~= last_index .. '' then
       -- The last holder fills the hole.
-      local moved = redis.call('HGET', KEYS[1], gone[2])
-      local other = moved and redis.call('HGET', KEYS[1], 'r:' .. moved)
-      local its_permits = other and string.match(other, ' %d+$', 31)
-      if its_permits then
-        set[3], set[4], set[5], set[6] = 'r:' .. moved, string.sub(other, 1, 30) .. index .. its_permits, 'i:' .. index, moved
+      local moved_id = redis.call('HGET', KEYS[1], removed_fields[2])
+      local moved_record = moved_id and redis.call('HGET', KEYS[1], 'r:' .. moved_id)
+      local moved_permits = moved_record and string.match(moved_record, ' %d+$', 31)
+      if moved_permits then
+        new_fields[3], new_fields[4], new_fields[5], new_fields[6] = 'r:' .. moved_id, string.sub(moved_record, 1, 30) .. index .. moved_permits, 'i:' .. index, moved_id
       else
-        set = nil
+        new_fields = nil
       end
     end
   end
-  if set then
+  if new_fields then
     -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
-    local done = redis.pcall('HDEL', KEYS[1], '-')
-    if type(done) == 'number' then
-      done = redis.pcall('HSET', KEYS[1], unpack(set))
+    local reply = redis.pcall('HDEL', KEYS[1], '-')
+    if type(reply) == 'number' then
+      reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
     end
-    if type(done) == 'number' then
-      done = redis.pcall('HDEL', KEYS[1], unpack(gone))
+    if type(reply) == 'number' then
+      reply = redis.pcall('HDEL', KEYS[1], unpack(removed_fields))
     end
-    if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR_PATTERN) or 'ERR ' .. done.err }
+    if type(reply) ~= 'number' then
+      return { err = string.match(reply.err, ERROR_PATTERN) or 'ERR ' .. reply.err }
     end
     return 'released 0 0'
   end

@@ -19,19 +19,19 @@
 -- @include constants
 
 -- Fast path: nobody waits.
--- @include fast/renewal
-local keeps = tonumber(ARGV[4])
-if simple and keeps and keeps >= 1 and keeps <= MAX_PERMITS and keeps % 1 == 0 then
-  local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
-  local _, digits = find(line, '^2P%d+')
-  if digits and digits > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits + 1) then
-    text = redis.call('HGET', KEYS[1], field)
+-- @include fast/renew_args
+local kept_permits = tonumber(ARGV[4])
+if is_fast_path and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
+  local line_prefix, flag, holder_field, record = '2P', sub(line, 45, 45), 'r:' .. caller, nil
+  local _, digits_end = find(line, '^2P%d+')
+  if digits_end and digits_end > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits_end + 1) then
+    record = redis.call('HGET', KEYS[1], holder_field)
   end
-  local permits = text and string.match(text, '^%d+ (%d+)$', 31)
-  if not permits or tonumber(permits) > keeps then
-    text = nil -- malformed, as will be found, or it has too many
+  local permits = record and string.match(record, '^%d+ (%d+)$', 31)
+  if not permits or tonumber(permits) > kept_permits then
+    record = nil -- malformed, as will be found, or it has too many
   end
--- @include fast/renewed
+-- @include fast/renew
 end
 
 -- @include prelude
@@ -58,9 +58,9 @@ return run(function()
   end
   local alive, _, deadline, token, index, permits = find_reader(caller)
   local status = alive and 'other' or 'lost'
-  if alive and token == asked then
+  if alive and token == expected_token then
     status, deadline = 'renewed', math.max(deadline, now_ms + lease)
-    set_permits(caller, 'h', deadline, token, index, permits, math.min(keeps, permits))
+    set_permits(caller, 'h', deadline, token, index, permits, math.min(kept_permits, permits))
   end
   if get('waiters') then
     finish(true)

@@ -79,9 +79,9 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "lib/fast/renewed.lua",
-            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/fast/renew.lua",
+            "  if needs_new_expiry and type(reply) == 'number' then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
+            "  if false then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
         ],
     ),
     planted(
@@ -109,9 +109,9 @@ const PLANTED: &[Planted] = &[
         &[W],
         NONE,
         [
-            "lib/fast/renewed.lua",
-            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/fast/renew.lua",
+            "  if needs_new_expiry and type(reply) == 'number' then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
+            "  if false then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
         ],
     ),
     planted(
@@ -146,8 +146,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "release.lua",
-            "local free = '2F' .. sub(line, 3, 31)",
-            "local free = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
+            "local free_line = '2F' .. sub(line, 3, 31)",
+            "local free_line = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
         ],
     ),
     planted(
@@ -172,13 +172,13 @@ const PLANTED: &[Planted] = &[
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/fast/renewed.lua", "math.max(was, now_ms + lease)", "now_ms + 2 * lease"],
+        ["lib/fast/renew.lua", "math.max(old_deadline, now_ms + lease)", "now_ms + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NONE,
-        ["lib/fast/renewed.lua", "math.max(was, now_ms + lease)", "was"],
+        ["lib/fast/renew.lua", "math.max(old_deadline, now_ms + lease)", "old_deadline"],
     ),
     planted(
         "the living keep their places",
@@ -246,37 +246,41 @@ const PLANTED: &[Planted] = &[
         "a change names the token",
         &[WDU, R],
         ABANDONED,
-        ["renew.lua", "  if mode and token == asked then", "  if mode then"],
+        ["renew.lua", "  if mode and token == expected_token then", "  if mode then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[WD, R],
         FAILOVER,
-        ["renew.lua", "flag <= '1' and (how == 'w' or shape == '2R') then", "flag <= '1' then"],
+        [
+            "renew.lua",
+            "flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then",
+            "flag <= '1' then",
+        ],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[WD, R],
         FAILOVER,
-        ["renew.lua", "    elseif how == 'r' then", "    elseif false then"],
+        ["renew.lua", "    elseif expected_mode == 'r' then", "    elseif false then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[RU, R],
         ABANDONED,
-        ["lib/fast/renewed.lua", " and tonumber(token) == asked then", " then"],
+        ["lib/fast/renew.lua", " and tonumber(token) == expected_token then", " then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[PS, P1],
         FAILOVER,
-        ["semaphore/renew.lua", "tonumber(permits) > keeps then", "false then"],
+        ["semaphore/renew.lua", "tonumber(permits) > kept_permits then", "false then"],
     ),
     planted(
         "only its holder gives permits back",
         &[PS, P1],
         ABANDONED,
-        ["semaphore/renew.lua", "math.min(keeps, permits)", "keeps"],
+        ["semaphore/renew.lua", "math.min(kept_permits, permits)", "kept_permits"],
     ),
     planted(
         "a message says what is so",
@@ -353,7 +357,7 @@ const PLANTED: &[Planted] = &[
         &[W, R],
         NONE,
         [
-            "lib/fast/acquire.lua",
+            "lib/fast/acquire_args.lua",
             "find(line, '^2F%d+$') and #line == 31 and",
             "find(line, '^2[FRS]%d+') and",
         ],
@@ -362,13 +366,13 @@ const PLANTED: &[Planted] = &[
         "nobody overtakes a writer",
         &[W, R],
         NONE,
-        ["acquire_read.lua", "if stands and stands ~= 'W' then", "if stands then"],
+        ["acquire_read.lua", "if line_shape and line_shape ~= 'W' then", "if line_shape then"],
     ),
     planted(
         "nothing is left behind",
         &[W],
         NONE,
-        ["release.lua", "local free = '2F' .. sub(line, 3, 31)", "local free = line"],
+        ["release.lua", "local free_line = '2F' .. sub(line, 3, 31)", "local free_line = line"],
     ),
     planted(
         "marks fall",
@@ -420,7 +424,7 @@ const PLANTED: &[Planted] = &[
         "only its holder gives permits back",
         &[P1, P1],
         NONE,
-        ["semaphore/release.lua", ".. index .. its_permits", ".. index .. ' 2'"],
+        ["semaphore/release.lua", ".. index .. moved_permits", ".. index .. ' 2'"],
     ),
     planted(
         "what a shrink keeps is said",

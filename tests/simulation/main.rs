@@ -150,9 +150,9 @@ fn the_judge_of_histories_finds_faults_by_itself() {
             "history: a try is refused because of somebody",
             &[
                 (
-                    "lib/fast/acquire.lua",
-                    "local free = simple\n",
-                    "local free = simple and not tries\n",
+                    "lib/fast/acquire_args.lua",
+                    "local is_free = is_fast_path\n",
+                    "local is_free = is_fast_path and not is_try\n",
                 ),
                 ("lib/acquire_slow.lua", "elseif can_grant(mode) then", "elseif false then"),
             ],
@@ -177,7 +177,11 @@ fn the_judge_of_histories_finds_faults_by_itself() {
 fn a_permit_too_many_is_found() {
     let scripts = mutants::scripts_with(
         "permits",
-        &[("semaphore/acquire.lua", "used + wanted > allowed", "used + wanted > allowed + 1")],
+        &[(
+            "semaphore/acquire.lua",
+            "used + wanted_permits > expected_limit",
+            "used + wanted_permits > expected_limit + 1",
+        )],
     );
     for rule in [
         "permits are never more than the limit",

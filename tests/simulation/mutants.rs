@@ -154,7 +154,7 @@ pub fn without_not_after() -> PathBuf {
     scripts_with(
         "without_not_after",
         &[
-            ("lib/fast/well_formed.lua", "not_after >= now_ms_text", "not_after >= '0'"),
+            ("lib/fast/args.lua", "not_after >= now_ms_text", "not_after >= '0'"),
             ("lib/acquire_slow.lua", "now_ms > request.not_after", "0 > request.not_after"),
             ("upgrade.lua", "now_ms > request.not_after", "0 > request.not_after"),
         ],

@@ -1,9 +1,9 @@
 -- The head of the renewals. `simple`: the call is well formed, apart from how much the lease holds.
 -- `asked`: the token of the lease.
 -- @include read_line
-local caller, lease, asked = tostring(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
+local caller, lease, expected_token = tostring(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local sub, find = string.sub, string.find
-local simple = #KEYS == 1
+local is_fast_path = #KEYS == 1
   and #ARGV == 5
   and #now_us_text == 16
   and line

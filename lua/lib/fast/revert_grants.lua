@@ -1,6 +1,6 @@
 -- The slow path takes back the grants of a fast path whose message no client received. Their steps
 -- count against the budget of the call.
-for _, id in ipairs(handed.unheard) do
+for _, id in ipairs(handoff.undelivered) do
   revert_grant({ waiter = { id = id, mode = get('writer') and 'w' or 'r' } })
 end
-grants_left = grants_left - handed.count
+grants_left = grants_left - handoff.grant_count

@@ -3,10 +3,10 @@
 local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock
 local argv, sub, find = ARGV, string.sub, string.find
-local given, caller, lease, not_after = #argv, argv[3], argv[4], argv[2]
-local well_formed = #KEYS == 1
-  and given >= 7
-  and given <= 9
+local arg_count, caller, lease, not_after = #argv, argv[3], argv[4], argv[2]
+local is_well_formed = #KEYS == 1
+  and arg_count >= 7
+  and arg_count <= 9
   and #now_us_text == 16
   and (not line or #line > 30)
   and #caller >= 12
