@@ -18,19 +18,19 @@
 -- @include read_line
 -- @include prelude
 
-local asked, lease = integer_arg(3, 1, MAX_SAFE_INTEGER), integer_arg(4, 1, MAX_DURATION)
+local expected_token, lease = integer_arg(3, 1, MAX_SAFE_INTEGER), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
   return argument_error('count')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
-elseif not asked then
+elseif not expected_token then
   return argument_error('token')
 elseif not lease then
   return argument_error('lease')
 elseif ARGV[5] and ARGV[5] ~= 'k' then
   return argument_error('flags')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
 
 -- @include field_cache
 -- @include state_line
@@ -50,27 +50,27 @@ local function in_use(state)
 end
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
-  local id, wrote, deadline, held = current_writer()
-  if id == ARGV[2] and held == asked then
-    become_reader(id, in_use(wrote), deadline_after_renewal(deadline, held, lease), held)
+  local id, writer_state, deadline, writer_token = current_writer()
+  if id == ARGV[2] and writer_token == expected_token then
+    become_reader(id, in_use(writer_state), deadline_after_renewal(deadline, writer_token, lease), writer_token)
   end
-  local reads_on, state, until_then, its_token, index = find_reader(ARGV[2])
-  if reads_on and its_token == asked then
+  local is_reading, state, read_deadline, reader_token, index = find_reader(ARGV[2])
+  if is_reading and reader_token == expected_token then
     if state == 'g' then
-      until_then = deadline_after_renewal(until_then, its_token, lease)
+      read_deadline = deadline_after_renewal(read_deadline, reader_token, lease)
     end
-    put_reader(ARGV[2], in_use(state), until_then, its_token, index) -- as it stands, if this came before
+    put_reader(ARGV[2], in_use(state), read_deadline, reader_token, index) -- as it stands, if this came before
   end
   finish(true)
-  local alive, now_is, ends, reads = find_reader(ARGV[2])
-  if alive and reads == asked and ARGV[5] then
-    return ok_reply('granted', has_more_work, ARGV[2], asked, ends, number('fence'), recall_mode(now_is))
-  elseif alive and reads == asked then
-    return ok_reply('granted', has_more_work, ARGV[2], asked, ends)
+  local alive, new_state, new_deadline, new_token = find_reader(ARGV[2])
+  if alive and new_token == expected_token and ARGV[5] then
+    return ok_reply('granted', has_more_work, ARGV[2], expected_token, new_deadline, number('fence'), recall_mode(new_state))
+  elseif alive and new_token == expected_token then
+    return ok_reply('granted', has_more_work, ARGV[2], expected_token, new_deadline)
   end
   return ok_reply('lost', has_more_work)
 end)

@@ -23,15 +23,15 @@
 -- @include read_line
 -- @include prelude
 
-local limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
+local token_limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return argument_error('count')
-elseif not limit then
+elseif not token_limit then
   return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
   return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
 -- @include field_cache
 -- @include state_line
@@ -42,36 +42,36 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include recall
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
   -- A token of the future would cut off those to come.
-  limit = math.min(limit, number('fence'))
-  local id, _, _, writes_by = current_writer()
-  local writes = id and writes_by <= limit
+  token_limit = math.min(token_limit, number('fence'))
+  local id, _, _, writer_token = current_writer()
+  local ends_writer = id and writer_token <= token_limit
   local readers = number('readers')
-  local reads = readers > 0 and number('forced') < limit
-  if not writes and not reads then
+  local ends_readers = readers > 0 and number('forced') < token_limit
+  if not ends_writer and not ends_readers then
     finish(true)
     return ok_reply('free', has_more_work)
   end
-  if reads then
-    put('forced', limit)
+  if ends_readers then
+    put('forced', token_limit)
     put('read_min', 0)
     delete_fields('sweep')
     has_other_readers(0)
   end
-  if not writes and forced_out_count == 0 and not sweep_state() then
+  if not ends_writer and forced_out_count == 0 and not sweep_state() then
     finish(true)
     return ok_reply('free', has_more_work)
   end
   local token = next_token()
-  if writes then
+  if ends_writer then
     start_reader_phase()
-    force_released[#force_released + 1] = { id, writes_by }
+    force_released[#force_released + 1] = { id, writer_token }
   end
   finish(true)
   notify_holders(ARGV[3], 'w')
-  return ok_reply('forced', has_more_work, token, writes and id or '-', readers)
+  return ok_reply('forced', has_more_work, token, ends_writer and id or '-', readers)
 end)

@@ -24,8 +24,8 @@ end
 -- @include state_line
 
 return run(function()
-  local mine = 'r:' .. ARGV[2]
-  local load_error = load({ 'writer', mine, 'forced' })
+  local own_field = 'r:' .. ARGV[2]
+  local load_error = load({ 'writer', own_field, 'forced' })
   if load_error then
     return load_error
   end
@@ -35,8 +35,8 @@ return run(function()
       return ok_reply('writes', 0, token, deadline)
     end
   end
-  if get(mine) then
-    local _, deadline, token = decode_record(get(mine))
+  if get(own_field) then
+    local _, deadline, token = decode_record(get(own_field))
     if deadline > now_ms and token > number('forced') then
       return ok_reply('reads', 0, token, deadline)
     end

@@ -22,10 +22,10 @@
 -- @include read_line
 -- @include prelude
 
-local from, most = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(5, 1, 100)
+local first_index, page_size = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(5, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 5 then
   return argument_error('count')
-elseif not from or not most then
+elseif not first_index or not page_size then
   return argument_error('page')
 elseif not is_word(ARGV[3], 40) or not is_word(ARGV[4], 40) then
   return argument_error('id')
@@ -36,13 +36,13 @@ end
 
 local function readers()
   local page = {}
-  for index = from, math.min(from + most, number('readers')) - 1 do
+  for index = first_index, math.min(first_index + page_size, number('readers')) - 1 do
     local id = reader_id(get('i:' .. format('%.0f', index)) or malformed_error('readers'))
-    local text = get('r:' .. id) or malformed_error('readers')
-    local _, _, token = decode_record(text)
+    local record = get('r:' .. id) or malformed_error('readers')
+    local _, _, token = decode_record(record)
     if token > number('forced') then
       page[#page + 1] = id
-      page[#page + 1] = text
+      page[#page + 1] = record
     end
   end
   return page
@@ -53,19 +53,19 @@ local function upgrader()
   return id and { id, get('q:' .. id) or malformed_error('upgrader') } or {}
 end
 
-local function waiters(head, id)
+local function waiters(head_field, id)
   local page = {}
   if id == '-' then
-    id = get(head)
+    id = get(head_field)
   end
-  while id and id ~= '-' and #page < 2 * most do
-    local text = get('q:' .. id)
-    if not text then
+  while id and id ~= '-' and #page < 2 * page_size do
+    local record = get('q:' .. id)
+    if not record then
       break
     end
     page[#page + 1] = id
-    page[#page + 1] = text
-    id = string.match(text, '^%a %S+ (%S+)') or malformed_error('waiter')
+    page[#page + 1] = record
+    id = string.match(record, '^%a %S+ (%S+)') or malformed_error('waiter')
   end
   return page
 end

@@ -21,7 +21,7 @@ if #KEYS ~= 1 or #ARGV ~= 2 then
 elseif not is_word(ARGV[2], 8) then
   return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
 
 -- @include field_cache
 -- @include state_line
@@ -32,7 +32,7 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include recall
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end

@@ -19,25 +19,25 @@
 -- @include read_line
 -- @include prelude
 
-local wanted = integer_arg(3, 1, MAX_SAFE_INTEGER)
+local new_token = integer_arg(3, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return argument_error('count')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
-elseif not wanted then
+elseif not new_token then
   return argument_error('token')
 end
-local mine = 'r:' .. ARGV[2]
-local names = { 'writer', mine, 'forced', 'cached' }
+local own_field = 'r:' .. ARGV[2]
+local needed_fields = { 'writer', own_field, 'forced', 'cached' }
 
 -- @include field_cache
 -- @include state_line
 -- @include flush
 
 local function holds()
-  if get(mine) then
-    local state, deadline, minted = decode_record(get(mine))
-    return deadline > now_ms and minted > number('forced') and not string.find(state, '[kcb]')
+  if get(own_field) then
+    local state, deadline, token = decode_record(get(own_field))
+    return deadline > now_ms and token > number('forced') and not string.find(state, '[kcb]')
   elseif get('writer') then
     local state, deadline, _, id = decode_record(get('writer'))
     return id == ARGV[2] and deadline > now_ms and not string.find(state, '[kcb]')
@@ -45,18 +45,18 @@ local function holds()
 end
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
   if not holds() then
     return ok_reply('lost', 0)
-  elseif wanted > number('fence') and wanted > now_us + MAX_TOKEN_LEAD * 1000 then
+  elseif new_token > number('fence') and new_token > now_us + MAX_TOKEN_LEAD * 1000 then
     return ok_reply('ahead', 0)
   end
-  local raised = math.max(wanted, number('fence'))
-  put('fence', raised) -- also as it stands, so that replicas can confirm it
-  extend_expiry_to(math.ceil(raised / 1000))
+  local last_token = math.max(new_token, number('fence'))
+  put('fence', last_token) -- also as it stands, so that replicas can confirm it
+  extend_expiry_to(math.ceil(last_token / 1000))
   flush(true)
   return ok_reply('raised', 0)
 end)

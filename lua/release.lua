@@ -74,10 +74,10 @@ if not time_reply then
 end
 -- @include prelude
 
-local only_wait = ARGV[3] ~= nil
+local wait_only = ARGV[3] ~= nil
 if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
   return argument_error('count')
-elseif only_wait and ARGV[3] ~= 'wait' then
+elseif wait_only and ARGV[3] ~= 'wait' then
   return argument_error('what')
 elseif not is_id(caller) then
   return argument_error('id')
@@ -90,7 +90,7 @@ end
 -- @include readers
 -- @include grant_waiters
 
-local function end_reading(id)
+local function remove_own_read(id)
   local alive, _, _, token, index = find_reader(id)
   if alive ~= nil then
     local forced = number('forced')
@@ -99,27 +99,27 @@ local function end_reading(id)
   end
 end
 
-local function end_writing(id)
-  local text = get('writer')
-  if text then
-    local _, _, _, writes = decode_record(text)
-    if writes == id then
+local function remove_own_write(id)
+  local record = get('writer')
+  if record then
+    local _, _, _, writer_id = decode_record(record)
+    if writer_id == id then
       start_reader_phase()
       return 'released'
     end
   end
 end
 
-local function end_waiting(id)
-  local entry = load_waiter(id)
-  if not entry then
+local function leave_queue(id)
+  local waiter = load_waiter(id)
+  if not waiter then
     return
-  elseif entry.mode == 'u' then
+  elseif waiter.mode == 'u' then
     put('upgrader', false)
-    delete_waiter(entry)
-    count_waiter(entry, -1)
+    delete_waiter(waiter)
+    count_waiter(waiter, -1)
   else
-    unlink(entry)
+    unlink(waiter)
   end
   return 'left'
 end
@@ -134,14 +134,14 @@ return run(function()
     finish(true)
     return ok_reply('released', has_more_work)
   end
-  if only_wait then
+  if wait_only then
     local id, _, deadline, token = current_writer()
     if id == caller then
       return ok_reply('writing', 0, token, deadline)
     end
   end
-  local left = end_waiting(caller)
-  local ended = not only_wait and (end_writing(caller) or end_reading(caller))
+  local queue_status = leave_queue(caller)
+  local lease_status = not wait_only and (remove_own_write(caller) or remove_own_read(caller))
   finish(true)
-  return ok_reply(ended or left or 'absent', has_more_work)
+  return ok_reply(lease_status or queue_status or 'absent', has_more_work)
 end)

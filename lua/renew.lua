@@ -88,20 +88,20 @@ end
 -- @include become_reader
 
 -- The record of the acquisition if it holds: its mode, and what it says.
-local function held()
+local function find_lease()
   local alive, state, deadline, token, index = find_reader(caller)
   if alive then
     return 'r', state, deadline, token, index
   elseif get('writer') then
-    local writes, ends, minted, id = decode_record(get('writer'))
-    if id == caller and ends > now_ms then
-      return 'w', writes, ends, minted
+    local writer_state, writer_deadline, writer_token, id = decode_record(get('writer'))
+    if id == caller and writer_deadline > now_ms then
+      return 'w', writer_state, writer_deadline, writer_token
     end
   end
 end
 
 -- The state after this call: a claim makes it cached, nothing else does.
-local function renewed(state)
+local function state_after_renewal(state)
   if state == 'g' then
     return tokens and 'k' or 'h'
   end
@@ -113,11 +113,11 @@ return run(function()
   if load_error then
     return load_error
   end
-  local mode, state, deadline, token, index = held()
+  local mode, state, deadline, token, index = find_lease()
   local status = mode and 'other' or 'lost'
   if mode and token == expected_token then
     status = token > number('revoked') and 'renewed' or 'revoked'
-    state, deadline = renewed(state), deadline_after_renewal(deadline, token, lease)
+    state, deadline = state_after_renewal(state), deadline_after_renewal(deadline, token, lease)
     if mode == 'r' then
       put_reader(caller, state, deadline, token, index)
     elseif expected_mode == 'r' then

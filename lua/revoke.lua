@@ -16,15 +16,15 @@
 -- @include read_line
 -- @include prelude
 
-local limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
+local token_limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return argument_error('count')
-elseif not limit then
+elseif not token_limit then
   return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
   return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
 -- @include field_cache
 -- @include state_line
@@ -35,30 +35,30 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 -- @include recall
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
   -- A token of the future would revoke those to come.
-  limit = math.min(limit, number('fence'))
-  local _, _, deadline, writes_by = current_writer()
-  if writes_by and writes_by > limit then
-    deadline = nil
+  token_limit = math.min(token_limit, number('fence'))
+  local _, _, writer_deadline, writer_token = current_writer()
+  if writer_token and writer_token > token_limit then
+    writer_deadline = nil
   end
-  local held = deadline or number('readers') > 0
-  if held and number('revoked') < limit then
-    put('revoked', limit)
+  local is_held = writer_deadline or number('readers') > 0
+  if is_held and number('revoked') < token_limit then
+    put('revoked', token_limit)
   end
   finish(true, function()
-    if deadline and current_writer() then
+    if writer_deadline and current_writer() then
       recall_writer(true)
-    elseif held then
+    elseif is_held then
       recall_readers(true)
     end
   end)
   notify_holders(ARGV[3], 'w')
-  if held then
-    return ok_reply('revoked', has_more_work, limit, number('readers'), deadline or 0)
+  if is_held then
+    return ok_reply('revoked', has_more_work, token_limit, number('readers'), writer_deadline or 0)
   end
   return ok_reply('free', has_more_work)
 end)

@@ -21,7 +21,7 @@
 -- @include read_line
 -- @include prelude
 
-local not_after, lease, asked = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
+local not_after, lease, expected_token = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
   return argument_error('count')
 elseif not not_after then
@@ -32,13 +32,13 @@ elseif not lease then
   return argument_error('lease')
 elseif ARGV[5] ~= 'r' and ARGV[5] ~= 'w' then
   return argument_error('mode')
-elseif not asked then
+elseif not expected_token then
   return argument_error('token')
 elseif not_after > 0 and now_ms > not_after then
   return ok_reply('stale', 0)
 end
-local taker, how, holder = ARGV[3], ARGV[5], ARGV[6]
-local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, 'q:' .. taker, 'revoked', 'cached' }
+local new_holder, expected_mode, old_holder = ARGV[3], ARGV[5], ARGV[6]
+local needed_fields = { 'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked', 'cached' }
 
 -- @include field_cache
 -- @include state_line
@@ -48,15 +48,15 @@ local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, '
 -- @include grant_waiters
 
 -- What an acquisition holds by this token and in this mode: state, deadline, a reader's index.
-local function held(id)
-  if how == 'w' then
-    local writes, state, deadline, minted = current_writer()
-    if writes == id and minted == asked then
+local function find_lease(id)
+  if expected_mode == 'w' then
+    local writer_id, state, deadline, token = current_writer()
+    if writer_id == id and token == expected_token then
       return state, deadline
     end
   else
-    local alive, state, deadline, minted, index = find_reader(id)
-    if alive and minted == asked then
+    local alive, state, deadline, token, index = find_reader(id)
+    if alive and token == expected_token then
       return state, deadline, index
     end
   end
@@ -64,34 +64,34 @@ end
 
 -- Whether the lock knows the taker by anything: then its id is not a new one.
 local function is_known()
-  return get('r:' .. taker) or get('q:' .. taker) or current_writer() == taker
+  return get('r:' .. new_holder) or get('q:' .. new_holder) or current_writer() == new_holder
 end
 
 -- The pump ends the wait of an upgrader that reads no more.
 local function rename(deadline, index)
-  if how == 'w' then
-    return set_writer(taker, 'h', deadline, asked)
+  if expected_mode == 'w' then
+    return set_writer(new_holder, 'h', deadline, expected_token)
   end
-  put('r:' .. holder, false)
-  put('r:' .. taker, encode_record('h', deadline, asked, index))
-  put('i:' .. index, taker)
+  put('r:' .. old_holder, false)
+  put('r:' .. new_holder, encode_record('h', deadline, expected_token, index))
+  put('i:' .. index, new_holder)
   extend_expiry_to(deadline)
 end
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
-  local state, deadline, index = held(taker)
-  if state and how == 'w' then
-    set_writer(taker, state, deadline, asked) -- as it stands: this came before
+  local state, deadline, index = find_lease(new_holder)
+  if state and expected_mode == 'w' then
+    set_writer(new_holder, state, deadline, expected_token) -- as it stands: this came before
   elseif state then
-    put_reader(taker, state, deadline, asked, index)
+    put_reader(new_holder, state, deadline, expected_token, index)
   elseif not is_known() then
-    state, deadline, index = held(holder)
+    state, deadline, index = find_lease(old_holder)
     if state == 'h' or state == 'g' then
-      deadline = deadline_after_renewal(deadline, asked, lease)
+      deadline = deadline_after_renewal(deadline, expected_token, lease)
       rename(deadline, index)
     else
       state = nil
@@ -99,7 +99,7 @@ return run(function()
   end
   finish(true)
   if state then
-    return ok_reply('granted', has_more_work, taker, asked, deadline)
+    return ok_reply('granted', has_more_work, new_holder, expected_token, deadline)
   end
   return ok_reply('lost', has_more_work)
 end)

@@ -33,7 +33,7 @@ if args_error then
 elseif request.not_after > 0 and now_ms > request.not_after then
   return ok_reply('stale', 0)
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached' }
 
 -- @include field_cache
 -- @include state_line
@@ -46,15 +46,15 @@ local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader',
 caller_id = request.id
 
 local function wait_for_readers()
-  local entry = load_waiter(caller_id)
-  if not entry then
-    entry = { id = caller_id, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', queued_at = now_ms }
+  local waiter = load_waiter(caller_id)
+  if not waiter then
+    waiter = { id = caller_id, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', queued_at = now_ms }
     put('upgrader', caller_id)
-    count_waiter(entry, 1)
+    count_waiter(waiter, 1)
   end
-  entry.last_seen, entry.ttl, entry.lease, entry.window = now_ms, request.ttl, request.lease, request.window
-  entry.node, entry.tag = request.node, request.tag
-  save_waiter(entry)
+  waiter.last_seen, waiter.ttl, waiter.lease, waiter.window = now_ms, request.ttl, request.lease, request.window
+  waiter.node, waiter.tag = request.node, request.tag
+  save_waiter(waiter)
 end
 
 local function become_writer(index, deadline)
@@ -65,18 +65,18 @@ local function become_writer(index, deadline)
 end
 
 return run(function()
-  local load_error = load(names)
+  local load_error = load(needed_fields)
   if load_error then
     return load_error
   end
-  local alive, reads, ends, token, index = find_reader(caller_id)
-  local own = alive and is_cached(reads) and 1 or 0
+  local alive, reader_state, read_deadline, reader_token, index = find_reader(caller_id)
+  local own_cached = alive and is_cached(reader_state) and 1 or 0
   local upgrader = current_upgrader()
-  local status, takes
-  if alive and token == request.token then
+  local status, acquires
+  if alive and reader_token == request.token then
     if upgrader and upgrader.id ~= caller_id then
       status = 'conflict'
-    elseif token <= number('revoked') then
+    elseif reader_token <= number('revoked') then
       status = 'revoked'
     elseif not has_other_readers(1) then
       if upgrader then
@@ -84,8 +84,8 @@ return run(function()
         delete_waiter(upgrader)
         count_waiter(upgrader, -1)
       end
-      become_writer(index, ends)
-      takes = not upgrader
+      become_writer(index, read_deadline)
+      acquires = not upgrader
     elseif request.can_wait then
       local terms_error = parse_queue_terms(request)
       if terms_error then
@@ -93,37 +93,37 @@ return run(function()
       end
       wait_for_readers()
       status = 'queued'
-      takes = not upgrader
+      acquires = not upgrader
     else
       status = 'refused'
     end
   end
-  finish(not takes, function()
+  finish(not acquires, function()
     -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it
     -- tries and nobody else is in its way.
-    local mine = load_waiter(caller_id)
-    if mine or (status == 'refused' and number('cached') - own == number('readers') - 1) then
-      recall_readers(mine)
+    local waiter = load_waiter(caller_id)
+    if waiter or (status == 'refused' and number('cached') - own_cached == number('readers') - 1) then
+      recall_readers(waiter)
     end
   end)
   notify_holders(request.tag, 'w')
 
   -- It writes by now. If it did so before this call, this may be the claim; and the record is
   -- written again in any case, so that replicas can confirm it.
-  local id, state, deadline, minted = current_writer()
+  local id, writer_state, writer_deadline, writer_token = current_writer()
   if id == caller_id then
     if not alive then
-      if minted == request.token then -- a failover has lost the downgrade before this upgrade
-        if minted <= number('revoked') then
+      if writer_token == request.token then -- a failover has lost the downgrade before this upgrade
+        if writer_token <= number('revoked') then
           return ok_reply('revoked', has_more_work)
         end
-        minted = next_token()
+        writer_token = next_token()
       end
-      deadline = state == 'g' and deadline_after_renewal(deadline, minted, request.lease) or deadline
-      set_writer(caller_id, state == 'g' and 'h' or state, deadline, minted)
+      writer_deadline = writer_state == 'g' and deadline_after_renewal(writer_deadline, writer_token, request.lease) or writer_deadline
+      set_writer(caller_id, writer_state == 'g' and 'h' or writer_state, writer_deadline, writer_token)
       flush(true)
     end
-    return ok_reply('granted', has_more_work, caller_id, minted, deadline)
+    return ok_reply('granted', has_more_work, caller_id, writer_token, writer_deadline)
   elseif status == 'conflict' or status == 'revoked' then
     return ok_reply(status, has_more_work)
   elseif status then

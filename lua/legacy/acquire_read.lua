@@ -26,19 +26,19 @@ if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
   return string.format('stale %.0f 0', now_ms)
 end
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' and held.err then
-  return held
+local current_value = redis.pcall('GET', KEYS[1])
+if type(current_value) == 'table' and current_value.err then
+  return current_value
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
   return string.format('refused %.0f 0', now_ms)
 end
-if held ~= ARGV[3] then
+if current_value ~= ARGV[3] then
   -- In ms: what is left would be rounded to whole seconds, and each reader that comes could take
   -- off half a second.
-  local ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
-  local set = redis.pcall('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', ms))
-  if set.err then
-    return { err = string.match(set.err, ERROR_PATTERN) or 'ERR ' .. set.err }
+  local lease_ms = math.max(lease * 1000, redis.call('PTTL', KEYS[1]))
+  local set_reply = redis.pcall('SET', KEYS[1], ARGV[3], 'PX', string.format('%.0f', lease_ms))
+  if set_reply.err then
+    return { err = string.match(set_reply.err, ERROR_PATTERN) or 'ERR ' .. set_reply.err }
   end
 end
 -- The key may last longer, by another reader's lease.

@@ -24,15 +24,15 @@ if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
   return string.format('stale %.0f 0', now_ms)
 end
-local writer = redis.pcall('GET', KEYS[2])
-if type(writer) == 'table' and writer.err then
-  return writer
-elseif writer ~= ARGV[3] then
-  local set = redis.call('EXISTS', KEYS[1]) == 0 and redis.pcall('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX')
-  if not set then
+local current_value = redis.pcall('GET', KEYS[2])
+if type(current_value) == 'table' and current_value.err then
+  return current_value
+elseif current_value ~= ARGV[3] then
+  local set_reply = redis.call('EXISTS', KEYS[1]) == 0 and redis.pcall('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX')
+  if not set_reply then
     return string.format('refused %.0f 0', now_ms)
-  elseif set.err then
-    return { err = string.match(set.err, ERROR_PATTERN) or 'ERR ' .. set.err }
+  elseif set_reply.err then
+    return { err = string.match(set_reply.err, ERROR_PATTERN) or 'ERR ' .. set_reply.err }
   end
 end
 return string.format('granted %.0f 0 %s 0 %.0f', now_ms, ARGV[3], now_ms + redis.call('PTTL', KEYS[2]))

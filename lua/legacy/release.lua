@@ -15,10 +15,10 @@
 if #KEYS ~= 1 or #ARGV ~= 2 then
   return { err = 'LOCKARGS count' }
 end
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' and held.err then
-  return held
-elseif held ~= ARGV[2] then
+local current_value = redis.pcall('GET', KEYS[1])
+if type(current_value) == 'table' and current_value.err then
+  return current_value
+elseif current_value ~= ARGV[2] then
   return string.format('absent %.0f 0', now_ms)
 end
 redis.call('DEL', KEYS[1])

@@ -7,8 +7,8 @@ local WIDE_PADDING = '----------------------------------------------------------
 local RECORD_FORMAT = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
 local now_us = now_us_text + 0 -- the server's time, us, for fencing tokens
 
-local function argument_error(what)
-  return { err = 'LOCKARGS ' .. what }
+local function argument_error(reason)
+  return { err = 'LOCKARGS ' .. reason }
 end
 
 -- A server's error as a script answers it: with its own code, where it has one, and without the
@@ -41,8 +41,8 @@ local function encode_record(state, deadline, token, rest)
   return format(RECORD_FORMAT, state, deadline, token, rest)
 end
 
-local function malformed_error(what)
-  error('LOCKFOREIGN malformed ' .. what, 0)
+local function malformed_error(part)
+  error('LOCKFOREIGN malformed ' .. part, 0)
 end
 
 -- Runs an operation. An error that is raised in it becomes an error reply with its own code, which

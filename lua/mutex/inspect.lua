@@ -22,5 +22,5 @@ if type(value) == 'table' then
 elseif not value then
   return { 'absent', now_ms, 0 }
 end
-local left = call('PTTL', key)
-return { 'held', now_ms, 0, value, left >= 0 and now_ms + left or 0 }
+local remaining_ms = call('PTTL', key)
+return { 'held', now_ms, 0, value, remaining_ms >= 0 and now_ms + remaining_ms or 0 }

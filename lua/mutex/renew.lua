@@ -30,9 +30,9 @@ elseif value ~= ARGV[2] then
   return ok_reply('lost', 0)
 end
 return run(function()
-  local left = call('PTTL', key)
-  if left < lease then
-    left = lease
+  local remaining_ms = call('PTTL', key)
+  if remaining_ms < lease then
+    remaining_ms = lease
     call('PEXPIREAT', key, format('%.0f', now_ms + lease))
   else
     -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no
@@ -40,5 +40,5 @@ return run(function()
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end
-  return ok_reply('granted', 0, value, 0, now_ms + left)
+  return ok_reply('granted', 0, value, 0, now_ms + remaining_ms)
 end)

@@ -85,12 +85,12 @@ local request, args_error = parse_acquire_args(7, parse_permits)
 
 -- Takes what can be taken, or a place. Returns an error reply, or what `queue` does; and whether
 -- the call takes something.
-local function begin(entry, alive, index)
+local function acquire_or_enqueue(waiter, alive, index)
   if alive ~= nil then
     remove_reader(caller_id, index) -- its own record, which has run out, stands in its way
   end
-  if entry then
-    return request.can_wait and touch_waiter(entry), false
+  if waiter then
+    return request.can_wait and touch_waiter(waiter), false
   elseif request.ticket > 0 then
     return enqueue('p'), true
   elseif not first_alive('p') and has_permits(request.permits) then
@@ -104,9 +104,9 @@ end
 
 -- Whether the limit is not the caller's. A waiter may go on by the limit that it came with, if it
 -- is to get what it wants.
-local function is_off_limit(entry)
+local function is_off_limit(waiter)
   local limit = number('limit')
-  return request.permits > limit or (not entry and request.ticket == 0 and request.expected_limit ~= limit)
+  return request.permits > limit or (not waiter and request.ticket == 0 and request.expected_limit ~= limit)
 end
 
 return run(function()
@@ -120,35 +120,35 @@ return run(function()
   if shape == 'N' then
     put('limit', request.expected_limit)
   end
-  local entry, takes = load_waiter(caller_id), false
+  local waiter, acquires = load_waiter(caller_id), false
   local alive, state, deadline, token, index, permits = find_reader(caller_id)
   if alive then
     -- The claim of a grant; or it comes again, and the record is written again: `WAIT` counts
     -- replicas only for what the call in front of it has written.
     deadline = state == 'g' and math.max(deadline, now_ms + request.lease) or deadline
     put_reader(caller_id, 'h', deadline, token, index, permits)
-  elseif is_off_limit(entry) then
-    if not entry then
+  elseif is_off_limit(waiter) then
+    if not waiter then
       return ok_reply('limit', 0, number('limit'))
     end
-    unlink(entry)
+    unlink(waiter)
     finish(true)
     return ok_reply('limit', has_more_work, number('limit'))
   else
-    local refused
-    refused, takes = begin(entry, alive, index)
-    if refused then
-      return refused
+    local early_reply
+    early_reply, acquires = acquire_or_enqueue(waiter, alive, index)
+    if early_reply then
+      return early_reply
     end
   end
-  finish(not takes)
-  entry = load_waiter(caller_id)
-  local holds, _, ends, minted = find_reader(caller_id)
+  finish(not acquires)
+  waiter = load_waiter(caller_id)
+  local holds, _, new_deadline, new_token = find_reader(caller_id)
   if holds then
-    return ok_reply('granted', has_more_work, caller_id, minted, ends)
-  elseif entry then
+    return ok_reply('granted', has_more_work, caller_id, new_token, new_deadline)
+  elseif waiter then
     local head = neighbor(get('head')) or malformed_error('queue')
-    return ok_reply('queued', has_more_work, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))
+    return ok_reply('queued', has_more_work, waiter.ticket, math.max(waiter.ticket - head.ticket, 0), number('read_min'))
   end
   return ok_reply('refused', has_more_work, number('read_min'))
 end)

@@ -19,10 +19,10 @@
 -- @include read_line
 -- @include prelude
 
-local from, most = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, 100)
+local first_index, page_size = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return argument_error('count')
-elseif not from or not most then
+elseif not first_index or not page_size then
   return argument_error('page')
 elseif not is_word(ARGV[3], 40) then
   return argument_error('id')
@@ -33,7 +33,7 @@ end
 
 local function holders()
   local page = {}
-  for index = from, math.min(from + most, number('readers')) - 1 do
+  for index = first_index, math.min(first_index + page_size, number('readers')) - 1 do
     local id = get('i:' .. format('%.0f', index)) or malformed_error('readers')
     page[#page + 1] = id
     page[#page + 1] = get('r:' .. id) or malformed_error('readers')
@@ -46,14 +46,14 @@ local function waiters(id)
   if id == '-' then
     id = get('head')
   end
-  while id and id ~= '-' and #page < 2 * most do
-    local text = get('q:' .. id)
-    if not text then
+  while id and id ~= '-' and #page < 2 * page_size do
+    local record = get('q:' .. id)
+    if not record then
       break
     end
     page[#page + 1] = id
-    page[#page + 1] = text
-    id = string.match(text, '^%a %S+ (%S+)') or malformed_error('waiter')
+    page[#page + 1] = record
+    id = string.match(record, '^%a %S+ (%S+)') or malformed_error('waiter')
   end
   return page
 end

@@ -74,9 +74,9 @@ return run(function()
   if load_error then
     return load_error
   end
-  local entry, status = load_waiter(ARGV[2]), 'absent'
-  if entry then
-    unlink(entry)
+  local waiter, status = load_waiter(ARGV[2]), 'absent'
+  if waiter then
+    unlink(waiter)
     status = 'left'
   end
   local alive, _, _, _, index = find_reader(ARGV[2])

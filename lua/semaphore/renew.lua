@@ -27,8 +27,8 @@ if is_fast_path and kept_permits and kept_permits >= 1 and kept_permits <= MAX_P
   if digits_end and digits_end > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits_end + 1) then
     record = redis.call('HGET', KEYS[1], holder_field)
   end
-  local permits = record and string.match(record, '^%d+ (%d+)$', 31)
-  if not permits or tonumber(permits) > kept_permits then
+  local record_permits = record and string.match(record, '^%d+ (%d+)$', 31)
+  if not record_permits or tonumber(record_permits) > kept_permits then
     record = nil -- malformed, as will be found, or it has too many
   end
 -- @include fast/renew

@@ -17,12 +17,12 @@
 -- @include read_line
 -- @include prelude
 
-local not_after, expected, wanted = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(3, 1, MAX_PERMITS), integer_arg(4, 1, MAX_PERMITS)
+local not_after, expected_limit, new_limit = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(3, 1, MAX_PERMITS), integer_arg(4, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 4 then
   return argument_error('count')
 elseif not not_after then
   return argument_error('not_after')
-elseif not expected or not wanted then
+elseif not expected_limit or not new_limit then
   return argument_error('limit')
 end
 
@@ -36,11 +36,11 @@ return run(function()
   elseif not_after > 0 and now_ms > not_after then
     return ok_reply('stale', 0)
   end
-  local stands = shape ~= 'N' and number('limit') or expected
-  if stands ~= expected and stands ~= wanted then
-    return ok_reply('limit', 0, stands)
+  local current_limit = shape ~= 'N' and number('limit') or expected_limit
+  if current_limit ~= expected_limit and current_limit ~= new_limit then
+    return ok_reply('limit', 0, current_limit)
   end
-  put('limit', wanted)
+  put('limit', new_limit)
   finish(false)
   return ok_reply('set', has_more_work)
 end)

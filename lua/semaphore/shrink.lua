@@ -14,12 +14,12 @@
 -- @include read_line
 -- @include prelude
 
-local keeps = integer_arg(3, 1, MAX_PERMITS)
+local kept_permits = integer_arg(3, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 3 then
   return argument_error('count')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
-elseif not keeps then
+elseif not kept_permits then
   return argument_error('permits')
 end
 
@@ -33,12 +33,12 @@ return run(function()
   end
   local alive, state, deadline, token, index, permits = find_reader(ARGV[2])
   if alive then
-    keeps = math.min(keeps, permits)
-    set_permits(ARGV[2], state, deadline, token, index, permits, keeps)
+    kept_permits = math.min(kept_permits, permits)
+    set_permits(ARGV[2], state, deadline, token, index, permits, kept_permits)
   end
   finish(true)
   if alive then
-    return ok_reply('kept', has_more_work, token, deadline, keeps)
+    return ok_reply('kept', has_more_work, token, deadline, kept_permits)
   end
   return ok_reply('lost', has_more_work)
 end)

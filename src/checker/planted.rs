@@ -154,7 +154,7 @@ const PLANTED: &[Planted] = &[
         "nobody's lease is touched by others",
         &[W, W],
         CANCEL,
-        ["release.lua", "    if writes == id then", "    if writes then"],
+        ["release.lua", "    if writer_id == id then", "    if writer_id then"],
     ),
     planted(
         "what is revoked is not made longer",
@@ -166,7 +166,7 @@ const PLANTED: &[Planted] = &[
         "what is revoked is not made longer",
         &[W, R],
         REVOKED,
-        ["revoke.lua", "    put('revoked', limit)\n", ""],
+        ["revoke.lua", "    put('revoked', token_limit)\n", ""],
     ),
     planted(
         "a lease lasts as long as was asked",
@@ -228,19 +228,27 @@ const PLANTED: &[Planted] = &[
         "a release ends all",
         &[W, R, R],
         NONE,
-        ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
+        [
+            "release.lua",
+            "(remove_own_write(caller) or remove_own_read(caller))",
+            "remove_own_write(caller)",
+        ],
     ),
     planted(
         "a release ends all",
         &[RU, R],
         CANCEL,
-        ["release.lua", "    delete_waiter(entry)\n", ""],
+        ["release.lua", "    delete_waiter(waiter)\n", ""],
     ),
     planted(
         "a change names the token",
         &[WDU, R],
         ABANDONED,
-        ["downgrade.lua", "if id == ARGV[2] and held == asked then", "if id == ARGV[2] then"],
+        [
+            "downgrade.lua",
+            "if id == ARGV[2] and writer_token == expected_token then",
+            "if id == ARGV[2] then",
+        ],
     ),
     planted(
         "a change names the token",
@@ -274,7 +282,7 @@ const PLANTED: &[Planted] = &[
         "a renewal leaves no more than is held",
         &[PS, P1],
         FAILOVER,
-        ["semaphore/renew.lua", "tonumber(permits) > kept_permits then", "false then"],
+        ["semaphore/renew.lua", "tonumber(record_permits) > kept_permits then", "false then"],
     ),
     planted(
         "only its holder gives permits back",
@@ -298,15 +306,19 @@ const PLANTED: &[Planted] = &[
         FORCED,
         [
             "force_release.lua",
-            "  if writes then\n    start_reader_phase()",
-            "  if writes then\n    do end",
+            "  if ends_writer then\n    start_reader_phase()",
+            "  if ends_writer then\n    do end",
         ],
     ),
     planted(
         "who is ended by force is told",
         &[W, R],
         FORCED,
-        ["force_release.lua", "    force_released[#force_released + 1] = { id, writes_by }\n", ""],
+        [
+            "force_release.lua",
+            "    force_released[#force_released + 1] = { id, writer_token }\n",
+            "",
+        ],
     ),
     planted(
         "who is ended by force is told",
@@ -394,7 +406,7 @@ const PLANTED: &[Planted] = &[
         "the first in line asks who is in its way",
         &[CR, RU],
         NONE,
-        ["upgrade.lua", "      recall_readers(mine)", "      do end"],
+        ["upgrade.lua", "      recall_readers(waiter)", "      do end"],
     ),
     planted(
         "the first in line asks who is in its way",
@@ -432,8 +444,8 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/shrink.lua",
-            "ok_reply('kept', has_more_work, token, deadline, keeps)",
-            "ok_reply('kept', has_more_work, token, deadline + 1, keeps)",
+            "ok_reply('kept', has_more_work, token, deadline, kept_permits)",
+            "ok_reply('kept', has_more_work, token, deadline + 1, kept_permits)",
         ],
     ),
     planted(
@@ -442,7 +454,7 @@ const PLANTED: &[Planted] = &[
         NONE,
         [
             "semaphore/shrink.lua",
-            "set_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
+            "set_permits(ARGV[2], state, deadline, token, index, permits, kept_permits)",
             "set_permits(ARGV[2], state, deadline, token, index, permits, 0)",
         ],
     ),
