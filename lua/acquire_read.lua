@@ -1,15 +1,15 @@
--- Takes the lock for reading, or a place in the queue; called again, it is a waiter's poll.
--- Idempotent for one acquisition.
+-- Acquires the lock for reading, or joins the queue. A repeated call is a waiter's poll. Idempotent
+-- for an acquisition.
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
 -- Cost: with no writer and no queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from the third
--- reader on; a try that is refused HGET, TIME; of a waiter as in acquire_write.lua; else a bounded
+-- reader on; a refused try HGET, TIME; of a waiter as in acquire_write.lua; otherwise a bounded
 -- number of calls, whatever the number of readers and waiters.
 
 -- @include constants
 
--- Fast paths: there is no writer, no queue, no dead reader to look for; or the caller waits, and
--- nothing else moves.
+-- Fast paths: there is no writer, no queue and no expired reader; or the caller waits, and nothing
+-- else changes.
 -- @include fast/acquire_args
 if is_fast_path then
   local line_shape, min_deadline, flag, line_tail = is_free and 'F', nil, nil, nil
@@ -18,7 +18,7 @@ if is_fast_path then
     if digits_end and digits_end > 44 then
       line_shape, min_deadline, flag, line_tail = sub(line, 2, 2), sub(line, 32, 44), sub(line, 45, 45), sub(line, 46)
       if min_deadline <= now_ms_text or line_tail == caller or (line_shape == 'S' and digits_end ~= #line) then
-        line_shape = nil -- a dead holder, its own lease, or malformed, as will be found
+        line_shape = nil -- an expired holder, its own lease, or a malformed line: the slow path decides
       elseif line_shape == 'W' and is_try then
         return 'refused ' .. now_ms_text .. ' 0 ' .. min_deadline
       end
@@ -31,15 +31,18 @@ if is_fast_path then
       new_line = '2R' .. key_expiry .. now_us_text .. deadline_text .. long_flag .. caller
     elseif line_shape == 'S' then
       local own_field = 'r:' .. caller
-      if flag <= '3' and line_tail >= '1' and line_tail ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field) then
+      if flag <= '3' and line_tail >= '1' and line_tail ~= LISTPACK_READERS .. ''
+        and not redis.call('HGET', KEYS[1], own_field) then
         if long_flag == '1' then
           flag = flag < '2' and '1' or '3'
         end
-        new_line = '2S' .. key_expiry .. now_us_text .. (deadline_text < min_deadline and deadline_text or min_deadline) .. flag .. line_tail + 1
+        new_line = '2S' .. key_expiry .. now_us_text
+          .. (deadline_text < min_deadline and deadline_text or min_deadline) .. flag .. line_tail + 1
         extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. line_tail, 'i:' .. line_tail, caller }
       end
     elseif flag <= '1' and #line_tail >= 12 and #line_tail <= 40 and find(line_tail, '^[%w_-]+$') then
-      new_line = '2S' .. key_expiry .. now_us_text .. (deadline_text < min_deadline and deadline_text or min_deadline) .. (long_flag > flag and long_flag or flag) .. '2'
+      new_line = '2S' .. key_expiry .. now_us_text
+        .. (deadline_text < min_deadline and deadline_text or min_deadline) .. (long_flag > flag and long_flag or flag) .. '2'
       extra_fields = {
         'r:' .. line_tail, 'h' .. min_deadline .. sub(line, 16, 31) .. '0', 'i:0', line_tail,
         'r:' .. caller, 'h' .. deadline_text .. now_us_text .. '1', 'i:1', caller,

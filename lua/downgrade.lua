@@ -1,16 +1,15 @@
--- Turns the write of an acquisition into a read, with no moment in between at which it holds
--- nothing. The token stays.
+-- Turns the write of an acquisition into a read with the same token, atomically: it holds the lock
+-- all the time.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  token of the write: that of its grant
--- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; a cached holder is in use without it
+-- ARGV[3]  token of the write's grant
+-- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; without it a cached holder is in use
 --
 -- Reply: status, now, more
---   granted   its id, token, deadline, and with k the last token and what recalls it: it reads
---             (also when this very call had been carried out before; then the record is written
---             again)
---   lost      it does not hold with this token; nothing was done
+--   granted   the id, token, deadline, and with k the last token and who recalls the lease: it
+--             reads (also if this call was carried out before; then the record is written again)
+--   lost      it does not hold with this token; nothing was changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
@@ -41,7 +40,7 @@ local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'up
 -- @include recall
 -- @include become_reader
 
--- The state that a call without `k` leaves to a cached holder; and a claim.
+-- Returns the state after this call: a grant is claimed, and without `k` a cached holder is in use.
 local function in_use(state)
   if state == 'g' then
     return 'h'
@@ -63,7 +62,7 @@ return run(function()
     if state == 'g' then
       read_deadline = deadline_after_renewal(read_deadline, reader_token, lease)
     end
-    put_reader(ARGV[2], in_use(state), read_deadline, reader_token, index) -- as it stands, if this came before
+    put_reader(ARGV[2], in_use(state), read_deadline, reader_token, index) -- unchanged if the call is repeated
   end
   finish(true)
   local alive, new_state, new_deadline, new_token = find_reader(ARGV[2])

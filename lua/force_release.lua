@@ -1,23 +1,22 @@
--- Takes the lock at once from all that hold it by a token up to this one. They may still believe
--- that they hold: an overlap, which only the tokens can mend. A new token is minted first, so that
--- whatever is granted from here on is newer than anything the old holders can write. A holder by a
--- newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody
--- else.
+-- Takes the lock at once from all holders whose token is at most the given one. They may still
+-- believe that they hold it: an overlap, against which only fencing tokens protect. A new token is
+-- minted first, so every later grant has a newer token than the old holders. Holders with a newer
+-- token are not affected, so a repeated or late call ends no other lease.
 --
--- Each holder that this call ends is told so by its client's channel: the writer, or the readers
--- that this call sweeps away, 16 at the most. Those that are left are told by the calls that sweep
--- them away, if these have the tag: pump, an acquire, an upgrade, revoke.
+-- Each holder that this call ends is notified on its client's channel: the writer, or the readers
+-- that this call removes, at most 16. The calls that remove the other readers notify them, if they
+-- have the tag: pump, acquire, upgrade, revoke.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
---   forced   the new token, the writer's id (-: none), the readers there were (dead and newer
---            ones are among them)
---   free     none of them holds. Among more readers than one call looks at there may be none
---            either, which later calls find out.
+--   forced   the new token, the writer's id (-: none), the number of readers before the call
+--            (including expired and newer ones)
+--   free     there is no such holder. If there are more readers than one call checks, later calls
+--            may still find that there was none
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: a bounded number of calls; `more` until all readers are swept away.
+-- Cost: a bounded number of calls; `more` until all readers are removed.
 
 -- @include constants
 -- @include read_line
@@ -46,7 +45,7 @@ return run(function()
   if load_error then
     return load_error
   end
-  -- A token of the future would cut off those to come.
+  -- A token of the future would end later holders.
   token_limit = math.min(token_limit, number('fence'))
   local id, _, _, writer_token = current_writer()
   local ends_writer = id and writer_token <= token_limit

@@ -1,4 +1,4 @@
--- Tells whether an acquisition holds the lock, and how. Reads only.
+-- Returns whether an acquisition holds the lock, and in which mode. Reads only.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
@@ -6,7 +6,7 @@
 -- Reply: status, now, 0
 --   writes  token, deadline
 --   reads   token, deadline
---   absent  it does not hold: it never did, it waits, or its lease has ended
+--   absent  it does not hold: it never did, it waits, or its lease has expired
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
 -- Cost: HGET and TIME; of one of several holders HGET or HMGET more.
 

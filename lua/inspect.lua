@@ -1,8 +1,8 @@
--- Tells who holds and who waits, a page at a time. Reads only.
+-- Lists the holders and the waiters, one page at a time. Reads only.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name
--- ARGV[2]  first reader's index
+-- ARGV[2]  index of the first reader
 -- ARGV[3]  first waiting writer (id, - for the head, none for no writers)
 -- ARGV[4]  first waiting reader (id, - for the head, none for no readers)
 -- ARGV[5]  most entries of each kind, 1 to 100
@@ -11,9 +11,9 @@
 --   absent   there is no such lock
 --   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page,
 --            waiting writers of the page, waiting readers of the page
--- The writer is its record (empty: none), the upgrader a list of none or one waiter. A reader is
--- id, record; a waiter is id, entry. Records and entries are as in the hash; they may have run out.
--- A waiter that left between two pages ends its list there.
+-- The writer is its record (empty: none), the upgrader a list of at most one waiter. A reader is
+-- id, record; a waiter is id, record. Records are as in the hash, and may have expired. If a waiter
+-- leaves between two pages, its list ends there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
 -- Cost: HGET, TIME; of one of several holders HMGET, HGET for the upgrader, and at most five calls
 -- for each entry.

@@ -1,13 +1,13 @@
--- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it
--- is.
+-- Continues the work that another call has left (`more` in its reply): grants the lock to the next
+-- waiters.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  hash tag of the slot's channels
 --
 -- Reply: pumped, now, more
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where it is nobody's turn HGET, TIME, HMGET and one or two HGET; else a bounded number of
--- calls.
+-- Cost: if no waiter can be granted HGET, TIME, HMGET and one or two HGET; otherwise a bounded
+-- number of calls.
 
 -- @include constants
 -- @include read_line

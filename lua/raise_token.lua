@@ -1,17 +1,18 @@
--- Raises the last fencing token of a lock that this acquisition holds: what a quorum does with the
--- greatest token that its members gave, so that the next holder's majority gives a greater one. It
--- never falls.
+-- Raises the last fencing token of a lock that the acquisition holds. A quorum raises it to the
+-- greatest token that its members granted, so that the next holder's majority grants a greater one.
+-- The last token never falls.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
 -- ARGV[3]  token
 --
 -- Reply: status, now, 0
---   raised  the last token is as great as this one, or greater
---   ahead   the last token is less than this one, and this one is more than MAX_TOKEN_LEAD past this
---           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
---           was done
---   lost    it does not hold, or is a cached holder, which owns the tokens; nothing was done
+--   raised  the last token is at least this one
+--   ahead   the last token is lower, and this one is more than MAX_TOKEN_LEAD past the server's
+--           clock: the clock of this server, or of the server that minted it, is wrong. Nothing was
+--           changed
+--   lost    the acquisition does not hold, or is cached, and so owns the tokens. Nothing was
+--           changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
@@ -55,7 +56,7 @@ return run(function()
     return ok_reply('ahead', 0)
   end
   local last_token = math.max(new_token, number('fence'))
-  put('fence', last_token) -- also as it stands, so that replicas can confirm it
+  put('fence', last_token) -- even if unchanged, so that replicas can confirm it
   extend_expiry_to(math.ceil(last_token / 1000))
   flush(true)
   return ok_reply('raised', 0)

@@ -1,27 +1,27 @@
--- Ends whatever an acquisition has: a lease, or a place in the queue. Nobody else's.
+-- Ends the lease of an acquisition, or its wait. Affects no other acquisition.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  wait, to end only its wait: an upgrader reads on
+-- ARGV[3]  wait, to end only the wait: an upgrader still reads
 --
--- Reply: status, now, more; now is 0 where the time was not asked for
---   released   its record stood, so nobody was granted the lock against it meanwhile. Its lease may
---              be over
+-- Reply: status, now, more; now is 0 if the script did not read the time
+--   released   its record was there, so the lock was granted to no other acquisition against it.
+--              Its lease may have expired
 --   left       it waited, and no longer does
---   expired    its record stood, but a forced release had taken the lock away
---   absent     the lock knows nothing of it
---   writing    token, deadline: the wait that was to end is over, the upgrade was granted (only
---              with wait)
+--   expired    its record was there, but a forced release had ended the lease
+--   absent     the lock has no record of it
+--   writing    token, deadline: there is no wait to end, because the upgrade was granted (only with
+--              wait)
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, HSET; of one of several readers HGET twice, HDEL, HSET, HDEL, and
--- two HGET more for a reader that is not the last; the last holder's beside a queue HGET, TIME,
--- HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times PEXPIREAT;
--- else a bounded number of calls.
+-- two HGET more for a reader that is not the last of the array; of the last holder beside a queue
+-- HGET, TIME, HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times
+-- PEXPIREAT; otherwise a bounded number of calls.
 
 -- @include constants
 
--- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
--- These are fast paths, as is a release beside a queue.
+-- Fast paths. If the line has not changed since the grant, nobody else has held the lock: there is
+-- no hand-off, and the expiry stays. Others are in fast/release.lua, beside a queue.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
 local time_reply, now_us_text, now_ms_text, now_ms, handoff
 local success_reply = 'released 0 0'
@@ -31,9 +31,9 @@ if is_fast_path then
   local shape, new_fields, removed_fields, new_expiry, reply = sub(line, 2, 2), nil, nil, nil, nil
   local _, digits_end = find(line, '^2%u%d+')
   if not digits_end then -- luacheck: ignore 542
-    -- Malformed, as will be found.
+    -- Malformed: the slow path decides.
   elseif digits_end > 44 and (shape == 'W' or shape == 'R') then
-    -- No flags, and its id.
+    -- No flags, and the caller's id.
     if sub(line, 46) == caller and sub(line, 45, 45) == '0' and #caller >= 12 then
       local free_line = '2F' .. sub(line, 3, 31)
       reply = redis.pcall('HSET', KEYS[1], 's', free_line)

@@ -1,36 +1,37 @@
--- Makes a lease longer, never shorter; for one that was granted out of the queue it is also the
--- claim. It says how the caller holds: a write by this very token becomes a read if the caller says
--- that it reads, because a failover has lost the downgrade. It never makes more of a lease.
+-- Extends a lease, and never shortens it. For a lease that was granted from the queue it is also
+-- the claim. The caller says how it holds. If it reads, a write with this token becomes a read: a
+-- failover has lost the downgrade. A renewal never turns a read into a write.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 -- ARGV[4]  r, w: how it holds   ARGV[5]  its token
--- ARGV[6]  only of one that is to be cached, or to stay so: tokens, of a write up to TOKEN_BLOCK. Without
---          it a cached holder is one in use, which will be released: nobody calls it back
+-- ARGV[6]  only for a lease that is or becomes cached: tokens, of a write up to TOKEN_BLOCK.
+--          Without it a cached holder is in use and will be released: it is not recalled
 --
 -- Reply: status, now, more
---   renewed   token, deadline, and with tokens the last token and what recalls it: w, r or -
---   revoked   the same: the lease stands, and will not be made longer (a grant is claimed all the
---             same)
---   other     token, deadline: it holds by this token and not by that of the call; nothing was done
+--   renewed   token, deadline, and with tokens the last token and who recalls the lease: w, r or -
+--   revoked   as renewed: the lease holds, and will not be extended (a grant is claimed
+--             nevertheless)
+--   other     token, deadline: it holds with this token, not with the given one; nothing was
+--             changed
 --   lost      it does not hold
--- Of a holder by the token of the call, the line or the record is written in any case, also with
--- the deadline that it has: replicas confirm only what is written.
+-- For a holder with the given token, the line or the record is always written, even with an
+-- unchanged deadline: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
--- one of several readers, HGET or HMGET more; else a bounded number of calls.
+-- one of several readers, HGET or HMGET more; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast paths: no holder is revoked or forced out, and beside readers no waiter's turn has come.
+-- Fast paths: no holder is revoked or forced out, and beside readers no waiter can be granted.
 -- @include fast/renew_args
 local expected_mode = ARGV[4]
 if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
   local line_prefix, flag, own_field = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
   local _, digits_end = find(line, '^2%u%d+')
-  local holder_field, record = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
+  local holder_field, record = nil, nil -- the holder's record and its field; `s` for a sole holder
   if not digits_end then -- luacheck: ignore 542
-    -- Malformed, as will be found.
+    -- Malformed: the slow path decides.
   elseif line_prefix == '2W' or line_prefix == '2R' then
     if digits_end > 44 and sub(line, 46) == caller and flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then
       holder_field, record = 's', sub(line, 31, 44)
@@ -43,11 +44,12 @@ if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
     local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', own_field, 'waiters', 'revoked', 'forced')
     if not queue_state[4] and not queue_state[5] then
       if queue_state[2] and queue_state[3] then
-        -- Somebody who waits may be let in instead of a dead reader.
+        -- A waiter may be granted the lock in place of an expired reader.
         local other_fields = {}
 -- @include fast/read_queue
 -- @include fast/queue_blocked
-        holder_field, record = own_field, not writer and is_queue_blocked(writers_head, readers_head, fair_count) and queue_state[2]
+        holder_field, record = own_field,
+          not writer and is_queue_blocked(writers_head, readers_head, fair_count) and queue_state[2]
       elseif queue_state[2] then
         holder_field, record = own_field, queue_state[2]
       elseif queue_state[1] and sub(queue_state[1], 31) == caller and expected_mode == 'w' then
@@ -56,7 +58,7 @@ if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
     end
   end
   if record and holder_field ~= 's' and find(record, '^[kcb]') then
-    record = nil -- it is, or was, cached
+    record = nil -- it is or was cached
   end
 -- @include fast/renew
 end
@@ -87,7 +89,7 @@ end
 -- @include recall
 -- @include become_reader
 
--- The record of the acquisition if it holds: its mode, and what it says.
+-- Returns the caller's lease, if it holds: mode, state, deadline, token, and a reader's index.
 local function find_lease()
   local alive, state, deadline, token, index = find_reader(caller)
   if alive then
@@ -100,7 +102,7 @@ local function find_lease()
   end
 end
 
--- The state after this call: a claim makes it cached, nothing else does.
+-- Returns the state after this call. Only a claim makes a lease cached.
 local function state_after_renewal(state)
   if state == 'g' then
     return tokens and 'k' or 'h'

@@ -1,14 +1,14 @@
--- Refuses every further renewal to holders by a token up to this one: they are gone at the latest
--- of their deadlines. Nobody's lease is cut. A holder by a newer token is not concerned, so a call
--- that comes twice, or late, revokes nobody else.
+-- Forbids all further renewals to holders whose token is at most the given one, so they are gone at
+-- the latest of their deadlines. No lease is shortened. Holders with a newer token are not
+-- affected, so a repeated or late call revokes no other lease.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
---   revoked   the token up to which renewals are refused, readers (dead and newer ones are among
---             them), the writer's deadline (0: none)
---   free      none of them writes, and nobody reads; nothing was done
+--   revoked   the token up to which renewals are forbidden, readers (including expired and newer
+--             ones), the writer's deadline (0: none)
+--   free      there is no such writer, and no reader; nothing was changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
@@ -39,7 +39,7 @@ return run(function()
   if load_error then
     return load_error
   end
-  -- A token of the future would revoke those to come.
+  -- A token of the future would revoke later holders.
   token_limit = math.min(token_limit, number('fence'))
   local _, _, writer_deadline, writer_token = current_writer()
   if writer_token and writer_token > token_limit then

@@ -1,5 +1,5 @@
--- Hands a held lock on: the holder's record becomes that of another acquisition, in place, with no
--- moment in between at which nobody holds. The token stays.
+-- Transfers a held lock: the holder's record becomes the record of another acquisition, in place.
+-- The lock is held all the time, and the token stays.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
@@ -8,12 +8,12 @@
 -- ARGV[6]  id of the holder     ARGV[7]  token of the holder
 --
 -- Reply: status, now, more
---   granted   its id, token, deadline: the new acquisition holds (also when this very call had been
---             carried out before; then the record is written again). A revoked lease keeps its
---             deadline. A wait of the holder for an upgrade has ended
---   lost      no such holder: its lease is over, another has taken it up, the mode or the token is
---             another, or it is or was cached; nothing was done
---   stale     nothing: it came past not_after
+--   granted   the id, token, deadline: the new acquisition holds (also if this call was carried out
+--             before; then the record is written again). A revoked lease keeps its deadline. If the
+--             old holder waited for an upgrade, that wait has ended
+--   lost      there is no such holder: its lease has expired, another acquisition has accepted the
+--             transfer, it has another mode or token, or it is or was cached; nothing was changed
+--   stale     nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
@@ -21,7 +21,8 @@
 -- @include read_line
 -- @include prelude
 
-local not_after, lease, expected_token = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
+local not_after, lease, expected_token =
+  integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
   return argument_error('count')
 elseif not not_after then
@@ -38,7 +39,9 @@ elseif not_after > 0 and now_ms > not_after then
   return ok_reply('stale', 0)
 end
 local new_holder, expected_mode, old_holder = ARGV[3], ARGV[5], ARGV[6]
-local needed_fields = { 'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked', 'cached' }
+local needed_fields = {
+  'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked', 'cached',
+}
 
 -- @include field_cache
 -- @include state_line
@@ -47,7 +50,7 @@ local needed_fields = { 'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:'
 -- @include readers
 -- @include grant_waiters
 
--- What an acquisition holds by this token and in this mode: state, deadline, a reader's index.
+-- Returns the lease of an acquisition with this token and mode: state, deadline, a reader's index.
 local function find_lease(id)
   if expected_mode == 'w' then
     local writer_id, state, deadline, token = current_writer()
@@ -62,12 +65,13 @@ local function find_lease(id)
   end
 end
 
--- Whether the lock knows the taker by anything: then its id is not a new one.
+-- Returns true if the lock has a record of the new holder: then its id is not a new one.
 local function is_known()
   return get('r:' .. new_holder) or get('q:' .. new_holder) or current_writer() == new_holder
 end
 
--- The pump ends the wait of an upgrader that reads no more.
+-- Replaces the old holder. If it waited for an upgrade, `finish` ends the wait, as it no longer
+-- reads.
 local function rename(deadline, index)
   if expected_mode == 'w' then
     return set_writer(new_holder, 'h', deadline, expected_token)
@@ -85,7 +89,7 @@ return run(function()
   end
   local state, deadline, index = find_lease(new_holder)
   if state and expected_mode == 'w' then
-    set_writer(new_holder, state, deadline, expected_token) -- as it stands: this came before
+    set_writer(new_holder, state, deadline, expected_token) -- unchanged: this call was carried out before
   elseif state then
     put_reader(new_holder, state, deadline, expected_token, index)
   elseif not is_known() then

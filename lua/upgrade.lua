@@ -1,24 +1,23 @@
--- Turns the read of an acquisition into a write, with a new token; called again, it is the poll
--- of the reader that waits for it. One reader at a time can wait for this: it goes before all
--- waiting writers, and no new reader is let in meanwhile.
+-- Turns the read of an acquisition into a write with a new token. A repeated call is the poll of
+-- the waiting reader. One reader at a time can wait for an upgrade: it goes before all waiting
+-- writers, and no new reader is granted meanwhile.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id                   ARGV[4]  lease, ms
 -- ARGV[5]  token of the read    ARGV[6]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[7]  its place, as in acquire_write.lua, with 0 for most waiters
+-- ARGV[7]  terms of queueing, as in acquire_write.lua, with 0 for most waiters
 --
 -- Reply: status, now, more
---   granted    its id, token, deadline; if it writes already, the record is written again, so that
---              replicas can confirm it, and with a new token if it writes with that of the read
---   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
---   refused    the same: other readers hold, and it was not to wait
---   conflict   another reader waits to be upgraded: one of the two must release
---   revoked    its lease will not be made longer, and so not turned into a write; its wait has
---              ended
---   lost       it does not read with this token; nothing was done
---   stale      nothing: it came past not_after
+--   granted    the id, token, deadline. If it writes already, its record is written again, so that
+--              replicas can confirm it; with a new token if it still has the token of the read
+--   queued     0, number of other readers, lower bound of their deadlines (ms)
+--   refused    as queued: other readers hold, and the call does not wait
+--   conflict   another reader waits for its upgrade: one of the two must release
+--   revoked    its lease will not be extended, and so not turned into a write; its wait has ended
+--   lost       it does not read with this token; nothing was changed
+--   stale      nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: a bounded number of calls.
 
@@ -99,8 +98,8 @@ return run(function()
     end
   end
   finish(not acquires, function()
-    -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it
-    -- tries and nobody else is in its way.
+    -- Recalls the cached readers that block it: all in turn while it waits, once if it does not
+    -- wait and only cached readers block it.
     local waiter = load_waiter(caller_id)
     if waiter or (status == 'refused' and number('cached') - own_cached == number('readers') - 1) then
       recall_readers(waiter)
@@ -108,7 +107,7 @@ return run(function()
   end)
   notify_holders(request.tag, 'w')
 
-  -- It writes by now. If it did so before this call, this may be the claim; and the record is
+  -- The caller writes. If it did so before this call, this may be the claim, and the record is
   -- written again in any case, so that replicas can confirm it.
   local id, writer_state, writer_deadline, writer_token = current_writer()
   if id == caller_id then
@@ -119,7 +118,8 @@ return run(function()
         end
         writer_token = next_token()
       end
-      writer_deadline = writer_state == 'g' and deadline_after_renewal(writer_deadline, writer_token, request.lease) or writer_deadline
+      writer_deadline = writer_state == 'g' and deadline_after_renewal(writer_deadline, writer_token, request.lease)
+        or writer_deadline
       set_writer(caller_id, writer_state == 'g' and 'h' or writer_state, writer_deadline, writer_token)
       flush(true)
     end

@@ -1,19 +1,19 @@
--- Takes the two-key lock for writing, as the published protocol does: refused while the readers'
--- key exists, else the writer's key is set if it is not there.
+-- Acquires the two-key lock for writing, as the published protocol does: refused while the readers'
+-- key exists, otherwise sets the writer's key if it does not exist.
 --
 -- KEYS[1]  the readers' key         KEYS[2]  the writer's key
 -- ARGV[1]  the server's name        ARGV[2]  not_after, ms by the server's clock (0: none)
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: status, now, 0
---   granted  its id, 0, the end of the lease (ms)
+--   granted  the id, 0, the end of the lease (ms)
 --   refused  one of the keys exists
---   stale    it came after not_after
+--   stale    the call came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, EXISTS, SET, PTTL.
 --
--- Beside the published protocol: the value is the id, so that nobody else of this kind deletes the
--- key, and a call that is repeated has the same answer.
+-- Beyond the published protocol: the value is the id, so that no other client of this library
+-- deletes the key, and a repeated call has the same reply.
 
 -- @include constants
 -- @include clock

@@ -1,11 +1,11 @@
--- Gives one of the two keys back, if it is still the acquisition's.
+-- Deletes one of the two keys, if it still has the acquisition's value.
 --
 -- KEYS[1]  the readers' key, or the writer's
 -- ARGV[1]  the server's name        ARGV[2]  id
 --
 -- Reply: status, now, 0
---   released  it was the acquisition's, and is gone
---   absent    it is gone, or another's
+--   released  it had the acquisition's value, and is deleted
+--   absent    it does not exist, or has another value
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, DEL.
 

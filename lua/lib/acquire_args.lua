@@ -1,19 +1,20 @@
--- What an acquire, a poll or an upgrade requests.
+-- The arguments of an acquire, a poll or an upgrade.
 local QUEUE_TERMS_PATTERN = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
 
--- Reads the place, which only a waiter needs: so the fast paths do not look at it. Returns an
--- error reply if it is malformed.
+-- Parses the terms of queueing, which only a waiter sends: a fast path does not need them. Returns
+-- an error reply if they are malformed.
 local function parse_queue_terms(args)
   local window, ttl, max_waiters, node = string.match(args.queue_terms, QUEUE_TERMS_PATTERN)
   args.window, args.ttl, args.max_waiters, args.node = tonumber(window), tonumber(ttl), tonumber(max_waiters), node
-  if not node or args.window < 1 or args.window > MAX_DURATION or args.ttl < 1 or args.ttl > MAX_DURATION or args.max_waiters > MAX_TIMESTAMP then
+  if not node or args.window < 1 or args.window > MAX_DURATION or args.ttl < 1 or args.ttl > MAX_DURATION
+    or args.max_waiters > MAX_TIMESTAMP then
     return argument_error('place')
   elseif #node > 40 then
     return argument_error('subscription')
   end
 end
 
--- The flags and the tokens of an acquire. Returns an error reply if they are malformed.
+-- Parses the flags and the number of tokens. Returns an error reply if they are malformed.
 local function parse_flags(args, tag_index)
   local fairness, cached_flag, try_flag = string.match(ARGV[5], '^([fr])(k?)(t?)$')
   args.fairness, args.cached, args.is_cached_try = fairness, cached_flag == 'k', try_flag == 't'
@@ -25,8 +26,9 @@ local function parse_flags(args, tag_index)
   end
 end
 
--- `at`: where the tag is. Before it is what `read_own` reads, or the token of an upgrade; behind it
--- the place, and the ticket of an acquire.
+-- Parses the arguments. `tag_index` is the index of the hash tag. `parse_own` parses the arguments
+-- before it (an upgrade has its token there); after it come the terms of queueing, and the ticket
+-- of an acquire. Returns the arguments, or nil and an error reply.
 local function parse_acquire_args(tag_index, parse_own)
   local is_upgrade = tag_index == 6
   local args = {

@@ -1,10 +1,11 @@
--- Acquiring with everything in the way that can be: dead holders, a queue, a grant that was made
--- meanwhile.
+-- The slow path of an acquire: handles expired holders, a queue, and a grant that another call has
+-- made to this acquisition.
 local request, args_error = parse_acquire_args(7, parse_flags)
 
 -- @include enqueue
 
--- What this acquisition has, if it holds: state, deadline, token, a reader's index.
+-- Returns the caller's lease, if it holds in this mode: state, deadline, token, and a reader's
+-- index.
 local function find_lease(mode)
   if mode == 'r' then
     local alive, state, deadline, token, index = find_reader(request.id)
@@ -19,9 +20,9 @@ local function find_lease(mode)
   end
 end
 
--- Claims the grant that this acquisition has, if any. The record is written even if
--- nothing in it changes: `WAIT` counts replicas only for what the call in front of it has written.
--- A call that comes again changes no mark, and takes no more tokens.
+-- Claims the caller's grant. Returns false if there is none. Writes the record even if it does not
+-- change: `WAIT` counts replicas only for what the call before it wrote. A repeated call changes no
+-- recall mark and reserves no more tokens.
 local function claim_grant(mode)
   local state, deadline, token, index = find_lease(mode)
   if not state then
@@ -40,7 +41,7 @@ local function claim_grant(mode)
   return true
 end
 
--- A record of this acquisition that has run out stands in its own way.
+-- Removes the caller's own expired record, which would block it.
 local function remove_expired_record()
   local alive, _, _, _, index = find_reader(request.id)
   if alive == false then
@@ -59,7 +60,7 @@ local function can_grant(mode)
   return not next_reader and (not next_writer or (request.fairness == 'r' and number('fair') == 0))
 end
 
--- Whether nobody but cached holders is in the way.
+-- Returns true if only cached holders block an acquire in this mode.
 local function blocked_only_by_cached(mode)
   local _, state = current_writer()
   if is_cached(state) then
@@ -88,7 +89,7 @@ local function queued_reply(waiter)
   return ok_reply('queued', has_more_work, waiter.ticket, math.max(waiter.ticket - head.ticket, 0), holder_deadline())
 end
 
--- A waiter asks cached holders in its way for the lock, and a try if nobody else is in its way.
+-- A waiter recalls the cached holders that block it. A try does so if nothing else blocks it.
 local function recall_blockers(mode)
   local waiter = load_waiter(caller_id)
   if waiter or blocked_only_by_cached(mode) then
@@ -110,7 +111,8 @@ local function acquire(mode)
   end
   caller_id, claimed_state, tokens_for_writer = request.id, request.cached and 'k' or 'h', request.tokens
   if claim_grant(mode == 'w' and 'r' or 'w') then
-    return request.can_wait and not request.is_cached_try and argument_error('id holds in the other mode') or ok_reply('refused', 0, holder_deadline())
+    return request.can_wait and not request.is_cached_try and argument_error('id holds in the other mode')
+      or ok_reply('refused', 0, holder_deadline())
   end
   local waiter = load_waiter(caller_id)
   local is_known, early_reply, acquires = waiter or claim_grant(mode), nil, false

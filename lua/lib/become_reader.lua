@@ -1,9 +1,9 @@
--- The write of an acquisition becomes a read, by the same token. A cached one stays cached. Returns
--- its state.
+-- Turns the write of an acquisition into a read with the same token. A cached lease stays cached.
+-- Returns the new state.
 local function become_reader(id, state, deadline, token)
   start_reader_phase()
   if is_cached(state) then
-    state = recall_mode('k') == 'w' and 'c' or 'k' -- what readers asked for, they get
+    state = recall_mode('k') == 'w' and 'c' or 'k' -- a recall by readers ends: they are granted the lock
   end
   add_reader(id, state, deadline, token)
   return state

@@ -1,4 +1,4 @@
--- The place of an acquisition in the queue: taking it, and telling that its waiter lives.
+-- Adds an acquisition to the queue, and records its polls.
 
 local function touch_waiter(waiter)
   local terms_error = parse_queue_terms(request)
@@ -18,8 +18,8 @@ local function enqueue(mode)
     finish(false)
     return ok_reply('full', has_more_work, number('waiters'))
   end
-  -- From MAX_SAFE_INTEGER on, one more is the same number: so nobody is given a ticket that it may not
-  -- come back with.
+  -- The ticket after MAX_SAFE_INTEGER would be the same number, so no waiter gets a ticket that it
+  -- could not send back.
   local last_ticket = number('ticket')
   local ticket = request.ticket > 0 and math.min(request.ticket, last_ticket + MAX_TICKET_LEAD) or last_ticket + 1
   if ticket > last_ticket then

@@ -1,12 +1,12 @@
 -- @layer
--- A write-back cache over the lock. The state line is taken apart into the fields that it tells of
--- (line.lua), a script changes fields here, and writes them in one go at its end (flush.lua): so
--- nothing is half done when an argument, a field or the server's memory turns out to be bad.
+-- A write-back cache of the lock's hash. state_line.lua parses the state line into the fields that
+-- it implies, a script changes fields here, and flush.lua writes them all at its end. So nothing is
+-- half done when an argument or a field is malformed, or the server's memory is full.
 local fields, changed, change_order = {}, {}, {}
-local shape, key_expiry, stored_line = 'N', 0, false -- the shape that stands (N: no key), the key's life, the line as it stands
-local has_queue_fields = false -- beside S: ticket, phase and lapsed may stand in the hash
+local shape, key_expiry, stored_line = 'N', 0, false -- as stored; N: there is no key
+local has_queue_fields = false -- in shape S: the hash may have ticket, phase and lapsed
 
--- Whether a field can stand in the hash by itself.
+-- Returns true if the hash can have this field.
 local function is_stored(field)
   if shape == 'S' then
     return field == 'wide'
@@ -25,7 +25,7 @@ local function get(field)
   return value
 end
 
--- Reads fields that a script is about to need, in one call.
+-- Loads fields that the script needs, in one command.
 local function load_fields(field_names)
   local missing = {}
   for _, field in ipairs(field_names) do
@@ -47,7 +47,7 @@ local function number(field)
   return tonumber(value) or malformed_error(field)
 end
 
--- Sets a field; false removes it.
+-- Sets a field. False removes it.
 local function put(field, value)
   fields[field] = value
   if not changed[field] then
@@ -64,18 +64,18 @@ local function delete_fields(...)
   end
 end
 
--- The key must live until `deadline` and the grace after it.
+-- Extends the key's expiry to `deadline` and the grace after it.
 local needed_expiry = 0
 local function extend_expiry_to(deadline)
   needed_expiry = math.max(needed_expiry, deadline + KEY_GRACE)
 end
 
--- Whether a holder of this state is cached: called back when it blocks somebody.
+-- Returns true if a holder in this state is cached: it is recalled when it blocks a waiter.
 local function is_cached(state)
   return state == 'k' or state == 'c'
 end
 
--- The id in the array of readers, without the mark of a cached one.
+-- Returns the id in an element of the array of readers, without the mark of a cached reader.
 local function reader_id(array_entry)
   return string.sub(array_entry, 1, 1) == '+' and string.sub(array_entry, 2) or array_entry
 end
@@ -84,15 +84,15 @@ local function is_idle()
   return not get('writer') and number('readers') == 0 and number('waiters') == 0
 end
 
--- The fields that only the line tells of, as a set and in order.
+-- The fields that only the state line implies, as a set and in order.
 local implied_fields, implied_order = {}, {}
 
 local function set_implied(field, value)
   fields[field], implied_fields[field], implied_order[#implied_order + 1] = value, true, field
 end
 
--- Takes the head of the line apart, for one of these shapes: gives the shape, the last token, and
--- the rest of the line; or nothing, and an error reply if the key is not of this kind.
+-- Parses the head of the state line. Returns the shape, the last token and the rest of the line.
+-- Returns nil if there is no key, and nil and an error reply if the key is of another kind.
 local function parse_line_head(pattern)
   if not line then
     return nil, call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil

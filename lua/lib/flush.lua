@@ -1,7 +1,7 @@
--- Writing what has changed, in a fixed order: one HSET of the line and the fields, one HDEL of the
--- fields that are gone, and PEXPIREAT if the key's life changes.
+-- Writes the changed fields in a fixed order: one HSET of the state line and the fields, one HDEL
+-- of the removed fields, and PEXPIREAT if the key's expiry changes.
 
--- Fields that say nothing once nobody holds or waits.
+-- The fields that mean nothing in an idle lock.
 local IDLE_FIELDS = { 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
 
 local function drop_idle_fields()
@@ -9,14 +9,14 @@ local function drop_idle_fields()
     if shape == 'Q' or has_queue_fields then
       put(field, false)
     else
-      fields[field] = false -- only the line could tell of it
+      fields[field] = false -- only the line could imply it
     end
   end
 end
 
--- The end of the key's life: later when something new needs it. An idle key lives for the grace
--- after now, or after the last token's time should the clock be behind it (no token may come
--- twice), and at the most for IDLE_KEY_TTL.
+-- Returns the key's expiry, which moves later when a deadline needs it. An idle key lives for
+-- KEY_GRACE from now, or from the time of the last token if the clock is behind it (a token must
+-- not repeat), and at most for IDLE_KEY_TTL.
 local function required_key_expiry()
   if is_idle() then
     local base_time = math.max(now_ms, math.floor(number('fence') / 1000))
@@ -29,12 +29,12 @@ local function to_text(value)
   return type(value) == 'number' and format('%.0f', value) or value
 end
 
--- The fields to set and those to delete, when the new line tells of the fields in `hidden`.
+-- Returns the fields to set and those to delete, if the new state line implies `line_fields`.
 local function changed_fields(in_line, line_fields)
   local new_fields, removed_fields = {}, {}
   if shape == 'Q' then
     for _, field in ipairs(line_fields) do
-      removed_fields[#removed_fields + 1] = field -- it stood in the hash
+      removed_fields[#removed_fields + 1] = field -- the hash has it
     end
   end
   for _, field in ipairs(implied_order) do
@@ -46,7 +46,7 @@ local function changed_fields(in_line, line_fields)
   for _, field in ipairs(change_order) do
     local value = fields[field]
     if field == 'fence' or in_line[field] then -- luacheck: ignore 542
-      -- The line tells of it.
+      -- The line implies it.
     elseif value then
       new_fields[#new_fields + 1] = field
       new_fields[#new_fields + 1] = to_text(value)
@@ -57,16 +57,16 @@ local function changed_fields(in_line, line_fields)
   return new_fields, removed_fields
 end
 
--- Sends it. What frees a lock or keeps one alive must not be refused by a full memory: after an
--- HDEL, of a field that does not exist, the server refuses nothing more in this script for its
--- memory. What takes a lock begins with an HSET, so that the limit can stop it; of the same line,
--- if there is something to delete. A refusal of the first command is raised, with nothing written.
+-- Writes the fields. A full memory must not stop a call that frees a lock or keeps one alive: after
+-- an HDEL, even of a missing field, the server no longer checks its memory in this script. A call
+-- that acquires begins with an HSET, so that the limit can stop it. If it also deletes fields, that
+-- HSET repeats the stored line. An error of the first command is raised with nothing written.
 local function write_fields(new_fields, removed_fields, frees_lock)
   if #removed_fields > 0 then
     if not frees_lock then
       call('HSET', key, 's', stored_line)
     end
-    call('HDEL', key, '-') -- a user who may not delete stops here
+    call('HDEL', key, '-') -- stops a user who may not delete
   end
   local reply = redis.pcall('HSET', key, unpack(new_fields))
   if type(reply) == 'table' then
@@ -81,7 +81,7 @@ local function write_fields(new_fields, removed_fields, frees_lock)
   end
 end
 
--- Takes back what was set in a lock that was nobody's. True if that was done.
+-- Removes the fields that were set in an idle lock. Returns true if that succeeded.
 local function undo_write(new_fields)
   local removed_fields = {}
   for i = 1, #new_fields, 2 do
@@ -119,12 +119,13 @@ local function flush(frees_lock)
     local reply = redis.pcall('PEXPIREAT', key, format('%.0f', new_expiry))
     if type(reply) == 'table' then
       if shape ~= 'N' and shape ~= 'F' or not undo_write(new_fields) then
-        -- No later call may rely on that life.
+        -- The new expiry was not set, so no later call may rely on it.
         call('HSET', key, 's', format('2%s%013.0f', new_shape, key_expiry) .. string.sub(new_line, 16))
       end
       error(server_error(reply).err, 0)
     end
   end
   changed, change_order, implied_fields, implied_order = {}, {}, in_line, line_fields
-  shape, key_expiry, stored_line, has_queue_fields = new_shape, new_expiry, new_line, (new_shape == 'S' or new_shape == 'P') and string.sub(tail, 14, 14) >= '2'
+  shape, key_expiry, stored_line, has_queue_fields =
+    new_shape, new_expiry, new_line, (new_shape == 'S' or new_shape == 'P') and string.sub(tail, 14, 14) >= '2'
 end

@@ -1,16 +1,16 @@
 -- @layer
--- Who is next. Whatever frees a lock ends here, and grants it to the waiters whose turn it is, in a
--- bounded number of steps; what is left over is said by `more`.
+-- Grants the lock to the next waiters. Each call that may free a lock ends here. The number of
+-- steps is bounded; `has_more_work` says that steps are left.
 --
--- Phase-fair: waiting writers are first in, first out, and so are waiting readers. When a write
--- ends, the readers that wait by then go before the next writer (`phase` is the last of their
--- tickets); when the last reader is gone, the next writer goes. The one upgrader goes before all.
+-- Phase-fair: writers are granted first in, first out, and so are readers. When a write ends, the
+-- readers in the queue go before the next writer (`phase` is the last of their tickets). When the
+-- last reader is gone, the next writer goes. The upgrader goes before all other waiters.
 -- @include grant_budget
-local claimed_state = 'h' -- the state that its claim gives it
-local tokens_for_writer = 1 -- tokens that its write takes
+local claimed_state = 'h' -- the state after the caller's claim
+local tokens_for_writer = 1 -- tokens that the caller's write reserves
 
--- Raises the last token to the end of a block that begins now: a cached write owns its tokens, from
--- the one that it was granted by to the last one of the lock.
+-- Raises the last token to the end of a block of `count` tokens that begins now. A cached write
+-- owns its tokens: from the token of its grant to the last token of the lock.
 local function reserve_tokens(count)
   if count > 1 then
     put('fence', math.max(number('fence'), now_us + count - 1))
@@ -18,7 +18,7 @@ local function reserve_tokens(count)
   end
 end
 
--- A write has ended: the readers that wait by now go before the next writer.
+-- Ends the write. The readers in the queue go before the next writer.
 local function start_reader_phase()
   put('writer', false)
   if get('readers_head') then
@@ -26,7 +26,7 @@ local function start_reader_phase()
   end
 end
 
--- The writer that holds: id, state, deadline, token. A dead one is removed.
+-- Returns the writer that holds: id, state, deadline, token. Removes an expired writer.
 local function current_writer()
   local record = get('writer')
   if not record then
@@ -47,13 +47,13 @@ local function set_writer(id, state, deadline, token)
   extend_expiry_to(deadline)
 end
 
--- The deadline that a claim of this lease gives it: what is revoked is not made longer.
+-- Returns the deadline after a renewal by `requested_lease`. A revoked lease is not extended.
 local function deadline_after_renewal(deadline, token, requested_lease)
   return token > number('revoked') and math.max(deadline, now_ms + requested_lease) or deadline
 end
 
--- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The
--- caller has its full lease at once.
+-- Grants the lock to a waiter. The grant lasts for the waiter's claim window, until the waiter
+-- claims it. The caller has its full lease at once.
 local function grant(waiter)
   local token = next_token()
   local is_caller = waiter.id == caller_id
@@ -81,7 +81,7 @@ local function grant(waiter)
   end
 end
 
--- The upgrader, if it lives and still reads, and its lease may be made longer.
+-- Returns the upgrader, if it is alive, still reads, and is not revoked.
 local function current_upgrader()
   local id = get('upgrader')
   if id then
@@ -98,8 +98,9 @@ local function current_upgrader()
   end
 end
 
--- True if more than `others` readers are left after looking for dead ones. So many living ones
--- decide it: then the dead are in nobody's way, and later calls look for them.
+-- Returns true if more than `own_reads` readers are left, after a check for expired ones. If the
+-- check meets that many living readers, the expired ones block no waiter, and later calls check for
+-- them.
 local function has_other_readers(own_reads)
   if number('readers') > own_reads and checks_left > 0 then
     local is_incomplete, alive_count = remove_expired_readers(checks_left)
@@ -115,8 +116,8 @@ local function reader_goes_first(reader, next_writer)
   return not next_writer or reader.ticket <= number('phase') or (reader.fairness == 'r' and number('fair') == 0)
 end
 
--- Grants one waiter its turn; false if nobody can go. The look at the readers may show that the
--- client of the next waiter is gone: then another waiter is next.
+-- Grants the lock to one waiter. Returns false if no waiter can be granted. A check of the readers
+-- may show that the client of the next waiter is gone. Then another waiter is next.
 local function grant_next()
   if current_writer() then
     return false
@@ -136,8 +137,8 @@ local function grant_next()
     grant(next_reader)
     return true
   elseif not next_writer then
-    -- The dead are in nobody's way, and go by and by; but readers that a forced release cut off
-    -- are to be gone soon.
+    -- Expired readers block no waiter, so later calls remove them. But readers that a forced
+    -- release ended must be gone soon.
     local forced = get('forced')
     checks_left = math.min(checks_left, forced and MAX_READERS_CHECKED or MAX_READERS_CHECKED_UNBLOCKED)
     if remove_expired_readers(checks_left) and forced then

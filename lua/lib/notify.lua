@@ -1,7 +1,7 @@
--- The end of a pump: what was granted is told to the waiters' clients.
+-- Notifies the waiters' clients of their grants.
 
--- Takes back a grant that nobody heard, at the server where its waiter subscribed: the waiter is
--- gone.
+-- Reverts a grant whose message no client received, at the server of the waiter's subscription: the
+-- waiter's client is gone.
 local function revert_grant(granted)
   if granted.waiter.mode == 'w' then
     put('writer', false)
@@ -11,8 +11,8 @@ local function revert_grant(granted)
   end
 end
 
--- Tells each client of its grants in one message: "<now> <more>", then " <id> <token> <deadline>"
--- for each. Returns true if some of them are gone and were passed over.
+-- Sends each client its grants in one message: "<now> <more>", then " <id> <token> <deadline>" for
+-- each grant. Returns true if it has reverted a grant.
 local function notify_waiters()
   local channels, messages, grants_by_channel = {}, {}, {}
   for _, granted in ipairs(grants) do
@@ -20,7 +20,8 @@ local function notify_waiters()
     if waiter.node ~= '-' then
       local channel = '{' .. waiter.tag .. '}rwlease:' .. string.sub(waiter.id, 1, CLIENT_ID_LEN)
       if not messages[channel] then
-        channels[#channels + 1], messages[channel], grants_by_channel[channel] = channel, format('%.0f %d', now_ms, has_more_work), {}
+        channels[#channels + 1], messages[channel], grants_by_channel[channel] =
+          channel, format('%.0f %d', now_ms, has_more_work), {}
       end
       messages[channel] = messages[channel] .. format(' %s %.0f %.0f', waiter.id, granted.token, granted.deadline)
       table.insert(grants_by_channel[channel], granted)
@@ -41,8 +42,8 @@ local function notify_waiters()
   return any_reverted
 end
 
--- The end of every script that may free something: grants, asks cached holders for the lock
--- (`call_back`, if it is given), writes, tells.
+-- The end of each script that may free a lock: grants it to waiters, calls `recall_blockers` if
+-- given, writes, and notifies. Repeats this if it has reverted a grant.
 local function finish(frees_lock, recall_blockers)
   repeat
     grant_waiters()

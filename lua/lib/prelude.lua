@@ -1,23 +1,23 @@
--- What the slow path of every script stands on. Nothing here writes.
+-- What the slow paths of all scripts share. Nothing here writes.
 local call, format, key, server_name = redis.call, string.format, KEYS[1], ARGV[1]
-local MAX_SAFE_INTEGER = 9007199254740992 -- 2^53: Lua's numbers are exact up to here
-local MAX_TOKEN_LEAD = 60000 -- ms that a raised token may be ahead of the server's clock
-local MAX_TICKET_LEAD = 1000000000 -- how far a ticket that comes back may be ahead of the last one given
+local MAX_SAFE_INTEGER = 9007199254740992 -- 2^53: up to here, Lua's numbers are exact
+local MAX_TOKEN_LEAD = 60000 -- ms by which a raised token may be ahead of the server's clock
+local MAX_TICKET_LEAD = 1000000000 -- how far the ticket of a returning waiter may be ahead of the last ticket
 local WIDE_PADDING = '-----------------------------------------------------------------'
-local RECORD_FORMAT = '%s%013.0f%016.0f%s' -- state, deadline, token, and the rest
-local now_us = now_us_text + 0 -- the server's time, us, for fencing tokens
+local RECORD_FORMAT = '%s%013.0f%016.0f%s' -- state, deadline, token, rest
+local now_us = now_us_text + 0 -- the server's time in us, for fencing tokens
 
 local function argument_error(reason)
   return { err = 'LOCKARGS ' .. reason }
 end
 
--- A server's error as a script answers it: with its own code, where it has one, and without the
--- place in the script that 6.2 puts before that.
+-- Returns an error of the server as a script's reply: with its code, if it has one, and without the
+-- place in the script that Redis 6.2 puts before it.
 local function server_error(error_reply)
   return { err = string.match(error_reply.err, ERROR_PATTERN) or 'ERR ' .. error_reply.err }
 end
 
--- The whole number in ARGV[at], or nil if it is none from least to most.
+-- Returns the integer in ARGV[index], or nil if it is not one from `min` to `max`.
 local function integer_arg(index, min, max)
   local value = tonumber(ARGV[index])
   if value and value >= min and value <= max and value % 1 == 0 then
@@ -33,10 +33,10 @@ local function is_id(text)
   return is_word(text, 40) and #text >= 12
 end
 
--- A holder's record: its state, the deadline in ms, the token, and the rest (the writer's id, or
--- the reader's index). The states: 'h' (holds), 'g' (was granted, has not claimed it yet), 'k'
--- (holds, cached: it is called back when it blocks somebody), 'c' (as 'k', and was called back),
--- 'b' (was cached, is in use, and will be released).
+-- Encodes a holder's record: state, deadline in ms, token, and the rest (the writer's id, or the
+-- reader's index). The states: 'h' (holds), 'g' (granted, not yet claimed), 'k' (holds and is
+-- cached: it is recalled when it blocks a waiter), 'c' (as 'k', and was recalled), 'b' (was cached,
+-- is in use, and will be released).
 local function encode_record(state, deadline, token, rest)
   return format(RECORD_FORMAT, state, deadline, token, rest)
 end
@@ -45,8 +45,8 @@ local function malformed_error(part)
   error('LOCKFOREIGN malformed ' .. part, 0)
 end
 
--- Runs an operation. An error that is raised in it becomes an error reply with its own code, which
--- not all servers do by themselves.
+-- Runs an operation. An error that is raised in it becomes an error reply with its own code: not
+-- all servers do that.
 local function run(operation)
   local is_ok, result = pcall(operation)
   if is_ok then
@@ -64,7 +64,8 @@ local function decode_record(record)
   return string.sub(record, 1, 1), deadline, token, string.sub(record, 31)
 end
 
--- A reply: the status, the server's time, `more`, and what the status says, as one text.
+-- Returns a reply as one text: the status, the server's time, `more`, and what belongs to the
+-- status.
 local function ok_reply(status, has_more_work, ...)
   local parts = { status, format('%.0f', now_ms), format('%d', has_more_work) }
   for i = 1, select('#', ...) do

@@ -1,3 +1,3 @@
--- What every operation on a lock begins with: its state line, and the server's time.
+-- The beginning of an operation on a lock: reads its state line and the server's time.
 local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock

@@ -1,10 +1,11 @@
--- Recalls. A cached holder may not be using the lock: whoever it blocks asks its client for it, by
--- the channel that grants use. A sole holder is marked with `c` and asked once, and again by the
--- calls of the first waiter. Of many readers a call asks a few; `recall` is the next index to look
--- at, downwards, -1 when all have been asked. The last reader fills a hole, so none is passed over.
-local MAX_RECALLS_PER_CALL = 16 -- readers that one call looks at
-local pass_done = false -- whether this call has
-local recalls = {} -- cached holders to be asked at the end, by their ids
+-- Recalls. A cached holder may not be using the lock, so a waiter that it blocks requests the lock
+-- from its client, on the channel of the grants. A sole holder is marked with 'c' and recalled
+-- once, and again by the calls of the first waiter. Of many readers, a call recalls a few: `recall`
+-- is the next index to check, downwards, and -1 after the last. No reader is missed, because the
+-- last reader fills the place of a removed one.
+local MAX_RECALLS_PER_CALL = 16 -- readers that one call checks
+local pass_done = false -- whether this call has checked them
+local recalls = {} -- the ids of the cached holders to recall at the end
 
 local function queue_recall(id)
   if id ~= caller_id and recalls[#recalls] ~= id then
@@ -12,7 +13,7 @@ local function queue_recall(id)
   end
 end
 
--- The writer that holds; `again`: also one that was asked before.
+-- Recalls the writer. `repeat_recall`: even if it was recalled before.
 local function recall_writer(repeat_recall)
   local id, state, deadline, token = current_writer()
   if state == 'k' then
@@ -23,7 +24,7 @@ local function recall_writer(repeat_recall)
   end
 end
 
--- The readers; `again`: from the end, if all have been asked before.
+-- Recalls readers. `repeat_recall`: begins again at the end if all were recalled before.
 local function recall_readers(repeat_recall)
   if pass_done or number('cached') == 0 then
     return
@@ -62,8 +63,8 @@ local function recall_readers(repeat_recall)
   end
 end
 
--- What recalls a cached holder of this state: 'w' or 'r', or '-'. It is read from the queue as well
--- as from the mark, which a failover may have lost.
+-- Returns who recalls a cached holder in this state: 'w', 'r', or '-' for nobody. Reads it from the
+-- queue as well as from the mark, which a failover may have lost.
 local function recall_mode(state)
   if get('writers_head') or get('upgrader') then
     return 'w'
@@ -73,9 +74,9 @@ local function recall_mode(state)
   return state == 'c' and 'w' or '-'
 end
 
--- Tells holders what they must know, once all is written. Nothing depends on whether they hear it.
--- Asks for what is cached by "<now> <mode> <id>", whose mode is 'r' if only readers want it; those
--- that a forced release has ended are told so by "<now> f <id> <token>".
+-- Notifies holders after the write. Correctness does not depend on delivery. A cached holder is
+-- sent "<now> <mode> <id>"; the mode is 'r' if only readers wait. A holder that a forced release
+-- ended is sent "<now> f <id> <token>".
 local function notify_holders(tag, mode)
   local function publish(kind, id, suffix)
     local channel = '{' .. tag .. '}rwlease:' .. string.sub(id, 1, CLIENT_ID_LEN)

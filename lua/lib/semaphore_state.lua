@@ -1,17 +1,17 @@
 -- @layer
--- A semaphore: its state line, its permits, and who is next. Its holders are kept as readers are
--- (readers.lua), its waiters in one queue, first in, first out: none passes the head, however few
--- permits it wants.
+-- A semaphore: its state line, its permits, and its next waiters. Its holders are stored as readers
+-- are (readers.lua). Its waiters are in one queue, first in, first out: none passes the head,
+-- however few permits it requests.
 local LINE_PATTERN = '^2(P)(%d+)'
-local TAIL_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])(%d+) (%d+) (%d+)$' -- bound of the deadlines, flags, limit, used, holders
+local TAIL_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])(%d+) (%d+) (%d+)$' -- lower bound of deadlines, flags, limit, used, holders
 local QUEUE_FIELDS = { 'waiters', 'head', 'tail', 'ticket', 'lapsed', 'sweep' }
 
--- Fields of a lock, which the shared parts look for.
+-- Fields of a lock that the shared parts read.
 for _, field in ipairs({ 'writer', 'forced', 'revoked', 'phase', 'cached', 'fair' }) do
   fields[field] = false
 end
 
--- Takes the line apart, and reads the fields that the caller needs. Returns an error reply if the
+-- Parses the state line, and loads the fields that the caller needs. Returns an error reply if the
 -- key is not a semaphore.
 local function load(field_names)
   local line_shape, load_error, tail = parse_line_head(LINE_PATTERN)
@@ -55,16 +55,16 @@ end
 -- @layer
 -- @include grant_budget
 
--- Writes the record of a holder that from now on has `kept` of its permits.
+-- Writes the record of a holder that now has `new_permits` permits.
 local function set_permits(id, state, deadline, token, index, permits, new_permits)
   put('used', number('used') - permits + new_permits)
   put_reader(id, state, deadline, token, index, new_permits)
 end
 
-local checks_all = true -- whether the look for dead holders goes on until all were looked at
+local checks_all = true -- whether the check for expired holders goes on until all were checked
 
--- Whether so many permits are left; dead holders are looked for where they are not. The look goes
--- on if these could make room.
+-- Returns true if this many permits are left. If not, checks for expired holders; the check goes on
+-- in later calls if they could free enough.
 local function has_permits(permits)
   if number('used') + permits > number('limit') and checks_left > 0 then
     local is_incomplete, alive_count, expired_count = remove_expired_readers(checks_left)
@@ -76,8 +76,8 @@ local function has_permits(permits)
   return number('used') + permits <= number('limit')
 end
 
--- The claim is the waiter's own affair: until it comes, a grant lasts for the waiter's window. The
--- caller has its full lease at once.
+-- Grants permits to a waiter. The grant lasts for the waiter's claim window, until the waiter
+-- claims it. The caller has its full lease at once.
 local function grant(waiter, permits)
   local token, is_caller = next_token(), waiter.id == caller_id
   local deadline = now_ms + (is_caller and waiter.lease or waiter.window)
@@ -88,22 +88,22 @@ local function grant(waiter, permits)
   end
 end
 
--- Grants the head its turn; false if it cannot go. A look at the holders may show that the client
--- of the head is gone: then another waiter is the head.
+-- Grants the head its permits. Returns false if it cannot. A check of the holders may show that the
+-- head's client is gone. Then another waiter is the head.
 local function grant_next()
   local waiter = first_alive('p')
   if grants_left <= 0 then
     return false
   elseif not waiter then
     if checks_left > 0 then
-      remove_expired_readers(MAX_READERS_CHECKED_UNBLOCKED) -- the dead are in nobody's way, and go by and by
+      remove_expired_readers(MAX_READERS_CHECKED_UNBLOCKED) -- expired holders block no waiter: the rest go later
       checks_left = 0
     end
     return false
   end
   local permits = tonumber(waiter.fairness) or malformed_error('waiter')
   if permits > number('limit') then
-    unlink(waiter) -- the limit was lowered; its next poll is told
+    unlink(waiter) -- the limit was lowered: its next poll replies that
     return true
   elseif not has_permits(permits) then
     return first_alive('p') ~= waiter

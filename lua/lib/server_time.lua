@@ -1,6 +1,6 @@
--- Reads the server's time: `stamp` in us, which tokens are made of, and `moment` and `now` in ms.
--- Numbers are costly to turn into text and back, so what can is cut out of what TIME has said, and
--- compared as text where its length is fixed.
+-- Reads the server's time: `now_us_text`, of which tokens are made, `now_ms_text` and `now_ms`.
+-- Conversions between numbers and text are costly, so texts are cut from the reply to TIME, and
+-- compared as texts if their length is fixed.
 time_reply = redis.pcall('TIME')
 if time_reply.err then
   return { err = string.match(time_reply.err, ERROR_PATTERN) or 'ERR ' .. time_reply.err }

@@ -1,12 +1,12 @@
 -- @layer
--- The state line, the field `s`: the version, the shape, the end of the key's life, the last token,
--- and what the shape says. See docs/protocol.md.
+-- The state line, the field `s`: the version, the shape, the key's expiry, the last token, and what
+-- the shape implies. See docs/protocol.md.
 local LINE_PATTERN = '^2([FWRSQ])(%d+)'
 local HOLDER_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([%w_-]+)$' -- deadline, flags, id
 local CACHED_HOLDER_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([kcb])([0-3])(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)([%w_-]+)$' -- and state, token
-local READERS_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- bound of the deadlines, flags, number
+local READERS_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])([1-9]%d*)$' -- lower bound of deadlines, flags, readers
 
--- A sole holder, as the fields that tell of one.
+-- Sets the fields that a sole holder implies.
 local function imply_holder(line_shape, token, tail)
   local deadline, flags, id = string.match(tail, HOLDER_PATTERN)
   local state, last_token = 'h', token
@@ -41,12 +41,12 @@ local function imply_readers(tail)
   set_implied('read_min', min_deadline)
 end
 
--- Takes the line apart; of a queue it reads the fields that the caller needs at once. Returns an
--- error reply if the key is not a lock of this protocol.
+-- Parses the state line. If there is a queue, also loads the fields that the caller needs. Returns
+-- an error reply if the key is not a lock of this protocol.
 local function load(field_names)
   local line_shape, token, tail = parse_line_head(LINE_PATTERN)
   if not line_shape then
-    return token -- an error reply, unless there is no key
+    return token -- an error reply, or nil if there is no key
   elseif line_shape == 'W' or line_shape == 'R' then
     imply_holder(line_shape, token, tail)
   elseif line_shape == 'S' then
@@ -58,8 +58,8 @@ local function load(field_names)
   end
 end
 
--- The shape that what is known by now has, and the tail of its line, for a key that lives until
--- `ends`. A queue stays one until nobody waits and no writer holds.
+-- Returns the shape of the changed lock and the tail of its line, for a key that expires at
+-- `new_expiry`. The shape stays Q until the queue is empty and no writer holds.
 local function encode_line(new_expiry)
   if is_idle() then
     return 'F', ''
@@ -72,7 +72,7 @@ local function encode_line(new_expiry)
   local long_flag, queue_field = new_expiry - now_ms > IDLE_KEY_TTL and 1 or 0, get('ticket') or get('phase') or get('lapsed')
   if shape ~= 'Q' and (writer or shape ~= 'S') and not queue_field and readers + (writer and 1 or 0) == 1 then
     local id = not writer and reader_id(get('i:0') or malformed_error('readers'))
-    -- It has claimed: a grant that has not stands only in a queue.
+    -- Its state is not 'g': an unclaimed grant is only in shape Q.
     local state, deadline, token, rest = decode_record(writer or get('r:' .. id) or malformed_error('readers'))
     local flags, new_shape = long_flag + (token <= number('revoked') and 2 or 0), writer and 'W' or 'R'
     if state ~= 'h' then
@@ -87,7 +87,7 @@ local function encode_line(new_expiry)
   return 'S', format('%013.0f%d%.0f', number('read_min'), long_flag + (queue_field and 2 or 0), readers)
 end
 
--- The fields that a line of this shape tells of.
+-- Returns the fields that a line of this shape implies.
 local function implied_by(line_shape)
   if line_shape == 'W' then
     return { 'writer', 'revoked' }

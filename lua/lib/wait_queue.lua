@@ -1,13 +1,13 @@
 -- @layer
--- The waiters: q:<id> is an entry, and the entries of a mode ('r', 'w') are a doubly linked list in
--- the order of their tickets, so that leaving is O(1) and leaves no hole. The one upgrader has an
--- entry of mode 'u' that is in no list. A semaphore's waiters are of mode 'p'.
+-- The waiters. `q:<id>` is a waiter's record. The waiters of a mode ('r', 'w') are a doubly linked
+-- list in the order of their tickets, so that leaving is O(1) and leaves no gap. The upgrader has a
+-- record of mode 'u' and is in no list. The waiters of a semaphore have mode 'p'.
 local HEAD_FIELD = { r = 'readers_head', w = 'writers_head', p = 'head' }
 local TAIL_FIELD = { r = 'readers_tail', w = 'writers_tail', p = 'tail' }
-local MAX_SEARCH_STEPS = 16 -- how far from either end a returning waiter looks for its place
+local MAX_SEARCH_STEPS = 16 -- how far from either end the place of a returning waiter is searched
 
-local CLIENT_ID_LEN = 11 -- an id's first characters name its client
-local MAX_LAPSED_CLIENTS = 32 -- clients that are remembered for having let a grant lapse
+local CLIENT_ID_LEN = 11 -- the first characters of an id name its client
+local MAX_LAPSED_CLIENTS = 32 -- clients whose lapsed grant is remembered
 
 local WAITER_PATTERN = '^(%a) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%w+) (%S+) (%S+) (%d+)$'
 local loaded_waiters = {}
@@ -28,14 +28,14 @@ local function load_waiter(id)
         previous = parts[2],
         next = parts[3],
         ticket = tonumber(parts[4]),
-        last_seen = tonumber(parts[5]), -- when it last polled
+        last_seen = tonumber(parts[5]), -- the time of its last poll
         ttl = tonumber(parts[6]), -- how long it lives without a poll
         lease = tonumber(parts[7]),
-        window = tonumber(parts[8]), -- how long a grant waits to be claimed
-        fairness = parts[9], -- 'f' phase-fair, 'r' readers first; the permits that a semaphore's waiter wants
+        window = tonumber(parts[8]), -- how long a grant waits for its claim
+        fairness = parts[9], -- 'f' phase-fair, 'r' readers first; of a semaphore's waiter, its permits
         node = parts[10], -- the server of its subscription, '-' if it only polls
         tag = parts[11], -- the hash tag of its channel
-        queued_at = tonumber(parts[12]), -- when it came
+        queued_at = tonumber(parts[12]), -- the time at which it joined
       }
     end
     loaded_waiters[id] = waiter
@@ -43,7 +43,8 @@ local function load_waiter(id)
   return waiter
 end
 
--- The waiter that an end of a list or a neighbour names, if there is one.
+-- Returns the waiter with this id, which an end of a list or a neighbor names. False if there is
+-- none.
 local function neighbor(id)
   return id and id ~= '-' and (load_waiter(id) or malformed_error('queue'))
 end
@@ -86,9 +87,9 @@ local function count_waiter(waiter, change)
   end
 end
 
--- The entry behind which a ticket older than the tail's belongs (false: it is the head). A waiter
--- that was dropped as dead is put back here; it was near the head, so a few steps find it. Where
--- they do not, it stands behind its due place, never before it.
+-- Returns the waiter after which a ticket older than the tail's belongs, or false for the head. A
+-- waiter that was removed as expired returns here. It was near the head, so a few steps find its
+-- place. If they do not, it stands behind its place, never before it.
 local function predecessor(waiter)
   local previous, following = false, neighbor(get(HEAD_FIELD[waiter.mode]))
   for _ = 1, MAX_SEARCH_STEPS do
@@ -107,7 +108,7 @@ local function predecessor(waiter)
   return previous
 end
 
--- Puts the entry into its list in the order of tickets.
+-- Inserts a waiter into its list, in the order of tickets.
 local function link(waiter)
   local previous = neighbor(get(TAIL_FIELD[waiter.mode]))
   if previous and previous.ticket > waiter.ticket then
@@ -152,9 +153,9 @@ local function unlink(waiter)
   count_waiter(waiter, -1)
 end
 
--- Remembers that a client let a grant lapse at `at`: its waiters that have not been seen since are
--- passed over, so that a client that is gone costs one claim window and not one for each of its
--- waiters.
+-- Records that a client's grant lapsed at `lapsed_at`. The client's waiters that have not polled
+-- since are skipped, so that a client that is gone costs one claim window in all, not one for each
+-- of its waiters.
 local function record_lapse(id, lapsed_at)
   local client = string.sub(id, 1, CLIENT_ID_LEN)
   local records = { format('%s %.0f', client, lapsed_at) }

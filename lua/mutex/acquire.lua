@@ -1,23 +1,23 @@
--- Takes a mutex: a string key that holds its holder's value and ends with the lease, as
--- `SET key value NX PX lease` makes it. Every library that does the same can share it.
+-- Acquires a mutex: a string key with its holder's value that expires with the lease, as
+-- `SET key value NX PX lease` makes it. Libraries that use the same command can share it.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  its id, 0, deadline: it holds, perhaps since an earlier attempt of this call (then its
---            value is written again, with the same end)
---   refused  when the holder's lease ends (ms, 0: never)
---   stale    nothing: it came past not_after
+--   granted  the id, 0, deadline: it holds, perhaps since an earlier attempt of this call (then its
+--            value is written again, with the same expiry)
+--   refused  deadline of the holder (ms, 0: never)
+--   stale    nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
--- Cost: TIME and SET; SET, GET and PTTL more when it is held, and another SET when this acquisition
+-- Cost: TIME and SET; SET, GET and PTTL more if it is held, and another SET if this acquisition
 -- holds it.
 
 -- @include constants
 -- @include clock
 
--- Nobody holds it: the usual case.
+-- Fast path: the mutex is free.
 local caller, lease_arg, not_after_arg = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[2])
 local is_fast_path = #KEYS == 1
   and #ARGV == 4
@@ -28,7 +28,10 @@ local is_fast_path = #KEYS == 1
   and lease_arg >= 1
   and lease_arg <= MAX_DURATION
   and lease_arg % 1 == 0
-  and (not_after_arg == 0 or (not_after_arg and not_after_arg >= now_ms and not_after_arg <= MAX_TIMESTAMP and not_after_arg % 1 == 0))
+  and (
+    not_after_arg == 0
+    or (not_after_arg and not_after_arg >= now_ms and not_after_arg <= MAX_TIMESTAMP and not_after_arg % 1 == 0)
+  )
 if is_fast_path then
   local deadline_text = now_ms + lease_arg .. ''
   local set_reply = redis.pcall('SET', KEYS[1], caller, 'NX', 'PXAT', deadline_text)
@@ -69,7 +72,7 @@ if type(remaining_ms) == 'table' then
 end
 local holder_deadline = remaining_ms >= 0 and now_ms + remaining_ms or 0
 if value == ARGV[3] then
-  -- The same value with the same end: it changes nothing, and replicas can confirm it.
+  -- Written with the same value and expiry, so that replicas can confirm it.
   local rewrite_reply = redis.pcall('SET', key, value, 'XX', 'KEEPTTL')
   if rewrite_reply.err then
     return server_error(rewrite_reply)

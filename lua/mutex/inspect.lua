@@ -1,11 +1,11 @@
--- Tells whose value a mutex holds, and until when. Reads only.
+-- Returns the value and the deadline of a mutex. Reads only.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 --
 -- Reply, a list: status, now, 0
 --   held    value, deadline (0: never)
---   absent  nobody holds it
+--   absent  the mutex is free
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET and PTTL.
 

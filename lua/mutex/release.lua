@@ -1,18 +1,18 @@
--- Deletes a mutex if it holds its holder's value. Nobody else's.
+-- Deletes a mutex if it has the caller's value.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 -- ARGV[2]  id, the value
 --
--- Reply: status, now, 0; now is 0 where the time was not asked for
+-- Reply: status, now, 0; now is 0 if the script did not read the time
 --   released  it held, and no longer does
---   absent    it holds another value, or none
+--   absent    the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: GET and DEL; TIME and another GET where it does not hold.
+-- Cost: GET and DEL; TIME and another GET if the caller does not hold.
 
 -- @include constants
 
--- It holds: the usual case.
+-- Fast path: the caller holds.
 local caller = ARGV[2]
 local is_fast_path = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
 if is_fast_path and redis.pcall('GET', KEYS[1]) == caller then

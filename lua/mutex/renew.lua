@@ -1,15 +1,15 @@
--- Makes the lease of a mutex longer, never shorter, for the holder whose value it has.
+-- Extends the lease of a mutex for the holder with this value, and never shortens it.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 -- ARGV[2]  id, the value     ARGV[3]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  its id, 0, deadline
---   lost     it holds another value, or none
+--   granted  the id, 0, deadline
+--   lost     the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later
--- already.
+-- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of PEXPIREAT if the lease already
+-- ends later.
 
 -- @include constants
 -- @include clock
@@ -35,8 +35,8 @@ return run(function()
     remaining_ms = lease
     call('PEXPIREAT', key, format('%.0f', now_ms + lease))
   else
-    -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no
-    -- hash, and after it a full memory refuses nothing.
+    -- Written unchanged, so that replicas can confirm it. The HDEL fails, because the key is not a
+    -- hash, and after it the server does not check its memory.
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end

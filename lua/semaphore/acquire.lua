@@ -1,5 +1,5 @@
--- Takes permits of a semaphore, or a place in its queue; called again, it is a waiter's poll. The
--- first one makes the semaphore, with its limit. Idempotent for one acquisition.
+-- Acquires permits of a semaphore, or joins its queue. A repeated call is a waiter's poll. The
+-- first call creates the semaphore with its limit. Idempotent for an acquisition.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
@@ -7,28 +7,36 @@
 -- ARGV[5]  permits              ARGV[6]  limit, which must be the semaphore's
 -- ARGV[7]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[8]  its place, as of acquire_write.lua
--- ARGV[9]  the ticket that it was given, from its second call on
+-- ARGV[8]  terms of queueing, as in acquire_write.lua
+-- ARGV[9]  its ticket, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  its id, token, deadline, as of acquire_write.lua
---   queued   ticket, waiters ahead at the allowed, a lower bound of when a holder's lease ends
---   refused  that bound: a try, and too few permits are left, or others wait
---   limit    the semaphore's limit: it is another one, or was lowered below what a waiter wants,
---            which waits no longer. Nothing was done else
+--   granted  the id, token, deadline, as in acquire_write.lua
+--   queued   ticket, upper bound of the waiters ahead, lower bound of the holders' deadlines
+--   refused  lower bound of the holders' deadlines: a try, and too few permits are left, or there
+--            are waiters
+--   limit    the semaphore's limit: it differs, or was lowered below the permits of a waiter, which
+--            waits no longer. Nothing else was changed
 --   full     waiters
---   stale    nothing: it came past not_after, and nothing was done
+--   stale    nothing: the call came after not_after, and changed nothing
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: where permits are left and nobody waits HGET, TIME, HSET, at times PEXPIREAT, and HGET from
--- the second holder on (EXISTS and PEXPIREAT for a new key); else a bounded number of calls,
+-- Cost: if permits are left and nobody waits HGET, TIME, HSET, at times PEXPIREAT, and HGET from
+-- the second holder on (EXISTS and PEXPIREAT for a new key); otherwise a bounded number of calls,
 -- whatever the number of holders and waiters.
 
 -- @include constants
 
--- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
+-- Fast path: permits are left, nobody waits, and no holder has expired.
 -- @include fast/args
 local wanted_permits, expected_limit = tonumber(argv[5]), tonumber(argv[6])
-local is_fast_path = is_well_formed and arg_count < 9 and wanted_permits and expected_limit and wanted_permits >= 1 and wanted_permits <= expected_limit and expected_limit <= MAX_PERMITS and not find(argv[5] .. argv[6], '%D')
+local is_fast_path = is_well_formed
+  and arg_count < 9
+  and wanted_permits
+  and expected_limit
+  and wanted_permits >= 1
+  and wanted_permits <= expected_limit
+  and expected_limit <= MAX_PERMITS
+  and not find(argv[5] .. argv[6], '%D')
 local _, digits_end = nil, nil
 if is_fast_path and line then
   _, digits_end = find(line, '^2P%d+')
@@ -39,7 +47,8 @@ if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 1
   local new_line, extra_fields
   if not line then
     if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      new_line = '2P' .. key_expiry .. now_us_text .. deadline_text .. long_flag .. expected_limit .. ' ' .. wanted_permits .. ' 1'
+      new_line = '2P' .. key_expiry .. now_us_text .. deadline_text .. long_flag
+        .. expected_limit .. ' ' .. wanted_permits .. ' 1'
       extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. '0 ' .. wanted_permits, 'i:0', caller }
     end
   else
@@ -47,15 +56,20 @@ if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 1
     local min_deadline = sub(line, 32, 44)
     if not holders or tonumber(limit) ~= expected_limit or used + wanted_permits > expected_limit then
       new_line = nil -- a queue, another limit, too few permits
-    elseif holders == '0' or (min_deadline > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field)) then
+    elseif holders == '0'
+      or (min_deadline > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field))
+    then
       if long_flag == '1' then
         flag = '1'
       end
       if holders == '0' or deadline_text < min_deadline then
         min_deadline = deadline_text
       end
-      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. flag .. limit .. ' ' .. used + wanted_permits .. ' ' .. holders + 1
-      extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. holders .. ' ' .. wanted_permits, 'i:' .. holders, caller }
+      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. flag
+        .. limit .. ' ' .. used + wanted_permits .. ' ' .. holders + 1
+      extra_fields = {
+        own_field, 'h' .. deadline_text .. now_us_text .. holders .. ' ' .. wanted_permits, 'i:' .. holders, caller,
+      }
     end
   end
   if new_line then
@@ -68,7 +82,7 @@ end
 -- @include field_cache
 -- @include semaphore_state
 
--- Returns an error reply if they are malformed.
+-- Parses the permits and the limit. Returns an error reply if they are malformed.
 local function parse_permits(args)
   args.permits, args.expected_limit = integer_arg(5, 1, MAX_PERMITS), integer_arg(6, 1, MAX_PERMITS)
   if not args.permits then
@@ -76,18 +90,18 @@ local function parse_permits(args)
   elseif not args.expected_limit or args.expected_limit < args.permits then
     return argument_error('limit')
   end
-  args.fairness = format('%.0f', args.permits) -- its place in a waiter's entry
+  args.fairness = format('%.0f', args.permits) -- a waiter's record has them in this place
 end
 
 local request, args_error = parse_acquire_args(7, parse_permits)
 
 -- @include enqueue
 
--- Takes what can be taken, or a place. Returns an error reply, or what `queue` does; and whether
--- the call takes something.
+-- Acquires permits, or joins the queue. Returns an error reply, or a reply of `enqueue`; and
+-- whether the call acquires something.
 local function acquire_or_enqueue(waiter, alive, index)
   if alive ~= nil then
-    remove_reader(caller_id, index) -- its own record, which has run out, stands in its way
+    remove_reader(caller_id, index) -- its own expired record would block it
   end
   if waiter then
     return request.can_wait and touch_waiter(waiter), false
@@ -102,8 +116,8 @@ local function acquire_or_enqueue(waiter, alive, index)
   return nil, false
 end
 
--- Whether the limit is not the caller's. A waiter may go on by the limit that it came with, if it
--- is to get what it wants.
+-- Returns true if the caller has another limit than the semaphore. A waiter may keep the limit with
+-- which it joined, if the semaphore can still grant its permits.
 local function is_off_limit(waiter)
   local limit = number('limit')
   return request.permits > limit or (not waiter and request.ticket == 0 and request.expected_limit ~= limit)
@@ -123,8 +137,8 @@ return run(function()
   local waiter, acquires = load_waiter(caller_id), false
   local alive, state, deadline, token, index, permits = find_reader(caller_id)
   if alive then
-    -- The claim of a grant; or it comes again, and the record is written again: `WAIT` counts
-    -- replicas only for what the call in front of it has written.
+    -- This is the claim of a grant, or a repeated call. The record is written in any case: `WAIT`
+    -- counts replicas only for what the call before it wrote.
     deadline = state == 'g' and math.max(deadline, now_ms + request.lease) or deadline
     put_reader(caller_id, 'h', deadline, token, index, permits)
   elseif is_off_limit(waiter) then

@@ -1,8 +1,8 @@
--- Tells who holds permits and who waits, a page at a time. Reads only.
+-- Lists the holders of permits and the waiters, one page at a time. Reads only.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name
--- ARGV[2]  first holder's index
+-- ARGV[2]  index of the first holder
 -- ARGV[3]  first waiter (id, - for the head, none for no waiters)
 -- ARGV[4]  most entries of each kind, 1 to 100
 --
@@ -10,10 +10,10 @@
 --   absent      there is no such semaphore
 --   semaphore   last token, limit, permits in use, holders, waiters, holders of the page,
 --               waiters of the page
--- A holder is id, record; a waiter is id, entry. Both are as in the hash; they may have run out. A
--- waiter that left between two pages ends the list there.
+-- A holder is id, record; a waiter is id, record. Records are as in the hash, and may have expired.
+-- If a waiter leaves between two pages, the list ends there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
--- Cost: HGET, TIME, HMGET where somebody waits, and at most three calls for each entry.
+-- Cost: HGET, TIME, HMGET if there are waiters, and at most three calls for each entry.
 
 -- @include constants
 -- @include read_line
@@ -66,6 +66,15 @@ return run(function()
     return { 'absent', now_ms, 0 }
   end
   return {
-    'semaphore', now_ms, 0, number('fence'), number('limit'), number('used'), number('readers'), number('waiters'), holders(), waiters(ARGV[3]),
+    'semaphore',
+    now_ms,
+    0,
+    number('fence'),
+    number('limit'),
+    number('used'),
+    number('readers'),
+    number('waiters'),
+    holders(),
+    waiters(ARGV[3]),
   }
 end)

@@ -1,5 +1,5 @@
--- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it
--- is.
+-- Continues the work that another call has left (`more` in its reply): grants permits to the next
+-- waiters.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name

@@ -1,20 +1,20 @@
--- Ends whatever an acquisition has of a semaphore: its permits, or its place in the queue. Nobody
--- else's.
+-- Releases the permits of an acquisition, or ends its wait. Affects no other acquisition.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  id
 --
--- Reply: status, now, more; now is 0 where the time was not asked for
---   released   its record stood: nobody was granted its permits meanwhile. Its lease may be over
+-- Reply: status, now, more; now is 0 if the script did not read the time
+--   released   its record was there, so its permits were granted to no other acquisition. Its lease
+--              may have expired
 --   left       it waited, and no longer does
---   absent     the semaphore knows nothing of it
+--   absent     the semaphore has no record of it
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
--- the last of the array; else a bounded number of calls.
+-- Cost: if nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
+-- the last of the array; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast path: the queue is empty, and either permits stay held or the key's life is right.
+-- Fast path: the queue is empty, and either permits stay held or the key's expiry is right.
 local line = redis.pcall('HGET', KEYS[1], 's')
 local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
 if is_fast_path then
@@ -30,19 +30,20 @@ if is_fast_path then
     new_fields = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last_index }
     removed_fields = { own_field, 'i:' .. last_index }
     if index ~= last_index .. '' then
-      -- The last holder fills the hole.
+      -- The last holder fills its place.
       local moved_id = redis.call('HGET', KEYS[1], removed_fields[2])
       local moved_record = moved_id and redis.call('HGET', KEYS[1], 'r:' .. moved_id)
       local moved_permits = moved_record and string.match(moved_record, ' %d+$', 31)
       if moved_permits then
-        new_fields[3], new_fields[4], new_fields[5], new_fields[6] = 'r:' .. moved_id, string.sub(moved_record, 1, 30) .. index .. moved_permits, 'i:' .. index, moved_id
+        new_fields[3], new_fields[4], new_fields[5], new_fields[6] =
+          'r:' .. moved_id, string.sub(moved_record, 1, 30) .. index .. moved_permits, 'i:' .. index, moved_id
       else
         new_fields = nil
       end
     end
   end
   if new_fields then
-    -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
+    -- After an HDEL the server does not check its memory. The HDEL stops a user who may not delete.
     local reply = redis.pcall('HDEL', KEYS[1], '-')
     if type(reply) == 'number' then
       reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))

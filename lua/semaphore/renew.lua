@@ -1,6 +1,7 @@
--- Makes the lease of permits longer, never shorter; for permits that were granted out of the queue
--- it is also the claim. It says how many permits the caller holds: if the record of this very token
--- has more, a failover has lost a partial release, and they are given back. It never adds permits.
+-- Extends the lease of permits, and never shortens it. For permits that were granted from the queue
+-- it is also the claim. The caller says how many permits it holds. If its record with this token
+-- has more, a failover has lost a partial release, and the difference is released. A renewal never
+-- adds permits.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
@@ -8,13 +9,14 @@
 --
 -- Reply: status, now, more
 --   renewed   token, deadline
---   other     token, deadline: it holds by this token and not by that of the call; nothing was done
+--   other     token, deadline: it holds with this token, not with the given one; nothing was
+--             changed
 --   lost      it does not hold
--- The record of a holder by the token of the call is written in any case, also with the deadline
--- that it has: replicas confirm only what is written.
+-- For a holder with the given token, the record is always written, even with an unchanged deadline:
+-- replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; else a bounded number of
--- calls.
+-- Cost: if nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; otherwise a bounded number
+-- of calls.
 
 -- @include constants
 
@@ -29,7 +31,7 @@ if is_fast_path and kept_permits and kept_permits >= 1 and kept_permits <= MAX_P
   end
   local record_permits = record and string.match(record, '^%d+ (%d+)$', 31)
   if not record_permits or tonumber(record_permits) > kept_permits then
-    record = nil -- malformed, as will be found, or it has too many
+    record = nil -- malformed, or it has too many: the slow path decides
   end
 -- @include fast/renew
 end

@@ -1,11 +1,11 @@
--- Gives a part of a holder's permits back. It names what stays, and not what goes: so a call that
--- comes twice, or late, gives nothing back twice.
+-- Releases some of a holder's permits. The call names the permits to keep, so a repeated or late
+-- call releases nothing twice.
 --
 -- KEYS[1]  the semaphore
--- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  permits that it keeps
+-- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  permits to keep
 --
 -- Reply: status, now, more
---   kept   token, deadline, permits: so many it holds, and never more than before
+--   kept   token, deadline, permits that it now holds: never more than before
 --   lost   it does not hold
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.

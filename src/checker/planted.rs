@@ -90,7 +90,7 @@ const PLANTED: &[Planted] = &[
         CANCEL,
         [
             "lib/flush.lua",
-            "removed_fields[#removed_fields + 1] = field -- it stood in the hash",
+            "removed_fields[#removed_fields + 1] = field -- the hash has it",
             "do end",
         ],
     ),

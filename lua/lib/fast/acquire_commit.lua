@@ -1,5 +1,5 @@
--- The end of a fast acquire: writes the line and the other fields (`more`) of what it takes, and
--- if the key's life is refused, takes it back.
+-- The end of a fast acquire: writes `new_line` and `extra_fields`, and removes them again if the
+-- server refuses to set the key's expiry.
 local reply
 if extra_fields then
   reply = redis.pcall('HSET', KEYS[1], 's', new_line, unpack(extra_fields))
@@ -16,7 +16,7 @@ elseif needs_new_expiry and type(reply) == 'number' then
       removed_fields[#removed_fields + 1] = extra_fields[i]
     end
     if removed_fields[1] and type(redis.pcall('HDEL', KEYS[1], unpack(removed_fields))) ~= 'number' then
-      -- It stays, counted; but no later call may rely on that life.
+      -- The lease stays, and is counted. But no later call may rely on the new expiry.
       local old_expiry = line and string.sub(line, 3, 15) or '0000000000000'
       redis.pcall('HSET', KEYS[1], 's', string.sub(new_line, 1, 2) .. old_expiry .. string.sub(new_line, 16))
     elseif line then

@@ -1,5 +1,5 @@
--- The head of the acquires of a queue. `well_formed`: the arguments that all of them have are well
--- formed, and the call is in time. Numbers are looked at as text, which costs less.
+-- The beginning of all acquires. `is_well_formed`: the arguments that they have in common are well
+-- formed, and the call is in time. Numbers are checked as text, which costs less.
 local line = redis.pcall('HGET', KEYS[1], 's')
 -- @include clock
 local argv, sub, find = ARGV, string.sub, string.find

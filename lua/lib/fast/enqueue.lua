@@ -1,13 +1,13 @@
--- The fast path of a call that waits: it takes the last place of its list (`mode`), or its poll
--- keeps the place that it has.
+-- The fast path of a waiter: it joins the end of the list of `mode`, or its poll is recorded.
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
--- token; the caller holds nothing; its entry is of this mode, or it is new and the queue is not
--- full; the key lives long enough; nobody's turn has come (rest.lua). If one of them does not hold,
--- or the server refuses the write, the slow path decides, and nothing has been written.
+-- token; the caller holds nothing; it waits in this mode, or it is new and the queue is not full;
+-- the key lives long enough; no waiter can be granted (queue_blocked.lua). If a condition does not
+-- hold, or the server refuses the write, then nothing has been written and the slow path decides.
 local window, ttl, max_waiters, node = string.match(argv[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local _, digits_end = find(line, '^2[WRSQ]%d+')
-if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 and digits_end and sub(line, 16, 31) < now_us_text then
+if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
+  and digits_end and sub(line, 16, 31) < now_us_text then
   local shape, line_deadline, holder = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
   local other_fields = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller }
 -- @include fast/read_queue
@@ -15,7 +15,7 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 
   local last_ticket, writers_tail, readers_tail, own_waiter, own_reader = unpack(queue_values, 11)
   last_ticket = tonumber(last_ticket or 0)
 
-  -- What the fields of a queue are that the line has told of.
+  -- The fields of a queue that the line has implied.
   local new_fields, is_known = {}, shape == 'Q' and digits_end == 31 and #line == 31
   if shape ~= 'Q' and digits_end > 44 and holder ~= caller then
     local holder_record, readers = 'h' .. line_deadline .. sub(line, 16, 31), nil
@@ -32,7 +32,8 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 
     end
     if readers then
       read_min = line_deadline
-      new_fields[#new_fields + 1], new_fields[#new_fields + 2], new_fields[#new_fields + 3], new_fields[#new_fields + 4] = 'readers', readers, 'read_min', line_deadline
+      new_fields[#new_fields + 1], new_fields[#new_fields + 2], new_fields[#new_fields + 3], new_fields[#new_fields + 4] =
+        'readers', readers, 'read_min', line_deadline
     end
     is_known = writer or readers
   end
@@ -45,7 +46,8 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 
   if not is_known or not last_ticket or own_reader or (writer and sub(writer, 31) == caller) then -- luacheck: ignore 542
     -- Malformed, or the caller holds.
   elseif own_waiter then
-    local links, old_ticket, fairness, since = string.match(own_waiter, '^(%a %S+ %S+) (%d+) %d+ %d+ %d+ %d+ ([fr]) %S+ %S+ (%d+)$')
+    local links, old_ticket, fairness, since =
+      string.match(own_waiter, '^(%a %S+ %S+) (%d+) %d+ %d+ %d+ %d+ ([fr]) %S+ %S+ (%d+)$')
     if old_ticket and #old_ticket < 14 and head and sub(own_waiter, 1, 1) == mode then
       ticket = old_ticket
       new_record = table.concat({ links, old_ticket, now_ms_text, ttl, lease, window, fairness, node, argv[7], since }, ' ')
@@ -57,9 +59,12 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 
     end
     if not tail == not head and not tail == not tail_start then
       ticket = last_ticket + 1
-      new_record = table.concat({ mode, tail or '-', '-', ticket, now_ms_text, ttl, lease, window, argv[5], node, argv[7], now_ms_text }, ' ')
+      new_record = table.concat(
+        { mode, tail or '-', '-', ticket, now_ms_text, ttl, lease, window, argv[5], node, argv[7], now_ms_text }, ' '
+      )
       local size = #new_fields
-      new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] = 'ticket', ticket, 'waiters', waiters + 1
+      new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] =
+        'ticket', ticket, 'waiters', waiters + 1
       new_fields[size + 5], new_fields[size + 6] = list_prefix .. 'tail', caller
       if tail then
         new_fields[size + 7], new_fields[size + 8] = 'q:' .. tail, tail_start .. ' ' .. caller .. ' ' .. tail_end
@@ -77,7 +82,8 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40 
     waiter_records[caller] = new_record
     local is_blocked, writer_ticket, reader_ticket =
       is_queue_blocked(writers_head or (mode == 'w' and caller), readers_head or (mode == 'r' and caller), fair_count)
-    local head_ticket = is_blocked and (mode == 'w' and writer_ticket or mode == 'r' and reader_ticket or first_waiter(head or caller))
+    local head_ticket = is_blocked
+      and (mode == 'w' and writer_ticket or mode == 'r' and reader_ticket or first_waiter(head or caller))
     if head_ticket then
       new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 'q:' .. caller, new_record
       if type(redis.pcall('HSET', KEYS[1], unpack(new_fields))) == 'number' then

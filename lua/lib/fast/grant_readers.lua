@@ -1,15 +1,17 @@
--- Lets readers in from the first on, at most MAX_GRANTS of them. Sets `set`, `gone` and `handed`, and
--- `life` if the key must live longer; leaves `set` nil if the slow path must decide.
+-- Grants the lock to the first readers of the queue, at most MAX_GRANTS. Sets `new_fields`,
+-- `removed_fields` and `handoff`, and `new_expiry` if the key must live longer. Leaves `new_fields`
+-- nil if the slow path must decide.
 --
--- Before it: the queue (queue.lua, rest.lua); `readers`, the number of readers that hold, and
--- `bound`, the lower bound of their deadlines; `ends`, the end of the key's life. No writer holds,
--- no upgrader waits, nobody is revoked, forced out or cached, and the clock is past the last token.
+-- Before it: the queue (read_queue.lua, queue_blocked.lua); `readers`, the number of readers that
+-- hold, and `min_deadline`, the lower bound of their deadlines; `stored_expiry`. No writer holds,
+-- no upgrader waits, no holder is revoked, forced out or cached, and the clock is past the last
+-- token.
 --
--- The conditions, in this order: the first writer lives; each reader that is let in, or keeps out
--- those behind it, lives; `waiters` counts both lists.
+-- The conditions, in this order: the first writer is alive; so is each reader that is granted, and
+-- the one that stops the batch; `waiters` counts both lists.
 local next_reader, record, grant_count, index, last_token, max_deadline = readers_head, nil, 0, readers, nil, 0
 local reader_fields, removed_waiters, messages = {}, {}, {}
-local deadline, deadline_text, current_window = nil, nil, nil -- as number and text, for readers with this window
+local deadline, deadline_text, current_window = nil, nil, nil -- for readers with this claim window
 local is_valid = true
 if writers_head then
   local _, _, writer_alive = first_waiter(writers_head)
@@ -48,7 +50,7 @@ while is_valid and next_reader ~= '-' do
       end
       message.text = message.text .. ' ' .. next_reader .. ' ' .. last_token .. ' ' .. deadline_text
       if node == ARGV[1] then
-        message[#message + 1] = next_reader -- nobody else has its subscription
+        message[#message + 1] = next_reader -- only this server has its subscription
       end
     end
     next_reader, index, grant_count = following, index + 1, grant_count + 1
@@ -66,11 +68,14 @@ if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == 
   local size = #new_fields
   if waiters_left > 0 then
     new_fields[2] = '2Q' .. new_fields[2]
-    new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] = 'readers', index, 'read_min', min_deadline
+    new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] =
+      'readers', index, 'read_min', min_deadline
     new_fields[size + 5], new_fields[size + 6] = 'waiters', waiters_left
   else
-    new_fields[2] = '2S' .. new_fields[2] .. min_deadline .. ((new_expiry or stored_expiry) - now_ms > IDLE_KEY_TTL and 3 or 2) .. index
-    removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2], removed_fields[#removed_fields + 3], removed_fields[#removed_fields + 4] = 'readers', 'read_min', 'waiters', 'fair'
+    new_fields[2] = '2S' .. new_fields[2] .. min_deadline
+      .. ((new_expiry or stored_expiry) - now_ms > IDLE_KEY_TTL and 3 or 2) .. index
+    removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2],
+      removed_fields[#removed_fields + 3], removed_fields[#removed_fields + 4] = 'readers', 'read_min', 'waiters', 'fair'
   end
   size = #new_fields
   if next_reader ~= '-' then
@@ -82,5 +87,10 @@ if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == 
   if readers <= LISTPACK_READERS and index > LISTPACK_READERS and not redis.call('HGET', KEYS[1], 'wide') then
     new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 'wide', string.rep('-', 65)
   end
-  handoff = { messages = messages, grant_count = grant_count, has_more_work = grant_count == MAX_GRANTS and waiters_left > 0 and 1 or 0, undelivered = {} }
+  handoff = {
+    messages = messages,
+    grant_count = grant_count,
+    has_more_work = grant_count == MAX_GRANTS and waiters_left > 0 and 1 or 0,
+    undelivered = {},
+  }
 end

@@ -1,7 +1,8 @@
--- Whether nobody's turn has come beside a queue (queue.lua): the condition that the fast paths of
--- contended calls have in common. It is apart, because each call makes these functions anew.
+-- Whether the holders block all waiters of a queue (read_queue.lua): the condition that the fast
+-- paths of contended calls share. It is a file of its own, because each call creates these
+-- functions anew.
 
--- The entries of waiters, as the hash has them or as this call will write them.
+-- The records of waiters, as stored or as this call will write them.
 local waiter_records = {}
 local function waiter_record(id)
   waiter_records[id] = waiter_records[id] or redis.call('HGET', KEYS[1], 'q:' .. id) or ''
@@ -12,7 +13,7 @@ local function is_waiter_alive(id, last_seen, waiter_ttl)
   return last_seen + waiter_ttl > now_ms and not (lapsed and find(lapsed, sub(id, 1, 11), 1, true))
 end
 
--- The ticket and the fairness of the first waiter of a list, and whether the waiter lives.
+-- Returns the ticket and the fairness of a list's first waiter, and whether that waiter is alive.
 local function first_waiter(id)
   local ticket, last_seen, waiter_ttl, fairness = string.match(waiter_record(id), '^%a %- %S+ (%d+) (%d+) (%d+) %d+ %d+ ([fr]) ')
   if ticket then
@@ -20,14 +21,14 @@ local function first_waiter(id)
   end
 end
 
--- Returns true if no waiter's turn has come: the slow path would make no grant, remove no waiter
--- and send no recall. `next_writer` and `next_reader` are the first waiters, and `fair_writers` is
--- the number of phase-fair writers, all as this call leaves them. Beside readers it also returns
--- the tickets of the first waiters.
+-- Returns true if no waiter can be granted: the slow path would grant, remove and recall nothing.
+-- `next_writer` and `next_reader` are the first waiters, and `fair_writers` is the number of
+-- phase-fair writers, all as this call leaves them. Beside readers, also returns the tickets of the
+-- first waiters.
 --
--- The conditions, in this order: the queue is legible; no upgrader waits; the writer lives and is
--- not cached, or no reader is dead or cached. Beside readers also: the first writer lives; the
--- first reader lives; it came after the last write ended, and does not go before writers.
+-- The conditions, in this order: the queue is valid; no upgrader waits; the writer is alive and not
+-- cached, or no reader is expired or cached. Beside readers also: the first writer is alive; the
+-- first reader is alive, joined after the last write ended, and does not go before writers.
 local function is_queue_blocked(next_writer, next_reader, fair_writers)
   if not is_queue_valid or upgrader then
     return false

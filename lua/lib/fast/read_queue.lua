@@ -1,7 +1,7 @@
--- Reads the queue of a lock in one call, for the fast paths of contended calls.
+-- Reads the queue of a lock in one command, for the fast paths of contended calls.
 --
--- Before it: `also`, further fields to read. After it: `queue` has their values from the eleventh
--- on, and `is_legible` says whether the fields could be read and the numbers are numbers.
+-- Before it: `other_fields`, further fields to read. After it: `queue_values` has their values from
+-- the eleventh on, and `is_queue_valid` says whether the fields could be read and are numbers.
 local queue_values = redis.pcall(
   'HMGET', KEYS[1], 'writer', 'read_min', 'upgrader', 'cached', 'phase', 'waiters', 'fair', 'lapsed', 'writers_head',
   'readers_head', unpack(other_fields)

@@ -1,12 +1,12 @@
--- The fast path of a release beside a queue. After a write the queue is empty, or the next writer
--- (writer.lua) or the next readers (readers.lua) are let in. After a read the queue is empty, other
--- readers hold on, or the next writer is let in.
+-- The fast path of a release beside a queue. After a write the queue is empty, or the lock is
+-- granted to the next writer (grant_writer.lua) or the next readers (grant_readers.lua). After a
+-- read the queue is empty, other readers still hold, or the lock is granted to the next writer.
 --
--- The conditions, in this order: the clock is past the last token; the queue is legible; no
--- upgrader waits; the caller does not wait, it holds, and it is not cached; no holder is revoked,
--- where readers are let in; beside readers, the holders keep out all waiters (rest.lua). Otherwise
--- `set` stays nil and the slow path decides. While readers are forced out, the bound of their
--- deadlines is 0: then they keep out no waiter.
+-- The conditions, in this order: the clock is past the last token; the queue is valid; no upgrader
+-- waits; the caller does not wait, holds, and is not cached; no holder is revoked, if readers are
+-- granted; beside readers, the holders block all waiters (queue_blocked.lua). Otherwise
+-- `new_fields` stays nil and the slow path decides. While readers are forced out, the lower bound
+-- of their deadlines is 0: then they block no waiter.
 -- @include server_time
 local own_field = 'r:' .. caller
 local other_fields = { 'readers', 'ticket', 'revoked', 'q:' .. caller, own_field }
@@ -15,7 +15,7 @@ local readers, last_ticket, revoked, own_waiter, own_reader = unpack(queue_value
 readers = tonumber(readers or 0)
 local stored_expiry, frees_lock = tonumber(sub(line, 3, 15)), false
 if #now_us_text ~= 16 or sub(line, 16) >= now_us_text or not is_queue_valid or not readers or upgrader or own_waiter then -- luacheck: ignore 542
-  -- For the slow path.
+  -- The slow path decides.
 elseif writer and readers == 0 and sub(writer, 31) == caller then
   removed_fields, phase, frees_lock = { 'writer' }, tonumber(last_ticket or ''), not readers_head
   if readers_head and phase and not revoked then

@@ -1,5 +1,5 @@
--- The end of a fast renewal: makes the deadline of the holder later, never sooner. Its record is
--- `text`, in `field`; of a sole holder the end of the line, in `s`.
+-- The end of a fast renewal: extends the holder's deadline, and never shortens it. `record` is the
+-- holder's record in `holder_field`; for a sole holder it is the end of the line in `s`.
 local old_deadline, key_expiry = record and tonumber(sub(record, 2, 14)), tonumber(sub(line, 3, 15))
 local token = record and (holder_field == 's' and sub(line, 16, 31) or sub(record, 15, 30))
 if old_deadline and key_expiry and old_deadline > now_ms and tonumber(token) == expected_token then
@@ -25,7 +25,7 @@ if old_deadline and key_expiry and old_deadline > now_ms and tonumber(token) == 
   end
   local reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
   if type(reply) ~= 'number' and find(reply.err, 'OOM', 1, true) then
-    reply = redis.pcall('HDEL', KEYS[1], '-') -- a full memory refuses nothing after it
+    reply = redis.pcall('HDEL', KEYS[1], '-') -- after it, the server does not check its memory
     if type(reply) == 'number' then
       reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
     end
@@ -33,7 +33,7 @@ if old_deadline and key_expiry and old_deadline > now_ms and tonumber(token) == 
   if needs_new_expiry and type(reply) == 'number' then
     reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)
     if type(reply) ~= 'number' then
-      -- No later call may rely on that life.
+      -- The new expiry was not set, so no later call may rely on it.
       redis.pcall('HSET', KEYS[1], 's', line, holder_field, holder_field == 's' and line or record)
     end
   end

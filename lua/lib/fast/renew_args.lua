@@ -1,5 +1,5 @@
--- The head of the renewals. `simple`: the call is well formed, apart from how much the lease holds.
--- `asked`: the token of the lease.
+-- The beginning of a renewal. `is_fast_path`: the call is well formed, apart from the mode or the
+-- permits. `expected_token`: the token of the lease.
 -- @include read_line
 local caller, lease, expected_token = tostring(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local sub, find = string.sub, string.find

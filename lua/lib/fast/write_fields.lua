@@ -1,6 +1,7 @@
--- Writes what a release or a pump changes: the fields in `set`, then without those in `gone`, and
--- the key's life if that must be longer (`life`). A full memory refuses nothing after an HDEL, and
--- a user who may not delete stops there. After it: `done` is a number, or the server's error.
+-- Writes the changes of a release or a pump: sets `new_fields`, deletes `removed_fields`, and sets
+-- the key's expiry if there is a `new_expiry`. After an HDEL the server does not check its memory,
+-- and a user who may not delete is stopped by it. After it, `reply` is a number, or the server's
+-- error.
 reply = reply or removed_fields and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(new_fields))
 if not removed_fields and type(reply) ~= 'number' and find(reply.err, 'OOM', 1, true) then
   removed_fields, reply = {}, redis.pcall('HDEL', KEYS[1], '-')
@@ -14,7 +15,7 @@ end
 if new_expiry and type(reply) == 'number' then
   reply = redis.pcall('PEXPIREAT', KEYS[1], new_expiry)
   if type(reply) ~= 'number' then
-    -- No later call may rely on that life.
+    -- The new expiry was not set, so no later call may rely on it.
     redis.pcall('HSET', KEYS[1], 's', sub(new_fields[2], 1, 2) .. sub(line, 3, 15) .. sub(new_fields[2], 16))
   end
 end
