@@ -1,47 +1,46 @@
--- Turns the write of an acquisition into a read, with no moment in between at which it holds
--- nothing. The token stays.
+-- Turns the write of an acquisition into a read with the same token, atomically: it holds the lock
+-- all the time.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  token of the write: that of its grant
--- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; a cached holder is in use without it
+-- ARGV[3]  token of the write's grant
+-- ARGV[4]  lease, ms            ARGV[5]  k, to stay cached; without it a cached holder is in use
 --
 -- Reply: status, now, more
---   granted   its id, token, deadline, and with k the last token and what recalls it: it reads
---             (also when this very call had been carried out before; then the record is written
---             again)
---   lost      it does not hold with this token; nothing was done
+--   granted   the id, token, deadline, and with k the last token and who recalls the lease: it
+--             reads (also if this call was carried out before; then the record is written again)
+--   lost      it does not hold with this token; nothing was changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local asked, lease = whole(3, 1, MOST_EXACT), whole(4, 1, LONGEST)
+local expected_token, lease = integer_arg(3, 1, MAX_SAFE_INTEGER), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
-elseif not asked then
-  return refuse('token')
+  return argument_error('id')
+elseif not expected_token then
+  return argument_error('token')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 elseif ARGV[5] and ARGV[5] ~= 'k' then
-  return refuse('flags')
+  return argument_error('flags')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
--- @include weaken
+-- @include become_reader
 
--- The state that a call without `k` leaves to a cached holder; and a claim.
+-- Returns the state after this call: a grant is claimed, and without `k` a cached holder is in use.
 local function in_use(state)
   if state == 'g' then
     return 'h'
@@ -49,28 +48,28 @@ local function in_use(state)
   return is_cached(state) and not ARGV[5] and 'b' or state
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  local id, wrote, deadline, held = writing()
-  if id == ARGV[2] and held == asked then
-    become_reader(id, in_use(wrote), claimed_until(deadline, held, lease), held)
+  local id, writer_state, deadline, writer_token = current_writer()
+  if id == ARGV[2] and writer_token == expected_token then
+    become_reader(id, in_use(writer_state), deadline_after_renewal(deadline, writer_token, lease), writer_token)
   end
-  local reads_on, state, until_then, its_token, index = reading(ARGV[2])
-  if reads_on and its_token == asked then
+  local is_reading, state, read_deadline, reader_token, index = find_reader(ARGV[2])
+  if is_reading and reader_token == expected_token then
     if state == 'g' then
-      until_then = claimed_until(until_then, its_token, lease)
+      read_deadline = deadline_after_renewal(read_deadline, reader_token, lease)
     end
-    put_reader(ARGV[2], in_use(state), until_then, its_token, index) -- as it stands, if this came before
+    put_reader(ARGV[2], in_use(state), read_deadline, reader_token, index) -- unchanged if the call is repeated
   end
-  settle(true)
-  local alive, now_is, ends, reads = reading(ARGV[2])
-  if alive and reads == asked and ARGV[5] then
-    return reply('granted', more, ARGV[2], asked, ends, number('fence'), recalled(now_is))
-  elseif alive and reads == asked then
-    return reply('granted', more, ARGV[2], asked, ends)
+  finish(true)
+  local alive, new_state, new_deadline, new_token = find_reader(ARGV[2])
+  if alive and new_token == expected_token and ARGV[5] then
+    return ok_reply('granted', has_more_work, ARGV[2], expected_token, new_deadline, number('fence'), recall_mode(new_state))
+  elseif alive and new_token == expected_token then
+    return ok_reply('granted', has_more_work, ARGV[2], expected_token, new_deadline)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

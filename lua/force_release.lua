@@ -1,77 +1,76 @@
--- Takes the lock at once from all that hold it by a token up to this one. They may still believe
--- that they hold: an overlap, which only the tokens can mend. A new token is minted first, so that
--- whatever is granted from here on is newer than anything the old holders can write. A holder by a
--- newer token is not concerned, so a call that comes twice, or late, takes nothing from anybody
--- else.
+-- Takes the lock at once from all holders whose token is at most the given one. They may still
+-- believe that they hold it: an overlap, against which only fencing tokens protect. A new token is
+-- minted first, so every later grant has a newer token than the old holders. Holders with a newer
+-- token are not affected, so a repeated or late call ends no other lease.
 --
--- Each holder that this call ends is told so by its client's channel: the writer, or the readers
--- that this call sweeps away, 16 at the most. Those that are left are told by the calls that sweep
--- them away, if these have the tag: pump, an acquire, an upgrade, revoke.
+-- Each holder that this call ends is notified on its client's channel: the writer, or the readers
+-- that this call removes, at most 16. The calls that remove the other readers notify them, if they
+-- have the tag: pump, acquire, upgrade, revoke.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
---   forced   the new token, the writer's id (-: none), the readers there were (dead and newer
---            ones are among them)
---   free     none of them holds. Among more readers than one call looks at there may be none
---            either, which later calls find out.
+--   forced   the new token, the writer's id (-: none), the number of readers before the call
+--            (including expired and newer ones)
+--   free     there is no such holder. If there are more readers than one call checks, later calls
+--            may still find that there was none
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: a bounded number of calls; `more` until all readers are swept away.
+-- Cost: a bounded number of calls; `more` until all readers are removed.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local limit = whole(2, 1, MOST_EXACT)
+local token_limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
-elseif not limit then
-  return refuse('token')
+  return argument_error('count')
+elseif not token_limit then
+  return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  -- A token of the future would cut off those to come.
-  limit = math.min(limit, number('fence'))
-  local id, _, _, writes_by = writing()
-  local writes = id and writes_by <= limit
+  -- A token of the future would end later holders.
+  token_limit = math.min(token_limit, number('fence'))
+  local id, _, _, writer_token = current_writer()
+  local ends_writer = id and writer_token <= token_limit
   local readers = number('readers')
-  local reads = readers > 0 and number('forced') < limit
-  if not writes and not reads then
-    settle(true)
-    return reply('free', more)
+  local ends_readers = readers > 0 and number('forced') < token_limit
+  if not ends_writer and not ends_readers then
+    finish(true)
+    return ok_reply('free', has_more_work)
   end
-  if reads then
-    put('forced', limit)
+  if ends_readers then
+    put('forced', token_limit)
     put('read_min', 0)
-    drop('sweep')
-    blocked_by_readers(0)
+    delete_fields('sweep')
+    has_other_readers(0)
   end
-  if not writes and cut_off == 0 and not sweeping() then
-    settle(true)
-    return reply('free', more)
+  if not ends_writer and forced_out_count == 0 and not sweep_state() then
+    finish(true)
+    return ok_reply('free', has_more_work)
   end
-  local token = mint()
-  if writes then
-    end_write()
-    evicted[#evicted + 1] = { id, writes_by }
+  local token = next_token()
+  if ends_writer then
+    start_reader_phase()
+    force_released[#force_released + 1] = { id, writer_token }
   end
-  settle(true)
-  tell_holders(ARGV[3], 'w')
-  return reply('forced', more, token, writes and id or '-', readers)
+  finish(true)
+  notify_holders(ARGV[3], 'w')
+  return ok_reply('forced', has_more_work, token, ends_writer and id or '-', readers)
 end)

@@ -1,4 +1,4 @@
--- Tells whether an acquisition holds the lock, and how. Reads only.
+-- Returns whether an acquisition holds the lock, and in which mode. Reads only.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
@@ -6,40 +6,40 @@
 -- Reply: status, now, 0
 --   writes  token, deadline
 --   reads   token, deadline
---   absent  it does not hold: it never did, it waits, or its lease has ended
+--   absent  it does not hold: it never did, it waits, or its lease has expired
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
 -- Cost: HGET and TIME; of one of several holders HGET or HMGET more.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 
-return answer(function()
-  local mine = 'r:' .. ARGV[2]
-  local strange = open({ 'writer', mine, 'forced' })
-  if strange then
-    return strange
+return run(function()
+  local own_field = 'r:' .. ARGV[2]
+  local load_error = load({ 'writer', own_field, 'forced' })
+  if load_error then
+    return load_error
   end
   if get('writer') then
-    local _, deadline, token, id = parse(get('writer'))
-    if id == ARGV[2] and deadline > now then
-      return reply('writes', 0, token, deadline)
+    local _, deadline, token, id = decode_record(get('writer'))
+    if id == ARGV[2] and deadline > now_ms then
+      return ok_reply('writes', 0, token, deadline)
     end
   end
-  if get(mine) then
-    local _, deadline, token = parse(get(mine))
-    if deadline > now and token > number('forced') then
-      return reply('reads', 0, token, deadline)
+  if get(own_field) then
+    local _, deadline, token = decode_record(get(own_field))
+    if deadline > now_ms and token > number('forced') then
+      return ok_reply('reads', 0, token, deadline)
     end
   end
-  return reply('absent', 0)
+  return ok_reply('absent', 0)
 end)

@@ -1,49 +1,49 @@
--- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it
--- is.
+-- Continues the work that another call has left (`more` in its reply): grants the lock to the next
+-- waiters.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  hash tag of the slot's channels
 --
 -- Reply: pumped, now, more
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where it is nobody's turn HGET, TIME, HMGET and one or two HGET; else a bounded number of
--- calls.
+-- Cost: if no waiter can be granted HGET, TIME, HMGET and one or two HGET; otherwise a bounded
+-- number of calls.
 
 -- @include constants
--- @include head
-local handed
--- @include fast/pump
+-- @include read_line
+local handoff
+-- @include fast/grant_waiters
 
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_word(ARGV[2], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  if handed then
--- @include fast/unheard
+  if handoff then
+-- @include fast/revert_grants
   end
-  settle(true, function()
-    if get('recall') and not writing() then
+  finish(true, function()
+    if get('recall') and not current_writer() then
       recall_readers(false)
     end
   end)
-  tell_holders(ARGV[2], 'w')
-  return reply('pumped', more)
+  notify_holders(ARGV[2], 'w')
+  return ok_reply('pumped', has_more_work)
 end)

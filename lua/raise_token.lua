@@ -1,62 +1,63 @@
--- Raises the last fencing token of a lock that this acquisition holds: what a quorum does with the
--- greatest token that its members gave, so that the next holder's majority gives a greater one. It
--- never falls.
+-- Raises the last fencing token of a lock that the acquisition holds. A quorum raises it to the
+-- greatest token that its members granted, so that the next holder's majority grants a greater one.
+-- The last token never falls.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
 -- ARGV[3]  token
 --
 -- Reply: status, now, 0
---   raised  the last token is as great as this one, or greater
---   ahead   the last token is less than this one, and this one is more than AHEAD past this
---           server's clock: the server that minted it has a wrong clock, or this one has. Nothing
---           was done
---   lost    it does not hold, or is a cached holder, which owns the tokens; nothing was done
+--   raised  the last token is at least this one
+--   ahead   the last token is lower, and this one is more than MAX_TOKEN_LEAD past the server's
+--           clock: the clock of this server, or of the server that minted it, is wrong. Nothing was
+--           changed
+--   lost    the acquisition does not hold, or is cached, and so owns the tokens. Nothing was
+--           changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local wanted = whole(3, 1, MOST_EXACT)
+local new_token = integer_arg(3, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
-elseif not wanted then
-  return refuse('token')
+  return argument_error('id')
+elseif not new_token then
+  return argument_error('token')
 end
-local mine = 'r:' .. ARGV[2]
-local names = { 'writer', mine, 'forced', 'cached' }
+local own_field = 'r:' .. ARGV[2]
+local needed_fields = { 'writer', own_field, 'forced', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
 
 local function holds()
-  if get(mine) then
-    local state, deadline, minted = parse(get(mine))
-    return deadline > now and minted > number('forced') and not string.find(state, '[kcb]')
+  if get(own_field) then
+    local state, deadline, token = decode_record(get(own_field))
+    return deadline > now_ms and token > number('forced') and not string.find(state, '[kcb]')
   elseif get('writer') then
-    local state, deadline, _, id = parse(get('writer'))
-    return id == ARGV[2] and deadline > now and not string.find(state, '[kcb]')
+    local state, deadline, _, id = decode_record(get('writer'))
+    return id == ARGV[2] and deadline > now_ms and not string.find(state, '[kcb]')
   end
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
   if not holds() then
-    return reply('lost', 0)
-  elseif wanted > number('fence') and wanted > us + AHEAD * 1000 then
-    return reply('ahead', 0)
+    return ok_reply('lost', 0)
+  elseif new_token > number('fence') and new_token > now_us + MAX_TOKEN_LEAD * 1000 then
+    return ok_reply('ahead', 0)
   end
-  local raised = math.max(wanted, number('fence'))
-  put('fence', raised) -- also as it stands, so that replicas can confirm it
-  cover(math.ceil(raised / 1000))
+  local last_token = math.max(new_token, number('fence'))
+  put('fence', last_token) -- even if unchanged, so that replicas can confirm it
+  extend_expiry_to(math.ceil(last_token / 1000))
   flush(true)
-  return reply('raised', 0)
+  return ok_reply('raised', 0)
 end)

@@ -1,97 +1,97 @@
--- Ends whatever an acquisition has: a lease, or a place in the queue. Nobody else's.
+-- Ends the lease of an acquisition, or its wait. Affects no other acquisition.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  wait, to end only its wait: an upgrader reads on
+-- ARGV[3]  wait, to end only the wait: an upgrader still reads
 --
--- Reply: status, now, more; now is 0 where the time was not asked for
---   released   its record stood, so nobody was granted the lock against it meanwhile. Its lease may
---              be over
+-- Reply: status, now, more; now is 0 if the script did not read the time
+--   released   its record was there, so the lock was granted to no other acquisition against it.
+--              Its lease may have expired
 --   left       it waited, and no longer does
---   expired    its record stood, but a forced release had taken the lock away
---   absent     the lock knows nothing of it
---   writing    token, deadline: the wait that was to end is over, the upgrade was granted (only
---              with wait)
+--   expired    its record was there, but a forced release had ended the lease
+--   absent     the lock has no record of it
+--   writing    token, deadline: there is no wait to end, because the upgrade was granted (only with
+--              wait)
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, HSET; of one of several readers HGET twice, HDEL, HSET, HDEL, and
--- two HGET more for a reader that is not the last; the last holder's beside a queue HGET, TIME,
--- HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times PEXPIREAT;
--- else a bounded number of calls.
+-- two HGET more for a reader that is not the last of the array; of the last holder beside a queue
+-- HGET, TIME, HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times
+-- PEXPIREAT; otherwise a bounded number of calls.
 
 -- @include constants
 
--- A line that did not change was nobody else's: there is no hand-off to judge and no life to set.
--- These are fast paths, as is a release beside a queue.
+-- Fast paths. If the line has not changed since the grant, nobody else has held the lock: there is
+-- no hand-off, and the expiry stays. Others are in fast/release.lua, beside a queue.
 local line, caller = redis.pcall('HGET', KEYS[1], 's'), ARGV[2]
-local clock, stamp, moment, now, handed
-local said = 'released 0 0'
-local simple = #ARGV == 2 and #KEYS == 1 and line and #line > 30
-if simple then
+local time_reply, now_us_text, now_ms_text, now_ms, handoff
+local success_reply = 'released 0 0'
+local is_fast_path = #ARGV == 2 and #KEYS == 1 and line and #line > 30
+if is_fast_path then
   local sub, find = string.sub, string.find
-  local shape, set, gone, life, done = sub(line, 2, 2), nil, nil, nil, nil
-  local _, digits = find(line, '^2%u%d+')
-  if not digits then -- luacheck: ignore 542
-    -- Malformed, as will be found.
-  elseif digits > 44 and (shape == 'W' or shape == 'R') then
-    -- No flags, and its id.
+  local shape, new_fields, removed_fields, new_expiry, reply = sub(line, 2, 2), nil, nil, nil, nil
+  local _, digits_end = find(line, '^2%u%d+')
+  if not digits_end then -- luacheck: ignore 542
+    -- Malformed: the slow path decides.
+  elseif digits_end > 44 and (shape == 'W' or shape == 'R') then
+    -- No flags, and the caller's id.
     if sub(line, 46) == caller and sub(line, 45, 45) == '0' and #caller >= 12 then
-      local free = '2F' .. sub(line, 3, 31)
-      done = redis.pcall('HSET', KEYS[1], 's', free)
-      if done == 0 then
+      local free_line = '2F' .. sub(line, 3, 31)
+      reply = redis.pcall('HSET', KEYS[1], 's', free_line)
+      if reply == 0 then
         return 'released 0 0'
       end
-      set = { 's', free }
+      new_fields = { 's', free_line }
     end
-  elseif shape == 'S' and digits == #line and find(line, '^[0-3][1-9]', 45) then
-    local mine = 'r:' .. caller
-    local record, last = redis.call('HGET', KEYS[1], mine), (tonumber(sub(line, 46)) or 0) - 1
-    local index = record and sub(record, 31)
+  elseif shape == 'S' and digits_end == #line and find(line, '^[0-3][1-9]', 45) then
+    local own_field = 'r:' .. caller
+    local own_record, last_index = redis.call('HGET', KEYS[1], own_field), (tonumber(sub(line, 46)) or 0) - 1
+    local index = own_record and sub(own_record, 31)
     local flag = sub(line, 45, 45)
-    if index and last == 0 and (flag == '0' or flag == '2') then
-      set = { 's', '2F' .. sub(line, 3, 31) }
-      gone = flag == '0' and { mine, 'i:0' } or { mine, 'i:0', 'ticket', 'phase', 'lapsed' }
-    elseif index and last > 0 then
-      set, gone = { 's', sub(line, 1, 45) .. last }, { mine, 'i:' .. last }
--- @include fast/hole
+    if index and last_index == 0 and (flag == '0' or flag == '2') then
+      new_fields = { 's', '2F' .. sub(line, 3, 31) }
+      removed_fields = flag == '0' and { own_field, 'i:0' } or { own_field, 'i:0', 'ticket', 'phase', 'lapsed' }
+    elseif index and last_index > 0 then
+      new_fields, removed_fields = { 's', sub(line, 1, 45) .. last_index }, { own_field, 'i:' .. last_index }
+-- @include fast/remove_reader
     end
-  elseif shape == 'Q' and digits == 31 and #line == 31 then
+  elseif shape == 'Q' and digits_end == 31 and #line == 31 then
 -- @include fast/release
   end
-  if set then
--- @include fast/send
-    if not handed then
-      return said
+  if new_fields then
+-- @include fast/write_fields
+    if not handoff then
+      return success_reply
     end
--- @include fast/tell
-    if not handed.unheard[1] then
-      return 'released ' .. moment .. ' ' .. handed.more
+-- @include fast/notify
+    if not handoff.undelivered[1] then
+      return 'released ' .. now_ms_text .. ' ' .. handoff.has_more_work
     end
   end
 end
 
-if not clock then
--- @include time
+if not time_reply then
+-- @include server_time
 end
 -- @include prelude
 
-local only_wait = ARGV[3] ~= nil
+local wait_only = ARGV[3] ~= nil
 if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
-  return refuse('count')
-elseif only_wait and ARGV[3] ~= 'wait' then
-  return refuse('what')
+  return argument_error('count')
+elseif wait_only and ARGV[3] ~= 'wait' then
+  return argument_error('what')
 elseif not is_id(caller) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 
-local function end_reading(id)
-  local alive, _, _, token, index = reading(id)
+local function remove_own_read(id)
+  local alive, _, _, token, index = find_reader(id)
   if alive ~= nil then
     local forced = number('forced')
     remove_reader(id, index)
@@ -99,49 +99,49 @@ local function end_reading(id)
   end
 end
 
-local function end_writing(id)
-  local text = get('writer')
-  if text then
-    local _, _, _, writes = parse(text)
-    if writes == id then
-      end_write()
+local function remove_own_write(id)
+  local record = get('writer')
+  if record then
+    local _, _, _, writer_id = decode_record(record)
+    if writer_id == id then
+      start_reader_phase()
       return 'released'
     end
   end
 end
 
-local function end_waiting(id)
-  local entry = waiter(id)
-  if not entry then
+local function leave_queue(id)
+  local waiter = load_waiter(id)
+  if not waiter then
     return
-  elseif entry.mode == 'u' then
+  elseif waiter.mode == 'u' then
     put('upgrader', false)
-    forget(entry)
-    tally(entry, -1)
+    delete_waiter(waiter)
+    count_waiter(waiter, -1)
   else
-    unlink(entry)
+    unlink(waiter)
   end
   return 'left'
 end
 
-return answer(function()
-  local strange = open({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
+  if load_error then
+    return load_error
   end
-  if handed then
--- @include fast/unheard
-    settle(true)
-    return reply('released', more)
+  if handoff then
+-- @include fast/revert_grants
+    finish(true)
+    return ok_reply('released', has_more_work)
   end
-  if only_wait then
-    local id, _, deadline, token = writing()
+  if wait_only then
+    local id, _, deadline, token = current_writer()
     if id == caller then
-      return reply('writing', 0, token, deadline)
+      return ok_reply('writing', 0, token, deadline)
     end
   end
-  local left = end_waiting(caller)
-  local ended = not only_wait and (end_writing(caller) or end_reading(caller))
-  settle(true)
-  return reply(ended or left or 'absent', more)
+  local queue_status = leave_queue(caller)
+  local lease_status = not wait_only and (remove_own_write(caller) or remove_own_read(caller))
+  finish(true)
+  return ok_reply(lease_status or queue_status or 'absent', has_more_work)
 end)

@@ -1,143 +1,145 @@
--- Makes a lease longer, never shorter; for one that was granted out of the queue it is also the
--- claim. It says how the caller holds: a write by this very token becomes a read if the caller says
--- that it reads, because a failover has lost the downgrade. It never makes more of a lease.
+-- Extends a lease, and never shortens it. For a lease that was granted from the queue it is also
+-- the claim. The caller says how it holds. If it reads, a write with this token becomes a read: a
+-- failover has lost the downgrade. A renewal never turns a read into a write.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
 -- ARGV[4]  r, w: how it holds   ARGV[5]  its token
--- ARGV[6]  only of one that is to be cached, or to stay so: tokens, of a write up to BLOCK. Without
---          it a cached holder is one in use, which will be released: nobody calls it back
+-- ARGV[6]  only for a lease that is or becomes cached: tokens, of a write up to TOKEN_BLOCK.
+--          Without it a cached holder is in use and will be released: it is not recalled
 --
 -- Reply: status, now, more
---   renewed   token, deadline, and with tokens the last token and what recalls it: w, r or -
---   revoked   the same: the lease stands, and will not be made longer (a grant is claimed all the
---             same)
---   other     token, deadline: it holds by this token and not by that of the call; nothing was done
+--   renewed   token, deadline, and with tokens the last token and who recalls the lease: w, r or -
+--   revoked   as renewed: the lease holds, and will not be extended (a grant is claimed
+--             nevertheless)
+--   other     token, deadline: it holds with this token, not with the given one; nothing was
+--             changed
 --   lost      it does not hold
--- Of a holder by the token of the call, the line or the record is written in any case, also with
--- the deadline that it has: replicas confirm only what is written.
+-- For a holder with the given token, the line or the record is always written, even with an
+-- unchanged deadline: replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
--- one of several readers, HGET or HMGET more; else a bounded number of calls.
+-- one of several readers, HGET or HMGET more; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast paths: no holder is revoked or forced out, and beside readers no waiter's turn has come.
--- @include fast/renewal
-local how = ARGV[4]
-if simple and (how == 'r' or how == 'w') then
-  local shape, flag, mine = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
-  local _, digits = find(line, '^2%u%d+')
-  local field, text = nil, nil -- the field of the holder's record, and the record; `s` of a sole holder
-  if not digits then -- luacheck: ignore 542
-    -- Malformed, as will be found.
-  elseif shape == '2W' or shape == '2R' then
-    if digits > 44 and sub(line, 46) == caller and flag <= '1' and (how == 'w' or shape == '2R') then
-      field, text = 's', sub(line, 31, 44)
+-- Fast paths: no holder is revoked or forced out, and beside readers no waiter can be granted.
+-- @include fast/renew_args
+local expected_mode = ARGV[4]
+if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
+  local line_prefix, flag, own_field = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
+  local _, digits_end = find(line, '^2%u%d+')
+  local holder_field, record = nil, nil -- the holder's record and its field; `s` for a sole holder
+  if not digits_end then -- luacheck: ignore 542
+    -- Malformed: the slow path decides.
+  elseif line_prefix == '2W' or line_prefix == '2R' then
+    if digits_end > 44 and sub(line, 46) == caller and flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then
+      holder_field, record = 's', sub(line, 31, 44)
     end
-  elseif shape == '2S' then
-    if digits == #line and find(line, '^[0-3][1-9]', 45) then
-      field, text = mine, redis.call('HGET', KEYS[1], mine)
+  elseif line_prefix == '2S' then
+    if digits_end == #line and find(line, '^[0-3][1-9]', 45) then
+      holder_field, record = own_field, redis.call('HGET', KEYS[1], own_field)
     end
-  elseif shape == '2Q' and digits == 31 and #line == 31 then
-    local held = redis.pcall('HMGET', KEYS[1], 'writer', mine, 'waiters', 'revoked', 'forced')
-    if not held[4] and not held[5] then
-      if held[2] and held[3] then
-        -- Somebody who waits may be let in instead of a dead reader.
-        local also = {}
--- @include fast/queue
--- @include fast/rest
-        field, text = mine, not writer and keeps_out(writers_head, readers_head, fair) and held[2]
-      elseif held[2] then
-        field, text = mine, held[2]
-      elseif held[1] and sub(held[1], 31) == caller and how == 'w' then
-        field, text = 'writer', held[1]
+  elseif line_prefix == '2Q' and digits_end == 31 and #line == 31 then
+    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', own_field, 'waiters', 'revoked', 'forced')
+    if not queue_state[4] and not queue_state[5] then
+      if queue_state[2] and queue_state[3] then
+        -- A waiter may be granted the lock in place of an expired reader.
+        local other_fields = {}
+-- @include fast/read_queue
+-- @include fast/queue_blocked
+        holder_field, record = own_field,
+          not writer and is_queue_blocked(writers_head, readers_head, fair_count) and queue_state[2]
+      elseif queue_state[2] then
+        holder_field, record = own_field, queue_state[2]
+      elseif queue_state[1] and sub(queue_state[1], 31) == caller and expected_mode == 'w' then
+        holder_field, record = 'writer', queue_state[1]
       end
     end
   end
-  if text and field ~= 's' and find(text, '^[kcb]') then
-    text = nil -- it is, or was, cached
+  if record and holder_field ~= 's' and find(record, '^[kcb]') then
+    record = nil -- it is or was cached
   end
--- @include fast/renewed
+-- @include fast/renew
 end
 
 -- @include prelude
 
-local tokens = ARGV[6] and whole(6, 1, BLOCK)
+local tokens = ARGV[6] and integer_arg(6, 1, TOKEN_BLOCK)
 if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 6) then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(caller) then
-  return refuse('id')
-elseif not whole(3, 1, LONGEST) then
-  return refuse('lease')
-elseif how ~= 'r' and how ~= 'w' then
-  return refuse('mode')
-elseif not whole(5, 1, MOST_EXACT) then
-  return refuse('token')
+  return argument_error('id')
+elseif not integer_arg(3, 1, MAX_DURATION) then
+  return argument_error('lease')
+elseif expected_mode ~= 'r' and expected_mode ~= 'w' then
+  return argument_error('mode')
+elseif not integer_arg(5, 1, MAX_SAFE_INTEGER) then
+  return argument_error('token')
 elseif ARGV[6] and not tokens then
-  return refuse('tokens')
+  return argument_error('tokens')
 end
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
--- @include weaken
+-- @include become_reader
 
--- The record of the acquisition if it holds: its mode, and what it says.
-local function held()
-  local alive, state, deadline, token, index = reading(caller)
+-- Returns the caller's lease, if it holds: mode, state, deadline, token, and a reader's index.
+local function find_lease()
+  local alive, state, deadline, token, index = find_reader(caller)
   if alive then
     return 'r', state, deadline, token, index
   elseif get('writer') then
-    local writes, ends, minted, id = parse(get('writer'))
-    if id == caller and ends > now then
-      return 'w', writes, ends, minted
+    local writer_state, writer_deadline, writer_token, id = decode_record(get('writer'))
+    if id == caller and writer_deadline > now_ms then
+      return 'w', writer_state, writer_deadline, writer_token
     end
   end
 end
 
--- The state after this call: a claim makes it cached, nothing else does.
-local function renewed(state)
+-- Returns the state after this call. Only a claim makes a lease cached.
+local function state_after_renewal(state)
   if state == 'g' then
     return tokens and 'k' or 'h'
   end
   return is_cached(state) and not tokens and 'b' or state
 end
 
-return answer(function()
-  local strange = open({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
+  if load_error then
+    return load_error
   end
-  local mode, state, deadline, token, index = held()
+  local mode, state, deadline, token, index = find_lease()
   local status = mode and 'other' or 'lost'
-  if mode and token == asked then
+  if mode and token == expected_token then
     status = token > number('revoked') and 'renewed' or 'revoked'
-    state, deadline = renewed(state), claimed_until(deadline, token, lease)
+    state, deadline = state_after_renewal(state), deadline_after_renewal(deadline, token, lease)
     if mode == 'r' then
       put_reader(caller, state, deadline, token, index)
-    elseif how == 'r' then
+    elseif expected_mode == 'r' then
       mode, state = 'r', become_reader(caller, state, deadline, token)
     else
-      write(caller, state, deadline, token)
+      set_writer(caller, state, deadline, token)
       if tokens and is_cached(state) and status == 'renewed' then
-        mint_block(tokens)
+        reserve_tokens(tokens)
       end
     end
   end
   if get('waiters') and mode ~= 'w' then
-    settle(true)
+    finish(true)
   else
     flush(true)
   end
   if status == 'lost' then
-    return reply(status, more)
+    return ok_reply(status, has_more_work)
   elseif tokens and status ~= 'other' then
-    return reply(status, more, token, deadline, number('fence'), recalled(state))
+    return ok_reply(status, has_more_work, token, deadline, number('fence'), recall_mode(state))
   end
-  return reply(status, more, token, deadline)
+  return ok_reply(status, has_more_work, token, deadline)
 end)

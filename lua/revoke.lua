@@ -1,64 +1,64 @@
--- Refuses every further renewal to holders by a token up to this one: they are gone at the latest
--- of their deadlines. Nobody's lease is cut. A holder by a newer token is not concerned, so a call
--- that comes twice, or late, revokes nobody else.
+-- Forbids all further renewals to holders whose token is at most the given one, so they are gone at
+-- the latest of their deadlines. No lease is shortened. Holders with a newer token are not
+-- affected, so a repeated or late call revokes no other lease.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
---   revoked   the token up to which renewals are refused, readers (dead and newer ones are among
---             them), the writer's deadline (0: none)
---   free      none of them writes, and nobody reads; nothing was done
+--   revoked   the token up to which renewals are forbidden, readers (including expired and newer
+--             ones), the writer's deadline (0: none)
+--   free      there is no such writer, and no reader; nothing was changed
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local limit = whole(2, 1, MOST_EXACT)
+local token_limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
-elseif not limit then
-  return refuse('token')
+  return argument_error('count')
+elseif not token_limit then
+  return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
-  return refuse('tag')
+  return argument_error('tag')
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  -- A token of the future would revoke those to come.
-  limit = math.min(limit, number('fence'))
-  local _, _, deadline, writes_by = writing()
-  if writes_by and writes_by > limit then
-    deadline = nil
+  -- A token of the future would revoke later holders.
+  token_limit = math.min(token_limit, number('fence'))
+  local _, _, writer_deadline, writer_token = current_writer()
+  if writer_token and writer_token > token_limit then
+    writer_deadline = nil
   end
-  local held = deadline or number('readers') > 0
-  if held and number('revoked') < limit then
-    put('revoked', limit)
+  local is_held = writer_deadline or number('readers') > 0
+  if is_held and number('revoked') < token_limit then
+    put('revoked', token_limit)
   end
-  settle(true, function()
-    if deadline and writing() then
+  finish(true, function()
+    if writer_deadline and current_writer() then
       recall_writer(true)
-    elseif held then
+    elseif is_held then
       recall_readers(true)
     end
   end)
-  tell_holders(ARGV[3], 'w')
-  if held then
-    return reply('revoked', more, limit, number('readers'), deadline or 0)
+  notify_holders(ARGV[3], 'w')
+  if is_held then
+    return ok_reply('revoked', has_more_work, token_limit, number('readers'), writer_deadline or 0)
   end
-  return reply('free', more)
+  return ok_reply('free', has_more_work)
 end)

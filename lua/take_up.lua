@@ -1,5 +1,5 @@
--- Hands a held lock on: the holder's record becomes that of another acquisition, in place, with no
--- moment in between at which nobody holds. The token stays.
+-- Transfers a held lock: the holder's record becomes the record of another acquisition, in place.
+-- The lock is held all the time, and the token stays.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
@@ -8,98 +8,102 @@
 -- ARGV[6]  id of the holder     ARGV[7]  token of the holder
 --
 -- Reply: status, now, more
---   granted   its id, token, deadline: the new acquisition holds (also when this very call had been
---             carried out before; then the record is written again). A revoked lease keeps its
---             deadline. A wait of the holder for an upgrade has ended
---   lost      no such holder: its lease is over, another has taken it up, the mode or the token is
---             another, or it is or was cached; nothing was done
---   stale     nothing: it came past not_after
+--   granted   the id, token, deadline: the new acquisition holds (also if this call was carried out
+--             before; then the record is written again). A revoked lease keeps its deadline. If the
+--             old holder waited for an upgrade, that wait has ended
+--   lost      there is no such holder: its lease has expired, another acquisition has accepted the
+--             transfer, it has another mode or token, or it is or was cached; nothing was changed
+--   stale     nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local not_after, lease, asked = whole(2, 0, NEVER), whole(4, 1, LONGEST), whole(7, 1, MOST_EXACT)
+local not_after, lease, expected_token =
+  integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
-  return refuse('count')
+  return argument_error('count')
 elseif not not_after then
-  return refuse('not_after')
+  return argument_error('not_after')
 elseif not is_id(ARGV[3]) or not is_id(ARGV[6]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 elseif ARGV[5] ~= 'r' and ARGV[5] ~= 'w' then
-  return refuse('mode')
-elseif not asked then
-  return refuse('token')
-elseif not_after > 0 and now > not_after then
-  return reply('stale', 0)
+  return argument_error('mode')
+elseif not expected_token then
+  return argument_error('token')
+elseif not_after > 0 and now_ms > not_after then
+  return ok_reply('stale', 0)
 end
-local taker, how, holder = ARGV[3], ARGV[5], ARGV[6]
-local names = { 'writer', 'readers', 'waiters', 'r:' .. holder, 'r:' .. taker, 'q:' .. taker, 'revoked', 'cached' }
+local new_holder, expected_mode, old_holder = ARGV[3], ARGV[5], ARGV[6]
+local needed_fields = {
+  'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked', 'cached',
+}
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 
--- What an acquisition holds by this token and in this mode: state, deadline, a reader's index.
-local function held(id)
-  if how == 'w' then
-    local writes, state, deadline, minted = writing()
-    if writes == id and minted == asked then
+-- Returns the lease of an acquisition with this token and mode: state, deadline, a reader's index.
+local function find_lease(id)
+  if expected_mode == 'w' then
+    local writer_id, state, deadline, token = current_writer()
+    if writer_id == id and token == expected_token then
       return state, deadline
     end
   else
-    local alive, state, deadline, minted, index = reading(id)
-    if alive and minted == asked then
+    local alive, state, deadline, token, index = find_reader(id)
+    if alive and token == expected_token then
       return state, deadline, index
     end
   end
 end
 
--- Whether the lock knows the taker by anything: then its id is not a new one.
+-- Returns true if the lock has a record of the new holder: then its id is not a new one.
 local function is_known()
-  return get('r:' .. taker) or get('q:' .. taker) or writing() == taker
+  return get('r:' .. new_holder) or get('q:' .. new_holder) or current_writer() == new_holder
 end
 
--- The pump ends the wait of an upgrader that reads no more.
+-- Replaces the old holder. If it waited for an upgrade, `finish` ends the wait, as it no longer
+-- reads.
 local function rename(deadline, index)
-  if how == 'w' then
-    return write(taker, 'h', deadline, asked)
+  if expected_mode == 'w' then
+    return set_writer(new_holder, 'h', deadline, expected_token)
   end
-  put('r:' .. holder, false)
-  put('r:' .. taker, record('h', deadline, asked, index))
-  put('i:' .. index, taker)
-  cover(deadline)
+  put('r:' .. old_holder, false)
+  put('r:' .. new_holder, encode_record('h', deadline, expected_token, index))
+  put('i:' .. index, new_holder)
+  extend_expiry_to(deadline)
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  local state, deadline, index = held(taker)
-  if state and how == 'w' then
-    write(taker, state, deadline, asked) -- as it stands: this came before
+  local state, deadline, index = find_lease(new_holder)
+  if state and expected_mode == 'w' then
+    set_writer(new_holder, state, deadline, expected_token) -- unchanged: this call was carried out before
   elseif state then
-    put_reader(taker, state, deadline, asked, index)
+    put_reader(new_holder, state, deadline, expected_token, index)
   elseif not is_known() then
-    state, deadline, index = held(holder)
+    state, deadline, index = find_lease(old_holder)
     if state == 'h' or state == 'g' then
-      deadline = claimed_until(deadline, asked, lease)
+      deadline = deadline_after_renewal(deadline, expected_token, lease)
       rename(deadline, index)
     else
       state = nil
     end
   end
-  settle(true)
+  finish(true)
   if state then
-    return reply('granted', more, taker, asked, deadline)
+    return ok_reply('granted', has_more_work, new_holder, expected_token, deadline)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

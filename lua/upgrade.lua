@@ -1,133 +1,133 @@
--- Turns the read of an acquisition into a write, with a new token; called again, it is the poll
--- of the reader that waits for it. One reader at a time can wait for this: it goes before all
--- waiting writers, and no new reader is let in meanwhile.
+-- Turns the read of an acquisition into a write with a new token. A repeated call is the poll of
+-- the waiting reader. One reader at a time can wait for an upgrade: it goes before all waiting
+-- writers, and no new reader is granted meanwhile.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
 -- ARGV[3]  id                   ARGV[4]  lease, ms
 -- ARGV[5]  token of the read    ARGV[6]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[7]  its place, as in acquire_write.lua, with 0 for most waiters
+-- ARGV[7]  terms of queueing, as in acquire_write.lua, with 0 for most waiters
 --
 -- Reply: status, now, more
---   granted    its id, token, deadline; if it writes already, the record is written again, so that
---              replicas can confirm it, and with a new token if it writes with that of the read
---   queued     0, other readers, the earliest that one of them ends (ms, a lower bound)
---   refused    the same: other readers hold, and it was not to wait
---   conflict   another reader waits to be upgraded: one of the two must release
---   revoked    its lease will not be made longer, and so not turned into a write; its wait has
---              ended
---   lost       it does not read with this token; nothing was done
---   stale      nothing: it came past not_after
+--   granted    the id, token, deadline. If it writes already, its record is written again, so that
+--              replicas can confirm it; with a new token if it still has the token of the read
+--   queued     0, number of other readers, lower bound of their deadlines (ms)
+--   refused    as queued: other readers hold, and the call does not wait
+--   conflict   another reader waits for its upgrade: one of the two must release
+--   revoked    its lease will not be extended, and so not turned into a write; its wait has ended
+--   lost       it does not read with this token; nothing was changed
+--   stale      nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
--- @include demand
+-- @include acquire_args
 
-local demand, bad = read_demand(6)
-if bad then
-  return bad
-elseif demand.not_after > 0 and now > demand.not_after then
-  return reply('stale', 0)
+local request, args_error = parse_acquire_args(6)
+if args_error then
+  return args_error
+elseif request.not_after > 0 and now_ms > request.not_after then
+  return ok_reply('stale', 0)
 end
-local names = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. demand.id, 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached' }
 
--- @include hash
--- @include line
+-- @include field_cache
+-- @include state_line
 -- @include flush
--- @include waiters
+-- @include wait_queue
 -- @include readers
--- @include pump
+-- @include grant_waiters
 -- @include recall
 
-me = demand.id
+caller_id = request.id
 
 local function wait_for_readers()
-  local entry = waiter(me)
-  if not entry then
-    entry = { id = me, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', since = now }
-    put('upgrader', me)
-    tally(entry, 1)
+  local waiter = load_waiter(caller_id)
+  if not waiter then
+    waiter = { id = caller_id, mode = 'u', previous = '-', next = '-', ticket = 0, fairness = 'f', queued_at = now_ms }
+    put('upgrader', caller_id)
+    count_waiter(waiter, 1)
   end
-  entry.seen, entry.ttl, entry.lease, entry.window = now, demand.ttl, demand.lease, demand.window
-  entry.node, entry.tag = demand.node, demand.tag
-  save(entry)
+  waiter.last_seen, waiter.ttl, waiter.lease, waiter.window = now_ms, request.ttl, request.lease, request.window
+  waiter.node, waiter.tag = request.node, request.tag
+  save_waiter(waiter)
 end
 
 local function become_writer(index, deadline)
-  local token = mint()
-  deadline = math.max(deadline, now + demand.lease)
-  remove_reader(me, index)
-  write(me, 'h', deadline, token)
+  local token = next_token()
+  deadline = math.max(deadline, now_ms + request.lease)
+  remove_reader(caller_id, index)
+  set_writer(caller_id, 'h', deadline, token)
 end
 
-return answer(function()
-  local strange = open(names)
-  if strange then
-    return strange
+return run(function()
+  local load_error = load(needed_fields)
+  if load_error then
+    return load_error
   end
-  local alive, reads, ends, token, index = reading(me)
-  local own = alive and is_cached(reads) and 1 or 0
-  local upgrader = upgrading()
-  local status, takes
-  if alive and token == demand.token then
-    if upgrader and upgrader.id ~= me then
+  local alive, reader_state, read_deadline, reader_token, index = find_reader(caller_id)
+  local own_cached = alive and is_cached(reader_state) and 1 or 0
+  local upgrader = current_upgrader()
+  local status, acquires
+  if alive and reader_token == request.token then
+    if upgrader and upgrader.id ~= caller_id then
       status = 'conflict'
-    elseif token <= number('revoked') then
+    elseif reader_token <= number('revoked') then
       status = 'revoked'
-    elseif not blocked_by_readers(1) then
+    elseif not has_other_readers(1) then
       if upgrader then
         put('upgrader', false)
-        forget(upgrader)
-        tally(upgrader, -1)
+        delete_waiter(upgrader)
+        count_waiter(upgrader, -1)
       end
-      become_writer(index, ends)
-      takes = not upgrader
-    elseif demand.waits then
-      local bad_place = read_place(demand)
-      if bad_place then
-        return bad_place
+      become_writer(index, read_deadline)
+      acquires = not upgrader
+    elseif request.can_wait then
+      local terms_error = parse_queue_terms(request)
+      if terms_error then
+        return terms_error
       end
       wait_for_readers()
       status = 'queued'
-      takes = not upgrader
+      acquires = not upgrader
     else
       status = 'refused'
     end
   end
-  settle(not takes, function()
-    -- Cached readers in its way are asked for the lock: all in turn while it waits, once if it
-    -- tries and nobody else is in its way.
-    local mine = waiter(me)
-    if mine or (status == 'refused' and number('cached') - own == number('readers') - 1) then
-      recall_readers(mine)
+  finish(not acquires, function()
+    -- Recalls the cached readers that block it: all in turn while it waits, once if it does not
+    -- wait and only cached readers block it.
+    local waiter = load_waiter(caller_id)
+    if waiter or (status == 'refused' and number('cached') - own_cached == number('readers') - 1) then
+      recall_readers(waiter)
     end
   end)
-  tell_holders(demand.tag, 'w')
+  notify_holders(request.tag, 'w')
 
-  -- It writes by now. If it did so before this call, this may be the claim; and the record is
+  -- The caller writes. If it did so before this call, this may be the claim, and the record is
   -- written again in any case, so that replicas can confirm it.
-  local id, state, deadline, minted = writing()
-  if id == me then
+  local id, writer_state, writer_deadline, writer_token = current_writer()
+  if id == caller_id then
     if not alive then
-      if minted == demand.token then -- a failover has lost the downgrade before this upgrade
-        if minted <= number('revoked') then
-          return reply('revoked', more)
+      if writer_token == request.token then -- a failover has lost the downgrade before this upgrade
+        if writer_token <= number('revoked') then
+          return ok_reply('revoked', has_more_work)
         end
-        minted = mint()
+        writer_token = next_token()
       end
-      deadline = state == 'g' and claimed_until(deadline, minted, demand.lease) or deadline
-      write(me, state == 'g' and 'h' or state, deadline, minted)
+      writer_deadline = writer_state == 'g' and deadline_after_renewal(writer_deadline, writer_token, request.lease)
+        or writer_deadline
+      set_writer(caller_id, writer_state == 'g' and 'h' or writer_state, writer_deadline, writer_token)
       flush(true)
     end
-    return reply('granted', more, me, minted, deadline)
+    return ok_reply('granted', has_more_work, caller_id, writer_token, writer_deadline)
   elseif status == 'conflict' or status == 'revoked' then
-    return reply(status, more)
+    return ok_reply(status, has_more_work)
   elseif status then
-    return reply(status, more, 0, number('readers') - 1, number('read_min'))
+    return ok_reply(status, has_more_work, 0, number('readers') - 1, number('read_min'))
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

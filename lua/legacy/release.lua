@@ -1,11 +1,11 @@
--- Gives one of the two keys back, if it is still the acquisition's.
+-- Deletes one of the two keys, if it still has the acquisition's value.
 --
 -- KEYS[1]  the readers' key, or the writer's
 -- ARGV[1]  the server's name        ARGV[2]  id
 --
 -- Reply: status, now, 0
---   released  it was the acquisition's, and is gone
---   absent    it is gone, or another's
+--   released  it had the acquisition's value, and is deleted
+--   absent    it does not exist, or has another value
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, DEL.
 
@@ -15,11 +15,11 @@
 if #KEYS ~= 1 or #ARGV ~= 2 then
   return { err = 'LOCKARGS count' }
 end
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' and held.err then
-  return held
-elseif held ~= ARGV[2] then
-  return string.format('absent %.0f 0', now)
+local current_value = redis.pcall('GET', KEYS[1])
+if type(current_value) == 'table' and current_value.err then
+  return current_value
+elseif current_value ~= ARGV[2] then
+  return string.format('absent %.0f 0', now_ms)
 end
 redis.call('DEL', KEYS[1])
-return string.format('released %.0f 0', now)
+return string.format('released %.0f 0', now_ms)

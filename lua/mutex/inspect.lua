@@ -1,11 +1,11 @@
--- Tells whose value a mutex holds, and until when. Reads only.
+-- Returns the value and the deadline of a mutex. Reads only.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 --
 -- Reply, a list: status, now, 0
 --   held    value, deadline (0: never)
---   absent  nobody holds it
+--   absent  the mutex is free
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET and PTTL.
 
@@ -14,13 +14,13 @@
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 1 then
-  return refuse('count')
+  return argument_error('count')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 elseif not value then
-  return { 'absent', now, 0 }
+  return { 'absent', now_ms, 0 }
 end
-local left = call('PTTL', key)
-return { 'held', now, 0, value, left >= 0 and now + left or 0 }
+local remaining_ms = call('PTTL', key)
+return { 'held', now_ms, 0, value, remaining_ms >= 0 and now_ms + remaining_ms or 0 }

@@ -1,24 +1,24 @@
--- Deletes a mutex if it holds its holder's value. Nobody else's.
+-- Deletes a mutex if it has the caller's value.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 -- ARGV[2]  id, the value
 --
--- Reply: status, now, 0; now is 0 where the time was not asked for
+-- Reply: status, now, 0; now is 0 if the script did not read the time
 --   released  it held, and no longer does
---   absent    it holds another value, or none
+--   absent    the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: GET and DEL; TIME and another GET where it does not hold.
+-- Cost: GET and DEL; TIME and another GET if the caller does not hold.
 
 -- @include constants
 
--- It holds: the usual case.
+-- Fast path: the caller holds.
 local caller = ARGV[2]
-local simple = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
-if simple and redis.pcall('GET', KEYS[1]) == caller then
-  local gone = redis.pcall('DEL', KEYS[1])
-  if type(gone) ~= 'number' then
-    return { err = string.match(gone.err, ERROR) or 'ERR ' .. gone.err }
+local is_fast_path = #KEYS == 1 and #ARGV == 2 and #caller >= 12 and #caller <= 40 and string.find(caller, '^[%w_-]+$')
+if is_fast_path and redis.pcall('GET', KEYS[1]) == caller then
+  local del_reply = redis.pcall('DEL', KEYS[1])
+  if type(del_reply) ~= 'number' then
+    return { err = string.match(del_reply.err, ERROR_PATTERN) or 'ERR ' .. del_reply.err }
   end
   return 'released 0 0'
 end
@@ -27,9 +27,9 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 local value = redis.pcall('GET', key)
-return type(value) == 'table' and server_error(value) or reply('absent', 0)
+return type(value) == 'table' and server_error(value) or ok_reply('absent', 0)

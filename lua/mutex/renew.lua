@@ -1,44 +1,44 @@
--- Makes the lease of a mutex longer, never shorter, for the holder whose value it has.
+-- Extends the lease of a mutex for the holder with this value, and never shortens it.
 --
 -- KEYS[1]  the mutex
 -- ARGV[1]  the server's name
 -- ARGV[2]  id, the value     ARGV[3]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  its id, 0, deadline
---   lost     it holds another value, or none
+--   granted  the id, 0, deadline
+--   lost     the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
--- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of the last when the lease ends later
--- already.
+-- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of PEXPIREAT if the lease already
+-- ends later.
 
 -- @include constants
 -- @include clock
 -- @include prelude
 
-local lease = whole(3, 1, LONGEST)
+local lease = integer_arg(3, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 elseif not lease then
-  return refuse('lease')
+  return argument_error('lease')
 end
 local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 elseif value ~= ARGV[2] then
-  return reply('lost', 0)
+  return ok_reply('lost', 0)
 end
-return answer(function()
-  local left = call('PTTL', key)
-  if left < lease then
-    left = lease
-    call('PEXPIREAT', key, format('%.0f', now + lease))
+return run(function()
+  local remaining_ms = call('PTTL', key)
+  if remaining_ms < lease then
+    remaining_ms = lease
+    call('PEXPIREAT', key, format('%.0f', now_ms + lease))
   else
-    -- Nothing changes, but replicas must be able to confirm it. The HDEL fails, for this is no
-    -- hash, and after it a full memory refuses nothing.
+    -- Written unchanged, so that replicas can confirm it. The HDEL fails, because the key is not a
+    -- hash, and after it the server does not check its memory.
     redis.pcall('HDEL', key, '-')
     call('SET', key, value, 'XX', 'KEEPTTL')
   end
-  return reply('granted', 0, value, 0, now + left)
+  return ok_reply('granted', 0, value, 0, now_ms + remaining_ms)
 end)

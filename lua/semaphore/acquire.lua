@@ -1,5 +1,5 @@
--- Takes permits of a semaphore, or a place in its queue; called again, it is a waiter's poll. The
--- first one makes the semaphore, with its limit. Idempotent for one acquisition.
+-- Acquires permits of a semaphore, or joins its queue. A repeated call is a waiter's poll. The
+-- first call creates the semaphore with its limit. Idempotent for an acquisition.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
@@ -7,148 +7,162 @@
 -- ARGV[5]  permits              ARGV[6]  limit, which must be the semaphore's
 -- ARGV[7]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[8]  its place, as of acquire_write.lua
--- ARGV[9]  the ticket that it was given, from its second call on
+-- ARGV[8]  terms of queueing, as in acquire_write.lua
+-- ARGV[9]  its ticket, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  its id, token, deadline, as of acquire_write.lua
---   queued   ticket, waiters ahead at the allowed, a lower bound of when a holder's lease ends
---   refused  that bound: a try, and too few permits are left, or others wait
---   limit    the semaphore's limit: it is another one, or was lowered below what a waiter wants,
---            which waits no longer. Nothing was done else
+--   granted  the id, token, deadline, as in acquire_write.lua
+--   queued   ticket, upper bound of the waiters ahead, lower bound of the holders' deadlines
+--   refused  lower bound of the holders' deadlines: a try, and too few permits are left, or there
+--            are waiters
+--   limit    the semaphore's limit: it differs, or was lowered below the permits of a waiter, which
+--            waits no longer. Nothing else was changed
 --   full     waiters
---   stale    nothing: it came past not_after, and nothing was done
+--   stale    nothing: the call came after not_after, and changed nothing
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: where permits are left and nobody waits HGET, TIME, HSET, at times PEXPIREAT, and HGET from
--- the second holder on (EXISTS and PEXPIREAT for a new key); else a bounded number of calls,
+-- Cost: if permits are left and nobody waits HGET, TIME, HSET, at times PEXPIREAT, and HGET from
+-- the second holder on (EXISTS and PEXPIREAT for a new key); otherwise a bounded number of calls,
 -- whatever the number of holders and waiters.
 
 -- @include constants
 
--- Fast path: permits are left, nobody waits, and there is no dead holder to look for.
--- @include fast/well_formed
-local wanted, allowed = tonumber(args[5]), tonumber(args[6])
-local simple = well_formed and given < 9 and wanted and allowed and wanted >= 1 and wanted <= allowed and allowed <= MOST_PERMITS and not find(args[5] .. args[6], '%D')
-local _, digits = nil, nil
-if simple and line then
-  _, digits = find(line, '^2P%d+')
+-- Fast path: permits are left, nobody waits, and no holder has expired.
+-- @include fast/args
+local wanted_permits, expected_limit = tonumber(argv[5]), tonumber(argv[6])
+local is_fast_path = is_well_formed
+  and arg_count < 9
+  and wanted_permits
+  and expected_limit
+  and wanted_permits >= 1
+  and wanted_permits <= expected_limit
+  and expected_limit <= MAX_PERMITS
+  and not find(argv[5] .. argv[6], '%D')
+local _, digits_end = nil, nil
+if is_fast_path and line then
+  _, digits_end = find(line, '^2P%d+')
 end
-if simple and (not line or (digits and digits > 44 and sub(line, 16, 31) < stamp)) then
--- @include fast/lease
-  local mine = 'r:' .. caller
-  local taken, more
+if is_fast_path and (not line or (digits_end and digits_end > 44 and sub(line, 16, 31) < now_us_text)) then
+-- @include fast/lease_expiry
+  local own_field = 'r:' .. caller
+  local new_line, extra_fields
   if not line then
     if redis.pcall('EXISTS', KEYS[1]) == 0 then
-      taken = '2P' .. life .. stamp .. ends .. long .. allowed .. ' ' .. wanted .. ' 1'
-      more = { mine, 'h' .. ends .. stamp .. '0 ' .. wanted, 'i:0', caller }
+      new_line = '2P' .. key_expiry .. now_us_text .. deadline_text .. long_flag
+        .. expected_limit .. ' ' .. wanted_permits .. ' 1'
+      extra_fields = { own_field, 'h' .. deadline_text .. now_us_text .. '0 ' .. wanted_permits, 'i:0', caller }
     end
   else
     local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-    local least = sub(line, 32, 44)
-    if not holders or tonumber(limit) ~= allowed or used + wanted > allowed then
-      taken = nil -- a queue, another limit, too few permits
-    elseif holders == '0' or (least > moment and holders ~= FEW .. '' and not redis.call('HGET', KEYS[1], mine)) then
-      if long == '1' then
+    local min_deadline = sub(line, 32, 44)
+    if not holders or tonumber(limit) ~= expected_limit or used + wanted_permits > expected_limit then
+      new_line = nil -- a queue, another limit, too few permits
+    elseif holders == '0'
+      or (min_deadline > now_ms_text and holders ~= LISTPACK_READERS .. '' and not redis.call('HGET', KEYS[1], own_field))
+    then
+      if long_flag == '1' then
         flag = '1'
       end
-      if holders == '0' or ends < least then
-        least = ends
+      if holders == '0' or deadline_text < min_deadline then
+        min_deadline = deadline_text
       end
-      taken = '2P' .. life .. stamp .. least .. flag .. limit .. ' ' .. used + wanted .. ' ' .. holders + 1
-      more = { mine, 'h' .. ends .. stamp .. holders .. ' ' .. wanted, 'i:' .. holders, caller }
+      new_line = '2P' .. key_expiry .. now_us_text .. min_deadline .. flag
+        .. limit .. ' ' .. used + wanted_permits .. ' ' .. holders + 1
+      extra_fields = {
+        own_field, 'h' .. deadline_text .. now_us_text .. holders .. ' ' .. wanted_permits, 'i:' .. holders, caller,
+      }
     end
   end
-  if taken then
--- @include fast/take
+  if new_line then
+-- @include fast/acquire_commit
   end
 end
 
 -- @include prelude
--- @include demand
--- @include hash
--- @include semaphore
+-- @include acquire_args
+-- @include field_cache
+-- @include semaphore_state
 
--- Returns an error reply if they are malformed.
-local function read_permits(asked)
-  asked.permits, asked.most = whole(5, 1, MOST_PERMITS), whole(6, 1, MOST_PERMITS)
-  if not asked.permits then
-    return refuse('permits')
-  elseif not asked.most or asked.most < asked.permits then
-    return refuse('limit')
+-- Parses the permits and the limit. Returns an error reply if they are malformed.
+local function parse_permits(args)
+  args.permits, args.expected_limit = integer_arg(5, 1, MAX_PERMITS), integer_arg(6, 1, MAX_PERMITS)
+  if not args.permits then
+    return argument_error('permits')
+  elseif not args.expected_limit or args.expected_limit < args.permits then
+    return argument_error('limit')
   end
-  asked.fairness = format('%.0f', asked.permits) -- its place in a waiter's entry
+  args.fairness = format('%.0f', args.permits) -- a waiter's record has them in this place
 end
 
-local demand, bad = read_demand(7, read_permits)
+local request, args_error = parse_acquire_args(7, parse_permits)
 
--- @include place
+-- @include enqueue
 
--- Takes what can be taken, or a place. Returns an error reply, or what `queue` does; and whether
--- the call takes something.
-local function begin(entry, alive, index)
+-- Acquires permits, or joins the queue. Returns an error reply, or a reply of `enqueue`; and
+-- whether the call acquires something.
+local function acquire_or_enqueue(waiter, alive, index)
   if alive ~= nil then
-    remove_reader(me, index) -- its own record, which has run out, stands in its way
+    remove_reader(caller_id, index) -- its own expired record would block it
   end
-  if entry then
-    return demand.waits and refresh(entry), false
-  elseif demand.ticket > 0 then
-    return queue('p'), true
-  elseif not first('p') and has_room(demand.permits) then
-    add_reader(me, 'h', now + demand.lease, mint(), demand.permits)
+  if waiter then
+    return request.can_wait and touch_waiter(waiter), false
+  elseif request.ticket > 0 then
+    return enqueue('p'), true
+  elseif not first_alive('p') and has_permits(request.permits) then
+    add_reader(caller_id, 'h', now_ms + request.lease, next_token(), request.permits)
     return nil, true
-  elseif demand.waits then
-    return queue('p'), true
+  elseif request.can_wait then
+    return enqueue('p'), true
   end
   return nil, false
 end
 
--- Whether the limit is not the caller's. A waiter may go on by the limit that it came with, if it
--- is to get what it wants.
-local function is_off_limit(entry)
+-- Returns true if the caller has another limit than the semaphore. A waiter may keep the limit with
+-- which it joined, if the semaphore can still grant its permits.
+local function is_off_limit(waiter)
   local limit = number('limit')
-  return demand.permits > limit or (not entry and demand.ticket == 0 and demand.most ~= limit)
+  return request.permits > limit or (not waiter and request.ticket == 0 and request.expected_limit ~= limit)
 end
 
-return answer(function()
-  local strange = bad or open({ 'r:' .. demand.id, 'q:' .. demand.id })
-  if strange then
-    return strange
-  elseif demand.not_after > 0 and now > demand.not_after then
-    return reply('stale', 0)
+return run(function()
+  local load_error = args_error or load({ 'r:' .. request.id, 'q:' .. request.id })
+  if load_error then
+    return load_error
+  elseif request.not_after > 0 and now_ms > request.not_after then
+    return ok_reply('stale', 0)
   end
-  me, thorough = demand.id, demand.waits
+  caller_id, checks_all = request.id, request.can_wait
   if shape == 'N' then
-    put('limit', demand.most)
+    put('limit', request.expected_limit)
   end
-  local entry, takes = waiter(me), false
-  local alive, state, deadline, token, index, permits = reading(me)
+  local waiter, acquires = load_waiter(caller_id), false
+  local alive, state, deadline, token, index, permits = find_reader(caller_id)
   if alive then
-    -- The claim of a grant; or it comes again, and the record is written again: `WAIT` counts
-    -- replicas only for what the call in front of it has written.
-    deadline = state == 'g' and math.max(deadline, now + demand.lease) or deadline
-    put_reader(me, 'h', deadline, token, index, permits)
-  elseif is_off_limit(entry) then
-    if not entry then
-      return reply('limit', 0, number('limit'))
+    -- This is the claim of a grant, or a repeated call. The record is written in any case: `WAIT`
+    -- counts replicas only for what the call before it wrote.
+    deadline = state == 'g' and math.max(deadline, now_ms + request.lease) or deadline
+    put_reader(caller_id, 'h', deadline, token, index, permits)
+  elseif is_off_limit(waiter) then
+    if not waiter then
+      return ok_reply('limit', 0, number('limit'))
     end
-    unlink(entry)
-    settle(true)
-    return reply('limit', more, number('limit'))
+    unlink(waiter)
+    finish(true)
+    return ok_reply('limit', has_more_work, number('limit'))
   else
-    local refused
-    refused, takes = begin(entry, alive, index)
-    if refused then
-      return refused
+    local early_reply
+    early_reply, acquires = acquire_or_enqueue(waiter, alive, index)
+    if early_reply then
+      return early_reply
     end
   end
-  settle(not takes)
-  entry = waiter(me)
-  local holds, _, ends, minted = reading(me)
+  finish(not acquires)
+  waiter = load_waiter(caller_id)
+  local holds, _, new_deadline, new_token = find_reader(caller_id)
   if holds then
-    return reply('granted', more, me, minted, ends)
-  elseif entry then
-    local head = linked(get('head')) or malformed('queue')
-    return reply('queued', more, entry.ticket, math.max(entry.ticket - head.ticket, 0), number('read_min'))
+    return ok_reply('granted', has_more_work, caller_id, new_token, new_deadline)
+  elseif waiter then
+    local head = neighbor(get('head')) or malformed_error('queue')
+    return ok_reply('queued', has_more_work, waiter.ticket, math.max(waiter.ticket - head.ticket, 0), number('read_min'))
   end
-  return reply('refused', more, number('read_min'))
+  return ok_reply('refused', has_more_work, number('read_min'))
 end)

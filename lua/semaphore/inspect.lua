@@ -1,8 +1,8 @@
--- Tells who holds permits and who waits, a page at a time. Reads only.
+-- Lists the holders of permits and the waiters, one page at a time. Reads only.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name
--- ARGV[2]  first holder's index
+-- ARGV[2]  index of the first holder
 -- ARGV[3]  first waiter (id, - for the head, none for no waiters)
 -- ARGV[4]  most entries of each kind, 1 to 100
 --
@@ -10,33 +10,33 @@
 --   absent      there is no such semaphore
 --   semaphore   last token, limit, permits in use, holders, waiters, holders of the page,
 --               waiters of the page
--- A holder is id, record; a waiter is id, entry. Both are as in the hash; they may have run out. A
--- waiter that left between two pages ends the list there.
+-- A holder is id, record; a waiter is id, record. Records are as in the hash, and may have expired.
+-- If a waiter leaves between two pages, the list ends there.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
--- Cost: HGET, TIME, HMGET where somebody waits, and at most three calls for each entry.
+-- Cost: HGET, TIME, HMGET if there are waiters, and at most three calls for each entry.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local from, most = whole(2, 0, NEVER), whole(4, 1, 100)
+local first_index, page_size = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return refuse('count')
-elseif not from or not most then
-  return refuse('page')
+  return argument_error('count')
+elseif not first_index or not page_size then
+  return argument_error('page')
 elseif not is_word(ARGV[3], 40) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
 local function holders()
   local page = {}
-  for index = from, math.min(from + most, number('readers')) - 1 do
-    local id = get('i:' .. format('%.0f', index)) or malformed('readers')
+  for index = first_index, math.min(first_index + page_size, number('readers')) - 1 do
+    local id = get('i:' .. format('%.0f', index)) or malformed_error('readers')
     page[#page + 1] = id
-    page[#page + 1] = get('r:' .. id) or malformed('readers')
+    page[#page + 1] = get('r:' .. id) or malformed_error('readers')
   end
   return page
 end
@@ -46,26 +46,35 @@ local function waiters(id)
   if id == '-' then
     id = get('head')
   end
-  while id and id ~= '-' and #page < 2 * most do
-    local text = get('q:' .. id)
-    if not text then
+  while id and id ~= '-' and #page < 2 * page_size do
+    local record = get('q:' .. id)
+    if not record then
       break
     end
     page[#page + 1] = id
-    page[#page + 1] = text
-    id = string.match(text, '^%a %S+ (%S+)') or malformed('waiter')
+    page[#page + 1] = record
+    id = string.match(record, '^%a %S+ (%S+)') or malformed_error('waiter')
   end
   return page
 end
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
   elseif shape == 'N' then
-    return { 'absent', now, 0 }
+    return { 'absent', now_ms, 0 }
   end
   return {
-    'semaphore', now, 0, number('fence'), number('limit'), number('used'), number('readers'), number('waiters'), holders(), waiters(ARGV[3]),
+    'semaphore',
+    now_ms,
+    0,
+    number('fence'),
+    number('limit'),
+    number('used'),
+    number('readers'),
+    number('waiters'),
+    holders(),
+    waiters(ARGV[3]),
   }
 end)

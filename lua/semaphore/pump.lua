@@ -1,5 +1,5 @@
--- Goes on with what another call has left over (its reply's `more`): lets those in whose turn it
--- is.
+-- Continues the work that another call has left (`more` in its reply): grants permits to the next
+-- waiters.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name
@@ -9,22 +9,22 @@
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 1 then
-  return refuse('count')
+  return argument_error('count')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
   elseif shape ~= 'N' then
-    settle(true)
+    finish(true)
   end
-  return reply('pumped', more)
+  return ok_reply('pumped', has_more_work)
 end)

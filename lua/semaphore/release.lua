@@ -1,57 +1,58 @@
--- Ends whatever an acquisition has of a semaphore: its permits, or its place in the queue. Nobody
--- else's.
+-- Releases the permits of an acquisition, or ends its wait. Affects no other acquisition.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  id
 --
--- Reply: status, now, more; now is 0 where the time was not asked for
---   released   its record stood: nobody was granted its permits meanwhile. Its lease may be over
+-- Reply: status, now, more; now is 0 if the script did not read the time
+--   released   its record was there, so its permits were granted to no other acquisition. Its lease
+--              may have expired
 --   left       it waited, and no longer does
---   absent     the semaphore knows nothing of it
+--   absent     the semaphore has no record of it
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
--- the last of the array; else a bounded number of calls.
+-- Cost: if nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
+-- the last of the array; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast path: the queue is empty, and either permits stay held or the key's life is right.
+-- Fast path: the queue is empty, and either permits stay held or the key's expiry is right.
 local line = redis.pcall('HGET', KEYS[1], 's')
-local simple = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
-if simple then
+local is_fast_path = #KEYS == 1 and #ARGV == 2 and line and #line > 45 and string.find(line, '^2P%d+')
+if is_fast_path then
   local flag, limit, used, holders = string.match(line, '^([01])(%d+) (%d+) (%d+)$', 45)
-  local mine, last = 'r:' .. ARGV[2], holders and holders - 1
-  local record = holders and redis.call('HGET', KEYS[1], mine)
+  local own_field, last_index = 'r:' .. ARGV[2], holders and holders - 1
+  local own_record = holders and redis.call('HGET', KEYS[1], own_field)
   local index, permits = nil, nil
-  if record then
-    index, permits = string.match(record, '^(%d+) (%d+)$', 31)
+  if own_record then
+    index, permits = string.match(own_record, '^(%d+) (%d+)$', 31)
   end
-  local set, gone
-  if permits and (last > 0 or flag == '0') then
-    set = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last }
-    gone = { mine, 'i:' .. last }
-    if index ~= last .. '' then
-      -- The last holder fills the hole.
-      local moved = redis.call('HGET', KEYS[1], gone[2])
-      local other = moved and redis.call('HGET', KEYS[1], 'r:' .. moved)
-      local its_permits = other and string.match(other, ' %d+$', 31)
-      if its_permits then
-        set[3], set[4], set[5], set[6] = 'r:' .. moved, string.sub(other, 1, 30) .. index .. its_permits, 'i:' .. index, moved
+  local new_fields, removed_fields
+  if permits and (last_index > 0 or flag == '0') then
+    new_fields = { 's', string.sub(line, 1, 45) .. limit .. ' ' .. used - permits .. ' ' .. last_index }
+    removed_fields = { own_field, 'i:' .. last_index }
+    if index ~= last_index .. '' then
+      -- The last holder fills its place.
+      local moved_id = redis.call('HGET', KEYS[1], removed_fields[2])
+      local moved_record = moved_id and redis.call('HGET', KEYS[1], 'r:' .. moved_id)
+      local moved_permits = moved_record and string.match(moved_record, ' %d+$', 31)
+      if moved_permits then
+        new_fields[3], new_fields[4], new_fields[5], new_fields[6] =
+          'r:' .. moved_id, string.sub(moved_record, 1, 30) .. index .. moved_permits, 'i:' .. index, moved_id
       else
-        set = nil
+        new_fields = nil
       end
     end
   end
-  if set then
-    -- A full memory refuses nothing after an HDEL, and a user who may not delete stops there.
-    local done = redis.pcall('HDEL', KEYS[1], '-')
-    if type(done) == 'number' then
-      done = redis.pcall('HSET', KEYS[1], unpack(set))
+  if new_fields then
+    -- After an HDEL the server does not check its memory. The HDEL stops a user who may not delete.
+    local reply = redis.pcall('HDEL', KEYS[1], '-')
+    if type(reply) == 'number' then
+      reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
     end
-    if type(done) == 'number' then
-      done = redis.pcall('HDEL', KEYS[1], unpack(gone))
+    if type(reply) == 'number' then
+      reply = redis.pcall('HDEL', KEYS[1], unpack(removed_fields))
     end
-    if type(done) ~= 'number' then
-      return { err = string.match(done.err, ERROR) or 'ERR ' .. done.err }
+    if type(reply) ~= 'number' then
+      return { err = string.match(reply.err, ERROR_PATTERN) or 'ERR ' .. reply.err }
     end
     return 'released 0 0'
   end
@@ -61,29 +62,29 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
+  return argument_error('id')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. ARGV[2], 'q:' .. ARGV[2] })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. ARGV[2], 'q:' .. ARGV[2] })
+  if load_error then
+    return load_error
   end
-  local entry, status = waiter(ARGV[2]), 'absent'
-  if entry then
-    unlink(entry)
+  local waiter, status = load_waiter(ARGV[2]), 'absent'
+  if waiter then
+    unlink(waiter)
     status = 'left'
   end
-  local alive, _, _, _, index = reading(ARGV[2])
+  local alive, _, _, _, index = find_reader(ARGV[2])
   if alive ~= nil then
     remove_reader(ARGV[2], index)
     status = 'released'
   end
-  settle(true)
-  return reply(status, more)
+  finish(true)
+  return ok_reply(status, has_more_work)
 end)

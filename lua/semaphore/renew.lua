@@ -1,6 +1,7 @@
--- Makes the lease of permits longer, never shorter; for permits that were granted out of the queue
--- it is also the claim. It says how many permits the caller holds: if the record of this very token
--- has more, a failover has lost a partial release, and they are given back. It never adds permits.
+-- Extends the lease of permits, and never shortens it. For permits that were granted from the queue
+-- it is also the claim. The caller says how many permits it holds. If its record with this token
+-- has more, a failover has lost a partial release, and the difference is released. A renewal never
+-- adds permits.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  lease, ms
@@ -8,67 +9,68 @@
 --
 -- Reply: status, now, more
 --   renewed   token, deadline
---   other     token, deadline: it holds by this token and not by that of the call; nothing was done
+--   other     token, deadline: it holds with this token, not with the given one; nothing was
+--             changed
 --   lost      it does not hold
--- The record of a holder by the token of the call is written in any case, also with the deadline
--- that it has: replicas confirm only what is written.
+-- For a holder with the given token, the record is always written, even with an unchanged deadline:
+-- replicas confirm only what is written.
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
--- Cost: where nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; else a bounded number of
--- calls.
+-- Cost: if nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; otherwise a bounded number
+-- of calls.
 
 -- @include constants
 
 -- Fast path: nobody waits.
--- @include fast/renewal
-local keeps = tonumber(ARGV[4])
-if simple and keeps and keeps >= 1 and keeps <= MOST_PERMITS and keeps % 1 == 0 then
-  local shape, flag, field, text = '2P', sub(line, 45, 45), 'r:' .. caller, nil
-  local _, digits = find(line, '^2P%d+')
-  if digits and digits > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits + 1) then
-    text = redis.call('HGET', KEYS[1], field)
+-- @include fast/renew_args
+local kept_permits = tonumber(ARGV[4])
+if is_fast_path and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
+  local line_prefix, flag, holder_field, record = '2P', sub(line, 45, 45), 'r:' .. caller, nil
+  local _, digits_end = find(line, '^2P%d+')
+  if digits_end and digits_end > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits_end + 1) then
+    record = redis.call('HGET', KEYS[1], holder_field)
   end
-  local permits = text and string.match(text, '^%d+ (%d+)$', 31)
-  if not permits or tonumber(permits) > keeps then
-    text = nil -- malformed, as will be found, or it has too many
+  local record_permits = record and string.match(record, '^%d+ (%d+)$', 31)
+  if not record_permits or tonumber(record_permits) > kept_permits then
+    record = nil -- malformed, or it has too many: the slow path decides
   end
--- @include fast/renewed
+-- @include fast/renew
 end
 
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 5 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(caller) then
-  return refuse('id')
-elseif not whole(3, 1, LONGEST) then
-  return refuse('lease')
-elseif not whole(4, 1, MOST_PERMITS) then
-  return refuse('permits')
-elseif not whole(5, 1, MOST_EXACT) then
-  return refuse('token')
+  return argument_error('id')
+elseif not integer_arg(3, 1, MAX_DURATION) then
+  return argument_error('lease')
+elseif not integer_arg(4, 1, MAX_PERMITS) then
+  return argument_error('permits')
+elseif not integer_arg(5, 1, MAX_SAFE_INTEGER) then
+  return argument_error('token')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. caller })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. caller })
+  if load_error then
+    return load_error
   end
-  local alive, _, deadline, token, index, permits = reading(caller)
+  local alive, _, deadline, token, index, permits = find_reader(caller)
   local status = alive and 'other' or 'lost'
-  if alive and token == asked then
-    status, deadline = 'renewed', math.max(deadline, now + lease)
-    keep_permits(caller, 'h', deadline, token, index, permits, math.min(keeps, permits))
+  if alive and token == expected_token then
+    status, deadline = 'renewed', math.max(deadline, now_ms + lease)
+    set_permits(caller, 'h', deadline, token, index, permits, math.min(kept_permits, permits))
   end
   if get('waiters') then
-    settle(true)
+    finish(true)
   else
     flush(true)
   end
   if alive then
-    return reply(status, more, token, deadline)
+    return ok_reply(status, has_more_work, token, deadline)
   end
-  return reply(status, more)
+  return ok_reply(status, has_more_work)
 end)

@@ -1,46 +1,47 @@
--- Changes the limit of a semaphore, if it is the one that the caller expects. Nobody loses permits
--- by it: where more are held than the new limit, nothing is granted until enough have come back.
+-- Changes the limit of a semaphore if the current one is the expected one. No holder loses permits:
+-- if more are held than the new limit, nothing is granted until enough were released.
 --
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name    ARGV[2]  not_after, server ms (0: none)
--- ARGV[3]  limit that it is to have now                       ARGV[4]  the new limit
+-- ARGV[3]  the expected limit   ARGV[4]  the new limit
 --
 -- Reply: status, now, more
---   set     nothing: this is its limit, perhaps since an earlier attempt of this call. A semaphore
---           that is not there is made with it
---   limit   the limit that it has: another one, and nothing was done
---   stale   nothing: it came past not_after, and nothing was done
+--   set     nothing: the semaphore has the new limit, perhaps since an earlier attempt of this
+--           call. A missing semaphore is created with it
+--   limit   the current limit, which is another one; nothing was changed
+--   stale   nothing: the call came after not_after, and changed nothing
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local not_after, expected, wanted = whole(2, 0, NEVER), whole(3, 1, MOST_PERMITS), whole(4, 1, MOST_PERMITS)
+local not_after, expected_limit, new_limit =
+  integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(3, 1, MAX_PERMITS), integer_arg(4, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return refuse('count')
+  return argument_error('count')
 elseif not not_after then
-  return refuse('not_after')
-elseif not expected or not wanted then
-  return refuse('limit')
+  return argument_error('not_after')
+elseif not expected_limit or not new_limit then
+  return argument_error('limit')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({})
-  if strange then
-    return strange
-  elseif not_after > 0 and now > not_after then
-    return reply('stale', 0)
+return run(function()
+  local load_error = load({})
+  if load_error then
+    return load_error
+  elseif not_after > 0 and now_ms > not_after then
+    return ok_reply('stale', 0)
   end
-  local stands = shape ~= 'N' and number('limit') or expected
-  if stands ~= expected and stands ~= wanted then
-    return reply('limit', 0, stands)
+  local current_limit = shape ~= 'N' and number('limit') or expected_limit
+  if current_limit ~= expected_limit and current_limit ~= new_limit then
+    return ok_reply('limit', 0, current_limit)
   end
-  put('limit', wanted)
-  settle(false)
-  return reply('set', more)
+  put('limit', new_limit)
+  finish(false)
+  return ok_reply('set', has_more_work)
 end)

@@ -1,44 +1,44 @@
--- Gives a part of a holder's permits back. It names what stays, and not what goes: so a call that
--- comes twice, or late, gives nothing back twice.
+-- Releases some of a holder's permits. The call names the permits to keep, so a repeated or late
+-- call releases nothing twice.
 --
 -- KEYS[1]  the semaphore
--- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  permits that it keeps
+-- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  permits to keep
 --
 -- Reply: status, now, more
---   kept   token, deadline, permits: so many it holds, and never more than before
+--   kept   token, deadline, permits that it now holds: never more than before
 --   lost   it does not hold
 -- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
--- @include head
+-- @include read_line
 -- @include prelude
 
-local keeps = whole(3, 1, MOST_PERMITS)
+local kept_permits = integer_arg(3, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return refuse('count')
+  return argument_error('count')
 elseif not is_id(ARGV[2]) then
-  return refuse('id')
-elseif not keeps then
-  return refuse('permits')
+  return argument_error('id')
+elseif not kept_permits then
+  return argument_error('permits')
 end
 
--- @include hash
--- @include semaphore
+-- @include field_cache
+-- @include semaphore_state
 
-return answer(function()
-  local strange = open({ 'r:' .. ARGV[2] })
-  if strange then
-    return strange
+return run(function()
+  local load_error = load({ 'r:' .. ARGV[2] })
+  if load_error then
+    return load_error
   end
-  local alive, state, deadline, token, index, permits = reading(ARGV[2])
+  local alive, state, deadline, token, index, permits = find_reader(ARGV[2])
   if alive then
-    keeps = math.min(keeps, permits)
-    keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)
+    kept_permits = math.min(kept_permits, permits)
+    set_permits(ARGV[2], state, deadline, token, index, permits, kept_permits)
   end
-  settle(true)
+  finish(true)
   if alive then
-    return reply('kept', more, token, deadline, keeps)
+    return ok_reply('kept', has_more_work, token, deadline, kept_permits)
   end
-  return reply('lost', more)
+  return ok_reply('lost', has_more_work)
 end)

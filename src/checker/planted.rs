@@ -42,7 +42,7 @@ const fn planted(
 
 /// One permit more than the limit.
 const MORE_PERMITS: [&str; 3] = [
-    "lib/semaphore.lua",
+    "lib/semaphore_state.lua",
     "  return number('used') + permits <= number('limit')",
     "  return number('used') + permits <= number('limit') + 1",
 ];
@@ -52,13 +52,17 @@ const PLANTED: &[SeededFault] = &[
         "the array of readers is dense",
         &[RU],
         NO_FAULTS,
-        ["lib/readers.lua", "  put('i:' .. last, false)\n", ""],
+        ["lib/readers.lua", "  put('i:' .. last_index, false)\n", ""],
     ),
     planted(
         "waiters are counted and linked",
         &[W, R],
         NO_FAULTS,
-        ["lib/waiters.lua", "  forget(entry)\n  tally(entry, -1)", "  forget(entry)"],
+        [
+            "lib/wait_queue.lua",
+            "  delete_waiter(waiter)\n  count_waiter(waiter, -1)",
+            "  delete_waiter(waiter)",
+        ],
     ),
     planted(
         "fields go with what they tell of",
@@ -66,8 +70,8 @@ const PLANTED: &[SeededFault] = &[
         NO_FAULTS,
         [
             "lib/readers.lua",
-            "drop('readers', 'read_min', 'sweep', 'forced')",
-            "drop('readers', 'sweep', 'forced')",
+            "delete_fields('readers', 'read_min', 'sweep', 'forced')",
+            "delete_fields('readers', 'sweep', 'forced')",
         ],
     ),
     planted(
@@ -75,16 +79,20 @@ const PLANTED: &[SeededFault] = &[
         &[W],
         NO_FAULTS,
         [
-            "lib/fast/renewed.lua",
-            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/fast/renew.lua",
+            "  if needs_new_expiry and type(reply) == 'number' then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
+            "  if false then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
         ],
     ),
     planted(
         "the line tells which fields there are",
         &[W, R],
         CANCEL,
-        ["lib/flush.lua", "gone[#gone + 1] = field -- it stood in the hash", "do end"],
+        [
+            "lib/flush.lua",
+            "removed_fields[#removed_fields + 1] = field -- the hash has it",
+            "do end",
+        ],
     ),
     planted(
         "no first end of the readers is overlooked",
@@ -101,28 +109,36 @@ const PLANTED: &[SeededFault] = &[
         &[W],
         NO_FAULTS,
         [
-            "lib/fast/renewed.lua",
-            "  if longer and type(done) == 'number' then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
-            "  if false then\n    done = redis.pcall('PEXPIREAT', KEYS[1], kept)",
+            "lib/fast/renew.lua",
+            "  if needs_new_expiry and type(reply) == 'number' then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
+            "  if false then\n    reply = redis.pcall('PEXPIREAT', KEYS[1], expiry_text)",
         ],
     ),
     planted(
         "a writer is alone",
         &[W, R],
         NO_FAULTS,
-        ["lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then"],
+        [
+            "lib/acquire_slow.lua",
+            "if current_writer() or current_upgrader() then",
+            "if current_upgrader() then",
+        ],
     ),
     planted(
         "tokens rise",
         &[W, R],
         NO_FAULTS,
-        ["lib/turns.lua", "math.max(number('fence') + 1, us)", "number('fence')"],
+        ["lib/grant_budget.lua", "math.max(number('fence') + 1, now_us)", "number('fence')"],
     ),
     planted(
         "a read's token is no write's",
         &[RU, R],
         NO_FAULTS,
-        ["upgrade.lua", "  local token = mint()\n", "  local _, _, _, token = reading(me)\n"],
+        [
+            "upgrade.lua",
+            "  local token = next_token()\n",
+            "  local _, _, _, token = find_reader(caller_id)\n",
+        ],
     ),
     planted(
         "the last token is kept",
@@ -130,15 +146,15 @@ const PLANTED: &[SeededFault] = &[
         NO_FAULTS,
         [
             "release.lua",
-            "local free = '2F' .. sub(line, 3, 31)",
-            "local free = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
+            "local free_line = '2F' .. sub(line, 3, 31)",
+            "local free_line = '2F' .. sub(line, 3, 15) .. '0000000000000001'",
         ],
     ),
     planted(
         "nobody's lease is touched by others",
         &[W, W],
         CANCEL,
-        ["release.lua", "    if writes == id then", "    if writes then"],
+        ["release.lua", "    if writer_id == id then", "    if writer_id then"],
     ),
     planted(
         "what is revoked is not made longer",
@@ -150,115 +166,136 @@ const PLANTED: &[SeededFault] = &[
         "what is revoked is not made longer",
         &[W, R],
         REVOKED,
-        ["revoke.lua", "    put('revoked', limit)\n", ""],
+        ["revoke.lua", "    put('revoked', token_limit)\n", ""],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NO_FAULTS,
-        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "now + 2 * lease"],
+        ["lib/fast/renew.lua", "math.max(old_deadline, now_ms + lease)", "now_ms + 2 * lease"],
     ),
     planted(
         "a lease lasts as long as was asked",
         &[W],
         NO_FAULTS,
-        ["lib/fast/renewed.lua", "math.max(was, now + lease)", "was"],
+        ["lib/fast/renew.lua", "math.max(old_deadline, now_ms + lease)", "old_deadline"],
     ),
     planted(
         "the living keep their places",
         &[W, R],
         NO_FAULTS,
-        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if entry.seen <= now then"],
+        [
+            "lib/wait_queue.lua",
+            "if waiter.last_seen + waiter.ttl <= now_ms then",
+            "if waiter.last_seen <= now_ms then",
+        ],
     ),
     planted(
         "the dead are not granted",
         &[W, R],
         SLOW,
-        ["lib/waiters.lua", "if entry.seen + entry.ttl <= now then", "if false then"],
+        ["lib/wait_queue.lua", "if waiter.last_seen + waiter.ttl <= now_ms then", "if false then"],
     ),
     planted(
         "who is gone gets nothing",
         &[W, R],
         CRASH,
-        ["lib/tell.lua", "          take_back(granted)\n", ""],
+        ["lib/notify.lua", "          revert_grant(granted)\n", ""],
     ),
     planted(
         "who comes too late gets nothing",
         &[W, W],
         ABANDONED,
-        ["lib/acquire.lua", "demand.not_after > 0 and now > demand.not_after", "false"],
+        ["lib/acquire_slow.lua", "request.not_after > 0 and now_ms > request.not_after", "false"],
     ),
     planted(
         "a reply says what is so",
         &[W, R],
         NO_FAULTS,
         [
-            "lib/acquire.lua",
-            "reply('granted', more, me, token, deadline)",
-            "reply('granted', more, me, token, deadline + 1)",
+            "lib/acquire_slow.lua",
+            "ok_reply('granted', has_more_work, caller_id, token, deadline)",
+            "ok_reply('granted', has_more_work, caller_id, token, deadline + 1)",
         ],
     ),
     planted(
         "a reply says what is so",
         &[TW, R],
         CRASH,
-        ["lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"],
+        ["lib/acquire_slow.lua", "elseif can_grant(mode) then", "elseif false then"],
     ),
     planted(
         "a release ends all",
         &[W, R, R],
         NO_FAULTS,
-        ["release.lua", "(end_writing(caller) or end_reading(caller))", "end_writing(caller)"],
+        [
+            "release.lua",
+            "(remove_own_write(caller) or remove_own_read(caller))",
+            "remove_own_write(caller)",
+        ],
     ),
-    planted("a release ends all", &[RU, R], CANCEL, ["release.lua", "    forget(entry)\n", ""]),
+    planted(
+        "a release ends all",
+        &[RU, R],
+        CANCEL,
+        ["release.lua", "    delete_waiter(waiter)\n", ""],
+    ),
     planted(
         "a change names the token",
         &[WDU, R],
         ABANDONED,
-        ["downgrade.lua", "if id == ARGV[2] and held == asked then", "if id == ARGV[2] then"],
+        [
+            "downgrade.lua",
+            "if id == ARGV[2] and writer_token == expected_token then",
+            "if id == ARGV[2] then",
+        ],
     ),
     planted(
         "a change names the token",
         &[WDU, R],
         ABANDONED,
-        ["renew.lua", "  if mode and token == asked then", "  if mode then"],
+        ["renew.lua", "  if mode and token == expected_token then", "  if mode then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[WD, R],
         FAILOVER,
-        ["renew.lua", "flag <= '1' and (how == 'w' or shape == '2R') then", "flag <= '1' then"],
+        [
+            "renew.lua",
+            "flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then",
+            "flag <= '1' then",
+        ],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[WD, R],
         FAILOVER,
-        ["renew.lua", "    elseif how == 'r' then", "    elseif false then"],
+        ["renew.lua", "    elseif expected_mode == 'r' then", "    elseif false then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[RU, R],
         ABANDONED,
-        ["lib/fast/renewed.lua", " and tonumber(token) == asked then", " then"],
+        ["lib/fast/renew.lua", " and tonumber(token) == expected_token then", " then"],
     ),
     planted(
         "a renewal leaves no more than is held",
         &[PS, P1],
         FAILOVER,
-        ["semaphore/renew.lua", "tonumber(permits) > keeps then", "false then"],
+        ["semaphore/renew.lua", "tonumber(record_permits) > kept_permits then", "false then"],
     ),
     planted(
         "only its holder gives permits back",
         &[PS, P1],
         ABANDONED,
-        ["semaphore/renew.lua", "math.min(keeps, permits)", "keeps"],
+        ["semaphore/renew.lua", "math.min(kept_permits, permits)", "kept_permits"],
     ),
     planted(
         "a message says what is so",
         &[W, R],
         NO_FAULTS,
         [
-            "lib/tell.lua",
+            "lib/notify.lua",
             "granted.token, granted.deadline)",
             "granted.token, granted.deadline + 1)",
         ],
@@ -267,31 +304,39 @@ const PLANTED: &[SeededFault] = &[
         "a message says what is so",
         &[W, R],
         FORCED,
-        ["force_release.lua", "  if writes then\n    end_write()", "  if writes then\n    do end"],
+        [
+            "force_release.lua",
+            "  if ends_writer then\n    start_reader_phase()",
+            "  if ends_writer then\n    do end",
+        ],
     ),
     planted(
         "who is ended by force is told",
         &[W, R],
         FORCED,
-        ["force_release.lua", "    evicted[#evicted + 1] = { id, writes_by }\n", ""],
+        [
+            "force_release.lua",
+            "    force_released[#force_released + 1] = { id, writer_token }\n",
+            "",
+        ],
     ),
     planted(
         "who is ended by force is told",
         &[R, R],
         FORCED,
-        ["lib/readers.lua", "        evicted[#evicted + 1] = { id, token }\n", ""],
+        ["lib/readers.lua", "        force_released[#force_released + 1] = { id, token }\n", ""],
     ),
     planted(
         "who is granted is told",
         &[W, R],
         NO_FAULTS,
-        ["lib/tell.lua", "    if entry.node ~= '-' then", "    if false then"],
+        ["lib/notify.lua", "    if waiter.node ~= '-' then", "    if false then"],
     ),
     planted(
         "a grant lasts for its window",
         &[W, R],
         NO_FAULTS,
-        ["lib/pump.lua", "asks and entry.lease or entry.window", "entry.lease"],
+        ["lib/grant_waiters.lua", "is_caller and waiter.lease or waiter.window", "waiter.lease"],
     ),
     planted(
         "a phase is closed when a write ends",
@@ -304,8 +349,8 @@ const PLANTED: &[SeededFault] = &[
         &[W, R, R],
         NO_FAULTS,
         [
-            "lib/acquire.lua",
-            "(not next_writer or (demand.fairness == 'r' and number('fair') == 0))",
+            "lib/acquire_slow.lua",
+            "(not next_writer or (request.fairness == 'r' and number('fair') == 0))",
             "true",
         ],
     ),
@@ -314,9 +359,9 @@ const PLANTED: &[SeededFault] = &[
         &[W, R],
         NO_FAULTS,
         [
-            "lib/pump.lua",
-            "local function step()\n  if writing() then",
-            "local function step()\n  if true then",
+            "lib/grant_waiters.lua",
+            "local function grant_next()\n  if current_writer() then",
+            "local function grant_next()\n  if true then",
         ],
     ),
     planted(
@@ -324,7 +369,7 @@ const PLANTED: &[SeededFault] = &[
         &[W, R],
         NO_FAULTS,
         [
-            "lib/fast/acquire.lua",
+            "lib/fast/acquire_args.lua",
             "find(line, '^2F%d+$') and #line == 31 and",
             "find(line, '^2[FRS]%d+') and",
         ],
@@ -333,13 +378,13 @@ const PLANTED: &[SeededFault] = &[
         "nobody overtakes a writer",
         &[W, R],
         NO_FAULTS,
-        ["acquire_read.lua", "if stands and stands ~= 'W' then", "if stands then"],
+        ["acquire_read.lua", "if line_shape and line_shape ~= 'W' then", "if line_shape then"],
     ),
     planted(
         "nothing is left behind",
         &[W],
         NO_FAULTS,
-        ["release.lua", "local free = '2F' .. sub(line, 3, 31)", "local free = line"],
+        ["release.lua", "local free_line = '2F' .. sub(line, 3, 31)", "local free_line = line"],
     ),
     planted(
         "marks fall",
@@ -361,13 +406,13 @@ const PLANTED: &[SeededFault] = &[
         "the first in line asks who is in its way",
         &[CR, RU],
         NO_FAULTS,
-        ["upgrade.lua", "      recall_readers(mine)", "      do end"],
+        ["upgrade.lua", "      recall_readers(waiter)", "      do end"],
     ),
     planted(
         "the first in line asks who is in its way",
         &[CW, W],
         NO_FAULTS,
-        ["lib/recall.lua", "  elseif state == 'c' and again then", "  elseif false then"],
+        ["lib/recall.lua", "  elseif state == 'c' and repeat_recall then", "  elseif false then"],
     ),
     planted("no more permits are held than there are", &[P2, P1], NO_FAULTS, MORE_PERMITS),
     planted("no more permits are believed in than there are", &[P2, P1], NO_FAULTS, MORE_PERMITS),
@@ -375,23 +420,23 @@ const PLANTED: &[SeededFault] = &[
         "permits in use are counted",
         &[PS],
         NO_FAULTS,
-        ["lib/semaphore.lua", "  put('used', number('used') - permits + kept)\n", ""],
+        ["lib/semaphore_state.lua", "  put('used', number('used') - permits + new_permits)\n", ""],
     ),
     planted(
         "permits are granted as they were requested",
         &[P2, P1],
         NO_FAULTS,
         [
-            "lib/semaphore.lua",
-            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, permits)",
-            "add_reader(entry.id, asks and 'h' or 'g', deadline, token, 1)",
+            "lib/semaphore_state.lua",
+            "add_reader(waiter.id, is_caller and 'h' or 'g', deadline, token, permits)",
+            "add_reader(waiter.id, is_caller and 'h' or 'g', deadline, token, 1)",
         ],
     ),
     planted(
         "only its holder gives permits back",
         &[P1, P1],
         NO_FAULTS,
-        ["semaphore/release.lua", ".. index .. its_permits", ".. index .. ' 2'"],
+        ["semaphore/release.lua", ".. index .. moved_permits", ".. index .. ' 2'"],
     ),
     planted(
         "what a shrink keeps is said",
@@ -399,8 +444,8 @@ const PLANTED: &[SeededFault] = &[
         NO_FAULTS,
         [
             "semaphore/shrink.lua",
-            "reply('kept', more, token, deadline, keeps)",
-            "reply('kept', more, token, deadline + 1, keeps)",
+            "ok_reply('kept', has_more_work, token, deadline, kept_permits)",
+            "ok_reply('kept', has_more_work, token, deadline + 1, kept_permits)",
         ],
     ),
     planted(
@@ -409,8 +454,8 @@ const PLANTED: &[SeededFault] = &[
         NO_FAULTS,
         [
             "semaphore/shrink.lua",
-            "keep_permits(ARGV[2], state, deadline, token, index, permits, keeps)",
-            "keep_permits(ARGV[2], state, deadline, token, index, permits, 0)",
+            "set_permits(ARGV[2], state, deadline, token, index, permits, kept_permits)",
+            "set_permits(ARGV[2], state, deadline, token, index, permits, 0)",
         ],
     ),
     planted(
@@ -419,15 +464,15 @@ const PLANTED: &[SeededFault] = &[
         NO_FAULTS,
         [
             "semaphore/acquire.lua",
-            "elseif not first('p') and has_room(demand.permits) then",
-            "elseif has_room(demand.permits) then",
+            "elseif not first_alive('p') and has_permits(request.permits) then",
+            "elseif has_permits(request.permits) then",
         ],
     ),
     planted(
         "permits that are left go to the head",
         &[PS, P1],
         NO_FAULTS,
-        ["semaphore/shrink.lua", "  settle(true)\n", "  flush(true)\n"],
+        ["semaphore/shrink.lua", "  finish(true)\n", "  flush(true)\n"],
     ),
     planted(
         "permits that are left go to the head",
@@ -435,7 +480,7 @@ const PLANTED: &[SeededFault] = &[
         CRASH,
         [
             "semaphore/acquire.lua",
-            "elseif not first('p') and has_room(demand.permits) then",
+            "elseif not first_alive('p') and has_permits(request.permits) then",
             "elseif false then",
         ],
     ),
@@ -444,9 +489,9 @@ const PLANTED: &[SeededFault] = &[
         &[W, R],
         NO_FAULTS,
         [
-            "lib/pump.lua",
-            "local function step()\n  if writing() then",
-            "local function step()\n  if true then",
+            "lib/grant_waiters.lua",
+            "local function grant_next()\n  if current_writer() then",
+            "local function grant_next()\n  if true then",
         ],
     ),
 ];
@@ -472,7 +517,7 @@ impl SeededFault {
 
 #[test]
 #[ignore = "a part of `make check`"]
-fn invariant_detects_its_seeded_fault() {
+fn each_rule_finds_a_fault_in_the_scripts() {
     PLANTED.iter().for_each(SeededFault::is_found);
 }
 
@@ -511,41 +556,41 @@ fn is_found_in_clients(
 }
 
 #[test]
-fn counts_lease_from_reply_breaks_exclusion() {
-    is_found_in_the_client("who believes has a lease", ClientFault::CountsLeaseFromReply, SLOW);
+fn client_that_counts_a_lease_from_the_reply_is_found() {
+    is_found_in_the_client("who believes has a lease", ClientFault::CountsFromTheAnswer, SLOW);
 }
 
 #[test]
-fn never_releases_leaves_record() {
+fn client_that_never_releases_is_found() {
     is_found_in_the_client("nothing is left behind", ClientFault::NeverReleases, NO_FAULTS);
 }
 
 #[test]
-fn ignored_recall_blocks_waiters() {
-    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecall, NO_FAULTS);
+fn client_that_ignores_recalls_is_found() {
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecalls, NO_FAULTS);
 }
 
 #[test]
-fn early_recall_ignored_blocks_waiters() {
+fn client_that_forgets_a_recall_before_its_grant_is_found() {
     is_found_in_clients(&[CR, W], RECALLS, ClientFault::ForgetsEarlyRecalls, NO_FAULTS);
 }
 
 #[test]
-fn reused_token_is_detected() {
+fn client_that_reuses_a_token_is_found() {
     is_found_in_clients(&[CW, W], GUARDS, ClientFault::ReusesTokens, NO_FAULTS);
 }
 
 /// Its death is no way out.
 #[test]
-fn client_without_polls_cannot_finish() {
+fn client_that_never_polls_is_found() {
     is_found_in_the_client(CAN_FINISH, ClientFault::NeverPolls, CRASH);
 }
 
 /// A client keeps its letter although the search reorders equal clients.
 #[test]
-fn history_keeps_client_letters() {
+fn a_history_tells_of_the_same_client_by_the_same_letter() {
     let plan = ModelPlan { budget: SLOW, call_slice: UNIT, ..ModelPlan::new("planted", &[W, W]) };
-    let changed = ScriptVariant { client: Some(ClientFault::CountsLeaseFromReply), ..ScriptVariant::default() };
+    let changed = ScriptVariant { client: Some(ClientFault::CountsFromTheAnswer), ..ScriptVariant::default() };
     let history = find(plan, changed).unwrap().history;
     let begun = history.lines().find(|line| line.contains("begins to acquire")).unwrap();
     let letter = begun.trim_start().split(' ').nth(1).unwrap();

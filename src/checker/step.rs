@@ -19,11 +19,15 @@ pub(super) struct ScriptVariant<'a> {
 
 /// Limits that few clients reach, in place of those that ship.
 const SMALL_LIMITS: [(&str, &str, &str); 5] = [
-    ("lib/constants.lua", "local GRANTS = 32 ", "local GRANTS = 2 "),
-    ("lib/turns.lua", "local LOOKS = 16 ", "local LOOKS = 1 "),
-    ("lib/turns.lua", "local LOOKS_UNBLOCKED = 2", "local LOOKS_UNBLOCKED = 1"),
-    ("lib/waiters.lua", "local STEPS = 16 ", "local STEPS = 1 "),
-    ("lib/constants.lua", "local FEW = 8 ", "local FEW = 1 "),
+    ("lib/constants.lua", "local MAX_GRANTS = 32 ", "local MAX_GRANTS = 2 "),
+    ("lib/grant_budget.lua", "local MAX_READERS_CHECKED = 16 ", "local MAX_READERS_CHECKED = 1 "),
+    (
+        "lib/grant_budget.lua",
+        "local MAX_READERS_CHECKED_UNBLOCKED = 2",
+        "local MAX_READERS_CHECKED_UNBLOCKED = 1",
+    ),
+    ("lib/wait_queue.lua", "local MAX_SEARCH_STEPS = 16 ", "local MAX_SEARCH_STEPS = 1 "),
+    ("lib/constants.lua", "local LISTPACK_READERS = 8 ", "local LISTPACK_READERS = 1 "),
 ];
 
 impl ScriptVariant<'_> {

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_scripts_have_the_same_bound() {
         let prelude = include_str!("../../lua/lib/prelude.lua");
-        assert!(prelude.contains(&format!("local AHEAD = {} --", MAX_TOKEN_LEAD.as_millis())));
+        assert!(prelude.contains(&format!("local MAX_TOKEN_LEAD = {} --", MAX_TOKEN_LEAD.as_millis())));
     }
 
     #[test]

@@ -48,8 +48,8 @@ return { fields.err and {} or fields, left < 0 and left or before + left }
 
 /// Follows the name of a script without its fast paths.
 const SLOW_PATH: &str = ", slow path";
-const USUAL_PATHS: &str = "local simple = ";
-const NO_USUAL_PATHS: &str = "local simple = false and ";
+const USUAL_PATHS: &str = "local is_fast_path = ";
+const NO_USUAL_PATHS: &str = "local is_fast_path = false and ";
 
 /// How long a key outlives the last deadline, how much longer its life may be set, and the longest
 /// life of an idle key.

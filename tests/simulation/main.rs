@@ -131,26 +131,30 @@ fn acquire_without_not_after_is_granted_too_late() {
 /// Each rule of the judge finds a fault in the scripts by itself.
 #[test]
 fn the_judge_of_histories_finds_faults_by_itself() {
-    const MINTS: &str = "math.max(number('fence') + 1, us)";
+    const MINTS: &str = "math.max(number('fence') + 1, now_us)";
     let cases: [(&str, &[mutants::Change]); 4] = [
         (
             "history: no two overlapped",
-            &[("lib/acquire.lua", "if writing() or upgrading() then", "if upgrading() then")],
+            &[(
+                "lib/acquire_slow.lua",
+                "if current_writer() or current_upgrader() then",
+                "if current_upgrader() then",
+            )],
         ),
         (
             "history: tokens name the order of the grants",
-            &[("lib/turns.lua", MINTS, "math.max(number('fence') - 5000000, 1)")],
+            &[("lib/grant_budget.lua", MINTS, "math.max(number('fence') - 5000000, 1)")],
         ),
-        ("history: no two have one token", &[("lib/turns.lua", MINTS, "number('fence')")]),
+        ("history: no two have one token", &[("lib/grant_budget.lua", MINTS, "number('fence')")]),
         (
             "history: a try is refused because of somebody",
             &[
                 (
-                    "lib/fast/acquire.lua",
-                    "local free = simple\n",
-                    "local free = simple and not tries\n",
+                    "lib/fast/acquire_args.lua",
+                    "local is_free = is_fast_path\n",
+                    "local is_free = is_fast_path and not is_try\n",
                 ),
-                ("lib/acquire.lua", "elseif is_free(mode) then", "elseif false then"),
+                ("lib/acquire_slow.lua", "elseif can_grant(mode) then", "elseif false then"),
             ],
         ),
     ];
@@ -173,7 +177,11 @@ fn the_judge_of_histories_finds_faults_by_itself() {
 fn a_permit_too_many_is_found() {
     let scripts = mutants::scripts_with(
         "permits",
-        &[("semaphore/acquire.lua", "used + wanted > allowed", "used + wanted > allowed + 1")],
+        &[(
+            "semaphore/acquire.lua",
+            "used + wanted_permits > expected_limit",
+            "used + wanted_permits > expected_limit + 1",
+        )],
     );
     for rule in [
         "permits are never more than the limit",

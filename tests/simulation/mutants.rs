@@ -8,7 +8,7 @@
 //! ```text
 //! # what is wrong with it
 //! invariant: which promise it breaks; those of the scripts that every call keeps have numbers
-//! file: lua/lib/pump.lua
+//! file: lua/lib/grant_waiters.lua
 //! old: the text that is there (\n for a line break)
 //! new: the text that takes its place
 //! ```
@@ -154,9 +154,9 @@ pub fn without_not_after() -> PathBuf {
     scripts_with(
         "without_not_after",
         &[
-            ("lib/fast/well_formed.lua", "not_after >= moment", "not_after >= '0'"),
-            ("lib/acquire.lua", "now > demand.not_after", "0 > demand.not_after"),
-            ("upgrade.lua", "now > demand.not_after", "0 > demand.not_after"),
+            ("lib/fast/args.lua", "not_after >= now_ms_text", "not_after >= '0'"),
+            ("lib/acquire_slow.lua", "now_ms > request.not_after", "0 > request.not_after"),
+            ("upgrade.lua", "now_ms > request.not_after", "0 > request.not_after"),
         ],
     )
 }

@@ -129,7 +129,8 @@ pub fn scripts() -> Sampled {
         files.extend(entries.map(|path| path.strip_prefix(&lua).unwrap().to_owned()));
     }
     files.retain(|file| {
-        file.extension().is_some_and(|it| it == "lua") && *file != Path::new("lib/semaphore.lua")
+        file.extension().is_some_and(|it| it == "lua")
+            && *file != Path::new("lib/semaphore_state.lua")
     });
     files.sort();
     Sampled { folder: "lua", files }

@@ -109,18 +109,22 @@ fn script_fast_paths_equal_the_slow_path_on_a_server() {
 fn compare_finds_a_difference_in_reply_hash_expiry_or_push() {
     let differences = [
         // In a reply; in the hash; in the end of the key's life; in a push.
-        ("lib/place.lua", "reply('full', more, number('waiters'))", "reply('full', more, 7)"),
+        (
+            "lib/enqueue.lua",
+            "ok_reply('full', has_more_work, number('waiters'))",
+            "ok_reply('full', has_more_work, 7)",
+        ),
         (
             "lib/readers.lua",
-            "string.sub(text, 1, 30) .. index ..",
-            "string.sub(text, 1, 30) .. '0' .. index ..",
+            "string.sub(record, 1, 30) .. index ..",
+            "string.sub(record, 1, 30) .. '0' .. index ..",
         ),
         (
             "lib/flush.lua",
-            "covered + (shape == 'N' and 0 or SLACK)",
-            "covered + (shape == 'N' and 0 or SLACK + 1)",
+            "needed_expiry + (shape == 'N' and 0 or EXPIRY_SLACK)",
+            "needed_expiry + (shape == 'N' and 0 or EXPIRY_SLACK + 1)",
         ),
-        ("lib/tell.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
+        ("lib/notify.lua", "' %s %.0f %.0f'", "'  %s %.0f %.0f'"),
     ];
     for (file, old, new) in differences {
         let changed = Folder::as_they_are();

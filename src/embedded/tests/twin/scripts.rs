@@ -17,8 +17,8 @@ pub(super) const SLOW_PATH: &str = "slow path";
 const BEGINS: &str = "-- @include prelude\n";
 
 /// The condition of the fast paths.
-const OPEN: &str = "local simple = ";
-const SHUT: &str = "local simple = false and ";
+const OPEN: &str = "local is_fast_path = ";
+const SHUT: &str = "local is_fast_path = false and ";
 
 /// A folder that is deleted when this is dropped.
 pub(super) struct Folder(PathBuf);
@@ -34,9 +34,12 @@ impl Folder {
     /// The same without their fast paths.
     pub(super) fn without_usual_paths() -> Folder {
         let folder = Folder::as_they_are();
-        for file in
-            ["lib/fast/acquire.lua", "release.lua", "lib/fast/renewal.lua", "lib/fast/pump.lua"]
-        {
+        for file in [
+            "lib/fast/acquire_args.lua",
+            "release.lua",
+            "lib/fast/renew_args.lua",
+            "lib/fast/grant_waiters.lua",
+        ] {
             folder.change(file, OPEN, SHUT);
         }
         folder
@@ -44,7 +47,7 @@ impl Folder {
 
     /// The same with a limit of grants that small crowds reach.
     pub(super) fn with_few_grants(self) -> Folder {
-        self.change("lib/constants.lua", "local GRANTS = 32 ", "local GRANTS = 3 ");
+        self.change("lib/constants.lua", "local MAX_GRANTS = 32 ", "local MAX_GRANTS = 3 ");
         self
     }
 
@@ -67,7 +70,7 @@ impl Folder {
             if fs::read_to_string(&path).unwrap().contains(BEGINS) {
                 // Some enter the slow path with the grants that they have made.
                 let grants = ["release.lua", "pump.lua"].contains(&name);
-                let with = if grants { "handed and 'unheard' or ''" } else { "''" };
+                let with = if grants { "handoff and 'unheard' or ''" } else { "''" };
                 let says = format!("redis.pcall('SPUBLISH', '{SLOW_PATH}', {with})\n{BEGINS}");
                 self.change(name, BEGINS, &says);
             }

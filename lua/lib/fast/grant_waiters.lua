@@ -1,0 +1,38 @@
+-- The fast path of a pump: no waiter can be granted, or the next readers are (grant_readers.lua).
+--
+-- The conditions, in this order: the call and the line are well formed; the clock is past the last
+-- token; the holders block all waiters (queue_blocked.lua), or readers hold, no reader is expired
+-- or cached, no upgrader waits, and no holder is revoked. Otherwise the slow path decides. While
+-- readers are forced out, the lower bound of their deadlines is 0.
+local sub, find = string.sub, string.find
+local is_fast_path = #KEYS == 1
+  and #ARGV == 2
+  and line
+  and #line == 31
+  and find(line, '^2Q%d+$')
+  and #now_us_text == 16
+  and sub(line, 16) < now_us_text
+  and #ARGV[2] <= 8
+  and find(ARGV[2], '^[%w_-]+$')
+if is_fast_path then
+  local other_fields = { 'readers', 'revoked' }
+-- @include fast/read_queue
+-- @include fast/queue_blocked
+  local readers, revoked = unpack(queue_values, 11)
+  readers = tonumber(readers or 0)
+  local stored_expiry, min_deadline, new_fields, removed_fields, new_expiry, reply =
+    tonumber(sub(line, 3, 15)), tonumber(read_min or ''), nil, {}, nil, nil
+  if is_queue_blocked(writers_head, readers_head, fair_count) then
+    return 'pumped ' .. now_ms_text .. ' 0'
+  elseif is_queue_valid and not (upgrader or writer or cached or revoked) and readers
+    and min_deadline and min_deadline > now_ms and readers_head then
+-- @include fast/grant_readers
+  end
+  if new_fields then
+-- @include fast/write_fields
+-- @include fast/notify
+    if not handoff.undelivered[1] then
+      return 'pumped ' .. now_ms_text .. ' ' .. handoff.has_more_work
+    end
+  end
+end
