@@ -24,7 +24,7 @@ use lock::Lock;
 use rwlease::{
     CachedReadGuard, CachedRwLock, CachedWriteGuard, Locks, ReadGuard, RwLock, WriteGuard,
 };
-use support::{Backend, Cluster, Result, ClusterConfig};
+use support::{Backend, Cluster, ClusterConfig, Result};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;

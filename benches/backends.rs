@@ -170,7 +170,11 @@ async fn run_round(contenders: &[Contenders], turn: usize, each: Duration) -> [C
 }
 
 /// The columns of one backend, and whether it reaches its goal.
-fn row(seen: &[[ContenderRates; 3]], side: usize, goal: Option<&(f64, f64)>) -> (Vec<String>, bool) {
+fn row(
+    seen: &[[ContenderRates; 3]],
+    side: usize,
+    goal: Option<&(f64, f64)>,
+) -> (Vec<String>, bool) {
     let column = |of: fn(ContenderRates) -> f64| median(seen.iter().map(|made| of(made[side])));
     let of_scripts = column(|[locks, scripts, _]| locks.per_second / scripts.per_second);
     let of_set = column(|[locks, _, set]| locks.per_second / set.per_second);

@@ -55,7 +55,8 @@ fn main() {
         threads => Builder::new_multi_thread().worker_threads(threads).enable_all().build(),
     };
     let runtime = runtime.expect("a runtime");
-    let cluster = runtime.block_on(Cluster::start_with(ClusterConfig::of(3, 0))).expect("a cluster");
+    let cluster =
+        runtime.block_on(Cluster::start_with(ClusterConfig::of(3, 0))).expect("a cluster");
     let names = (0..tasks).map(|task| format!("bench{task}"));
     let kind = if kind == "read" { ScriptPair::Read } else { ScriptPair::Write };
     if side == "bare" {

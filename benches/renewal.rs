@@ -244,7 +244,8 @@ async fn watch(guards: Vec<&WriteGuard>, during: Duration) -> GuardSamples {
     let mut waiting: Vec<usize> = (0..guards.len()).collect();
     while start.elapsed() < during {
         sleep(SAMPLE_INTERVAL + PER_GUARD * guards.len() as u32).await;
-        waiting.retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + RENEWAL_THRESHOLD);
+        waiting
+            .retain(|&at| Instant::now() + guards[at].remaining() < ends[at] + RENEWAL_THRESHOLD);
         if waiting.is_empty() && watched.round.is_none() {
             watched.round = Some(start.elapsed());
         }

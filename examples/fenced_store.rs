@@ -17,7 +17,8 @@ async fn main() -> Result<()> {
     let account = locks.rwlock("account:{7}")?;
     let mut store = Store::default();
 
-    let slow = account.write().lease(Duration::from_millis(300)).renewal(RenewalPolicy::Manual).await?;
+    let slow =
+        account.write().lease(Duration::from_millis(300)).renewal(RenewalPolicy::Manual).await?;
     let token = slow.token();
     slow.lost().await; // it was stopped, and its lease has ended
 

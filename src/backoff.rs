@@ -59,7 +59,10 @@ mod tests {
     #[test]
     fn no_pause_is_too_long_to_compute() {
         let longest = Backoff::new(Duration::MAX, Duration::MAX);
-        assert_eq!([0, 1, u32::MAX].map(|before| longest.without_jitter(before)), [Duration::MAX; 3]);
+        assert_eq!(
+            [0, 1, u32::MAX].map(|before| longest.without_jitter(before)),
+            [Duration::MAX; 3]
+        );
         assert_eq!(scale(Duration::MAX, 1.0), Duration::MAX);
         assert!(longest.delay(u32::MAX) >= scale(Duration::MAX, DEFAULT_JITTER));
         assert_eq!(Backoff::new(Duration::ZERO, ms(9)).delay(u32::MAX), Duration::ZERO);

@@ -11,7 +11,8 @@ impl Decimal {
     pub(crate) const MAX_DIGITS: usize = 20;
 
     pub(crate) fn from_u64(number: u64) -> Decimal {
-        let mut decimal = Decimal { digits: [b'0'; Decimal::MAX_DIGITS], first: Decimal::MAX_DIGITS };
+        let mut decimal =
+            Decimal { digits: [b'0'; Decimal::MAX_DIGITS], first: Decimal::MAX_DIGITS };
         let mut rest = number;
         // Two digits at a time: half as many divisions.
         while rest >= 100 {

@@ -88,7 +88,9 @@ macro_rules! record_duration_labeled {
     }};
 }
 
-pub(crate) use {count_event, count_labeled, server_gauge, record_duration, record_duration_labeled};
+pub(crate) use {
+    count_event, count_labeled, record_duration, record_duration_labeled, server_gauge,
+};
 
 /// Stands in for the `Gauge` of `metrics`.
 #[cfg(not(feature = "metrics"))]

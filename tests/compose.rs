@@ -24,7 +24,7 @@ use conformance::{LONG, locks, servers};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rwlease::{Locks, Released};
-use support::{Backend, Cluster, Compose, Error, Network, Result, PollLimit, engine_answers};
+use support::{Backend, Cluster, Compose, Error, Network, PollLimit, Result, engine_answers};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
@@ -124,8 +124,9 @@ mod migration {
             for _ in 1..TRIES {
                 if run.verdict.outcome() == Outcome::Void {
                     println!("{}", run.report());
-                    run = run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder)
-                        .await?;
+                    run =
+                        run_on(compose.as_cluster().await?, row, variant, row.smoke, seed, &folder)
+                            .await?;
                 }
             }
             if run.verdict.outcome() != Outcome::Kept {
@@ -144,8 +145,10 @@ mod migration {
     async fn set_timeout(compose: &Compose, node_timeout: u32) -> Result<u32> {
         let mut before = node_timeout;
         for node in compose.nodes() {
-            (_, before) = node.run_words::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
-            node.run_words::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}")).await?;
+            (_, before) =
+                node.run_words::<(String, u32)>("CONFIG GET cluster-node-timeout").await?;
+            node.run_words::<()>(&format!("CONFIG SET cluster-node-timeout {node_timeout}"))
+                .await?;
         }
         Ok(before)
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use support::{Cluster, Error, Result, SentinelDeployment, ClusterConfig};
+use support::{Cluster, ClusterConfig, Error, Result, SentinelDeployment};
 use tokio::process::Command;
 use tokio::time::timeout;
 

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Goals, Table, BenchCluster};
+use common::{BenchCluster, Goals, Table};
 use crowds::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
 use peers::OtherLibraries;
 use rwlease::{CachedRwLock, Locks};
@@ -192,9 +192,11 @@ async fn tasks(
         }
         sleep(Duration::from_millis(200)).await;
     }
-    let rate = |crowds: &[ContentionRun]| median(crowds.iter().map(ContentionRun::per_second).collect());
-    let waits =
-        |crowds: &[ContentionRun], part| median(crowds.iter().map(|crowd| crowd.wait(part)).collect());
+    let rate =
+        |crowds: &[ContentionRun]| median(crowds.iter().map(ContentionRun::per_second).collect());
+    let waits = |crowds: &[ContentionRun], part| {
+        median(crowds.iter().map(|crowd| crowd.wait(part)).collect())
+    };
     let head = format!("{among} clients of {tasks} tasks, {reads} % reads");
     let mut table = Table::new(&[&head, "pairs/s", "p99.9 ms", "worst ms"]);
     let [ours, plain, memory] = &runs;
@@ -238,7 +240,8 @@ async fn round_robin_writes(clients: &[Locks], rounds: usize, goals: &mut Goals)
     let mut rates: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
         let cached = clients.iter().map(|locks| AnyLock::Cached(cached(locks, &name))).collect();
-        let plain = clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
+        let plain =
+            clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
         let pause = Duration::from_millis(1);
         rates[0].push(TURNS as f64 / round_robin(cached, TURNS, pause).await.as_secs_f64());
         rates[1].push(TURNS as f64 / round_robin(plain, TURNS, pause).await.as_secs_f64());
@@ -429,8 +432,9 @@ async fn server_time(target: &BenchCluster, node: usize) -> Result<f64> {
 
 /// The cost of contacts, for the greatest allowed number of cached locks.
 async fn keepalive_cost(locks: &Locks, target: &BenchCluster, goals: &mut Goals) -> Result {
-    let all: Vec<_> =
-        (0..MAX_CACHED_LEASES).map(|number| cached(locks, &format!("cached:contacts:{number}"))).collect();
+    let all: Vec<_> = (0..MAX_CACHED_LEASES)
+        .map(|number| cached(locks, &format!("cached:contacts:{number}")))
+        .collect();
     // Each lock is in use as soon as it is cached, because an idle one is released after 2 s.
     let guards = all.iter().map(async |lock| {
         fill_cache(lock, false).await;

@@ -84,7 +84,9 @@ impl BaselineClient {
 
     /// Sends a command, without more allocations than the client crate needs.
     async fn call(&self, key: &str, words: &[&[u8]]) {
-        match &self.connections[usize::from(self.connection_of_slot[usize::from(Slot::of(key).get())])] {
+        match &self.connections
+            [usize::from(self.connection_of_slot[usize::from(Slot::of(key).get())])]
+        {
             Connection::Redis(connection) => {
                 let mut command = redis::Cmd::with_capacity(
                     words.len(),

@@ -52,9 +52,11 @@ impl Goals {
         good: fn(f64, f64) -> bool,
     ) {
         let met = pairs.iter().all(|&(wanted, measured)| good(wanted, measured));
-        let mut wanted: Vec<String> = pairs.iter().map(|(wanted, _)| format_value(*wanted, 2)).collect();
+        let mut wanted: Vec<String> =
+            pairs.iter().map(|(wanted, _)| format_value(*wanted, 2)).collect();
         wanted.dedup();
-        let measured: Vec<String> = pairs.iter().map(|(_, measured)| format_value(*measured, 3)).collect();
+        let measured: Vec<String> =
+            pairs.iter().map(|(_, measured)| format_value(*measured, 3)).collect();
         let said = if met { "met" } else { "missed" };
         self.table.add([
             what.into(),

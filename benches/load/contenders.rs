@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use rwlease::{Locks, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::common::{BaselineClient, ScriptPair, ScriptsOnly, SetNx, BenchCluster};
+use crate::common::{BaselineClient, BenchCluster, ScriptPair, ScriptsOnly, SetNx};
 use crate::generator::{LoadRun, closed, open, shared};
 use crate::lock::Lock;
 use crate::peers::OtherLibraries;
@@ -119,7 +119,11 @@ impl Contenders {
     pub fn published(&self) -> Contender {
         let bare = self.bare[0].1.clone();
         contender("published hash, redis".into(), move |number| {
-            ScriptsOnly(bare.clone(), ScriptPair::Published, key_in_slot_of("published", number).into())
+            ScriptsOnly(
+                bare.clone(),
+                ScriptPair::Published,
+                key_in_slot_of("published", number).into(),
+            )
         })
     }
 

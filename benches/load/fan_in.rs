@@ -10,7 +10,7 @@ use crate::Options;
 use crate::common::BenchCluster;
 use crate::generator::LoadRun;
 use crate::report::{Report, Row, Scenario};
-use crate::support::{Result, PollLimit};
+use crate::support::{PollLimit, Result};
 
 const WAITERS: usize = 1_000;
 const CLIENTS: usize = 4;

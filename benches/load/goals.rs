@@ -13,7 +13,8 @@ const CROWD: usize = 64;
 /// The ratio to the same scripts over the same connections, at any number of tasks.
 const MIN_RATIO_TO_SCRIPTS: f64 = 0.90;
 /// The ratio to `SET NX PX` by a client crate, with many tasks that write or that read.
-const MIN_RATIO_TO_SET: [(&str, f64); 2] = [("uncontended write", 1.25), ("uncontended read", 1.10)];
+const MIN_RATIO_TO_SET: [(&str, f64); 2] =
+    [("uncontended write", 1.25), ("uncontended read", 1.10)];
 /// The ratio to `rds_lock`, at any number of tasks, where each task has its own lock.
 const MIN_RATIO_TO_RDS_LOCK: f64 = 1.0;
 const MIN_CONTENDED_RATIO: f64 = 1.25;

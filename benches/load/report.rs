@@ -9,8 +9,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::Options;
-use crate::common::{Goals, Table, BenchCluster};
-use crate::contenders::{RDS_LOCK, RSLOCK, SCRIPTS, SET, PEER_TIME_FACTOR};
+use crate::common::{BenchCluster, Goals, Table};
+use crate::contenders::{PEER_TIME_FACTOR, RDS_LOCK, RSLOCK, SCRIPTS, SET};
 use crate::generator::LoadRun;
 use crate::goals;
 use crate::limit::LIMIT;
@@ -334,7 +334,9 @@ impl Report {
                 "the locks of others",
                 match options.alone {
                     true => "left out".into(),
-                    false => format!("turns {PEER_TIME_FACTOR} times as long where tasks share locks"),
+                    false => {
+                        format!("turns {PEER_TIME_FACTOR} times as long where tasks share locks")
+                    }
                 },
             ),
         ];

@@ -1,8 +1,8 @@
 //! The scenarios of the contenders.
 
 use crate::Options;
-use crate::common::{ScriptPair, BenchCluster};
-use crate::contenders::{Contender, Contenders, ReadPercent, SCRIPTS, LoadSpec};
+use crate::common::{BenchCluster, ScriptPair};
+use crate::contenders::{Contender, Contenders, LoadSpec, ReadPercent, SCRIPTS};
 use crate::limit::ServerLimit;
 use crate::report::{Report, Row, Scenario};
 use crate::support::Result;
@@ -61,7 +61,13 @@ pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) 
             MANY,
             "64 tasks, each time a lock at random",
         ),
-        ("writers on one lock", ReadPercent(0), WRITERS, 1, "16 tasks; nothing is done while it is held"),
+        (
+            "writers on one lock",
+            ReadPercent(0),
+            WRITERS,
+            1,
+            "16 tasks; nothing is done while it is held",
+        ),
     ] {
         let mut scenario = Scenario::new(name, note);
         let mut all = field.rwlease_contenders(mix);
@@ -74,7 +80,12 @@ pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) 
 }
 
 /// Runs all rounds of one concurrency. Each round begins with another contender.
-async fn measure(scenario: &mut Scenario, contenders: &[Contender], work: LoadSpec, options: &Options) {
+async fn measure(
+    scenario: &mut Scenario,
+    contenders: &[Contender],
+    work: LoadSpec,
+    options: &Options,
+) {
     let first = scenario.rows.len();
     let rows = contenders.iter().map(|contender| Row::new(&contender.name, work.tasks));
     scenario.rows.extend(rows);

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use goal::Goals;
-use open_loop::{OpenLoop, LoadStage};
+use open_loop::{LoadStage, OpenLoop};
 use paced::PacedProxy;
 use support::{Result, StandaloneServer};
 use table::Table;
@@ -89,7 +89,8 @@ fn report(title: &str, loads: &[f64], stages: &[LoadStage]) -> Table {
     ]);
     let normal = stages.first().map_or(0.0, |stage| stage.latency(0.5));
     for (times, stage) in loads.iter().zip(stages) {
-        let recovery = stage.recovery_seconds(normal).map_or("never".into(), |after| format!("{after:.1}"));
+        let recovery =
+            stage.recovery_seconds(normal).map_or("never".into(), |after| format!("{after:.1}"));
         table.add([
             format!("load {times}"),
             format!("{:.0}", stage.request_rate()),

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use rwlease::Locks;
 use tokio::time::{Instant, sleep};
 
-use crate::paced::{ProxyCounters, PacedProxy};
+use crate::paced::{PacedProxy, ProxyCounters};
 use crate::support::Result;
 
 /// How long a caller waits for its lock.
@@ -122,8 +122,9 @@ impl OpenLoop {
         for stage in &mut *stages {
             let outcomes = stage.outcomes.clone();
             let outcomes = locked(&outcomes);
-            let sent =
-                |(_, name): &&(Duration, String)| self.account.has_acquire_for(&format!("rwlease:{name}"));
+            let sent = |(_, name): &&(Duration, String)| {
+                self.account.has_acquire_for(&format!("rwlease:{name}"))
+            };
             stage.in_doubt = outcomes.failed.iter().filter(sent).count() as u64;
         }
         if let Some(last) = stages.last_mut() {

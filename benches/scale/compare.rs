@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::costs::{OUTAGE, reference};
 use super::measure::resident;
 use super::model::{Model, SAMPLE};
-use super::simulation::{ServerCounts, Outcome, Plan, CountedMessage, Simulation, runtime};
+use super::simulation::{CountedMessage, Outcome, Plan, ServerCounts, Simulation, runtime};
 use super::table::Table;
 use super::{grouped, simulation};
 
@@ -161,7 +161,10 @@ fn at_start(model: &Model<'_>, start: &Phase) -> Table {
     held.add("connections for subscriptions", model.clients() * subscriptions, links);
     let maps = model.clients() * SAMPLE + model.maps() * refreshed;
     held.add("slot maps", maps, count(CountedMessage::Map));
-    held.note("dials of the server that is dialled most", start.counted.most(CountedMessage::Dial) as f64);
+    held.note(
+        "dials of the server that is dialled most",
+        start.counted.most(CountedMessage::Dial) as f64,
+    );
     held.note("dials of the mean master", count(CountedMessage::Dial) / model.masters());
     held.note("NOSCRIPT", count(CountedMessage::NoScript));
     held.0
@@ -174,13 +177,20 @@ fn steady_table(model: &Model<'_>, steady: &Phase) -> Table {
     held.add("renewals", model.renewals(), steady.rate(CountedMessage::Renew));
     held.add("hand-overs", model.hand_overs(), steady.rate(CountedMessage::HandOver));
     held.add("claims", model.hand_overs(), steady.rate(CountedMessage::Claim));
-    held.add("polls", model.polls(), steady.rate(CountedMessage::Wait) - steady.rate(CountedMessage::HandOver));
+    held.add(
+        "polls",
+        model.polls(),
+        steady.rate(CountedMessage::Wait) - steady.rate(CountedMessage::HandOver),
+    );
     held.add("slot maps", model.maps(), steady.rate(CountedMessage::Map));
     held.add("probes of subscriptions", model.probes(), steady.rate(CountedMessage::Subscribe));
     held.add(
         "MOVED, ASK, errors",
         0.0,
-        [CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error].map(|sent| steady.rate(sent)).iter().sum(),
+        [CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error]
+            .map(|sent| steady.rate(sent))
+            .iter()
+            .sum(),
     );
     held.add("dials of seeds", model.seeds(), steady.rate(CountedMessage::Dial));
     held.0

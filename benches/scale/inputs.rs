@@ -57,10 +57,7 @@ impl Inputs {
             renew: of_scripts("renew a lease, script, µs", renew),
             join: of_scripts("join the queue, script, µs", waiting("join the queue")),
             poll: of_scripts("poll, script, µs", waiting("poll")),
-            handoff: of_scripts(
-                "release and hand over, script, µs",
-                waiting("release, hand over"),
-            ),
+            handoff: of_scripts("release and hand over, script, µs", waiting("release, hand over")),
             idle_lock: of_scripts(
                 "idle lock at the server, bytes",
                 memory("lock that was written, idle"),

@@ -8,7 +8,7 @@ use redis::{Client, Cmd, cmd, pipe};
 use rwlease::Locks;
 
 use super::inputs::{Inputs, SIZES};
-use super::support::{Cluster, Server, ServerSettings, ClusterConfig};
+use super::support::{Cluster, ClusterConfig, Server, ServerSettings};
 
 const DIALS: usize = 1_000;
 const CHANNELS: usize = 5_000;

@@ -62,7 +62,9 @@ impl Model<'_> {
     /// Pairs on uncontended locks. Each takes two round trips and the time between them.
     pub fn pairs(&self) -> f64 {
         match self.plan.pairs {
-            pairs if pairs > 0.0 => self.clients() / (1.0 / pairs + UNCONTENDED_HOLD + 2.0 * ROUND_TRIP),
+            pairs if pairs > 0.0 => {
+                self.clients() / (1.0 / pairs + UNCONTENDED_HOLD + 2.0 * ROUND_TRIP)
+            }
             _ => 0.0,
         }
     }

@@ -14,7 +14,7 @@ mod who;
 use std::io::Write;
 
 use crate::args::ServerArgs;
-use crate::exit::{ExitStatus, CliError, CHECK_FAILED};
+use crate::exit::{CHECK_FAILED, CliError, ExitStatus};
 use crate::show;
 use finding::Severity;
 

@@ -124,7 +124,9 @@ impl From<Error> for CliError {
             ErrorKind::Lost => (LOST, "its fencing token is stale"),
             ErrorKind::Revoked => (LOST, "ask who revoked it before you try again"),
             ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
-            ErrorKind::Foreign | ErrorKind::Incompatible => (WRONG_TYPE, "use another name or --prefix"),
+            ErrorKind::Foreign | ErrorKind::Incompatible => {
+                (WRONG_TYPE, "use another name or --prefix")
+            }
             ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),
             ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
             ErrorKind::Unavailable => {
@@ -160,7 +162,10 @@ pub fn hint_for(message: &str) -> Option<&'static str> {
         ("this is a sentinel", "use redis+sentinel://HOST:PORT/MASTER"),
         ("speaks HTTP", NO_SERVER),
         ("invalid RESP3", NO_SERVER),
-        ("DB index is out of range", "leave the database out of the URL, or use one of the server's"),
+        (
+            "DB index is out of range",
+            "leave the database out of the URL, or use one of the server's",
+        ),
         ("BUSY ", "wait until the script that keeps the server busy ends, or end it there"),
     ];
     advice.into_iter().find_map(|(word, advice)| message.contains(word).then_some(advice))

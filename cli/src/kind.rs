@@ -2,11 +2,16 @@
 
 use rwlease::{Error, ErrorKind, Locks};
 
-use crate::exit::{WRONG_TYPE, CliError};
+use crate::exit::{CliError, WRONG_TYPE};
 use crate::show;
 
 /// The failure of a call on a read/write lock. A semaphore is named as one, with advice.
-pub async fn wrong_kind_for_lock(locks: &Locks, name: &str, error: Error, advice: &str) -> CliError {
+pub async fn wrong_kind_for_lock(
+    locks: &Locks,
+    name: &str,
+    error: Error,
+    advice: &str,
+) -> CliError {
     let is_semaphore = error.kind() == ErrorKind::Foreign && is_semaphore(locks, name).await;
     wrong_kind_error(is_semaphore, name, "a semaphore", advice, error)
 }
@@ -17,9 +22,18 @@ pub async fn wrong_kind_for_semaphore(locks: &Locks, name: &str, error: Error) -
     wrong_kind_error(is_lock, name, "a read/write lock", "leave out --permits", error)
 }
 
-fn wrong_kind_error(is_known: bool, name: &str, kind: &str, advice: &str, error: Error) -> CliError {
+fn wrong_kind_error(
+    is_known: bool,
+    name: &str,
+    kind: &str,
+    advice: &str,
+    error: Error,
+) -> CliError {
     match is_known {
-        true => CliError::new(WRONG_TYPE, format!("`{}` is {kind}; {advice}", show::escape_controls(name))),
+        true => CliError::new(
+            WRONG_TYPE,
+            format!("`{}` is {kind}; {advice}", show::escape_controls(name)),
+        ),
         false => error.into(),
     }
 }

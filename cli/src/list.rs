@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::args::ServerArgs;
-use crate::exit::{ExitStatus, CliError};
+use crate::exit::{CliError, ExitStatus};
 use crate::show;
 
 pub async fn list(servers: &ServerArgs, start: &str) -> Result<ExitStatus, CliError> {

@@ -21,7 +21,7 @@ mod status;
 use std::process::ExitCode;
 
 use args::{Args, CliCommand};
-use exit::{ExitStatus, CliError};
+use exit::{CliError, ExitStatus};
 
 fn main() -> ExitCode {
     if let Some(arguments) = run::launch::arguments() {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap_complete::Shell;
 
 use crate::args;
-use crate::exit::{ExitStatus, CliError};
+use crate::exit::{CliError, ExitStatus};
 
 pub fn completions(shell: Shell) -> Result<ExitStatus, CliError> {
     let mut script = Vec::new();

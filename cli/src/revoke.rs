@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::args::ServerArgs;
-use crate::exit::{ExitStatus, CliError};
+use crate::exit::{CliError, ExitStatus};
 use crate::kind::wrong_kind_for_lock;
 use crate::show;
 

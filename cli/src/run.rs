@@ -22,7 +22,7 @@ use rwlease::{ErrorKind, Locks, Released};
 use tokio::time::sleep;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CANNOT_RUN, ExitStatus, CliError, LOST, NOT_FOUND, print_error, error_chain};
+use crate::exit::{CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, error_chain, print_error};
 use crate::signals::{self, Signals};
 use deadlines::Deadlines;
 use held::{HeldGuard, LockTarget};
@@ -44,7 +44,8 @@ const ID: &str = "RWLEASE_ID";
 
 pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus, CliError> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
-    let ticket = args.accept_transfer.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
+    let ticket =
+        args.accept_transfer.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
     if !args.transfer {
         program::check(&args.command[0])?;
     }
@@ -57,7 +58,9 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
     };
     let wanted = LockTarget::of(&locks, &args)?;
     let held = match ticket {
-        Some(ticket) => hand_on::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?,
+        Some(ticket) => {
+            hand_on::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?
+        }
         None => acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
     };
     let environment = servers.environment();
@@ -133,7 +136,9 @@ async fn wait_termination_signal(signals: &mut Signals) -> ExitStatus {
         match signals.next().await {
             // Stops like any process. The place in the queue is kept for some seconds.
             Signal::SIGTSTP => drop(raise(signals::STOP_SELF)),
-            signal if signals::is_terminating(signal) => return ExitStatus::by_signal(signal as i32),
+            signal if signals::is_terminating(signal) => {
+                return ExitStatus::by_signal(signal as i32);
+            }
             _ => {}
         }
     }
@@ -157,7 +162,8 @@ async fn release(name: &str, held: HeldGuard, signals: &mut Signals) -> ReleaseR
         drop(held); // the servers may have it still, and are told in the background
         return ReleaseReport::LeaseLost;
     }
-    let uncertain = |why| ReleaseReport::Unknown(format!("lock `{name}`: {why}; its lease ends it"));
+    let uncertain =
+        |why| ReleaseReport::Unknown(format!("lock `{name}`: {why}; its lease ends it"));
     let told = async {
         wait_termination_signal(signals).await;
         sleep(RELEASE_TIMEOUT).await;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use rwlease::Slot;
 
-use crate::exit::{ExitStatus, CliError};
+use crate::exit::{CliError, ExitStatus};
 use crate::show;
 
 pub fn slot(prefix: &str, names: &[String]) -> Result<ExitStatus, CliError> {

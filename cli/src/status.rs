@@ -9,7 +9,7 @@ use rwlease::{ErrorKind, Holder, Locks, RwLock, Slot, Status, Waiter};
 use serde_json::{Value, json};
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{ExitStatus, CliError, print_error};
+use crate::exit::{CliError, ExitStatus, print_error};
 use crate::show;
 use crate::signals::Signals;
 

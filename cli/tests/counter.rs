@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use rwlease::Slot;
 use tokio::time::sleep;
 
-use crate::support::{Cluster, Error, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Error, Result};
 use crate::tool::Tool;
 
 const PROCESSES: usize = 50;

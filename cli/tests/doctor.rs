@@ -1,6 +1,6 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Balancer, Cluster, Result, ServerSettings, ClusterConfig, StandaloneServer};
+use crate::support::{Balancer, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]
@@ -24,7 +24,8 @@ async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
 
 #[tokio::test]
 async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
-    let shape = ClusterConfig::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
+    let shape =
+        ClusterConfig::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
     let cluster = Cluster::start_with(ClusterConfig { node_timeout: 15_000, ..shape }).await?;
     let tool = Tool::new(cluster.urls());
     let ran = tool.run(&["doctor"]).await?;
@@ -83,7 +84,8 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
                 +pexpireat +spublish";
     let mute = "user mute on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time \
                 +cluster|slots +exists +hget +hmget +hset +hdel +pexpireat";
-    let server = StandaloneServer::start_with(ServerSettings::default().line(poor).line(mute)).await?;
+    let server =
+        StandaloneServer::start_with(ServerSettings::default().line(poor).line(mute)).await?;
     let as_user =
         |user| Tool::new([server.url().replace("redis://", &format!("redis://{user}:p@"))]);
     let ran = as_user("poor").run(&["doctor"]).await?;
@@ -162,7 +164,8 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
 async fn doctor_checks_the_rights_of_a_user_without_a_password() -> Result {
     let default = "user default on nopass ~* &* +@all -spublish";
     let locker = "user locker on nopass ~* &* +@all";
-    let server = StandaloneServer::start_with(ServerSettings::default().line(default).line(locker)).await?;
+    let server =
+        StandaloneServer::start_with(ServerSettings::default().line(default).line(locker)).await?;
     let url = server.url();
     let ran = Tool::new([&url]).run(&["doctor"]).await?;
     assert!(ran.out.contains("+spublish"), "{}", ran.out);
@@ -190,8 +193,10 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
     assert!(says(&ran, "wrong", &[&address, "no Lua"]), "{}", ran.out);
 
     if server.version().has_lua_module() {
-        let server =
-            StandaloneServer::start_with(ServerSettings::default().line("enable-module-command yes")).await?;
+        let server = StandaloneServer::start_with(
+            ServerSettings::default().line("enable-module-command yes"),
+        )
+        .await?;
         let tool = Tool::new([server.url()]);
         let ran = tool.run(&["doctor"]).await?;
         assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -277,8 +282,10 @@ async fn doctor_accepts_a_load_balancer_before_one_cluster() -> Result {
 
 #[tokio::test]
 async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
-    let (one, other) =
-        (Cluster::start_with(ClusterConfig::of(2, 0)).await?, Cluster::start_with(ClusterConfig::of(2, 0)).await?);
+    let (one, other) = (
+        Cluster::start_with(ClusterConfig::of(2, 0)).await?,
+        Cluster::start_with(ClusterConfig::of(2, 0)).await?,
+    );
     let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let urls = [one.node(0).url(), other.node(1).url()];

@@ -9,7 +9,7 @@ use rwlease::{Locks, Slot};
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::support::{Cluster, Error, Result, ClusterConfig, find_in_project};
+use crate::support::{Cluster, ClusterConfig, Error, Result, find_in_project};
 use crate::tool::{Tool, ran};
 
 const OF_EACH: usize = 3;
@@ -125,8 +125,10 @@ async fn count_in_python(cluster: &Cluster, scripts: &Path, file: &str) -> Resul
 /// A program of the example, with the redis-py that `make redis-py` fetches.
 fn python(program: &str) -> Result<Command> {
     let path = format!("examples/python/{program}");
-    let program = find_in_project(&path).ok_or_else(|| Error::new(format!("{path} is not there")))?;
-    let redis_py = find_in_project("target/python").ok_or_else(|| Error::new("run `make redis-py`"))?;
+    let program =
+        find_in_project(&path).ok_or_else(|| Error::new(format!("{path} is not there")))?;
+    let redis_py =
+        find_in_project("target/python").ok_or_else(|| Error::new("run `make redis-py`"))?;
     let mut python = Command::new("python3");
     // `-B`: no folder of compiled files beside the sources.
     python.arg("-B").arg(program).env("PYTHONPATH", redis_py).kill_on_drop(true);

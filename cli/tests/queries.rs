@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use rwlease::{Locks, Slot};
 use serde_json::Value;
 
-use crate::support::{Cluster, Result, ClusterConfig, StandaloneServer};
+use crate::support::{Cluster, ClusterConfig, Result, StandaloneServer};
 use crate::tool::{Ran, Tool};
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::support::{Certificates, Cluster, Result, ServerSettings, ClusterConfig, StandaloneServer};
+use crate::support::{
+    Certificates, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer,
+};
 use crate::tool::{self, Ran, Tool};
 
 const PASSWORD: &str = "a-password";
@@ -34,7 +36,8 @@ async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     let certificates = certificates()?;
     let settings = ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
     let settings = settings.line(format!("user locker on >{PASSWORD} ~* &* +@all"));
-    let cluster = Cluster::start_with(ClusterConfig { settings, ..ClusterConfig::of(1, 0) }).await?;
+    let cluster =
+        Cluster::start_with(ClusterConfig { settings, ..ClusterConfig::of(1, 0) }).await?;
     let roots = std::env::temp_dir().join(format!("rwlease-roots-{}.pem", cluster.node(0).port()));
     std::fs::write(&roots, &certificates.authority)?;
     let roots = roots.to_string_lossy().into_owned();

@@ -1,6 +1,6 @@
 //! A server that sentinels watch.
 
-use crate::support::{Result, SentinelDeployment, ServerSettings, SentinelConfigForTest};
+use crate::support::{Result, SentinelConfigForTest, SentinelDeployment, ServerSettings};
 use crate::tool::{self, Tool};
 
 #[tokio::test]
@@ -65,7 +65,11 @@ async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
 #[tokio::test]
 async fn doctor_of_healthy_servers_and_sentinels_finds_nothing() -> Result {
     let servers = ServerSettings::default().line("appendonly yes").line("min-replicas-to-write 1");
-    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest { servers, ..SentinelConfigForTest::of(2) }).await?;
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
+        servers,
+        ..SentinelConfigForTest::of(2)
+    })
+    .await?;
     let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
     for server in sentinels.servers() {
@@ -80,7 +84,11 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
     let least = "user locker on nopass resetchannels -@all &+switch-master +sentinel|get-master-addr-by-name";
     let optional = ["+sentinel|master", "+sentinel|sentinels", "+sentinel|myid", "+subscribe"];
     let of_sentinels = ServerSettings::default().line(format!("{least} {}", optional.join(" ")));
-    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest { sentinel_settings: of_sentinels, ..SentinelConfigForTest::default() }).await?;
+    let sentinels = SentinelDeployment::start_with(SentinelConfigForTest {
+        sentinel_settings: of_sentinels,
+        ..SentinelConfigForTest::default()
+    })
+    .await?;
     let doctor = async || {
         let mut command =
             Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);

@@ -8,7 +8,9 @@ use rwlease::Locks;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, Error, Fake, Result, ServerSettings, ClusterConfig, StandaloneServer};
+use crate::support::{
+    Cluster, ClusterConfig, Error, Fake, Result, ServerSettings, StandaloneServer,
+};
 use crate::tool::{self, LONG, RWLEASE, Tool, hearing};
 
 /// The status, and a word of the line.

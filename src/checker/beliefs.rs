@@ -41,7 +41,8 @@ impl ClientHold {
             });
         }
         let writes = holding.visible_mode() == LockMode::Write;
-        let belief = ClientHold { writes, token: granted, permits, ends, granted, is_cached: false };
+        let belief =
+            ClientHold { writes, token: granted, permits, ends, granted, is_cached: false };
         holding.is_held(LOCAL_NOW).then_some(belief)
     }
 }
@@ -85,10 +86,14 @@ pub(super) fn first_violation(model: &mut LockModel, world: &ModelState) -> Opti
 }
 
 /// All beliefs, without those that a forced release has made wrong.
-fn client_holds(model: &LockModel, world: &ModelState) -> impl Iterator<Item = (String, ClientHold)> {
+fn client_holds(
+    model: &LockModel,
+    world: &ModelState,
+) -> impl Iterator<Item = (String, ClientHold)> {
     (0..world.clients.len()).filter_map(move |at| {
         let client = model.client(world, at);
-        let belief = ClientHold::of(client).filter(|belief| belief.granted > world.force_released_up_to)?;
+        let belief =
+            ClientHold::of(client).filter(|belief| belief.granted > world.force_released_up_to)?;
         Some((model.id(at, client.step), belief))
     })
 }
@@ -108,7 +113,11 @@ fn leftover(view: &LockView) -> Option<String> {
     holder.or_else(|| view.living_waiters().map(|(id, _)| format!("{id} waits")).next())
 }
 
-fn every_holder_has_a_record(model: &LockModel, world: &ModelState, view: &LockView) -> Option<String> {
+fn every_holder_has_a_record(
+    model: &LockModel,
+    world: &ModelState,
+    view: &LockView,
+) -> Option<String> {
     client_holds(model, world).find_map(|(id, belief)| {
         let found = view.holder(&id);
         let owned = if belief.is_cached { view.number("fence") } else { 0 };
@@ -148,7 +157,11 @@ fn newest_token_writes(model: &LockModel, world: &ModelState, view: &LockView) -
 }
 
 /// Judged only where nothing is due and no message was lost.
-fn recalled_leases_are_released(model: &LockModel, world: &ModelState, view: &LockView) -> Option<String> {
+fn recalled_leases_are_released(
+    model: &LockModel,
+    world: &ModelState,
+    view: &LockView,
+) -> Option<String> {
     let can_be_lost = |budget: &FaultBudget| budget.lost_messages + budget.moves + budget.failovers;
     let was_lost = can_be_lost(&world.fault_budget) < can_be_lost(&model.plan.budget);
     if was_lost || model.is_urgent(world) {

@@ -1,13 +1,14 @@
 //! Calls under way, their answers, and the messages of the server.
 
-use crate::checker::time::{LOCAL_NOW, AgingVisitor, SERVER_NOW};
+use crate::checker::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW};
 use crate::client::acquisition::WorkerCall;
 use crate::client::acquisition::shift::TimeVisitor;
 use crate::clock::LocalInstant;
 use crate::node::RespValue;
 use crate::protocol::{
-    AcquireRequest, AcquireReply, ReplyError, ReleaseReply, Envelope, ForceReleaseReply, AcquireKind, Grant, HoldsRequest, LockKey, ReleaseRequest,
-    RenewReply, RevokeReply, Scripts, ReleasePermitsRequest, force_release, pump_request, parse_pump_reply, revoke,
+    AcquireKind, AcquireReply, AcquireRequest, Envelope, ForceReleaseReply, Grant, HoldsRequest,
+    LockKey, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, ReplyError,
+    RevokeReply, Scripts, force_release, parse_pump_reply, pump_request, revoke,
 };
 use crate::protocol::{AcquisitionId, LockMode};
 use crate::router;
@@ -101,8 +102,12 @@ impl CallRequest {
         match self {
             CallRequest::Acquire(acquire) => acquire.call(scripts, id, lock, LOCAL_NOW),
             CallRequest::Work(WorkerCall::Renew { renew, .. }) => renew.call(scripts, id, lock),
-            CallRequest::Work(WorkerCall::Holds { .. }) => HoldsRequest { id: id.as_str() }.call(scripts, lock),
-            CallRequest::Work(WorkerCall::Downgrade(downgrade)) => downgrade.call(scripts, id, lock),
+            CallRequest::Work(WorkerCall::Holds { .. }) => {
+                HoldsRequest { id: id.as_str() }.call(scripts, lock)
+            }
+            CallRequest::Work(WorkerCall::Downgrade(downgrade)) => {
+                downgrade.call(scripts, id, lock)
+            }
             CallRequest::Work(WorkerCall::ReleasePermits(shrink)) => shrink.call(scripts, id, lock),
             CallRequest::Work(WorkerCall::Release(release)) => release.call(scripts, id, lock),
             CallRequest::OwnerRelease => RELEASE.call(scripts, id, lock),
@@ -151,15 +156,25 @@ impl CallRequest {
     /// The name in the trace.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(LockMode::Read, _), .. }) => "acquire_read",
-            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(LockMode::Write, _), .. }) => "acquire_write",
-            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::PermitRequest(_), .. }) => "acquire permits",
+            CallRequest::Acquire(AcquireRequest {
+                kind: AcquireKind::Lock(LockMode::Read, _),
+                ..
+            }) => "acquire_read",
+            CallRequest::Acquire(AcquireRequest {
+                kind: AcquireKind::Lock(LockMode::Write, _),
+                ..
+            }) => "acquire_write",
+            CallRequest::Acquire(AcquireRequest {
+                kind: AcquireKind::PermitRequest(_), ..
+            }) => "acquire permits",
             CallRequest::Acquire(_) => "upgrade",
             CallRequest::Work(WorkerCall::Renew { .. }) => "renew",
             CallRequest::Work(WorkerCall::Holds { .. }) => "holds",
             CallRequest::Work(WorkerCall::Downgrade(_)) => "downgrade",
             CallRequest::Work(WorkerCall::ReleasePermits(_)) => "shrink",
-            CallRequest::Work(WorkerCall::Release(ReleaseRequest { wait_only: true })) => "release wait",
+            CallRequest::Work(WorkerCall::Release(ReleaseRequest { wait_only: true })) => {
+                "release wait"
+            }
             CallRequest::Work(WorkerCall::Release(_)) => "release",
             CallRequest::OwnerRelease => "release by the holder",
             CallRequest::Pump => "pump",
@@ -170,7 +185,9 @@ impl CallRequest {
 
     fn each_token(&mut self, visit: &mut dyn FnMut(&mut u64)) {
         match self {
-            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { token }, .. }) => visit(token),
+            CallRequest::Acquire(AcquireRequest {
+                kind: AcquireKind::Upgrade { token }, ..
+            }) => visit(token),
             CallRequest::Work(WorkerCall::Downgrade(downgrade)) => visit(&mut downgrade.token),
             CallRequest::Work(WorkerCall::Renew { renew, .. }) => visit(&mut renew.token),
             CallRequest::Revoke(token) | CallRequest::Force(token) => visit(token),
@@ -188,7 +205,9 @@ impl CallAnswer {
             )
             | CallAnswer::Downgraded(RenewReply::Renewed(grant) | RenewReply::Revoked(grant))
             | CallAnswer::Shrunk { lease: Some(grant), .. }
-            | CallAnswer::Released { ended: ReleaseReply::UpgradeGranted(grant), .. } => Some(grant),
+            | CallAnswer::Released { ended: ReleaseReply::UpgradeGranted(grant), .. } => {
+                Some(grant)
+            }
             _ => None,
         }
     }
@@ -229,7 +248,9 @@ impl ModelCall {
             self.not_after = (self.not_after - by.by_ms).max(SERVER_NOW - 1);
         }
         match &mut self.stage {
-            CallStage::Sent(CallRequest::Work(WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends }))
+            CallStage::Sent(CallRequest::Work(
+                WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends },
+            ))
             | CallStage::Abandoned(CallRequest::Work(
                 WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends },
             )) => {

@@ -1,18 +1,24 @@
 //! One client: its program, and its real acquisition, driven as `client::acquire` and
 //! `client::worker` drive it.
 
-use crate::checker::call::{ModelMessageKind, CallAnswer, ModelCall, ModelMessage, CallRequest, CallStage};
+use crate::checker::call::{
+    CallAnswer, CallRequest, CallStage, ModelCall, ModelMessage, ModelMessageKind,
+};
 use crate::checker::hold::ModelCachedLease;
-use crate::checker::program::{LeaseChange, AcquireProgram};
-use crate::checker::time::{LOCAL_NOW, AgingVisitor, SERVER_NOW, TokenVisitor, UNIT, server_ms};
+use crate::checker::program::{AcquireProgram, LeaseChange};
+use crate::checker::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW, TokenVisitor, UNIT, server_ms};
 use crate::client::acquisition::shift::TimeVisitor;
-use crate::client::acquisition::{Context, AcquisitionEvent, RequestStep, GrantPush, WorkerCall, AcquisitionState};
-use crate::client::reply::{ScriptCallError, ScriptResult, ScriptReply};
+use crate::client::acquisition::{
+    AcquisitionEvent, AcquisitionState, Context, GrantPush, RequestStep, WorkerCall,
+};
+use crate::client::reply::{ScriptCallError, ScriptReply, ScriptResult};
 use crate::client::settings::ClientConfig;
 use crate::clock::LocalInstant;
 use crate::node::Address;
-use crate::protocol::{AcquireRequest, ReleaseReply, Envelope, Grant, LockKind as LockKind, LockMode, ReleaseRequest};
-use crate::router::{CallError, ClockBounds, CallErrorKind};
+use crate::protocol::{
+    AcquireRequest, Envelope, Grant, LockKind, LockMode, ReleaseReply, ReleaseRequest,
+};
+use crate::router::{CallError, CallErrorKind, ClockBounds};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Copy)]
 pub(super) enum ClientLiveness {
@@ -144,7 +150,9 @@ impl ModelClient {
 
     /// It has a guard that its owner can drop.
     pub(super) fn may_drop(&self) -> bool {
-        self.is_idle() && self.hold.is_none() && matches!(self.state, Some(AcquisitionState::Held(_)))
+        self.is_idle()
+            && self.hold.is_none()
+            && matches!(self.state, Some(AcquisitionState::Held(_)))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -153,7 +161,8 @@ impl ModelClient {
 
     /// Its owner can release it by a call.
     pub(super) fn can_release_by_call(&self, program: &[AcquireProgram]) -> bool {
-        self.may_drop() && program.get(usize::from(self.step)).is_some_and(|wish| wish.releases_by_call)
+        self.may_drop()
+            && program.get(usize::from(self.step)).is_some_and(|wish| wish.releases_by_call)
     }
 
     /// The change that its owner can make next.
@@ -182,7 +191,12 @@ impl ModelClient {
     }
 
     pub(super) fn crash(&mut self) {
-        *self = ModelClient { life: ClientLiveness::Crashed, is_subscribed: false, step: self.step, ..ModelClient::new() };
+        *self = ModelClient {
+            life: ClientLiveness::Crashed,
+            is_subscribed: false,
+            step: self.step,
+            ..ModelClient::new()
+        };
     }
 
     pub(super) fn grow_older(&mut self, by: &mut AgingVisitor) {
@@ -205,7 +219,8 @@ impl ClientTurn<'_> {
         let sends = effects.worker_calls.into_iter().flatten();
         sends.for_each(|sending| self.send(CallRequest::Work(sending)));
         if let Some(look) = effects.wake_worker_at.filter(|_| !effects.deregister) {
-            self.client.worker_wake = Some(self.client.worker_wake.map_or(look, |earlier| earlier.min(look)));
+            self.client.worker_wake =
+                Some(self.client.worker_wake.map_or(look, |earlier| earlier.min(look)));
         }
         if effects.notify_waiters || effects.notify_end {
             self.notify_task();
@@ -316,12 +331,16 @@ impl ClientTurn<'_> {
         loop {
             next = match next {
                 RequestStep::CallNow => self.call(),
-                RequestStep::Send { acquire, deadline: until, .. } => return self.send_acquire(acquire, until),
+                RequestStep::Send { acquire, deadline: until, .. } => {
+                    return self.send_acquire(acquire, until);
+                }
                 RequestStep::WaitUntil(_) => match self.rest() {
                     RequestStep::WaitUntil(_) => return,
                     next => next,
                 },
-                RequestStep::Granted { .. } | RequestStep::Busy | RequestStep::Failed(_) => return self.finish(),
+                RequestStep::Granted { .. } | RequestStep::Busy | RequestStep::Failed(_) => {
+                    return self.finish();
+                }
             };
         }
     }
@@ -352,7 +371,9 @@ impl ClientTurn<'_> {
     }
 
     fn rest(&mut self) -> RequestStep {
-        let RequestPhase::Calling(joined) = self.client.request else { return RequestStep::CallNow };
+        let RequestPhase::Calling(joined) = self.client.request else {
+            return RequestStep::CallNow;
+        };
         if self.subscribed_at() != joined {
             return RequestStep::CallNow;
         }
@@ -385,12 +406,20 @@ impl ClientTurn<'_> {
     pub(super) fn send(&mut self, request: CallRequest) {
         let latest = LOCAL_NOW.saturating_add(self.around.settings.call_timeout);
         let until = match request {
-            CallRequest::Work(WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends }) => latest.min(ends),
+            CallRequest::Work(WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends }) => {
+                latest.min(ends)
+            }
             _ => latest,
         };
         let stage = CallStage::Sent(request);
         let acquisition = self.client.step;
-        self.follows.calls.push(ModelCall { acquisition, sent: LOCAL_NOW, until, not_after: 0, stage });
+        self.follows.calls.push(ModelCall {
+            acquisition,
+            sent: LOCAL_NOW,
+            until,
+            not_after: 0,
+            stage,
+        });
     }
 
     // What comes from the server.
@@ -406,7 +435,9 @@ impl ClientTurn<'_> {
             ModelMessageKind::Grant => {}
             ModelMessageKind::RecallToRead => return self.recalled(LockMode::Read),
             ModelMessageKind::RecallToWrite => return self.recalled(LockMode::Write),
-            ModelMessageKind::End => return drop(self.on(AcquisitionEvent::ForceReleased { token })),
+            ModelMessageKind::End => {
+                return drop(self.on(AcquisitionEvent::ForceReleased { token }));
+            }
         }
         let mut bound = ClockBounds::default();
         bound.observe(LOCAL_NOW, LOCAL_NOW, SERVER_NOW);
@@ -430,13 +461,19 @@ impl ClientTurn<'_> {
             }
             CallAnswer::Renewed(what) => {
                 self.contacted();
-                self.on(AcquisitionEvent::RenewReply(Ok(script_reply(around, sent, envelope, what))));
+                self.on(AcquisitionEvent::RenewReply(Ok(script_reply(
+                    around, sent, envelope, what,
+                ))));
             }
             CallAnswer::Asked(what) => {
-                self.on(AcquisitionEvent::HoldsReply(Ok(script_reply(around, sent, envelope, what))));
+                self.on(AcquisitionEvent::HoldsReply(Ok(script_reply(
+                    around, sent, envelope, what,
+                ))));
             }
             CallAnswer::Downgraded(what) => {
-                self.on(AcquisitionEvent::DowngradeReply(Ok(script_reply(around, sent, envelope, what))));
+                self.on(AcquisitionEvent::DowngradeReply(Ok(script_reply(
+                    around, sent, envelope, what,
+                ))));
             }
             CallAnswer::Shrunk { keep, lease } => {
                 let outcome = Ok(script_reply(around, sent, envelope, lease));
@@ -459,7 +496,11 @@ impl ClientTurn<'_> {
     pub(super) fn failed(&mut self, call: &ModelCall) {
         let failure = |in_doubt| {
             let reason = CallErrorKind::TimedOut(None);
-            ScriptCallError::Call(CallError { kind: reason, in_doubt: Some(in_doubt), last_error: None })
+            ScriptCallError::Call(CallError {
+                kind: reason,
+                in_doubt: Some(in_doubt),
+                last_error: None,
+            })
         };
         let failure = failure(call.not_after);
         match CallKind::of(call) {
@@ -475,10 +516,17 @@ impl ClientTurn<'_> {
                     Some(CallRequest::Work(WorkerCall::ReleasePermits(shrink))) => shrink.keep,
                     _ => 1,
                 };
-                drop(self.on(AcquisitionEvent::ReleasePermitsReply { keep, outcome: Err(failure) }));
+                drop(
+                    self.on(AcquisitionEvent::ReleasePermitsReply { keep, outcome: Err(failure) }),
+                );
             }
             CallKind::Release { only_wait } => {
-                drop(self.on(AcquisitionEvent::WorkerReleaseReply { only_wait, outcome: Err(failure) }));
+                drop(
+                    self.on(AcquisitionEvent::WorkerReleaseReply {
+                        only_wait,
+                        outcome: Err(failure),
+                    }),
+                );
             }
             CallKind::GiveBack => self.on_release_reply(None),
             CallKind::Pump | CallKind::Outside => {}
@@ -527,7 +575,9 @@ impl CallKind {
                 CallAnswer::Asked(_) => CallKind::Ask,
                 CallAnswer::Downgraded(_) => CallKind::Downgrade,
                 CallAnswer::Shrunk { .. } => CallKind::Shrink,
-                CallAnswer::Released { only_wait, .. } => CallKind::Release { only_wait: *only_wait },
+                CallAnswer::Released { only_wait, .. } => {
+                    CallKind::Release { only_wait: *only_wait }
+                }
                 CallAnswer::GivenBack(_) => CallKind::GiveBack,
                 CallAnswer::Pumped => CallKind::Pump,
                 CallAnswer::Outside => CallKind::Outside,
@@ -536,13 +586,26 @@ impl CallKind {
     }
 }
 
-fn script_reply<T>(around: ClientEnvironment<'_>, sent: LocalInstant, envelope: Envelope, what: T) -> ScriptReply<T> {
+fn script_reply<T>(
+    around: ClientEnvironment<'_>,
+    sent: LocalInstant,
+    envelope: Envelope,
+    what: T,
+) -> ScriptReply<T> {
     let node = node(around.server);
     let sent = match around.fault {
         Some(ClientFault::CountsLeaseFromReply) => LOCAL_NOW,
         _ => sent,
     };
-    ScriptReply { body: what, envelope, sent_at: sent, received_at: LOCAL_NOW, server: node, replicas_confirmed: 0, in_doubt: None }
+    ScriptReply {
+        body: what,
+        envelope,
+        sent_at: sent,
+        received_at: LOCAL_NOW,
+        server: node,
+        replicas_confirmed: 0,
+        in_doubt: None,
+    }
 }
 
 fn node(server: u8) -> Address {

@@ -2,10 +2,12 @@
 //! guard at a time, and with each of their actions as a separate step.
 
 use crate::checker::call::CallRequest;
-use crate::checker::client::{ModelClient, ClientFault, ClientTurn};
+use crate::checker::client::{ClientFault, ClientTurn, ModelClient};
 use crate::checker::time::LOCAL_NOW;
 use crate::client::acquisition::shift::TimeVisitor;
-use crate::client::acquisition::{Keepalive, AcquisitionEvent, HeldLease, WorkerCall, AcquisitionState};
+use crate::client::acquisition::{
+    AcquisitionEvent, AcquisitionState, HeldLease, Keepalive, WorkerCall,
+};
 use crate::protocol::LockMode;
 
 /// A lease from which guards are made.
@@ -141,7 +143,8 @@ impl ClientTurn<'_> {
 
     pub(super) fn keepalive(&mut self) {
         let Some((holding, _)) = lease(&self.client) else { return };
-        let (renew, replicas, ends) = (holding.renew(LOCAL_NOW), holding.replicas(), holding.deadline);
+        let (renew, replicas, ends) =
+            (holding.renew(LOCAL_NOW), holding.replicas(), holding.deadline);
         let is_write = writes(holding);
         let Some(hold) = &mut self.client.hold else { return };
         hold.keepalive = KeepalivePhase::UnderWay;
@@ -192,7 +195,10 @@ impl ClientTurn<'_> {
         let Some((holding, contact)) = lease(&self.client) else { return self.lose() };
         let (is_write, is_revoked) = (writes(holding), holding.is_revoked());
         let (granted, mode) = (holding.token, holding.mode);
-        let hold = self.client.hold.get_or_insert_with(|| ModelCachedLease::new(wish.mode, wish.uses, granted));
+        let hold = self
+            .client
+            .hold
+            .get_or_insert_with(|| ModelCachedLease::new(wish.mode, wish.uses, granted));
         if contact.last_token < hold.token && hold.is_used {
             return self.lose(); // this history of the lock does not have it
         }

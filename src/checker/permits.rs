@@ -2,10 +2,12 @@
 //! lock, these rules find no permits.
 
 use crate::checker::call::{CallAnswer, CallRequest};
-use crate::checker::rules::{StepInvariant, ScriptRun};
+use crate::checker::rules::{ScriptRun, StepInvariant};
 use crate::checker::view::{HolderView, LockView};
 use crate::client::acquisition::WorkerCall;
-use crate::protocol::{AcquireRequest, AcquireReply, AcquireKind, Grant, PermitRequest, ReleasePermitsRequest};
+use crate::protocol::{
+    AcquireKind, AcquireReply, AcquireRequest, Grant, PermitRequest, ReleasePermitsRequest,
+};
 
 pub(super) const RULES: [(&str, StepInvariant); 7] = [
     ("no more permits are held than there are", limit_is_kept),
@@ -25,9 +27,10 @@ fn held_permits(view: &LockView) -> u64 {
 /// How many permits a call requests.
 fn requested(step: &ScriptRun<'_>) -> Option<u64> {
     match step.request {
-        CallRequest::Acquire(AcquireRequest { kind: AcquireKind::PermitRequest(PermitRequest { count, .. }), .. }) => {
-            Some(u64::from(*count))
-        }
+        CallRequest::Acquire(AcquireRequest {
+            kind: AcquireKind::PermitRequest(PermitRequest { count, .. }),
+            ..
+        }) => Some(u64::from(*count)),
         _ => None,
     }
 }
@@ -35,7 +38,9 @@ fn requested(step: &ScriptRun<'_>) -> Option<u64> {
 /// The most that a holder may keep.
 fn max_kept(step: &ScriptRun<'_>) -> Option<u64> {
     match step.request {
-        CallRequest::Work(WorkerCall::ReleasePermits(ReleasePermitsRequest { keep })) => Some(u64::from(*keep)),
+        CallRequest::Work(WorkerCall::ReleasePermits(ReleasePermitsRequest { keep })) => {
+            Some(u64::from(*keep))
+        }
         // A lost partial release is repeated.
         CallRequest::Work(WorkerCall::Renew { renew, .. }) => {
             let record = step.before.holder(&step.id)?;
@@ -80,7 +85,8 @@ fn others_keep_their_permits(step: &ScriptRun<'_>) -> Option<String> {
 fn release_permits_reply_is_correct(step: &ScriptRun<'_>) -> Option<String> {
     let CallAnswer::Shrunk { lease, .. } = step.answer else { return None };
     let record = step.before.holder(&step.id);
-    let so = |grant: &Grant, it: &HolderView| (grant.token, grant.deadline) == (it.token, it.deadline);
+    let so =
+        |grant: &Grant, it: &HolderView| (grant.token, grant.deadline) == (it.token, it.deadline);
     let is_so = match (lease, record) {
         (Some(grant), Some(record)) => so(grant, record),
         (lease, record) => lease.is_none() && record.is_none(),

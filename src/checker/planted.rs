@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::checker::beliefs::{self, RECALLS};
 use crate::checker::client::ClientFault;
 use crate::checker::faults::{ScriptMutant, root};
-use crate::checker::program::{FaultBudget, ModelPlan, AcquireProgram};
+use crate::checker::program::{AcquireProgram, FaultBudget, ModelPlan};
 use crate::checker::rules;
 use crate::checker::search::{CAN_FINISH, Violation, search};
 use crate::checker::step::ScriptVariant;
@@ -507,7 +507,8 @@ impl SeededFault {
         let SeededFault { rule, programs, budget, .. } = *self;
         let fault = ScriptMutant::new(&format!("lua/{}", self.file), self.old, self.new);
         let plan = ModelPlan { budget, ..ModelPlan::new("planted", programs) };
-        let changed = ScriptVariant { fault: Some(&fault), only: Some(rule), ..ScriptVariant::default() };
+        let changed =
+            ScriptVariant { fault: Some(&fault), only: Some(rule), ..ScriptVariant::default() };
         let violation = find(plan, changed);
         let violation = violation.unwrap_or_else(|| panic!("{rule} misses {}", self.old));
         println!("{rule}: in {} steps", violation.steps);
@@ -590,7 +591,10 @@ fn client_that_never_polls_is_found() {
 #[test]
 fn a_history_tells_of_the_same_client_by_the_same_letter() {
     let plan = ModelPlan { budget: SLOW, call_slice: UNIT, ..ModelPlan::new("planted", &[W, W]) };
-    let changed = ScriptVariant { client: Some(ClientFault::CountsFromTheAnswer), ..ScriptVariant::default() };
+    let changed = ScriptVariant {
+        client: Some(ClientFault::CountsFromTheAnswer),
+        ..ScriptVariant::default()
+    };
     let history = find(plan, changed).unwrap().history;
     let begun = history.lines().find(|line| line.contains("begins to acquire")).unwrap();
     let letter = begun.trim_start().split(' ').nth(1).unwrap();

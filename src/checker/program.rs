@@ -7,7 +7,7 @@ use crate::client::acquisition::AcquisitionState;
 use crate::client::polling::PollConfig;
 use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::client::settings::ClientConfig;
-use crate::protocol::{Fairness, AcquireKind, LockMode, PermitRequest};
+use crate::protocol::{AcquireKind, Fairness, LockMode, PermitRequest};
 
 use crate::checker::time::LOCAL_NOW;
 use crate::checker::world::FAULT_NAMES;
@@ -58,33 +58,54 @@ impl AcquireProgram {
         waits_for_cached: false,
         permits: 0,
     };
-    pub(super) const WRITE_AND_GIVE_BACK: AcquireProgram = AcquireProgram { releases_by_call: true, ..AcquireProgram::WRITE };
-    pub(super) const READ_AND_GIVE_BACK: AcquireProgram = AcquireProgram { releases_by_call: true, ..AcquireProgram::READ };
-    pub(super) const WRITE_WITH_MAX_HOLD: AcquireProgram = AcquireProgram { hold: Some(1), ..AcquireProgram::WRITE };
-    pub(super) const READ: AcquireProgram = AcquireProgram { mode: LockMode::Read, ..AcquireProgram::WRITE };
-    pub(super) const READ_FIRST: AcquireProgram =
-        AcquireProgram { mode: LockMode::Read, fairness: Fairness::ReadersFirst, ..AcquireProgram::WRITE };
+    pub(super) const WRITE_AND_GIVE_BACK: AcquireProgram =
+        AcquireProgram { releases_by_call: true, ..AcquireProgram::WRITE };
+    pub(super) const READ_AND_GIVE_BACK: AcquireProgram =
+        AcquireProgram { releases_by_call: true, ..AcquireProgram::READ };
+    pub(super) const WRITE_WITH_MAX_HOLD: AcquireProgram =
+        AcquireProgram { hold: Some(1), ..AcquireProgram::WRITE };
+    pub(super) const READ: AcquireProgram =
+        AcquireProgram { mode: LockMode::Read, ..AcquireProgram::WRITE };
+    pub(super) const READ_FIRST: AcquireProgram = AcquireProgram {
+        mode: LockMode::Read,
+        fairness: Fairness::ReadersFirst,
+        ..AcquireProgram::WRITE
+    };
     pub(super) const WRITE_READERS_FIRST: AcquireProgram =
         AcquireProgram { fairness: Fairness::ReadersFirst, ..AcquireProgram::WRITE };
-    pub(super) const TRY_WRITE: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::WRITE };
-    pub(super) const TRY_READ: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::READ };
-    pub(super) const TRY_WRITE_OF_CACHED: AcquireProgram = AcquireProgram { waits_for_cached: true, ..AcquireProgram::TRY_WRITE };
-    pub(super) const CACHED_WRITE: AcquireProgram = AcquireProgram { caches: true, uses: 2, ..AcquireProgram::WRITE };
-    pub(super) const CACHED_WRITE_ONCE: AcquireProgram = AcquireProgram { uses: 1, ..AcquireProgram::CACHED_WRITE };
-    pub(super) const CACHED_READ: AcquireProgram = AcquireProgram { caches: true, uses: 1, ..AcquireProgram::READ };
-    pub(super) const UPGRADE: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Upgrade], ..AcquireProgram::READ };
-    pub(super) const DOWNGRADE: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Downgrade], ..AcquireProgram::WRITE };
-    pub(super) const DOWNGRADE_THEN_UPGRADE: AcquireProgram =
-        AcquireProgram { changes: &[LeaseChange::Downgrade, LeaseChange::Upgrade], ..AcquireProgram::WRITE };
+    pub(super) const TRY_WRITE: AcquireProgram =
+        AcquireProgram { is_queued: false, ..AcquireProgram::WRITE };
+    pub(super) const TRY_READ: AcquireProgram =
+        AcquireProgram { is_queued: false, ..AcquireProgram::READ };
+    pub(super) const TRY_WRITE_OF_CACHED: AcquireProgram =
+        AcquireProgram { waits_for_cached: true, ..AcquireProgram::TRY_WRITE };
+    pub(super) const CACHED_WRITE: AcquireProgram =
+        AcquireProgram { caches: true, uses: 2, ..AcquireProgram::WRITE };
+    pub(super) const CACHED_WRITE_ONCE: AcquireProgram =
+        AcquireProgram { uses: 1, ..AcquireProgram::CACHED_WRITE };
+    pub(super) const CACHED_READ: AcquireProgram =
+        AcquireProgram { caches: true, uses: 1, ..AcquireProgram::READ };
+    pub(super) const UPGRADE: AcquireProgram =
+        AcquireProgram { changes: &[LeaseChange::Upgrade], ..AcquireProgram::READ };
+    pub(super) const DOWNGRADE: AcquireProgram =
+        AcquireProgram { changes: &[LeaseChange::Downgrade], ..AcquireProgram::WRITE };
+    pub(super) const DOWNGRADE_THEN_UPGRADE: AcquireProgram = AcquireProgram {
+        changes: &[LeaseChange::Downgrade, LeaseChange::Upgrade],
+        ..AcquireProgram::WRITE
+    };
     pub(super) const PERMIT: AcquireProgram = AcquireProgram { permits: 1, ..AcquireProgram::READ };
-    pub(super) const ALL_PERMITS: AcquireProgram = AcquireProgram { permits: LIMIT, ..AcquireProgram::READ };
-    pub(super) const SHRINK: AcquireProgram = AcquireProgram { changes: &[LeaseChange::Shrink(1)], ..AcquireProgram::ALL_PERMITS };
-    pub(super) const TRY_PERMIT: AcquireProgram = AcquireProgram { is_queued: false, ..AcquireProgram::PERMIT };
+    pub(super) const ALL_PERMITS: AcquireProgram =
+        AcquireProgram { permits: LIMIT, ..AcquireProgram::READ };
+    pub(super) const SHRINK: AcquireProgram =
+        AcquireProgram { changes: &[LeaseChange::Shrink(1)], ..AcquireProgram::ALL_PERMITS };
+    pub(super) const TRY_PERMIT: AcquireProgram =
+        AcquireProgram { is_queued: false, ..AcquireProgram::PERMIT };
 
     pub(super) fn request(&self, settings: &ClientConfig) -> AcquisitionState {
         let hold = self.hold.map(|units| units * UNIT);
         let fairness = self.fairness;
-        let options = LeaseOptions { fairness, max_hold: hold, ..LeaseOptions::from_config(settings) };
+        let options =
+            LeaseOptions { fairness, max_hold: hold, ..LeaseOptions::from_config(settings) };
         let options = match self.caches {
             true => LeaseOptions { renewal: RenewalPolicy::Manual, is_cacheable: true, ..options },
             false => options,
@@ -92,7 +113,8 @@ impl AcquireProgram {
         let count = self.permits;
         let permits = (count > 0).then_some(PermitRequest { count, limit: LIMIT });
         let options = LeaseOptions { permits, ..options };
-        let goal = permits.map_or(AcquireKind::Lock(self.mode, self.fairness), AcquireKind::PermitRequest);
+        let goal =
+            permits.map_or(AcquireKind::Lock(self.mode, self.fairness), AcquireKind::PermitRequest);
         AcquisitionState::new(goal, &options, self.policy(), LOCAL_NOW)
     }
 
@@ -172,7 +194,10 @@ pub(super) struct ModelPlan {
 }
 
 impl ModelPlan {
-    pub(super) const fn new(name: &'static str, programs: &'static [&'static [AcquireProgram]]) -> ModelPlan {
+    pub(super) const fn new(
+        name: &'static str,
+        programs: &'static [&'static [AcquireProgram]],
+    ) -> ModelPlan {
         let budget = FaultBudget {
             abandoned: 0,
             lost_messages: 0,

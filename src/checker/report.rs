@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use crate::checker::beliefs::ClientHold;
-use crate::checker::call::{ModelMessageKind, ModelCall};
+use crate::checker::call::{ModelCall, ModelMessageKind};
 use crate::checker::search::SearchSummary;
 use crate::checker::time::SERVER_NOW;
-use crate::checker::world::{ModelAction, FAULT_NAMES, LockModel, ModelState};
+use crate::checker::world::{FAULT_NAMES, LockModel, ModelAction, ModelState};
 
 /// The steps of a history, with the beliefs after each.
 pub(super) fn history(model: &mut LockModel, actions: &[u16]) -> String {
@@ -37,7 +37,11 @@ pub(super) fn history(model: &mut LockModel, actions: &[u16]) -> String {
 }
 
 /// The action that leads to the same state, except for the order of clients.
-fn same_action(model: &mut LockModel, world: &ModelState, wanted: &Result<ModelState, String>) -> Option<ModelAction> {
+fn same_action(
+    model: &mut LockModel,
+    world: &ModelState,
+    wanted: &Result<ModelState, String>,
+) -> Option<ModelAction> {
     let rule = |what: &str| what.split(':').next().map(str::to_owned);
     model.actions(world).into_iter().find(|action| match (model.apply(world, *action), wanted) {
         (Ok(next), Ok(wanted)) => model.canonical(next) == *wanted,
@@ -67,11 +71,15 @@ fn describe(model: &mut LockModel, world: &ModelState, action: ModelAction) -> S
             format!("the server carries out the {name}: {}", model.outcome(world, at).reply_text)
         }
         ModelAction::Answer(at) => format!("the answer to the {} comes", call(at)),
-        ModelAction::Abandon(at) => format!("the {} comes to no answer, and may still arrive", call(at)),
+        ModelAction::Abandon(at) => {
+            format!("the {} comes to no answer, and may still arrive", call(at))
+        }
         ModelAction::DropAbandoned(at) => format!("the {} never arrives", call(at)),
         ModelAction::Hear(at) => match world.messages[at].about {
             ModelMessageKind::Grant => format!("{} hears of its grant", message(at)),
-            ModelMessageKind::End => format!("{} hears that its lease was ended by force", message(at)),
+            ModelMessageKind::End => {
+                format!("{} hears that its lease was ended by force", message(at))
+            }
             _ => format!("{} hears that somebody wants the lock", message(at)),
         },
         ModelAction::LoseMessage(at) => format!("the message to {} is lost", message(at)),
@@ -120,7 +128,9 @@ pub(super) fn table<'a>(rows: impl Iterator<Item = &'a String>) -> String {
 
 impl SearchSummary {
     pub(super) fn row(&self) -> String {
-        let SearchSummary { name, states, transitions, depth, executed, requested_runs: asked, .. } = self;
+        let SearchSummary {
+            name, states, transitions, depth, executed, requested_runs: asked, ..
+        } = self;
         let took = self.took.as_secs_f64();
         let faults = FAULT_NAMES.iter().zip(&self.faults).filter(|(_, times)| **times > 0);
         let faults: Vec<String> = faults.map(|(fault, times)| format!("{times} {fault}")).collect();

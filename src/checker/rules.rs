@@ -74,7 +74,10 @@ const RULES: [(&str, StepInvariant); 32] = [
 ];
 
 /// The first rule that a step breaks, and how.
-pub(super) fn first_violation(step: &ScriptRun<'_>, judges: impl Fn(&str) -> bool) -> Option<String> {
+pub(super) fn first_violation(
+    step: &ScriptRun<'_>,
+    judges: impl Fn(&str) -> bool,
+) -> Option<String> {
     let mut rules = RULES.iter().chain(&permits::RULES).filter(|(name, _)| judges(name));
     rules.find_map(|(name, rule)| Some(format!("{name}: {}", rule(step)?)))
 }
@@ -126,7 +129,9 @@ impl ScriptRun<'_> {
     pub(super) fn ticket(&self, id: &str) -> Option<u64> {
         match (self.before.waiters.get(id), self.request) {
             (Some(waiter), _) => Some(waiter.ticket),
-            (None, CallRequest::Acquire(AcquireRequest { wait: Some(wait), .. })) if self.is_mine(id) => {
+            (None, CallRequest::Acquire(AcquireRequest { wait: Some(wait), .. }))
+                if self.is_mine(id) =>
+            {
                 Some(wait.ticket).filter(|ticket| *ticket > 0)
             }
             _ => None,

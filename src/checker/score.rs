@@ -10,7 +10,9 @@ use crate::checker::program::{FaultBudget, ModelPlan};
 use crate::checker::search::search;
 use crate::checker::step::ScriptVariant;
 use crate::checker::world::LockModel;
-use crate::checker::worlds::{CR, CW, NO_FAULTS, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF};
+use crate::checker::worlds::{
+    CR, CW, NO_FAULTS, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF,
+};
 
 /// How many states of one world are searched for one fault.
 const MAX_STATES: usize = 120_000;
@@ -54,7 +56,11 @@ fn worlds() -> Vec<ModelPlan> {
         plan("P1,P1,P2; slow", &[P1, P1, P2], slow),
         plan("PS,P1; 1 abandoned", &[PS, P1], FaultBudget { abandoned: 1, ..NO_FAULTS }),
         plan("P1,P2,TP; 1 cancel", &[P1, P2, TP], FaultBudget { cancelled: 1, ..NO_FAULTS }),
-        small(plan("small limits: W,R,R; 1 crash", &[W, R, R], FaultBudget { crashes: 1, ..NO_FAULTS })),
+        small(plan(
+            "small limits: W,R,R; 1 crash",
+            &[W, R, R],
+            FaultBudget { crashes: 1, ..NO_FAULTS },
+        )),
         small(plan("small limits: W,R,R,R", &[W, R, R, R], NO_FAULTS)),
         plan("WD,R; 1 failover", &[WD, R], FaultBudget { failovers: 1, ..NO_FAULTS }),
         plan("PS,P1; 1 failover", &[PS, P1], FaultBudget { failovers: 1, ..NO_FAULTS }),
@@ -158,7 +164,8 @@ fn script_mutants_are_found_by_small_worlds() {
         }
     });
     let [known, held_back] = scores.into_inner().unwrap();
-    let total = MutantScore { killed: known.killed + held_back.killed, of: known.of + held_back.of };
+    let total =
+        MutantScore { killed: known.killed + held_back.killed, of: known.of + held_back.of };
     for (name, score) in [("known", known), ("held back", held_back), ("in scope", total)] {
         println!("{name}: {} of {} killed, {:.0} %", score.killed, score.of, 100.0 * score.share());
     }

@@ -101,8 +101,8 @@ impl StateSearch<'_> {
         }
         let judges = self.model.judges(CAN_FINISH);
         let stuck = if judges { self.dead_end() } else { None };
-        let violation =
-            stuck.map(|number| self.violation(number, None, format!("{CAN_FINISH}: there is none")));
+        let violation = stuck
+            .map(|number| self.violation(number, None, format!("{CAN_FINISH}: there is none")));
         (violation.is_none(), violation)
     }
 

@@ -23,7 +23,8 @@ pub(super) const FIRST_TOKEN: u64 = SERVER_NOW * 1_000 + 1;
 
 /// The reading of the server's clock at a local moment.
 pub(super) fn server_ms(moment: LocalInstant) -> u64 {
-    SERVER_NOW + moment.saturating_duration_since(LOCAL_NOW).as_millis() as u64 - LOCAL_NOW.saturating_duration_since(moment).as_millis() as u64
+    SERVER_NOW + moment.saturating_duration_since(LOCAL_NOW).as_millis() as u64
+        - LOCAL_NOW.saturating_duration_since(moment).as_millis() as u64
 }
 
 /// Makes a state older. Times that can no longer matter become equal.

@@ -8,11 +8,11 @@ mod runs;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-pub(super) use actions::{ModelAction, FAULT_NAMES};
+pub(super) use actions::{FAULT_NAMES, ModelAction};
 pub(super) use results::GUARDS;
 
 use crate::checker::call::{ModelCall, ModelMessage};
-use crate::checker::client::{ModelClient, ClientFault};
+use crate::checker::client::{ClientFault, ModelClient};
 use crate::checker::intern::Interner;
 use crate::checker::program::{FaultBudget, ModelPlan};
 use crate::checker::step::ScriptVariant;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::checker::program::{FaultBudget, ModelPlan, UNLIMITED, AcquireProgram};
+use crate::checker::program::{AcquireProgram, FaultBudget, ModelPlan, UNLIMITED};
 use crate::checker::report;
 use crate::checker::search::{SearchSummary, search};
 use crate::checker::step::ScriptVariant;
@@ -92,8 +92,13 @@ mod network {
     #[test]
     #[ignore = "a world of `make check`"]
     fn two_writers_and_calls_messages_and_requests_that_get_lost() {
-        let budget =
-            FaultBudget { abandoned: 1, lost_messages: 1, cancelled: 1, slow: UNLIMITED, ..NO_FAULTS };
+        let budget = FaultBudget {
+            abandoned: 1,
+            lost_messages: 1,
+            cancelled: 1,
+            slow: UNLIMITED,
+            ..NO_FAULTS
+        };
         let name = "network: W,W; unlimited slowness, 1 abandoned call, 1 lost message, 1 cancel";
         check(ModelPlan { budget, ..ModelPlan::new(name, &[W, W]) });
     }
@@ -183,7 +188,8 @@ mod queue {
     #[ignore = "a world of `make check`"]
     fn twice_as_many_ticks() {
         let budget = FaultBudget { slow: UNLIMITED, ..NO_FAULTS };
-        let plan = ModelPlan::new("queue: W,R; unlimited slowness, lease and ttl 4, window 2", &[W, R]);
+        let plan =
+            ModelPlan::new("queue: W,R; unlimited slowness, lease and ttl 4, window 2", &[W, R]);
         check(ModelPlan { budget, lease: 4, ttl: 4, window: 2, ..plan });
     }
 
@@ -192,8 +198,10 @@ mod queue {
     #[ignore = "a world of `make check`"]
     fn renewals_that_want_less() {
         let budget = FaultBudget { slow: 1, ..NO_FAULTS };
-        let plan =
-            ModelPlan::new("queue: W, and a W of one unit at most; slowness 1, window 2", &[W, SHORT]);
+        let plan = ModelPlan::new(
+            "queue: W, and a W of one unit at most; slowness 1, window 2",
+            &[W, SHORT],
+        );
         check(ModelPlan { budget, window: 2, ..plan });
     }
 
@@ -264,7 +272,10 @@ mod changes {
     #[ignore = "a world of `make check`"]
     fn downgrade_then_upgrade() {
         let budget = FaultBudget { abandoned: 1, ..NO_FAULTS };
-        check(ModelPlan { budget, ..ModelPlan::new("changes: WDU,R; 1 abandoned call", &[WDU, R]) });
+        check(ModelPlan {
+            budget,
+            ..ModelPlan::new("changes: WDU,R; 1 abandoned call", &[WDU, R])
+        });
     }
 }
 
@@ -292,7 +303,10 @@ mod history {
     #[ignore = "a world of `make check`"]
     fn two_writers_through_a_failover() {
         let budget = FaultBudget { failovers: 1, slow: 1, ..NO_FAULTS };
-        check(ModelPlan { budget, ..ModelPlan::new("history: W,W; 1 failover, slowness 1", &[W, W]) });
+        check(ModelPlan {
+            budget,
+            ..ModelPlan::new("history: W,W; 1 failover, slowness 1", &[W, W])
+        });
     }
 
     /// The renewals of the reader repeat a downgrade that the failover has lost, and one that comes
@@ -405,7 +419,10 @@ mod permits {
     #[ignore = "a world of `make check`"]
     fn all_permits_among_single_permits() {
         let budget = FaultBudget { slow: 1, ..NO_FAULTS };
-        check(ModelPlan { budget, ..ModelPlan::new("permits: P1,P1,P2; slowness 1", &[P1, P1, P2]) });
+        check(ModelPlan {
+            budget,
+            ..ModelPlan::new("permits: P1,P1,P2; slowness 1", &[P1, P1, P2])
+        });
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use futures::future::select;
 use tracing::{Instrument, Span};
 
-use crate::client::acquisition::{Acquisition, AcquisitionEvent, RequestStep, AcquisitionState, lease_lost_error};
+use crate::client::acquisition::{
+    Acquisition, AcquisitionEvent, AcquisitionState, RequestStep, lease_lost_error,
+};
 use crate::client::reply::parse_reply;
 use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::telemetry;
 use crate::client::{ClientInner, SlotSubscription};
 use crate::clock::LocalInstant;
 use crate::error::Result;
-use crate::protocol::{AcquireRequest, AcquisitionId, AcquireKind, LockKey, LockMode};
+use crate::protocol::{AcquireKind, AcquireRequest, AcquisitionId, LockKey, LockMode};
 use crate::router::Call;
 use crate::telemetry::emit_in_drop;
 
@@ -26,7 +28,9 @@ pub(crate) async fn acquire(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let goal = options.permits.map_or(AcquireKind::Lock(mode, options.fairness), AcquireKind::PermitRequest);
+    let goal = options
+        .permits
+        .map_or(AcquireKind::Lock(mode, options.fairness), AcquireKind::PermitRequest);
     run_acquisition(client, lock, (goal, mode), options, policy).await
 }
 
@@ -41,7 +45,8 @@ pub(crate) async fn accept_transfer(
     until: LocalInstant,
 ) -> Result<Arc<Acquisition>> {
     let goal = AcquireKind::Transfer { mode, from, token };
-    let taken = run_acquisition(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
+    let taken =
+        run_acquisition(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
     taken.ok_or_else(|| lock.add_context(lease_lost_error())) // unlike a try, it is never refused
 }
 
@@ -88,7 +93,11 @@ pub(crate) async fn upgrade(
 }
 
 /// Repeats the event until the acquisition does not say to wait.
-async fn drive_until_ready(client: &ClientInner, acquisition: &Acquisition, event: impl Fn() -> AcquisitionEvent) -> RequestStep {
+async fn drive_until_ready(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+    event: impl Fn() -> AcquisitionEvent,
+) -> RequestStep {
     loop {
         let changed = std::pin::pin!(acquisition.changed.notified());
         match apply(client, acquisition, event()) {
@@ -191,7 +200,8 @@ impl<'a> AcquireTask<'a> {
                 }
                 RequestStep::WaitUntil(_) => self.drive_until_ready().await,
                 RequestStep::Granted { token, by, node } => {
-                    let took = || self.client.clock.now().saturating_duration_since(self.started_at);
+                    let took =
+                        || self.client.clock.now().saturating_duration_since(self.started_at);
                     let (lock, waited) = (&self.acquisition.lock, self.queued_since.is_some());
                     telemetry::record_grant(lock, self.mode, &node, token, by, took, waited);
                     return Ok(true);
@@ -254,10 +264,20 @@ impl Drop for AcquireTask<'_> {
             let AcquireTask { acquisition, mode, outcome, .. } = self;
             if let Some(since) = self.queued_since {
                 span.in_scope(|| {
-                    telemetry::record_wait(&acquisition.lock, *mode, outcome, now.saturating_duration_since(since));
+                    telemetry::record_wait(
+                        &acquisition.lock,
+                        *mode,
+                        outcome,
+                        now.saturating_duration_since(since),
+                    );
                 });
             }
-            telemetry::record_outcome(&span, *mode, outcome, now.saturating_duration_since(self.started_at));
+            telemetry::record_outcome(
+                &span,
+                *mode,
+                outcome,
+                now.saturating_duration_since(self.started_at),
+            );
         });
     }
 }

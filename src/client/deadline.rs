@@ -24,7 +24,12 @@ pub(crate) fn default_margin(lease: Duration) -> Duration {
 
 /// The local end of the lease in a reply. The server read its clock after the request was sent, so
 /// counting from the sending is never too late, whichever attempt was granted.
-pub(crate) fn lease_deadline(grant: Grant, server_now: u64, sent: LocalInstant, margin: Duration) -> LocalInstant {
+pub(crate) fn lease_deadline(
+    grant: Grant,
+    server_now: u64,
+    sent: LocalInstant,
+    margin: Duration,
+) -> LocalInstant {
     sent.saturating_add(remaining_at(grant, server_now)).saturating_sub(margin)
 }
 
@@ -139,7 +144,10 @@ mod tests {
         let held = RenewalBudget { remaining_at: None, hold_deadline: Some(at(1_000)) };
         assert!(held.can_renew(at(999)) && !held.can_renew(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
-        assert_eq!((held.clamp_to_hold(at(1_300)), held.clamp_to_hold(at(700))), (at(1_000), at(700)));
+        assert_eq!(
+            (held.clamp_to_hold(at(1_300)), held.clamp_to_hold(at(700))),
+            (at(1_000), at(700))
+        );
         assert_eq!(twice.clamp_to_hold(at(1_300)), at(1_300));
     }
 

@@ -20,7 +20,10 @@ pub(crate) struct TransferredLease {
 /// Renews the lease as [`settle`], and stops tracking it.
 ///
 /// If the future is dropped, the lease is unchanged.
-pub(crate) async fn begin_transfer(client: &ClientInner, acquisition: &Acquisition) -> Result<TransferredLease> {
+pub(crate) async fn begin_transfer(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+) -> Result<TransferredLease> {
     let handed_on = renew_and_drain(client, acquisition).await?;
     client.apply(acquisition, AcquisitionEvent::Transfer);
     Ok(handed_on)
@@ -29,7 +32,10 @@ pub(crate) async fn begin_transfer(client: &ClientInner, acquisition: &Acquisiti
 /// Renews the lease to its full length, and waits until no earlier call for it can be carried out
 /// any more. A late acquire would find that its acquisition no longer holds the lock, and acquire
 /// the lock again, when nobody tracks it any more.
-pub(crate) async fn renew_and_drain(client: &ClientInner, acquisition: &Acquisition) -> Result<TransferredLease> {
+pub(crate) async fn renew_and_drain(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+) -> Result<TransferredLease> {
     let mut certain_after = None;
     loop {
         let confirmed = renewal::renew(client, acquisition).await?;
@@ -39,7 +45,8 @@ pub(crate) async fn renew_and_drain(client: &ClientInner, acquisition: &Acquisit
         let Some((mode, token, in_doubt, lease)) = held else {
             return Err(acquisition.lock.add_context(client.failure_or(lease_lost_error()))); // the client was shut down
         };
-        let ends = || in_doubt.map_or(0, |doubt| doubt.max_not_after(server_now, confirmed.sent_at));
+        let ends =
+            || in_doubt.map_or(0, |doubt| doubt.max_not_after(server_now, confirmed.sent_at));
         let after = *certain_after.get_or_insert_with(ends);
         if server_now > after {
             let (id, deadline) = (acquisition.id, confirmed.grant.deadline);

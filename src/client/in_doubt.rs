@@ -32,13 +32,20 @@ impl InDoubtUntil {
     /// The last moment of the server's clock at which the server may carry one of them out. An
     /// answer to a call that was sent at `sent` has read `server_now`.
     pub(crate) fn max_not_after(&self, server_now: u64, sent: LocalInstant) -> u64 {
-        let left = || u64::try_from(self.local_deadline.saturating_duration_since(sent).as_millis()).unwrap_or(u64::MAX);
-        self.max_not_after.unwrap_or_else(|| server_now.saturating_add(left()).saturating_add(SLACK_MS))
+        let left = || {
+            u64::try_from(self.local_deadline.saturating_duration_since(sent).as_millis())
+                .unwrap_or(u64::MAX)
+        };
+        self.max_not_after
+            .unwrap_or_else(|| server_now.saturating_add(left()).saturating_add(SLACK_MS))
     }
 }
 
 /// The attempts of both.
-pub(crate) fn later_of(one: Option<InDoubtUntil>, other: Option<InDoubtUntil>) -> Option<InDoubtUntil> {
+pub(crate) fn later_of(
+    one: Option<InDoubtUntil>,
+    other: Option<InDoubtUntil>,
+) -> Option<InDoubtUntil> {
     let (Some(a), Some(b)) = (one, other) else {
         return one.or(other);
     };
@@ -61,20 +68,27 @@ mod tests {
     fn a_moment_that_was_sent_is_exact_and_any_other_is_guessed() {
         let exact = InDoubtUntil::with_not_after(at(2_000), 9_500);
         assert_eq!(exact.max_not_after(9_000, at(1_700)), 9_500);
-        for guessed in [InDoubtUntil::local_only(at(2_000)), InDoubtUntil::with_not_after(at(2_000), 0)] {
+        for guessed in
+            [InDoubtUntil::local_only(at(2_000)), InDoubtUntil::with_not_after(at(2_000), 0)]
+        {
             assert_eq!(guessed.max_not_after(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
         }
     }
 
     #[test]
     fn combined_in_doubt_keeps_latest_server_time_or_guesses_if_uncounted() {
-        let (early, late) =
-            (InDoubtUntil::with_not_after(at(3_000), 8_000), InDoubtUntil::with_not_after(at(2_000), 9_500));
+        let (early, late) = (
+            InDoubtUntil::with_not_after(at(3_000), 8_000),
+            InDoubtUntil::with_not_after(at(2_000), 9_500),
+        );
         let together = later_of(Some(early), Some(late)).unwrap();
         assert_eq!((together.local_deadline, together.max_not_after(1, at(0))), (at(3_000), 9_500));
         let guessed = later_of(Some(late), Some(InDoubtUntil::local_only(at(1_000)))).unwrap();
         assert_eq!(guessed.max_not_after(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
-        assert_eq!((later_of(None, Some(late)), later_of(Some(late), None)), (Some(late), Some(late)));
+        assert_eq!(
+            (later_of(None, Some(late)), later_of(Some(late), None)),
+            (Some(late), Some(late))
+        );
         assert_eq!(later_of(None, None), None);
     }
 }

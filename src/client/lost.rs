@@ -173,7 +173,14 @@ mod tests {
 
     fn loss(token: u64) -> LeaseLoss {
         let (lock, slot) = ("a".into(), Slot::of("a"));
-        LeaseLoss { lock, slot, mode: LockMode::Read, token, held_for: Duration::ZERO, guard_count: 1 }
+        LeaseLoss {
+            lock,
+            slot,
+            mode: LockMode::Read,
+            token,
+            held_for: Duration::ZERO,
+            guard_count: 1,
+        }
     }
 
     #[tokio::test]

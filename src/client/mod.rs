@@ -27,8 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::client::acquisition::{Acquisition, Context, Effects, AcquisitionEvent, AcquisitionState};
-use crate::client::cache::{CachedLockMap, CachedLock};
+use crate::client::acquisition::{
+    Acquisition, AcquisitionEvent, AcquisitionState, Context, Effects,
+};
+use crate::client::cache::{CachedLock, CachedLockMap};
 use crate::client::lost::{LeaseLoss, LossReports};
 use crate::client::registry::{AcquisitionRegistry, DueWork};
 use crate::client::settings::ClientConfig;
@@ -96,7 +98,11 @@ impl ClientInner {
     }
 
     /// Registers a new acquisition, before anything is sent for it.
-    pub(crate) fn register(&self, lock: &LockKey, state: AcquisitionState) -> Result<Arc<Acquisition>> {
+    pub(crate) fn register(
+        &self,
+        lock: &LockKey,
+        state: AcquisitionState,
+    ) -> Result<Arc<Acquisition>> {
         let count = self.next_acquisition.fetch_add(1, Ordering::Relaxed);
         let id = self.id.acquisition(count);
         let acquisition = Arc::new(Acquisition::new(id, count, lock.clone(), state));
@@ -117,7 +123,10 @@ impl ClientInner {
             // Read while the state is locked, so that no event acts on an earlier time than the one
             // at which somebody has seen that the lease was over.
             let now = self.clock.now();
-            state.apply(event, &Context { now, jitter: random, settings: &self.settings, lock_kind: kind })
+            state.apply(
+                event,
+                &Context { now, jitter: random, settings: &self.settings, lock_kind: kind },
+            )
         };
         if effects.loss.is_some() {
             acquisition.mark_lost();
@@ -308,7 +317,8 @@ impl ClientInner {
     pub(crate) fn try_reserve_cache(self: &Arc<Self>) -> Option<CachePermit> {
         let most = self.settings.cache.max_leases;
         let take = |cached: usize| (cached < most).then_some(cached + 1);
-        let taken = self.cached_lease_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken =
+            self.cached_lease_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.is_ok().then(|| CachePermit(self.clone()))
     }
 

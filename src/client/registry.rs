@@ -121,9 +121,12 @@ impl AcquisitionRegistry {
         let room = TURN - counts.len();
         counts.extend(iter::from_fn(|| self.releases.pop_due(now)).take(room));
         let due = counts.iter().filter_map(|count| self.acquisitions.get(count).cloned()).collect();
-        let pumps: Vec<LockKey> =
-            iter::from_fn(|| self.pump_locks.pop_first()).map(|(_, lock)| lock).take(TURN).collect();
-        let has_more = self.first_due().is_some_and(|due| due <= now) || !self.pump_locks.is_empty();
+        let pumps: Vec<LockKey> = iter::from_fn(|| self.pump_locks.pop_first())
+            .map(|(_, lock)| lock)
+            .take(TURN)
+            .collect();
+        let has_more =
+            self.first_due().is_some_and(|due| due <= now) || !self.pump_locks.is_empty();
         let finished = (self.is_orphaned || self.failed) && self.is_drained() && pumps.is_empty();
         DueWork { acquisitions: due, pumps, has_more, is_finished: finished }
     }
@@ -176,8 +179,8 @@ impl AcquisitionRegistry {
     /// Removes the slots without waiters for a while, and reports them.
     pub(super) fn remove_idle(&mut self, now: LocalInstant, mut idle: impl FnMut(Slot)) {
         self.slot_waiters.retain(|slot, waiting| {
-            let keep =
-                !waiting.waiters.is_empty() || now.saturating_duration_since(waiting.idle_since) < SUBSCRIPTION_IDLE_TIMEOUT;
+            let keep = !waiting.waiters.is_empty()
+                || now.saturating_duration_since(waiting.idle_since) < SUBSCRIPTION_IDLE_TIMEOUT;
             if !keep {
                 idle(*slot);
             }
@@ -214,7 +217,10 @@ mod tests {
 
     #[test]
     fn the_last_one_of_a_client_that_takes_no_more_locks_is_reported() {
-        for end in [AcquisitionRegistry::close as fn(&mut AcquisitionRegistry), AcquisitionRegistry::mark_orphaned] {
+        for end in [
+            AcquisitionRegistry::close as fn(&mut AcquisitionRegistry),
+            AcquisitionRegistry::mark_orphaned,
+        ] {
             let mut registry = registry(&[1, 2, 3]);
             assert!(!registry.remove(1));
             end(&mut registry);
@@ -256,7 +262,8 @@ mod tests {
     fn take_work_of_many_leases_leaves_room_for_releases() {
         let leases = 2 * TURN as u64;
         let mut registry = registry(&(0..leases + 100).collect::<Vec<_>>());
-        (0..leases + 100).for_each(|count| assert!(registry.schedule(count, at(1), count >= leases)));
+        (0..leases + 100)
+            .for_each(|count| assert!(registry.schedule(count, at(1), count >= leases)));
         let (first, _) = turn(&mut registry, at(5));
         assert_eq!(first.len(), TURN);
         assert_eq!(first.iter().filter(|count| **count >= leases).count(), MIN_RELEASES);

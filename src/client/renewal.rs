@@ -1,11 +1,13 @@
 //! A renewal by the caller, besides those of the worker.
 
 use crate::client::ClientInner;
-use crate::client::acquisition::{Acquisition, AcquisitionEvent, HeldLease, RequestStep, lease_lost_error};
+use crate::client::acquisition::{
+    Acquisition, AcquisitionEvent, HeldLease, RequestStep, lease_lost_error,
+};
 use crate::client::reply::{ScriptReply, parse_reply};
 use crate::clock::LocalInstant;
 use crate::error::Result;
-use crate::protocol::{Grant, RenewRequest, RenewReply};
+use crate::protocol::{Grant, RenewReply, RenewRequest};
 
 /// The server's answer to a renewal that succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +22,10 @@ pub(crate) struct RenewalConfirmation {
 ///
 /// If the future is dropped, the server may or may not carry out the renewal. The lease here is
 /// unchanged.
-pub(crate) async fn renew(client: &ClientInner, acquisition: &Acquisition) -> Result<RenewalConfirmation> {
+pub(crate) async fn renew(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+) -> Result<RenewalConfirmation> {
     let lock = &acquisition.lock;
     let now = client.clock.now();
     let sending = |holding: &HeldLease| {
@@ -33,7 +38,10 @@ pub(crate) async fn renew(client: &ClientInner, acquisition: &Acquisition) -> Re
     let until = ends.min(now.saturating_add(client.settings.call_timeout));
     let send = async |renew: RenewRequest| {
         let call = renew.call(client.scripts, acquisition.id, lock);
-        parse_reply(client.transport.call_replicated(&call, replicas, until).await, RenewReply::read)
+        parse_reply(
+            client.transport.call_replicated(&call, replicas, until).await,
+            RenewReply::read,
+        )
     };
     let mut outcome = send(renew).await;
     if let Ok(ScriptReply { body: RenewReply::Other(grant), .. }) = &outcome
@@ -44,7 +52,11 @@ pub(crate) async fn renew(client: &ClientInner, acquisition: &Acquisition) -> Re
     }
     let confirmed = match &outcome {
         Ok(ScriptReply { body: RenewReply::Renewed(grant), envelope, sent_at: sent, .. }) => {
-            Some(RenewalConfirmation { grant: *grant, server_now: envelope.server_now, sent_at: *sent })
+            Some(RenewalConfirmation {
+                grant: *grant,
+                server_now: envelope.server_now,
+                sent_at: *sent,
+            })
         }
         _ => None,
     };

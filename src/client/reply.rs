@@ -5,8 +5,8 @@ use std::fmt;
 use crate::clock::LocalInstant;
 use crate::error::Error;
 use crate::node::{Address, RespValue};
-use crate::protocol::{ReplyError, Envelope};
-use crate::router::{CallReply, CallError, CallErrorKind};
+use crate::protocol::{Envelope, ReplyError};
+use crate::router::{CallError, CallErrorKind, CallReply};
 
 /// The contents of an answer, and what is known about its call.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::deadline::RenewalBudget;
-use crate::client::settings::{MIN_LEASE, ClientConfig, check_lease};
+use crate::client::settings::{ClientConfig, MIN_LEASE, check_lease};
 use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::protocol::{Fairness, PermitRequest};
@@ -52,7 +52,10 @@ impl LeaseOptions {
             RenewalPolicy::Limited(most) => Some(most),
             RenewalPolicy::Manual => Some(0),
         };
-        RenewalBudget { remaining_at: left, hold_deadline: self.max_hold.map(|hold| now.saturating_add(hold)) }
+        RenewalBudget {
+            remaining_at: left,
+            hold_deadline: self.max_hold.map(|hold| now.saturating_add(hold)),
+        }
     }
 
     /// The lease to request: at most the longest hold.

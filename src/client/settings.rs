@@ -196,10 +196,14 @@ mod tests {
             }),
             // The time to live is that of 60,001 ms.
             ("interval", 1, 60_000, |it| {
-                checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(180_003)))
+                checked(|all| {
+                    (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(180_003))
+                })
             }),
             ("interval of a short life", 1, 100, |it| {
-                checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(300)))
+                checked(|all| {
+                    (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(it), ms(300))
+                })
             }),
             ("waiters' time to live", 100, 3_600_000, |it| {
                 checked(|all| (all.polling.poll_interval, all.polling.waiter_ttl) = (ms(1), ms(it)))

@@ -11,7 +11,7 @@ use crate::client::lost::LeaseLoss;
 use crate::error::ErrorKind;
 use crate::health::ClientFailure;
 use crate::node::Address;
-use crate::protocol::{ClientId, ReleaseReply, LockKey, LockMode};
+use crate::protocol::{ClientId, LockKey, LockMode, ReleaseReply};
 use crate::slot::Slot;
 use crate::telemetry::{count_event, count_labeled, record_duration, record_duration_labeled};
 
@@ -64,7 +64,9 @@ pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
     match note {
         TelemetryEvent::Queued { mode, node, ahead } => emit_queued(lock, mode, &node, ahead),
         TelemetryEvent::GrantExpired { mode, node } => emit_grant_expired(lock, mode, &node),
-        TelemetryEvent::Renewed { mode, node, outcome, took } => record_renewal(lock, mode, &node, outcome, took),
+        TelemetryEvent::Renewed { mode, node, outcome, took } => {
+            record_renewal(lock, mode, &node, outcome, took)
+        }
         TelemetryEvent::RenewalFailed { mode, why } => emit_renewal_failed(lock, mode, &why),
         TelemetryEvent::ChangeRefused(error) => emit_change_rejected(lock, &error),
         TelemetryEvent::Released { node, ended, took } => record_release(lock, &node, &ended, took),
@@ -146,7 +148,13 @@ pub(crate) fn record_push(lock: &LockKey, node: &Address, token: u64) {
 // Leases.
 
 /// A renewal was answered.
-fn record_renewal(lock: &LockKey, mode: LockMode, node: &Address, outcome: &'static str, took: Duration) {
+fn record_renewal(
+    lock: &LockKey,
+    mode: LockMode,
+    node: &Address,
+    outcome: &'static str,
+    took: Duration,
+) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
     debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
     count_event!("rwlease_renewals_total", "outcome" => outcome);

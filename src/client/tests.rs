@@ -35,7 +35,8 @@ fn renewed(lease: &Lease) -> AcquisitionEvent {
 async fn lease_seen_lost_is_never_held_again() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).manual_time().build();
     let locks = Locks::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
-    let guard = locks.rwlock("lease").unwrap().write().renewal(RenewalPolicy::Manual).await.unwrap();
+    let guard =
+        locks.rwlock("lease").unwrap().write().renewal(RenewalPolicy::Manual).await.unwrap();
     engine.advance(guard.remaining() - Duration::from_nanos(1));
     let event = renewed(&guard);
     let (lease, clock) = (&*guard, &guard.client.clock);

@@ -172,7 +172,8 @@ mod tests {
     #[tokio::test]
     async fn an_advance_wakes_every_sleeper_whose_time_has_come() {
         let clock = Arc::new(ManualClock::frozen());
-        let sleep = |hours| tokio::spawn(clock.sleep_until(LocalInstant::from_duration(HOUR * hours)));
+        let sleep =
+            |hours| tokio::spawn(clock.sleep_until(LocalInstant::from_duration(HOUR * hours)));
         let (first, second, third) = (sleep(1), sleep(2), sleep(3));
         tokio::task::yield_now().await;
         clock.advance(HOUR * 2);

@@ -102,7 +102,9 @@ impl Clock for SystemClock {
     fn now(&self) -> LocalInstant {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = time.tv_sec.unsigned_abs();
-        LocalInstant(seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs()))
+        LocalInstant(
+            seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs()),
+        )
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]

@@ -43,8 +43,9 @@ impl RedisReply {
 }
 
 impl ErrorReply {
-    pub(super) const WRONG_TYPE: Self =
-        ErrorReply::from_static("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(super) const WRONG_TYPE: Self = ErrorReply::from_static(
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    );
     pub(super) const SYNTAX: Self = ErrorReply::from_static("ERR syntax error");
     pub(super) const NOT_AN_INTEGER: Self =
         ErrorReply::from_static("ERR value is not an integer or out of range");
@@ -75,7 +76,9 @@ impl From<RedisReply> for RespValue {
             RedisReply::Int(number) => RespValue::Int(number),
             RedisReply::Bulk(bytes) => RespValue::String(Bytes::copy_from_slice(&bytes)),
             RedisReply::Status(text) => RespValue::String(Bytes::from_static(text.as_bytes())),
-            RedisReply::List(items) => RespValue::Array(items.into_iter().map(RespValue::from).collect()),
+            RedisReply::List(items) => {
+                RespValue::Array(items.into_iter().map(RespValue::from).collect())
+            }
         }
     }
 }

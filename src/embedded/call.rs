@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use mlua::{BString, Either, IntoLua, Lua, LuaString, Table, Value, Variadic};
 use smallvec::SmallVec;
 
-use super::answer::{RedisReply, ErrorReply};
+use super::answer::{ErrorReply, RedisReply};
 use super::lock;
 use super::world::ClusterWorld;
 
@@ -154,7 +154,8 @@ fn list(lua: &Lua, items: &[RedisReply]) -> mlua::Result<Value> {
 }
 
 fn nested_list(lua: &Lua, items: &[RedisReply]) -> mlua::Result<Value> {
-    let items: mlua::Result<Vec<LuaReply>> = items.iter().map(|item| to_lua(lua, item.clone())).collect();
+    let items: mlua::Result<Vec<LuaReply>> =
+        items.iter().map(|item| to_lua(lua, item.clone())).collect();
     Ok(Value::Table(lua.create_sequence_from(items?)?))
 }
 

@@ -97,10 +97,12 @@ impl Redirect {
     /// The error that `redis.call` raises.
     pub(super) fn script_error(self) -> ErrorReply {
         match self {
-            Redirect::ClusterDown => {
-                ErrorReply::from_static("ERR Script attempted to execute a command while the cluster is down")
-            }
-            _ => ErrorReply::from_static("ERR Script attempted to access a non local key in a cluster node"),
+            Redirect::ClusterDown => ErrorReply::from_static(
+                "ERR Script attempted to execute a command while the cluster is down",
+            ),
+            _ => ErrorReply::from_static(
+                "ERR Script attempted to access a non local key in a cluster node",
+            ),
         }
     }
 }

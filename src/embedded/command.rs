@@ -9,7 +9,7 @@ use super::commands::{hash, key, script, server, text};
 use super::hashing::DeterministicState;
 use super::number;
 use super::store::Keyspace;
-use super::world::{CommandSite, ClusterWorld};
+use super::world::{ClusterWorld, CommandSite};
 
 #[derive(Debug)]
 pub(super) struct CommandSpec {
@@ -59,7 +59,15 @@ impl CommandSpec {
         keys: KeyPositions,
         act: CommandHandler,
     ) -> Self {
-        CommandSpec { name, args, keys, writes: false, denies_oom: false, allowed_in_scripts: true, handler: act }
+        CommandSpec {
+            name,
+            args,
+            keys,
+            writes: false,
+            denies_oom: false,
+            allowed_in_scripts: true,
+            handler: act,
+        }
     }
 
     /// A command that writes, but needs no memory.

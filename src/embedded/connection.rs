@@ -14,8 +14,8 @@ use super::session::Session;
 use super::world::ClusterWorld;
 use crate::health::ClientHealth;
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue,
-    PubSubConnection,
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
+    PubSubConnection, PubSubEvent, RespValue, ResponseFuture,
 };
 
 /// Opens connections to the servers of one engine.
@@ -26,9 +26,20 @@ pub(super) struct EmbeddedConnector(pub(super) Arc<EmbeddedState>, pub(super) Cl
 /// the client still waits.
 #[derive(Debug)]
 pub(super) enum PausedInput {
-    Commands { commands: Vec<Command>, session: Arc<Session>, replies: oneshot::Sender<Vec<RespValue>> },
-    Subscribe { connection: u64, channel: Bytes, asking: bool },
-    Unsubscribe { connection: u64, channel: Bytes },
+    Commands {
+        commands: Vec<Command>,
+        session: Arc<Session>,
+        replies: oneshot::Sender<Vec<RespValue>>,
+    },
+    Subscribe {
+        connection: u64,
+        channel: Bytes,
+        asking: bool,
+    },
+    Unsubscribe {
+        connection: u64,
+        channel: Bytes,
+    },
 }
 
 /// One end of a connection.
@@ -53,7 +64,10 @@ struct EmbeddedPubSub {
 }
 
 impl Connector for EmbeddedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         Box::pin(async move {
             let link = EmbeddedLink::open(&lock(&self.0.world), address)?;
             let node = EmbeddedCommands { shared: self.0.clone(), link, session: Arc::default() };
@@ -68,7 +82,8 @@ impl Connector for EmbeddedConnector {
     fn subscribe<'a>(
         &'a self,
         address: &'a Address,
-    ) -> ConnectionFuture<'a, (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>)> {
+    ) -> ConnectionFuture<'a, (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>)>
+    {
         Box::pin(async move {
             let mut world = lock(&self.0.world);
             let link = EmbeddedLink::open(&world, address)?;
@@ -84,8 +99,9 @@ impl Connector for EmbeddedConnector {
 
 impl EmbeddedLink {
     fn open(world: &ClusterWorld, address: &Address) -> Result<EmbeddedLink, ConnectionError> {
-        let server =
-            world.find(address).ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
+        let server = world
+            .find(address)
+            .ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
         match world.servers[server].health {
             ProcessState::Up | ProcessState::Paused => {
                 Ok(EmbeddedLink { server, generation: world.servers[server].generation })
@@ -168,8 +184,11 @@ impl EmbeddedPubSub {
 
 impl PubSubConnection for EmbeddedPubSub {
     fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
-        let node =
-            EmbeddedCommands { shared: self.shared.clone(), link: self.link, session: Arc::default() };
+        let node = EmbeddedCommands {
+            shared: self.shared.clone(),
+            link: self.link,
+            session: Arc::default(),
+        };
         Box::pin(node.call(command.clone()))
     }
 

@@ -13,11 +13,11 @@ use super::connection::EmbeddedConnector;
 use super::faults::FaultInjector;
 use super::lock;
 use super::script_host::LuaHost;
-use super::server::{ServerRole, EmbeddedServer};
+use super::server::{EmbeddedServer, ServerRole};
 use super::session::{Session, WaitSemantics};
 use super::slots::SlotTable;
-use super::watch::{self, ServedCommand, CommandObserver, ObserverSlot};
-use super::world::{ScriptStats, ClusterWorld};
+use super::watch::{self, CommandObserver, ObserverSlot, ServedCommand};
+use super::world::{ClusterWorld, ScriptStats};
 use crate::clock::{Clock, ManualClock};
 use crate::health::ClientHealth;
 use crate::node::{Address, Command, Connector, RespValue};
@@ -265,7 +265,9 @@ impl EmbeddedClusterBuilder {
         };
         let world = Arc::new(Mutex::new(world));
         let host = Mutex::new(LuaHost::new(world.clone()));
-        EmbeddedCluster { shared: Arc::new(EmbeddedState { host, world, observer: Mutex::default() }) }
+        EmbeddedCluster {
+            shared: Arc::new(EmbeddedState { host, world, observer: Mutex::default() }),
+        }
     }
 
     /// The masters first, then the first replica of each, and so on.

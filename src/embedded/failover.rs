@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::replication::ReplicaProgress;
-use super::server::{ProcessState, ServerRole, EmbeddedServer};
+use super::server::{EmbeddedServer, ProcessState, ServerRole};
 use super::slots::SlotTable;
 use super::store::Keyspace;
 use super::world::ClusterWorld;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::answer::ErrorReply;
 use super::engine::EmbeddedState;
 use super::lock;
-use super::server::{ProcessState, EmbeddedServer};
+use super::server::{EmbeddedServer, ProcessState};
 use super::world::ClusterWorld;
 use crate::slot::Slot;
 
@@ -53,7 +53,9 @@ impl FaultInjector {
     /// masters that name each other never stop redirecting.
     pub fn set_wrong_owner(&self, server: usize, slot: Slot, master: usize) {
         if master < self.change(|world| world.servers.len()) {
-            self.with_server(server, |server| Arc::make_mut(&mut server.slots).assign(slot, master));
+            self.with_server(server, |server| {
+                Arc::make_mut(&mut server.slots).assign(slot, master)
+            });
         }
     }
 }
@@ -109,8 +111,9 @@ impl FaultInjector {
     /// learns what has happened.
     pub fn resume(&self, server: usize) {
         let mut host = lock(&self.shared.host);
-        let is_paused =
-            |world: &ClusterWorld| world.servers.get(server).is_some_and(|it| it.health == ProcessState::Paused);
+        let is_paused = |world: &ClusterWorld| {
+            world.servers.get(server).is_some_and(|it| it.health == ProcessState::Paused)
+        };
         if !is_paused(&lock(&self.shared.world)) {
             return;
         }
@@ -174,7 +177,9 @@ impl FaultInjector {
     /// Steps a server's clock by this many milliseconds, forward or back.
     pub fn step_clock(&self, server: usize, by_ms: i64) {
         let step = by_ms.saturating_mul(1000);
-        self.with_server(server, |server| server.clock_offset = server.clock_offset.saturating_add(step));
+        self.with_server(server, |server| {
+            server.clock_offset = server.clock_offset.saturating_add(step)
+        });
     }
 
     /// Makes a server forget its scripts.

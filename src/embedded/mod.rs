@@ -44,13 +44,15 @@ mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use engine::{EmbeddedClusterBuilder, EmbeddedCluster};
+pub use engine::{EmbeddedCluster, EmbeddedClusterBuilder};
 pub use faults::FaultInjector;
-pub use network::{Delivery, SimulatedHost, MessageKind, NetworkMessage, SimulatedNetwork, NetworkModel};
+pub use network::{
+    Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,
+};
 #[cfg(test)]
-pub(crate) use pure_step::{LockHash, ScriptStep, ScriptOutput, ScriptInput};
+pub(crate) use pure_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
 pub use session::WaitSemantics;
-pub use watch::{ServedCommand, CommandObserver};
+pub use watch::{CommandObserver, ServedCommand};
 pub use world::ScriptStats;
 
 /// Locks the mutex, also after a panic elsewhere: each change is complete before its lock is

@@ -19,7 +19,9 @@ use std::time::Duration;
 use super::engine::EmbeddedCluster;
 use super::lock;
 use crate::health::ClientHealth;
-use crate::node::{Address, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, OpenedPubSub};
+use crate::node::{
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+};
 use line::SimulatedStream;
 use node::SimulatedCommands;
 use subscription::SimulatedPubSub;
@@ -165,7 +167,8 @@ impl SimulatedConnector {
         open: impl Future<Output = Result<T, ConnectionError>>,
     ) -> Result<(Arc<SimulatedStream>, T), ConnectionError> {
         let server = self.host.network().engine.find(address);
-        let server = server.ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
+        let server =
+            server.ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
         let line = SimulatedStream::new(self.host.clone(), server);
         let fate = line.delivery_of(MessageKind::Dial, &[]);
         let clock = self.host.network().engine.clock();
@@ -183,7 +186,10 @@ impl SimulatedConnector {
 }
 
 impl Connector for SimulatedConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         Box::pin(async move {
             let open = async {
                 let (there, address) = self.host.network().connector_to(address);

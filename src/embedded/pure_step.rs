@@ -74,7 +74,11 @@ impl ScriptStep {
         Ok(ScriptStep { engine, scripts: known, notices })
     }
 
-    pub(crate) fn run(&mut self, before: &LockHash, run: &ScriptInput<'_>) -> Result<ScriptOutput, String> {
+    pub(crate) fn run(
+        &mut self,
+        before: &LockHash,
+        run: &ScriptInput<'_>,
+    ) -> Result<ScriptOutput, String> {
         let unknown = || format!("no script {}", run.script);
         let digest = self.scripts.get(run.script).ok_or_else(unknown)?;
         let world = self.engine.shared.world.clone();
@@ -101,7 +105,11 @@ fn in_words(failure: ErrorReply) -> String {
 }
 
 /// Puts the server into the state before the run.
-fn set_up(world: &Arc<Mutex<ClusterWorld>>, before: &LockHash, run: &ScriptInput<'_>) -> UnboundedReceiver<PubSubEvent> {
+fn set_up(
+    world: &Arc<Mutex<ClusterWorld>>,
+    before: &LockHash,
+    run: &ScriptInput<'_>,
+) -> UnboundedReceiver<PubSubEvent> {
     let (sender, notices) = mpsc::unbounded_channel();
     let mut world = lock(world);
     let still = (world.epoch + world.clock.now().as_duration()).as_micros() as i64;

@@ -3,11 +3,11 @@
 //! A replica that keeps up is not stored: its data are its master's, without the last writes if it
 //! is promoted. A replica that is held back has its own data.
 
-use super::answer::{RedisReply, ErrorReply, CommandResult};
+use super::answer::{CommandResult, ErrorReply, RedisReply};
 use super::number;
-use super::server::{ProcessState, ServerRole, EmbeddedServer};
+use super::server::{EmbeddedServer, ProcessState, ServerRole};
 use super::store::Keyspace;
-use super::world::{CommandSite, ClusterWorld};
+use super::world::{ClusterWorld, CommandSite};
 
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,8 +25,9 @@ impl ClusterWorld {
     /// number of replicas the command names.
     pub(super) fn wait(&mut self, at: CommandSite, args: &[&[u8]], covered: u64) -> CommandResult {
         number::parse_argument(args[0])?;
-        let timeout = number::parse_argument(args[1])
-            .map_err(|_| ErrorReply::from_static("ERR timeout is not an integer or out of range"))?;
+        let timeout = number::parse_argument(args[1]).map_err(|_| {
+            ErrorReply::from_static("ERR timeout is not an integer or out of range")
+        })?;
         if timeout < 0 {
             return Err(ErrorReply::from_static("ERR timeout is negative"));
         }
@@ -72,7 +73,12 @@ impl ClusterWorld {
 
     /// The data of a replica that is promoted: everything that it has acknowledged, and the rest
     /// without the last `lose` writes. A replica that was held back has what it had then.
-    pub(super) fn promotion_data(&mut self, replica: usize, master: usize, lose: usize) -> Keyspace {
+    pub(super) fn promotion_data(
+        &mut self,
+        replica: usize,
+        master: usize,
+        lose: usize,
+    ) -> Keyspace {
         let received = std::mem::take(&mut self.servers[replica].replica_progress);
         if received.lag_offset.is_some() {
             return std::mem::take(&mut self.servers[replica].store);

@@ -55,7 +55,9 @@ impl LuaHost {
 
     fn state(&mut self) -> Result<&mut LuaState, ErrorReply> {
         let state = self.state.as_mut();
-        state.map_err(|error| ErrorReply::new(format!("ERR the embedded Lua did not start: {error}")))
+        state.map_err(|error| {
+            ErrorReply::new(format!("ERR the embedded Lua did not start: {error}"))
+        })
     }
 }
 

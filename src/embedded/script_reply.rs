@@ -55,5 +55,8 @@ pub(super) fn annotate_error(failure: &Value, digest: &Digest) -> ErrorReply {
     let text = text.unwrap_or_else(|error| format!("ERR {error}"));
     let line = failure.raw_get::<Option<u64>>("line").ok().flatten();
     let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-    ErrorReply::new(format!("{text} script: {}, on {CHUNK_NAME}{line}.", String::from_utf8_lossy(digest)))
+    ErrorReply::new(format!(
+        "{text} script: {}, on {CHUNK_NAME}{line}.",
+        String::from_utf8_lossy(digest)
+    ))
 }

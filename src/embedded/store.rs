@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use super::answer::{Blob, ErrorReply};
 use super::hashing::DeterministicState;
-use super::log::{UndoRecord, UndoLog};
+use super::log::{UndoLog, UndoRecord};
 use crate::slot::Slot;
 
 /// The fields of a hash, in the order of their names, so that the same run gives the same
@@ -247,7 +247,9 @@ fn restore(entries: &mut KeyMap, before: UndoRecord) {
             entries.insert(key, entry);
         }
         UndoRecord::Field { key, field, value } => {
-            if let Some(StoredValue::Hash(fields)) = entries.get_mut(&key).map(|entry| &mut entry.value) {
+            if let Some(StoredValue::Hash(fields)) =
+                entries.get_mut(&key).map(|entry| &mut entry.value)
+            {
                 match value {
                     Some(value) => fields.insert(field, value),
                     None => fields.remove(&field),

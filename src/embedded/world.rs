@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::{RedisReply, Blob, ErrorReply, CommandResult};
+use super::answer::{Blob, CommandResult, ErrorReply, RedisReply};
 use super::cluster::Redirect;
 use super::command::{CommandHandler, CommandSpec};
-use super::server::{ServerRole, EmbeddedServer};
+use super::server::{EmbeddedServer, ServerRole};
 use super::session::WaitSemantics;
 use super::slots::SlotTable;
 use crate::clock::{Clock, ManualClock};
@@ -125,11 +125,18 @@ impl ClusterWorld {
     }
 
     /// Runs an admitted command, of a client or of a script.
-    pub(super) fn run(&mut self, at: CommandSite, act: CommandHandler, args: &[&[u8]]) -> CommandResult {
+    pub(super) fn run(
+        &mut self,
+        at: CommandSite,
+        act: CommandHandler,
+        args: &[&[u8]],
+    ) -> CommandResult {
         match act {
             CommandHandler::Store(act) => act(&mut self.servers[at.server].store, args),
             CommandHandler::Server(act) => act(self, at, args),
-            CommandHandler::Acquiring | CommandHandler::Wait | CommandHandler::Script(_) => Err(ErrorReply::NOT_IN_SCRIPTS),
+            CommandHandler::Acquiring | CommandHandler::Wait | CommandHandler::Script(_) => {
+                Err(ErrorReply::NOT_IN_SCRIPTS)
+            }
         }
     }
 
@@ -169,7 +176,9 @@ impl ClusterWorld {
         let command = CommandSpec::find(name)
             .ok_or(ErrorReply::from_static("ERR Unknown Redis command called from script"))?;
         if !command.accepts_arity(args.len()) {
-            return Err(ErrorReply::from_static("ERR Wrong number of args calling Redis command from script"));
+            return Err(ErrorReply::from_static(
+                "ERR Wrong number of args calling Redis command from script",
+            ));
         }
         if !command.allowed_in_scripts {
             return Err(ErrorReply::NOT_IN_SCRIPTS);

@@ -13,7 +13,7 @@ use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
-use crate::protocol::{ReleaseReply, LockMode, ReleaseRequest};
+use crate::protocol::{LockMode, ReleaseReply, ReleaseRequest};
 
 /// The outcome of a release. It says whether the lock was held until the release.
 #[must_use = "the lease may have ended before the release, and the work may have overlapped"]

@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::ClientInner;
-use crate::client::acquisition::{Acquisition, AcquisitionEvent, HeldLease, ChangeKind};
+use crate::client::acquisition::{Acquisition, AcquisitionEvent, ChangeKind, HeldLease};
 use crate::client::request::WaitPolicy;
 use crate::client::{acquire, renewal};
 use crate::error::{Error, ErrorKind, Result};
@@ -155,7 +155,8 @@ impl Lease {
         loop {
             let mut changed = std::pin::pin!(self.acquisition.changed.notified());
             changed.as_mut().enable();
-            let Some((ends, lost)) = self.with(|holding| (holding.deadline, holding.is_lost())) else {
+            let Some((ends, lost)) = self.with(|holding| (holding.deadline, holding.is_lost()))
+            else {
                 return;
             };
             if lost || self.client.clock.now() >= ends {

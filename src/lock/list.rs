@@ -9,7 +9,7 @@ use futures::stream::{self, Stream};
 
 use crate::client::ClientHandle;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Address, Command, RespValue, ReplyShape};
+use crate::node::{Address, Command, ReplyShape, RespValue};
 
 /// How many keys a server examines in one step by default.
 const STEP: u32 = 500;
@@ -174,7 +174,8 @@ mod tests {
     #[test]
     fn a_step_is_read() {
         let text = |text: &'static str| RespValue::String(text.into());
-        let reply = RespValue::Array(vec![text("17"), RespValue::Array(vec![text("a"), text("b")])]);
+        let reply =
+            RespValue::Array(vec![text("17"), RespValue::Array(vec![text("a"), text("b")])]);
         assert_eq!(step(reply).unwrap(), ("17".into(), vec!["a".into(), "b".into()]));
         for reply in [
             RespValue::Nil,

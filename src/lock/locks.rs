@@ -12,7 +12,7 @@ use crate::client::acquisition::{Acquisition, AcquisitionEvent};
 use crate::client::settings::ClientConfig;
 use crate::client::telemetry;
 use crate::client::worker;
-use crate::client::{ClientInner, ClientHandle};
+use crate::client::{ClientHandle, ClientInner};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::builder::Builder;
@@ -232,8 +232,13 @@ impl Locks {
             Some(id) => id,
             None => random_id()?,
         };
-        let client =
-            Arc::new(ClientInner::new(router, clock, settings, scripts, ClientId::from_random(random)));
+        let client = Arc::new(ClientInner::new(
+            router,
+            clock,
+            settings,
+            scripts,
+            ClientId::from_random(random),
+        ));
         telemetry::describe();
         worker::install_push_handler(&client);
         client.start();

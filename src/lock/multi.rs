@@ -10,14 +10,14 @@ use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_
 use crate::client::acquire;
 use crate::client::acquisition::AcquisitionEvent;
 use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
-use crate::client::{ClientInner, ClientHandle};
+use crate::client::{ClientHandle, ClientInner};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, HoldRelease, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// A request for several locks at once, in any slots and modes: it gets all of them or none.
 /// [`Locks::multi`](crate::Locks::multi) makes it. It is sent when it is awaited, and returns a
@@ -240,7 +240,10 @@ async fn take_in_turn(
         }
         let Some((lock, mode)) = wanted.get(held.len()) else { continue };
         waited = true;
-        let turn = Wait { timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())), retry: None };
+        let turn = Wait {
+            timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
+            retry: None,
+        };
         let take = |policy| acquire::acquire(client, lock, *mode, &reserving, policy);
         let turn = std::pin::pin!(turn.for_lock(client, lock, take));
         let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
@@ -435,8 +438,10 @@ mod tests {
 
     #[test]
     fn multi_of_no_lock_or_one_key_of_two_kinds_returns_invalid() {
-        let both =
-            vec![wanted(LockKind::SetNxMutex, "a", LockMode::Write), wanted(LockKind::ReadWrite, "a", LockMode::Read)];
+        let both = vec![
+            wanted(LockKind::SetNxMutex, "a", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
+        ];
         for named in [vec![], both] {
             assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
         }

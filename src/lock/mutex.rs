@@ -8,7 +8,7 @@ use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::guard::MutexGuard;
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{InspectSetNxRequest, LockKind, LockKey};
+use crate::protocol::{InspectSetNxRequest, LockKey, LockKind};
 use crate::slot::Slot;
 
 /// A mutex on one string key, as made by `SET key value NX PX lease` and ended by a

@@ -18,7 +18,7 @@ use crate::lock::lease::Lease;
 use crate::lock::mutex::Mutex as PlainMutex;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// A `Reentrant` with at least this many locks drops the entries of those it no longer holds.
 const MANY: usize = 64;

@@ -126,7 +126,10 @@ impl Tries<'_> {
     /// Whether a try is unanswered only because the time limit passed soon after it began. The try
     /// before it was answered, so the server is not to blame.
     pub(crate) fn was_cut_short(&self, began: LocalInstant, now: LocalInstant) -> bool {
-        self.made > 0 && self.until.is_some_and(|until| now >= until && until.saturating_duration_since(began) < MIN_BLAMED_SILENCE)
+        self.made > 0
+            && self.until.is_some_and(|until| {
+                now >= until && until.saturating_duration_since(began) < MIN_BLAMED_SILENCE
+            })
     }
 
     pub(crate) fn out_of_time(&self) -> Error {
@@ -171,7 +174,10 @@ mod tests {
     async fn tries_end_by_their_number_or_their_time() {
         let retry = Retry::every(ms(1)).tries(3).timeout(ms(60_000));
         let mut tries = retry.begin(SystemClock.now(), Some(ms(90_000)));
-        assert_eq!(tries.answer_by(LocalInstant::default(), ms(5)), LocalInstant::default().saturating_add(ms(5)));
+        assert_eq!(
+            tries.answer_by(LocalInstant::default(), ms(5)),
+            LocalInstant::default().saturating_add(ms(5))
+        );
         tries.pause(&SystemClock).await.unwrap();
         tries.pause(&SystemClock).await.unwrap();
         let error = tries.pause(&SystemClock).await.unwrap_err();

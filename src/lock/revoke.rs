@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{self, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply, pump_request, parse_pump_reply};
-use crate::router::{CallReply, Call};
+use crate::protocol::{
+    self, ForceReleaseReply, InspectRequest, PageCursor, RevokeReply, parse_pump_reply,
+    pump_request,
+};
+use crate::router::{Call, CallReply};
 
 /// The leases that were [revoked](RwLock::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +112,11 @@ impl RwLock {
         if envelope.has_pump_work && self.sweep().await.is_none() {
             self.client.pump(&self.lock);
         }
-        Ok(forced.map(|ForceReleaseReply { token, had_writer: writer, readers }| ForcedRelease { token, readers, writer }))
+        Ok(forced.map(|ForceReleaseReply { token, had_writer: writer, readers }| ForcedRelease {
+            token,
+            readers,
+            writer,
+        }))
     }
 
     /// Repeats until nothing is left to do. `None` if a call failed.

@@ -7,7 +7,7 @@ use crate::client::ClientHandle;
 use crate::error::Result;
 use crate::lock::guard::{ReadGuard, WriteGuard};
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{LockKind, LockKey};
+use crate::protocol::{LockKey, LockKind};
 use crate::slot::Slot;
 
 /// A read/write lock that all clients of the cluster share by its name.

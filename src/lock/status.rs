@@ -11,7 +11,10 @@ use futures::future::BoxFuture;
 use crate::client::ClientInner;
 use crate::error::Result;
 use crate::lock::rwlock::RwLock;
-use crate::protocol::{WaiterRecord, HoldsRequest, InspectRequest, LockKey, LockMode, PageCursor, HolderRecord, InspectReply};
+use crate::protocol::{
+    HolderRecord, HoldsRequest, InspectReply, InspectRequest, LockKey, LockMode, PageCursor,
+    WaiterRecord,
+};
 use queue::Queue;
 
 /// The maximum number of entries of each kind on one page.
@@ -128,7 +131,8 @@ impl<'a> StatusQuery<'a> {
     /// or left meanwhile may be missing or appear twice. If the waiting writer that the page would
     /// begin with has left, the page shows no waiting writers, and likewise for waiting readers.
     pub fn after(mut self, status: &Status) -> Self {
-        self.page = status.next.clone().unwrap_or_else(|| PageCursor::from(status.readers, None, None));
+        self.page =
+            status.next.clone().unwrap_or_else(|| PageCursor::from(status.readers, None, None));
         self
     }
 }
@@ -224,7 +228,12 @@ impl RwLock {
     }
 }
 
-async fn look(client: &ClientInner, lock: &LockKey, page: PageCursor, size: usize) -> Result<InspectReply> {
+async fn look(
+    client: &ClientInner,
+    lock: &LockKey,
+    page: PageCursor,
+    size: usize,
+) -> Result<InspectReply> {
     let most = size as u64;
     let call = InspectRequest { page, page_size: most }.call(client.scripts, lock);
     InspectRequest::read(client.query(lock, &call).await?).map_err(|bad| lock.add_context(bad))
@@ -259,7 +268,11 @@ fn status(view: InspectReply, first_reader: u64, size: usize) -> Status {
         token: view.token,
         writer: view.writer.and_then(|writer| holder(LockMode::Write, writer)),
         readers: view.reader_count,
-        reading: view.readers.into_iter().filter_map(|reader| holder(LockMode::Read, reader)).collect(),
+        reading: view
+            .readers
+            .into_iter()
+            .filter_map(|reader| holder(LockMode::Read, reader))
+            .collect(),
         upgrader: view.upgrader.map(|entry| waiter(now, LockMode::Write, entry)),
         waiters: view.waiter_count,
         waiting,
@@ -339,7 +352,8 @@ mod tests {
     #[test]
     fn status_of_the_largest_numbers_does_not_overflow() {
         const MAX: u64 = u64::MAX;
-        let last = WaiterRecord { last_poll: MAX, waiter_ttl: MAX, joined_at: MAX, ..entry(MAX, None) };
+        let last =
+            WaiterRecord { last_poll: MAX, waiter_ttl: MAX, joined_at: MAX, ..entry(MAX, None) };
         let record = HolderRecord { deadline: MAX, token: MAX, cached: false };
         for now in [0, MAX / 2, MAX - 1, MAX] {
             let view = InspectReply {

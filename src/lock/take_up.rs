@@ -16,7 +16,7 @@ use crate::lock::guard::{Hold, ReadGuard, Released, WriteGuard};
 use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
 use crate::lock::ticket::Ticket;
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 
 impl Locks {
     /// Takes up a lock that another client has [handed on](WriteGuard::into_ticket). The guard is
@@ -119,9 +119,11 @@ impl TakeUp<'_> {
         let TakeUp { client, ticket, options, timeout } = self;
         let lock = LockKey::new(LockKind::ReadWrite, &client.settings.key_prefix, &ticket.name)?;
         options.check().map_err(|error| lock.add_context(error))?;
-        let until = client.clock.now().saturating_add(timeout.unwrap_or(client.settings.call_timeout));
+        let until =
+            client.clock.now().saturating_add(timeout.unwrap_or(client.settings.call_timeout));
         let TransferredLease { mode, id, token, .. } = ticket.lease;
-        let taken = acquire::accept_transfer(client, &lock, (mode, id, token), &options, until).await?;
+        let taken =
+            acquire::accept_transfer(client, &lock, (mode, id, token), &options, until).await?;
         let hold = Hold(Lease::new(client.0.clone(), taken));
         Ok(match mode {
             LockMode::Read => TakenUp::Read(ReadGuard(hold)),

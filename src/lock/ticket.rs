@@ -8,7 +8,7 @@ use crate::client::hand_on::{TransferredLease, begin_transfer};
 use crate::decimal::parse_u64;
 use crate::error::{Error, Result};
 use crate::lock::guard::{Hold, ReadGuard, WriteGuard};
-use crate::protocol::{AcquisitionId, MAX_NAME_LEN, LockMode};
+use crate::protocol::{AcquisitionId, LockMode, MAX_NAME_LEN};
 
 /// The prefix of a ticket, with its version.
 const MARK: &str = "rwlease-ticket-1";
@@ -195,8 +195,12 @@ mod tests {
 
     fn ticket(name: &str) -> Ticket {
         let id = ClientId::from_random([9; 11]).acquisition(77);
-        let lease =
-            TransferredLease { mode: LockMode::Write, id, token: 1_700_000_000_000_000, deadline: 1_700_000 };
+        let lease = TransferredLease {
+            mode: LockMode::Write,
+            id,
+            token: 1_700_000_000_000_000,
+            deadline: 1_700_000,
+        };
         Ticket { name: name.into(), lease }
     }
 

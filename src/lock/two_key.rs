@@ -18,7 +18,7 @@ use crate::lock::lease::Lease;
 use crate::lock::locks::Locks;
 use crate::lock::retry::Retry;
 use crate::lock::wait::Wait;
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 use crate::slot::{Slot, assert_same_slot};
 
 /// The longest pause between two tries of a waiting request. Half of it is random.
@@ -176,7 +176,12 @@ impl TwoKeyRwLock {
         self.take(mode, &options, WaitPolicy::strict_try(until)).await
     }
 
-    async fn wait(&self, mode: LockMode, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
+    async fn wait(
+        &self,
+        mode: LockMode,
+        lease: Duration,
+        timeout: Duration,
+    ) -> Result<TwoKeyGuard> {
         let (lock, options) = (self.lock(mode), self.options(mode, lease)?);
         let wait = Wait { timeout: Some(timeout), retry: Some(Retry::every(INTERVAL)) };
         wait.check().map_err(|error| lock.add_context(error))?;

@@ -13,7 +13,7 @@ use crate::client::ClientInner;
 use crate::client::request::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::retry::Retry;
-use crate::protocol::{LockKind, LockKey};
+use crate::protocol::{LockKey, LockKind};
 
 /// How to wait for a lock: in its queue, or by trying again if the lock has none or `retry` is set.
 #[derive(Debug, Default)]

@@ -20,7 +20,10 @@ use tokio::sync::oneshot;
 
 use crate::health::ClientHealth;
 use crate::node::task::AbortOnDrop;
-use crate::node::{ResponseFuture, Command, CommandConnection, ConnectionError, ProtocolError, RespValue, ReplyShape};
+use crate::node::{
+    Command, CommandConnection, ConnectionError, ProtocolError, ReplyShape, RespValue,
+    ResponseFuture,
+};
 
 /// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
 /// callers get their answers together: if all callers were in one, client and server would take
@@ -62,7 +65,10 @@ struct QueuedRequest {
 }
 
 impl PipeliningConnection {
-    pub(super) fn wrap(node: Arc<dyn CommandConnection>, health: &ClientHealth) -> Arc<dyn CommandConnection> {
+    pub(super) fn wrap(
+        node: Arc<dyn CommandConnection>,
+        health: &ClientHealth,
+    ) -> Arc<dyn CommandConnection> {
         let queue = Arc::new(PipelineQueue {
             node,
             out_of_step: OnceLock::new(),
@@ -300,7 +306,9 @@ mod tests {
                 drop(recorder.answers.acquire().await.unwrap());
                 match &recorder.failure {
                     Some(failure) => Err(failure.clone()),
-                    None => Ok(words.into_iter().map(|word| RespValue::String(word.into())).collect()),
+                    None => {
+                        Ok(words.into_iter().map(|word| RespValue::String(word.into())).collect())
+                    }
                 }
             }
             .boxed()
@@ -334,7 +342,10 @@ mod tests {
 
     async fn go_together() {
         let recorder = Recorder::new(None);
-        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
@@ -361,7 +372,10 @@ mod tests {
     /// The numbers of requests in the pipelines when this many callers are ready.
     async fn handed_over(count: usize) -> Vec<usize> {
         let recorder = Recorder::new(None);
-        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -381,13 +395,19 @@ mod tests {
     async fn many_go_in_several_pipelines() {
         assert_eq!(handed_over(MAX_PIPELINE).await, [MAX_PIPELINE]);
         assert_eq!(handed_over(2 * MAX_PIPELINE + 1).await, [MAX_PIPELINE, MAX_PIPELINE, 1]);
-        assert_eq!(handed_over(8 * MAX_PIPELINE - 1).await, [2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE - 1]);
+        assert_eq!(
+            handed_over(8 * MAX_PIPELINE - 1).await,
+            [2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE - 1]
+        );
     }
 
     #[tokio::test]
     async fn coalesced_call_dropped_before_its_pipeline_is_not_sent() {
         let recorder = Recorder::new(None);
-        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
         let first = tokio::spawn(node.call(command("first")));
         turns().await;
         let mut given_up = node.call(command("given up"));
@@ -411,8 +431,10 @@ mod tests {
         for maybe_sent in [true, false] {
             let failure = ConnectionError { maybe_sent, ..ConnectionError::not_sent("reset") };
             let recorder = Recorder::new(Some(failure));
-            let node =
-                PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+            let node = PipeliningConnection::wrap(
+                Arc::new(Recorded(recorder.clone())),
+                &ClientHealth::default(),
+            );
             let first = tokio::spawn(node.call(command("first")));
             turns().await;
             let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
@@ -428,7 +450,10 @@ mod tests {
     #[tokio::test]
     async fn coalesced_dropped_during_a_call_drops_its_node_after_that_call() {
         let recorder = Recorder::new(None);
-        let node = PipeliningConnection::wrap(Arc::new(Recorded(recorder.clone())), &ClientHealth::default());
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
         let answer = tokio::spawn(node.call(command("first")));
         turns().await;
         drop(node);

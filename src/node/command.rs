@@ -143,7 +143,10 @@ impl EncodedScriptCall<'_> {
     }
 
     pub(crate) fn to_command(self) -> Command {
-        let size = self.script.bytes().len() + self.key.len() + self.args.bytes().len() + ENVELOPE_CAPACITY;
+        let size = self.script.bytes().len()
+            + self.key.len()
+            + self.args.bytes().len()
+            + ENVELOPE_CAPACITY;
         let mut bytes = Vec::with_capacity(size);
         self.write(&mut bytes);
         Command { bytes, append: self.len(), shape: ReplyShape::Script(self.shape) }

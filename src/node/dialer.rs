@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::health::{ClientHealth, catch, catch_future};
-use crate::node::{Address, Command, Credentials, CredentialsProvider, ConnectionError};
+use crate::node::{Address, Command, ConnectionError, Credentials, CredentialsProvider};
 use crate::telemetry::callback_panicked;
 use tcp::dial;
 
@@ -124,7 +124,10 @@ impl Dialer {
         let provided = catch_future(async { provider.credentials().await }).await;
         let provided = provided.map_err(|panic| {
             callback_panicked("CredentialsProvider::credentials", &panic.message);
-            ConnectionError::not_sent(format!("the credentials provider panicked: {}", panic.message))
+            ConnectionError::not_sent(format!(
+                "the credentials provider panicked: {}",
+                panic.message
+            ))
         })?;
         provided.map(Some).map_err(|source| ConnectionError {
             source: Some(source.into()),
@@ -161,12 +164,18 @@ impl Dialer {
         _: Option<IpAddr>,
         _: &TlsCertificates,
     ) -> Result<(RawStream, IpAddr), ConnectionError> {
-        Err(ConnectionError { permanent: true, ..ConnectionError::unsent("TLS needs the feature `tls`") })
+        Err(ConnectionError {
+            permanent: true,
+            ..ConnectionError::unsent("TLS needs the feature `tls`")
+        })
     }
 }
 
 /// Hides the password that was sent.
-pub(super) fn hide_password(failure: ConnectionError, credentials: Option<&Credentials>) -> ConnectionError {
+pub(super) fn hide_password(
+    failure: ConnectionError,
+    credentials: Option<&Credentials>,
+) -> ConnectionError {
     match credentials.map(Credentials::parts) {
         Some((_, password)) => failure.without_password(password),
         None => failure,
@@ -226,6 +235,8 @@ mod tests {
         let of = |error| ConnectionError::from(io::Error::new(io::ErrorKind::InvalidData, error));
         assert!(of(untrusted).is_permanent);
         assert!(!of(passing).is_permanent);
-        assert!(!ConnectionError::from(io::Error::from(io::ErrorKind::ConnectionReset)).is_permanent);
+        assert!(
+            !ConnectionError::from(io::Error::from(io::ErrorKind::ConnectionReset)).is_permanent
+        );
     }
 }

@@ -430,15 +430,22 @@ impl FakeCluster {
                     FakeReply::Answer(text(&format!("# Server\r\n{version}run_id:{run_id}\r\n")))
                 }
                 "CLUSTER" => match &*words[1] {
-                    "MYID" => FakeReply::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host)))),
-                    "INFO" => {
-                        FakeReply::Answer(server.info.clone().unwrap_or_else(|| cluster_info("ok", 1)))
+                    "MYID" => {
+                        FakeReply::Answer(server.id.clone().unwrap_or_else(|| text(&id_of(host))))
                     }
-                    _ => FakeReply::Delayed(server.slots_take, server.slots.clone().unwrap_or(RespValue::Nil)),
+                    "INFO" => FakeReply::Answer(
+                        server.info.clone().unwrap_or_else(|| cluster_info("ok", 1)),
+                    ),
+                    _ => FakeReply::Delayed(
+                        server.slots_take,
+                        server.slots.clone().unwrap_or(RespValue::Nil),
+                    ),
                 },
                 "ASKING" => server.asking.clone().unwrap_or_else(|| FakeReply::Answer(text("OK"))),
                 "WAIT" => server.wait_reply.clone().unwrap_or(FakeReply::Answer(RespValue::Int(1))),
-                "DELIFEQ" => server.scripts.pop_front().unwrap_or(FakeReply::Answer(RespValue::Int(1))),
+                "DELIFEQ" => {
+                    server.scripts.pop_front().unwrap_or(FakeReply::Answer(RespValue::Int(1)))
+                }
                 "EVALSHA" if server.forgets_scripts => refusal("NOSCRIPT No matching script."),
                 "EVAL" | "EVALSHA" => {
                     server.forgets_scripts = false;

@@ -26,8 +26,8 @@ use crate::health::ClientHealth;
 use crate::node::coalesced::PipeliningConnection;
 use crate::node::in_turn::first_success;
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, RespValue, OpenedPubSub,
-    resolve_host,
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
+    OpenedPubSub, RespValue, ResponseFuture, resolve_host,
 };
 use connection::FredConnection;
 use reply::{command_error, from_value};
@@ -181,7 +181,10 @@ impl Connector for FredConnector {
         self.health.clone()
     }
 
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         async move {
             match &*resolve_host(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,

@@ -37,8 +37,12 @@ fn no_resp3(error: &ServerError) -> String {
 }
 
 fn refused(error: &ServerError, message: String, permanent: bool) -> ConnectionError {
-    ConnectionError { is_permanent: permanent, source: Some(Arc::new(error.clone())), ..ConnectionError::not_sent(message) }
-        .redact_arguments()
+    ConnectionError {
+        is_permanent: permanent,
+        source: Some(Arc::new(error.clone())),
+        ..ConnectionError::not_sent(message)
+    }
+    .redact_arguments()
 }
 
 impl ConnectionError {

@@ -177,7 +177,9 @@ impl ConnectionError {
     pub(crate) fn redact_arguments(self) -> ConnectionError {
         match self.message.find(", with args beginning with") {
             // The source has them, too.
-            Some(end) => ConnectionError { message: self.message[..end].into(), source: None, ..self },
+            Some(end) => {
+                ConnectionError { message: self.message[..end].into(), source: None, ..self }
+            }
             None => self,
         }
     }
@@ -235,7 +237,10 @@ pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionErro
 /// Opens connections.
 pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
 
     /// The addresses to which a host name resolves now; none if that is unknown.
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {

@@ -28,12 +28,13 @@ use crate::health::ClientHealth;
 use crate::node::answering::KeptConnection;
 use crate::node::dialer::{Dialer, RawStream, hide_password};
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, RespValue, ReplyShape,
-    EncodedScriptCall, OpenedPubSub, PubSubConnection, resolve_host,
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
+    EncodedScriptCall, OpenedPubSub, PubSubConnection, ReplyShape, RespValue, ResponseFuture,
+    resolve_host,
 };
 use expected::{PendingReply, PipelineOutcome};
 use subscription::NativePubSub;
-use tasks::{PubSubSink, ConnectionTasks};
+use tasks::{ConnectionTasks, PubSubSink};
 use wire::WriteQueue;
 
 /// Opens connections.
@@ -43,7 +44,10 @@ pub(crate) struct NativeConnector {
 }
 
 impl Connector for NativeConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, None).boxed()
     }
 
@@ -120,9 +124,15 @@ struct NativeConnection {
 }
 
 impl NativeConnection {
-    fn from_stream(stream: RawStream, listener: Option<PubSubSink>, health: &ClientHealth) -> NativeConnection {
+    fn from_stream(
+        stream: RawStream,
+        listener: Option<PubSubSink>,
+        health: &ClientHealth,
+    ) -> NativeConnection {
         match stream {
-            RawStream::Tcp(stream) => NativeConnection::over_halves(stream.into_split(), listener, health),
+            RawStream::Tcp(stream) => {
+                NativeConnection::over_halves(stream.into_split(), listener, health)
+            }
             #[cfg(feature = "tls")]
             RawStream::Tls(stream) => {
                 NativeConnection::over_halves(tokio::io::split(*stream), listener, health)
@@ -155,7 +165,10 @@ impl NativeConnection {
     fn send_each(
         &self,
         commands: &[Command],
-    ) -> Result<impl Iterator<Item = oneshot::Receiver<Result<RespValue, ConnectionError>>>, ConnectionError> {
+    ) -> Result<
+        impl Iterator<Item = oneshot::Receiver<Result<RespValue, ConnectionError>>>,
+        ConnectionError,
+    > {
         let (tell, told): (Vec<_>, Vec<_>) = commands.iter().map(|_| oneshot::channel()).unzip();
         self.wire.push_all(commands, tell.into_iter().map(PendingReply::Reply))?;
         Ok(told.into_iter())
@@ -202,7 +215,11 @@ impl CommandConnection for NativeCommands {
     }
 
     fn call_script(&self, call: &EncodedScriptCall<'_>) -> ResponseFuture<RespValue> {
-        self.connection.send_one(call.len(), |bytes| call.write(bytes), ReplyShape::Script(call.shape))
+        self.connection.send_one(
+            call.len(),
+            |bytes| call.write(bytes),
+            ReplyShape::Script(call.shape),
+        )
     }
 
     fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {

@@ -20,12 +20,13 @@ use tokio::sync::mpsc;
 
 use crate::health::ClientHealth;
 use crate::node::coalesced::PipeliningConnection;
-use crate::node::dialer::{PubSubKind, Dialer, RawStream, hide_password};
+use crate::node::dialer::{Dialer, PubSubKind, RawStream, hide_password};
 use crate::node::handshake_error::{hello_refused, select_refused};
 use crate::node::task::AbortOnDrop;
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, MessageHandler,
-    CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, ServerError, OpenedPubSub, PubSubConnection, resolve_host,
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials,
+    LIB_NAME, LIB_VERSION, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent, RespValue,
+    ResponseFuture, ServerError, resolve_host,
 };
 pub(crate) use reply::{connect_error, from_value};
 use reply::{is_login_rejected, text_in};
@@ -37,7 +38,10 @@ pub(crate) struct RedisConnector {
 }
 
 impl Connector for RedisConnector {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.connect_to(address, None)
     }
 
@@ -182,7 +186,10 @@ impl RedisConnector {
     }
 
     /// Names the client. The server may refuse it: the name is only informative.
-    async fn set_client_name(&self, connection: &mut MultiplexedConnection) -> Result<(), ConnectionError> {
+    async fn set_client_name(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), ConnectionError> {
         let Some(name) = &self.dialer.client_name else {
             return Ok(());
         };
@@ -336,8 +343,10 @@ impl PubSubConnection for RedisPubSub {
                 _ => None,
             });
             if let Some((error, notify)) = refused.zip(self.notify.upgrade()) {
-                let _ = notify
-                    .send(PubSubEvent::Rejected { channel: Bytes::copy_from_slice(channel), error });
+                let _ = notify.send(PubSubEvent::Rejected {
+                    channel: Bytes::copy_from_slice(channel),
+                    error,
+                });
             }
             Ok(())
         }
@@ -351,8 +360,10 @@ impl PubSubConnection for RedisPubSub {
             let reply = outcome
                 .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
             // A push reports success. A server that does not serve the slot answers by an error.
-            if let (RespValue::Error(_), Some(notify)) = (from_value(reply), self.notify.upgrade()) {
-                let _ = notify.send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) });
+            if let (RespValue::Error(_), Some(notify)) = (from_value(reply), self.notify.upgrade())
+            {
+                let _ = notify
+                    .send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) });
             }
             Ok(())
         }
@@ -367,7 +378,9 @@ fn event_of(push: PushInfo) -> Option<PubSubEvent> {
     let channel = text_in(data.next()?)?;
     match kind {
         PushKind::SSubscribe | PushKind::Subscribe => Some(PubSubEvent::Subscribed { channel }),
-        PushKind::SUnsubscribe | PushKind::Unsubscribe => Some(PubSubEvent::Unsubscribed { channel }),
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => {
+            Some(PubSubEvent::Unsubscribed { channel })
+        }
         PushKind::SMessage | PushKind::Message => {
             Some(PubSubEvent::Message { channel, payload: text_in(data.next()?)? })
         }

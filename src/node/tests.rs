@@ -21,8 +21,13 @@ use crate::node::dialer::Dialer;
 use crate::node::fred::FredConnector;
 use crate::node::native::NativeConnector;
 use crate::node::redis::RedisConnector;
-use crate::node::{Address, Command, Connector, Credentials, LIB_NAME, LIB_VERSION, CommandConnection, RespValue};
-use support::{ClientKind, Cluster, Proxy, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit};
+use crate::node::{
+    Address, Command, CommandConnection, Connector, Credentials, LIB_NAME, LIB_VERSION, RespValue,
+};
+use support::{
+    ClientKind, Cluster, ClusterConfig, PollLimit, Proxy, Result, Server, ServerSettings,
+    StandaloneServer,
+};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -310,7 +315,8 @@ async fn a_database_that_the_user_may_not_select_stays_refused() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_password_is_told_where_hello_is_unknown() -> Result {
     let server =
-        StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\"")).await?;
+        StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\""))
+            .await?;
     for (name, backend) in as_user("default", "SECRET") {
         let failure = backend.connect(&address(server.port())).await.map(drop).unwrap_err();
         let mut told = format!("{failure:?}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::id::AcquisitionId;
-use super::key::{LockKind, LockKey};
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::key::{LockKey, LockKind};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::semaphore::limit;
 #[cfg(feature = "legacy")]
 use super::two_key;
@@ -86,7 +86,9 @@ impl QueueTerms {
     fn encode(&self) -> SmallVec<[u8; QUEUE_TERMS_LEN]> {
         let server = self.subscribed_server.as_deref().unwrap_or("-");
         let mut place = SmallVec::new();
-        for number in [to_millis(self.claim_timeout), to_millis(self.waiter_ttl), self.max_queue_len] {
+        for number in
+            [to_millis(self.claim_timeout), to_millis(self.waiter_ttl), self.max_queue_len]
+        {
             place.extend_from_slice(Decimal::from_u64(number).as_bytes());
             place.push(b' ');
         }
@@ -180,9 +182,12 @@ impl AcquireRequest {
         if let Some(other_key) = &lock.second_key {
             return two_key::acquire(self, id, (lock, other_key), not_after);
         }
-        let args = Command::with_capacity(USUAL_ARGS_LEN).arg(id.as_str()).arg_u64(to_millis(self.lease));
+        let args =
+            Command::with_capacity(USUAL_ARGS_LEN).arg(id.as_str()).arg_u64(to_millis(self.lease));
         let (script, args) = match self.kind {
-            AcquireKind::Lock(..) if lock.kind == LockKind::SetNxMutex => (&scripts.set_nx_acquire, args),
+            AcquireKind::Lock(..) if lock.kind == LockKind::SetNxMutex => {
+                (&scripts.set_nx_acquire, args)
+            }
             AcquireKind::Lock(LockMode::Read, fairness) => {
                 (&scripts.acquire_read, args.arg(self.flags(fairness)))
             }
@@ -190,9 +195,10 @@ impl AcquireRequest {
                 (&scripts.acquire_write, args.arg(self.flags(fairness)))
             }
             AcquireKind::Upgrade { token } => (&scripts.upgrade, args.arg_u64(token)),
-            AcquireKind::Transfer { mode, from, token } => {
-                (&scripts.accept_transfer, args.arg(mode.letter()).arg(from.as_str()).arg_u64(token))
-            }
+            AcquireKind::Transfer { mode, from, token } => (
+                &scripts.accept_transfer,
+                args.arg(mode.letter()).arg(from.as_str()).arg_u64(token),
+            ),
             AcquireKind::PermitRequest(PermitRequest { count, limit }) => {
                 let args = args.arg_u64(count.into()).arg_u64(limit.into());
                 (&scripts.semaphore_acquire, args)
@@ -201,7 +207,9 @@ impl AcquireRequest {
         let args = match (lock.kind, self.kind) {
             (LockKind::SetNxMutex, _) | (_, AcquireKind::Transfer { .. }) => args,
             (_, AcquireKind::PermitRequest(_)) => args.arg(lock.slot.hashed_part()),
-            (_, AcquireKind::Lock(..)) if self.is_cacheable => args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Lock(..)) if self.is_cacheable => {
+                args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hashed_part())
+            }
             (_, AcquireKind::Lock(..)) => args.arg(ONE_TOKEN).arg(lock.slot.hashed_part()),
             (_, AcquireKind::Upgrade { .. }) => args.arg(lock.slot.hashed_part()),
         };

@@ -2,7 +2,7 @@
 
 use super::Scripts;
 use super::key::LockKey;
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 use crate::node::{Command, RespValue};
 use crate::router::Call;
 
@@ -223,7 +223,10 @@ mod tests {
 
     fn lock(elements: Vec<RespValue>) -> RespValue {
         RespValue::Array(
-            [text("lock"), RespValue::Int(1_000), RespValue::Int(0)].into_iter().chain(elements).collect(),
+            [text("lock"), RespValue::Int(1_000), RespValue::Int(0)]
+                .into_iter()
+                .chain(elements)
+                .collect(),
         )
     }
 
@@ -234,10 +237,16 @@ mod tests {
             text("c00000000015000000000000000007abcdefghijklmnopqr"),
             RespValue::Int(1),
             RespValue::Int(2),
-            RespValue::Array(vec![text("upgrades"), text("u - - 0 900 10000 30000 1000 f - x 700")]),
+            RespValue::Array(vec![
+                text("upgrades"),
+                text("u - - 0 900 10000 30000 1000 f - x 700"),
+            ]),
             RespValue::Int(3),
             RespValue::Array(vec![text("reader"), text("g000000000160000000000000000060")]),
-            RespValue::Array(vec![text("waits"), text("w - next 5 900 10000 30000 1000 f - x 800")]),
+            RespValue::Array(vec![
+                text("waits"),
+                text("w - next 5 900 10000 30000 1000 f - x 800"),
+            ]),
             RespValue::Array(vec![]),
         ]))
         .unwrap();

@@ -22,24 +22,29 @@ mod semaphore;
 pub(crate) mod two_key;
 
 pub use acquire::Fairness;
-pub(crate) use acquire::{AcquireRequest, AcquireReply, TOKEN_BLOCK, AcquireKind, Grant, PermitRequest, QueueTerms};
+pub(crate) use acquire::{
+    AcquireKind, AcquireReply, AcquireRequest, Grant, PermitRequest, QueueTerms, TOKEN_BLOCK,
+};
 pub(crate) use error::is_rejected_before_run;
 pub(crate) use id::{AcquisitionId, CLIENT_ID_LEN, ClientId};
-pub(crate) use inspect::{WaiterRecord, HoldsRequest, InspectRequest, PageCursor, HolderRecord, InspectReply};
-pub(crate) use key::{LockKind, MAX_NAME_LEN, LockKey};
+pub(crate) use inspect::{
+    HolderRecord, HoldsRequest, InspectReply, InspectRequest, PageCursor, WaiterRecord,
+};
+pub(crate) use key::{LockKey, LockKind, MAX_NAME_LEN};
 pub(crate) use mutex::InspectSetNxRequest;
-pub(crate) use push::PushMessage;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use push::GrantMessage;
-pub(crate) use raise::{MAX_TOKEN_LEAD, RaiseTokenRequest, RaiseTokenReply};
-pub(crate) use release::{ReleaseReply, ReleaseRequest, pump_request, parse_pump_reply};
-pub(crate) use renew::{DowngradeRequest, RenewRequest, RenewReply};
-pub(crate) use reply::{ReplyError, Envelope};
+pub(crate) use push::PushMessage;
+pub(crate) use raise::{MAX_TOKEN_LEAD, RaiseTokenReply, RaiseTokenRequest};
+pub(crate) use release::{ReleaseReply, ReleaseRequest, parse_pump_reply, pump_request};
+pub(crate) use renew::{DowngradeRequest, RenewReply, RenewRequest};
+pub(crate) use reply::{Envelope, ReplyError};
 pub(crate) use revoke::{ForceReleaseReply, RevokeReply, force_release, revoke};
 pub(crate) use script::Scripts;
 pub use script::scripts;
 pub(crate) use semaphore::{
-    InspectSemaphoreRequest, SetLimitReply, SemaphoreCursor, InspectSemaphoreReply, SetLimitRequest, ReleasePermitsRequest,
+    InspectSemaphoreReply, InspectSemaphoreRequest, ReleasePermitsRequest, SemaphoreCursor,
+    SetLimitReply, SetLimitRequest,
 };
 
 /// The mode in which a lock is held.

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn a_push_names_owners_tokens_and_deadlines() {
-        let Some(PushMessage::Grants(push)) = PushMessage::read(b"1700 1 abc 12 1800 def 13 1900") else {
+        let Some(PushMessage::Grants(push)) = PushMessage::read(b"1700 1 abc 12 1800 def 13 1900")
+        else {
             panic!("grants");
         };
         assert_eq!((push.server_now, push.has_pump_work), (1700, true));

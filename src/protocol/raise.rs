@@ -74,13 +74,18 @@ mod tests {
     #[test]
     fn the_scripts_have_the_same_bound() {
         let prelude = include_str!("../../lua/lib/prelude.lua");
-        assert!(prelude.contains(&format!("local MAX_TOKEN_LEAD = {} --", MAX_TOKEN_LEAD.as_millis())));
+        assert!(
+            prelude.contains(&format!("local MAX_TOKEN_LEAD = {} --", MAX_TOKEN_LEAD.as_millis()))
+        );
     }
 
     #[test]
     fn raise_token_read_returns_done_lost_or_ahead() {
         let asked = raise(1_700_000_090_000_999);
-        assert_eq!(asked.read(reply(1_700_000_000_000, "raised")).unwrap(), RaiseTokenReply::Raised);
+        assert_eq!(
+            asked.read(reply(1_700_000_000_000, "raised")).unwrap(),
+            RaiseTokenReply::Raised
+        );
         assert_eq!(asked.read(reply(1_700_000_000_000, "lost")).unwrap(), RaiseTokenReply::NotHeld);
         let ahead = asked.read(reply(1_700_000_000_000, "ahead")).unwrap();
         assert_eq!(ahead, RaiseTokenReply::TooFarAhead(Duration::from_secs(90)));

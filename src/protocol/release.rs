@@ -3,8 +3,8 @@
 use super::Scripts;
 use super::acquire::Grant;
 use super::id::AcquisitionId;
-use super::key::{LockKind, LockKey};
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::key::{LockKey, LockKind};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 #[cfg(feature = "legacy")]
 use super::two_key;
 use crate::node::{Command, RespValue};

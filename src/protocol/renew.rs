@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::acquire::{TOKEN_BLOCK, Grant, to_millis};
+use super::acquire::{Grant, TOKEN_BLOCK, to_millis};
 use super::id::AcquisitionId;
-use super::key::{LockKind, LockKey};
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::key::{LockKey, LockKind};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::{LockMode, Scripts};
 use crate::node::{Command, RespValue};
 use crate::router::Call;
@@ -81,7 +81,8 @@ impl DowngradeRequest {
         id: AcquisitionId,
         lock: &LockKey,
     ) -> Call {
-        let args = Command::new().arg(id.as_str()).arg_u64(self.token).arg_u64(to_millis(self.lease));
+        let args =
+            Command::new().arg(id.as_str()).arg_u64(self.token).arg_u64(to_millis(self.lease));
         let args = if self.cached { args.arg("k") } else { args };
         Call {
             script: &scripts.downgrade,

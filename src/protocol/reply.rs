@@ -34,7 +34,9 @@ pub(crate) enum ReplyReader {
 
 impl ReplyReader {
     /// Splits a reply into its envelope, its status and the rest.
-    pub(crate) fn parse_header(reply: RespValue) -> Result<(Envelope, StatusWord, ReplyReader), ReplyError> {
+    pub(crate) fn parse_header(
+        reply: RespValue,
+    ) -> Result<(Envelope, StatusWord, ReplyReader), ReplyError> {
         let (status, mut rest) = match reply {
             RespValue::String(text) => {
                 let end = word_end(&text, 0);
@@ -165,7 +167,12 @@ mod tests {
 
     #[test]
     fn a_text_and_a_list_say_the_same() {
-        let list = [RespValue::String("lock".into()), RespValue::Int(1700), RespValue::Int(1), RespValue::Int(5)];
+        let list = [
+            RespValue::String("lock".into()),
+            RespValue::Int(1700),
+            RespValue::Int(1),
+            RespValue::Int(5),
+        ];
         for reply in [RespValue::String("lock 1700 1 5".into()), RespValue::Array(list.into())] {
             let (envelope, status, mut rest) = ReplyReader::parse_header(reply).unwrap();
             assert_eq!(envelope, Envelope { server_now: 1700, has_pump_work: true });
@@ -183,7 +190,10 @@ mod tests {
             let opened = ReplyReader::parse_header(RespValue::String(text.into()));
             assert!(matches!(opened, Err(ReplyError::Malformed(_))), "{text:?}");
         }
-        let words = RespValue::Array(vec![RespValue::String("lock".into()), RespValue::String("17".into())]);
+        let words = RespValue::Array(vec![
+            RespValue::String("lock".into()),
+            RespValue::String("17".into()),
+        ]);
         for reply in [RespValue::Nil, RespValue::Int(1), RespValue::Array(vec![]), words] {
             assert!(matches!(ReplyReader::parse_header(reply), Err(ReplyError::Malformed(_))));
         }

@@ -2,7 +2,7 @@
 
 use super::Scripts;
 use super::key::LockKey;
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 use crate::node::{Command, RespValue};
 use crate::router::{Call, Script};
 
@@ -66,7 +66,9 @@ impl RevokeReply {
 
 impl ForceReleaseReply {
     /// `None` if nobody held the lock.
-    pub(crate) fn read(reply: RespValue) -> Result<(Envelope, Option<ForceReleaseReply>), ReplyError> {
+    pub(crate) fn read(
+        reply: RespValue,
+    ) -> Result<(Envelope, Option<ForceReleaseReply>), ReplyError> {
         let (envelope, status, mut rest) = ReplyReader::parse_header(reply)?;
         let forced = match status.as_bytes() {
             b"forced" => Some(ForceReleaseReply {

@@ -136,7 +136,10 @@ impl Scripts {
             accept_transfer: script("take_up", &[GRANTED, "lost", "stale"])?,
             set_nx_acquire: script("mutex/acquire", TRY)?,
             set_nx_renew: script("mutex/renew", &[GRANTED, "lost"])?,
-            set_nx_release: Script { has_delifeq_shortcut: true, ..script("mutex/release", RELEASE)? },
+            set_nx_release: Script {
+                has_delifeq_shortcut: true,
+                ..script("mutex/release", RELEASE)?
+            },
             set_nx_inspect: script("mutex/inspect", &["held", "absent"])?,
             semaphore_acquire: script(
                 "semaphore/acquire",

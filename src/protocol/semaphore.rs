@@ -4,9 +4,9 @@
 use super::Scripts;
 use super::acquire::Grant;
 use super::id::AcquisitionId;
-use super::inspect::{WaiterRecord, NONE, HolderRecord, entry, malformed, parse_pairs, record};
+use super::inspect::{HolderRecord, NONE, WaiterRecord, entry, malformed, parse_pairs, record};
 use super::key::LockKey;
-use super::reply::{ReplyError, ReplyReader, Envelope};
+use super::reply::{Envelope, ReplyError, ReplyReader};
 use crate::clock::LocalInstant;
 use crate::node::{Command, RespValue};
 use crate::router::{Call, Script};
@@ -101,7 +101,12 @@ impl ReleasePermitsRequest {
 }
 
 impl SetLimitRequest {
-    pub(crate) fn call(self, scripts: &'static Scripts, lock: &LockKey, not_after: LocalInstant) -> Call {
+    pub(crate) fn call(
+        self,
+        scripts: &'static Scripts,
+        lock: &LockKey,
+        not_after: LocalInstant,
+    ) -> Call {
         let args = Command::new().arg_u64(self.expected.into()).arg_u64(self.limit.into());
         let not_after = Some(not_after);
         Call { not_after, ..call(&scripts.semaphore_set_limit, lock, args) }

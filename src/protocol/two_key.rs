@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::acquire::{AcquireRequest, AcquireKind};
+use super::acquire::{AcquireKind, AcquireRequest};
 use super::id::AcquisitionId;
 use super::key::LockKey;
 use super::script::{RELEASE, TRY};

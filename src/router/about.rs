@@ -29,7 +29,11 @@ pub(crate) fn parse_time(reply: Option<RespValue>) -> Result<u64, ConnectionErro
         Some(RespValue::Error(error)) => {
             let permanent = matches!(error.code.as_str(), "NOAUTH" | "NOPERM" | "WRONGPASS");
             let message = format!("the server refused TIME: {error}");
-            ConnectionError { is_permanent: permanent, source: Some(Arc::new(error)), ..ConnectionError::not_sent(message) }
+            ConnectionError {
+                is_permanent: permanent,
+                source: Some(Arc::new(error)),
+                ..ConnectionError::not_sent(message)
+            }
         }
         other => ConnectionError::not_sent(format!("malformed reply to TIME: {other:?}")),
     })
@@ -88,7 +92,9 @@ fn is_unknown_command(error: &ServerError) -> bool {
 /// The name in the answer to `INFO server`.
 pub(crate) fn parse_server_name(reply: Option<RespValue>) -> Option<Box<str>> {
     match reply {
-        Some(RespValue::String(info)) => field(&info, "run_id:").as_deref().and_then(shorten_run_id),
+        Some(RespValue::String(info)) => {
+            field(&info, "run_id:").as_deref().and_then(shorten_run_id)
+        }
         _ => None,
     }
 }
@@ -112,7 +118,10 @@ mod tests {
     #[test]
     fn the_time_is_read() {
         let time = |seconds: &'static str, micros: &'static str| {
-            Some(RespValue::Array(vec![RespValue::String(seconds.into()), RespValue::String(micros.into())]))
+            Some(RespValue::Array(vec![
+                RespValue::String(seconds.into()),
+                RespValue::String(micros.into()),
+            ]))
         };
         assert_eq!(parse_time(time("1700000000", "999999")).unwrap(), 1_700_000_000_999);
         assert_eq!(parse_time(time("1700000000", "1000")).unwrap(), 1_700_000_000_001);
@@ -128,8 +137,11 @@ mod tests {
         }
         assert!(parse_time(None).is_err());
         let refused = |code: &str| {
-            parse_time(Some(RespValue::Error(ServerError { code: code.into(), message: "no".into() })))
-                .unwrap_err()
+            parse_time(Some(RespValue::Error(ServerError {
+                code: code.into(),
+                message: "no".into(),
+            })))
+            .unwrap_err()
         };
         assert!(refused("NOPERM").is_permanent);
         assert!(!refused("LOADING").is_permanent);
@@ -138,7 +150,10 @@ mod tests {
     #[test]
     fn server_name_is_the_prefix_of_the_run_id_or_none() {
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123456789abcdef01234567\r\ntcp_port:1\r\n";
-        assert_eq!(parse_server_name(Some(RespValue::String(info.into()))).as_deref(), Some("0123456789ab"));
+        assert_eq!(
+            parse_server_name(Some(RespValue::String(info.into()))).as_deref(),
+            Some("0123456789ab")
+        );
         assert_eq!(parse_server_name(Some(RespValue::String("# Server\r\n".into()))), None);
         assert_eq!(parse_server_name(Some(RespValue::String("run_id:\r\n".into()))), None);
         assert_eq!(

@@ -101,7 +101,9 @@ fn action_for_error(
         "MOVED" | "ASK" => {
             let Some(redirect) = Redirect::read(&error).filter(|redirect| redirect.slot == slot)
             else {
-                return ReplyAction::Malformed(format!("malformed redirect for slot {slot}: {error}"));
+                return ReplyAction::Malformed(format!(
+                    "malformed redirect for slot {slot}: {error}"
+                ));
             };
             match redirect.place {
                 Some((host, port)) if error.code == "MOVED" => {
@@ -163,7 +165,9 @@ pub(crate) fn moved_target(
 /// it.
 fn unwrap_script_error(error: ServerError) -> ServerError {
     match wrapped_error(&error) {
-        Some((code, detail)) => ServerError { code: code.into(), message: detail.trim_end().into() },
+        Some((code, detail)) => {
+            ServerError { code: code.into(), message: detail.trim_end().into() }
+        }
         None => error,
     }
 }
@@ -202,7 +206,12 @@ mod tests {
     }
 
     fn on(text: &str) -> ReplyAction {
-        action_for_reply(RespValue::Error(error(text)), slot(), &asked(), &AddressTranslator::default())
+        action_for_reply(
+            RespValue::Error(error(text)),
+            slot(),
+            &asked(),
+            &AddressTranslator::default(),
+        )
     }
 
     fn to(host: &str, port: u16) -> Address {
@@ -212,7 +221,10 @@ mod tests {
     #[test]
     fn redirects() {
         assert_eq!(on("MOVED 3999 127.0.0.1:6381"), ReplyAction::Moved(to("127.0.0.1", 6381)));
-        assert_eq!(on("ASK 3999 node-1.example:6381"), ReplyAction::Ask(to("node-1.example", 6381)));
+        assert_eq!(
+            on("ASK 3999 node-1.example:6381"),
+            ReplyAction::Ask(to("node-1.example", 6381))
+        );
         assert_eq!(on("MOVED 3999 :6379"), ReplyAction::Moved(to("asked", 6379)), "the same host");
         assert_eq!(on("MOVED 3999 ::1:6379"), ReplyAction::Moved(to("::1", 6379)));
         assert_eq!(on("ASK 3999 [fe80::2]:6379"), ReplyAction::Ask(to("fe80::2", 6379)));
@@ -227,7 +239,8 @@ mod tests {
                 let error = error(&format!("{kind} 3999 {place}"));
                 let reply = RespValue::Error(error.clone());
                 assert!(!invalidates_connection(&reply, slot()), "{error}");
-                let decision = action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
+                let decision =
+                    action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
                 assert_eq!(decision, ReplyAction::RetryLater { error, refresh: true });
             }
             let moved = error(&format!("MOVED 3999 {place}"));
@@ -281,7 +294,10 @@ mod tests {
             ("READONLY You can't write against a read only replica.", true),
             ("NOREPLICAS Not enough good replicas to write.", false),
         ] {
-            assert_eq!(on(text), ReplyAction::RetryLater { error: error(text), refresh: refreshes });
+            assert_eq!(
+                on(text),
+                ReplyAction::RetryLater { error: error(text), refresh: refreshes }
+            );
         }
         for text in [
             "OOM command not allowed",
@@ -333,7 +349,9 @@ mod tests {
             assert!(!invalidates_connection(&RespValue::Error(error(text)), slot()), "{text}");
         }
         assert!(!invalidates_connection(&ran(1700), slot()));
-        for foreign in [RespValue::Nil, RespValue::String("OK".into()), RespValue::Array(vec![]), ran(-1)] {
+        for foreign in
+            [RespValue::Nil, RespValue::String("OK".into()), RespValue::Array(vec![]), ran(-1)]
+        {
             assert!(invalidates_connection(&foreign, slot()), "{foreign:?}");
         }
     }
@@ -350,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_reply_tells_the_time() {
-        let reply = |reply| action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
+        let reply =
+            |reply| action_for_reply(reply, slot(), &asked(), &AddressTranslator::default());
         let text = |text: &'static str| RespValue::String(text.into());
         let list = RespValue::Array(vec![text("lock"), RespValue::Int(1700), RespValue::Int(0)]);
         for whole in [text("granted 1700 0 1 2"), list] {
@@ -366,7 +385,9 @@ mod tests {
             vec![text("lock"), RespValue::Int(-1)],
             vec![RespValue::Int(1700), text("lock")],
         ];
-        for other in odd.into_iter().chain(lists.map(RespValue::Array)).chain([RespValue::Int(1700)]) {
+        for other in
+            odd.into_iter().chain(lists.map(RespValue::Array)).chain([RespValue::Int(1700)])
+        {
             assert!(matches!(reply(other), ReplyAction::Malformed(_)));
         }
     }

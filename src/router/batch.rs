@@ -11,11 +11,11 @@ use futures::stream::FuturesUnordered;
 use crate::clock::LocalInstant;
 use crate::node::{Address, Command, RespValue};
 use crate::router::Router;
-use crate::router::call::{CallReply, Call, CallError, Script};
-use crate::router::connection::{ServerConnection, TimedReply, ExchangeError, Priority};
+use crate::router::call::{Call, CallError, CallReply, Script};
+use crate::router::connection::{ExchangeError, Priority, ServerConnection, TimedReply};
 use crate::router::in_flight::{AttemptOutcome, InFlightCall, WaitEnd};
 use crate::router::sent_with::SendMarker;
-use crate::router::texts::{UploadTurn, NoScriptReply};
+use crate::router::texts::{NoScriptReply, UploadTurn};
 
 /// The most calls in one pipeline, so that a batch does not keep a server from others for long.
 const MAX_PIPELINE: usize = 128;
@@ -56,7 +56,10 @@ struct CallBatch<'a, T> {
 impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
     /// Sends each call to its next server. Each part resolves to the calls that need another
     /// attempt.
-    fn group_by_server<'b>(&'b self, open: Vec<OpenCall<'a>>) -> Vec<BoxFuture<'b, Vec<OpenCall<'a>>>> {
+    fn group_by_server<'b>(
+        &'b self,
+        open: Vec<OpenCall<'a>>,
+    ) -> Vec<BoxFuture<'b, Vec<OpenCall<'a>>>> {
         let mut groups: BTreeMap<(Address, bool), Vec<OpenCall<'a>>> = BTreeMap::new();
         let mut resting = Vec::new();
         let mut longest = Duration::ZERO;
@@ -93,14 +96,23 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
         parts
     }
 
-    async fn wait_and_retry(&self, resting: Vec<OpenCall<'a>>, pause: Duration) -> Vec<OpenCall<'a>> {
+    async fn wait_and_retry(
+        &self,
+        resting: Vec<OpenCall<'a>>,
+        pause: Duration,
+    ) -> Vec<OpenCall<'a>> {
         self.router.back_off(pause, self.deadline).await;
         resting
     }
 
     /// Sends calls that have the same server in one pipeline: the master of their slots, or the
     /// target of an ASK.
-    async fn send_group(&self, address: Address, asking: bool, mut part: Vec<OpenCall<'a>>) -> Vec<OpenCall<'a>> {
+    async fn send_group(
+        &self,
+        address: Address,
+        asking: bool,
+        mut part: Vec<OpenCall<'a>>,
+    ) -> Vec<OpenCall<'a>> {
         let attempts = match self.claim_script_uploads(&address, asking, &mut part).await {
             Some(senders) => {
                 let attempts = self.send_and_wait(&address, asking, &part).await;
@@ -132,7 +144,8 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
         part: &mut [OpenCall<'a>],
     ) -> Option<Vec<(usize, UploadTurn)>> {
         let mut wanted: BTreeMap<&'static str, (&'static Script, NoScriptReply)> = BTreeMap::new();
-        for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.missing_script()) {
+        for (script, unknown) in part.iter().filter_map(|(_, in_flight)| in_flight.missing_script())
+        {
             let latest = &mut wanted.entry(script.name).or_insert((script, unknown)).1;
             latest.sent_at = latest.sent_at.max(unknown.sent_at);
             latest.was_believed_loaded |= unknown.was_believed_loaded;
@@ -158,7 +171,12 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
     }
 
     /// Sends the calls and waits for the answers, as long as an answer can still be of use.
-    async fn send_and_wait(&self, address: &Address, asking: bool, part: &[OpenCall<'a>]) -> Vec<AttemptOutcome> {
+    async fn send_and_wait(
+        &self,
+        address: &Address,
+        asking: bool,
+        part: &[OpenCall<'a>],
+    ) -> Vec<AttemptOutcome> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
@@ -188,7 +206,9 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
             WaitEnd::Done(attempts) => attempts,
             WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
                 let was_sent = sent.cancel().is_some();
-                same_outcome(&limits, |&limit| AttemptOutcome::NoReply { sent: was_sent.then_some(limit) })
+                same_outcome(&limits, |&limit| AttemptOutcome::NoReply {
+                    sent: was_sent.then_some(limit),
+                })
             }
         }
     }
@@ -205,7 +225,10 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
         let Some((_, first)) = part.first() else {
             return Vec::new();
         };
-        let turn = match connection.pipeline_permit(self.priority, part.len(), first.permit_deadline()).await {
+        let turn = match connection
+            .pipeline_permit(self.priority, part.len(), first.permit_deadline())
+            .await
+        {
             Ok(turn) => turn,
             Err(none) => return same_outcome(part, |_| none.into()),
         };
@@ -232,19 +255,24 @@ impl<'a, T: Fn(usize, CallResult) + Send + Sync> CallBatch<'a, T> {
                 let part = part.iter().zip(&deletes);
                 part.map(|((_, in_flight), &deletes)| {
                     let asking = asking.then(&mut next);
-                    let exchange = TimedReply { value: next(), sent_at: sent, received_at: received };
+                    let exchange =
+                        TimedReply { value: next(), sent_at: sent, received_at: received };
                     in_flight.outcome_of_reply(connection, exchange, asking, deletes)
                 })
                 .collect()
             }
             Err(ExchangeError::NoReply) => {
-                connection.on_caller_timeout(self.router.clock.now(), self.router.limits.response_timeout);
+                connection.on_caller_timeout(
+                    self.router.clock.now(),
+                    self.router.limits.response_timeout,
+                );
                 same_outcome(limits, |&limit| AttemptOutcome::NoReply { sent: Some(limit) })
             }
-            Err(ExchangeError::Quiet) => same_outcome(limits, |&not_after| AttemptOutcome::Quiet { not_after }),
-            Err(ExchangeError::Connection(failure)) => same_outcome(limits, |&not_after| AttemptOutcome::ConnectionLost {
-                failure: failure.clone(),
-                not_after,
+            Err(ExchangeError::Quiet) => {
+                same_outcome(limits, |&not_after| AttemptOutcome::Quiet { not_after })
+            }
+            Err(ExchangeError::Connection(failure)) => same_outcome(limits, |&not_after| {
+                AttemptOutcome::ConnectionLost { failure: failure.clone(), not_after }
             }),
         }
     }

@@ -169,8 +169,12 @@ impl KnownCluster {
         process: Option<&str>,
     ) -> Admission {
         match (&self.kind, identity) {
-            (DeploymentKind::Cluster, ServerIdentity::Standalone) => Admission::Rejected(UnexpectedServer::Standalone),
-            (DeploymentKind::Cluster, ServerIdentity::ClusterNode(id)) if self.map.has_ids() && !self.map.has_id(id) => {
+            (DeploymentKind::Cluster, ServerIdentity::Standalone) => {
+                Admission::Rejected(UnexpectedServer::Standalone)
+            }
+            (DeploymentKind::Cluster, ServerIdentity::ClusterNode(id))
+                if self.map.has_ids() && !self.map.has_id(id) =>
+            {
                 Admission::CheckSlotMap
             }
             (DeploymentKind::Standalone(Some(first)), _)
@@ -206,8 +210,12 @@ impl KnownCluster {
     /// Why this view is rejected; `None` if it is acceptable.
     pub(crate) fn reject_reason(&self, view: &NodeView) -> Option<UnexpectedServer> {
         match (&self.kind, &view.topology) {
-            (DeploymentKind::Cluster, ReportedTopology::Standalone(_)) => Some(UnexpectedServer::Standalone),
-            (DeploymentKind::Cluster, ReportedTopology::Cluster { map, .. }) if self.map.is_disjoint(map) => {
+            (DeploymentKind::Cluster, ReportedTopology::Standalone(_)) => {
+                Some(UnexpectedServer::Standalone)
+            }
+            (DeploymentKind::Cluster, ReportedTopology::Cluster { map, .. })
+                if self.map.is_disjoint(map) =>
+            {
                 Some(UnexpectedServer::OtherCluster)
             }
             _ => None,
@@ -233,16 +241,18 @@ impl KnownCluster {
         views: &'a [NodeView],
         gone: &HashSet<Address>,
     ) -> Option<&'a NodeView> {
-        let views: Vec<&NodeView> = views.iter().filter(|view| self.reject_reason(view).is_none()).collect();
+        let views: Vec<&NodeView> =
+            views.iter().filter(|view| self.reject_reason(view).is_none()).collect();
         let told: Vec<&NodeView> = views.iter().copied().filter(|view| view.is_cluster()).collect();
         if told.is_empty() {
             return views.first().copied();
         }
-        let serving: Vec<&NodeView> = told.iter().copied().filter(|view| view.is_serving()).collect();
+        let serving: Vec<&NodeView> =
+            told.iter().copied().filter(|view| view.is_serving()).collect();
         // Nodes that do not serve count only if the serving ones cannot be believed.
         let mut groups = [serving, told].into_iter().filter(|group| !group.is_empty());
-        let believed =
-            groups.find(|group| !self.is_epoch_regression(group) || self.is_majority(group, gone))?;
+        let believed = groups
+            .find(|group| !self.is_epoch_regression(group) || self.is_majority(group, gone))?;
         self.best_of(&believed)
     }
 
@@ -288,7 +298,8 @@ impl KnownCluster {
                 SlotMap::single(view.node)
             }
             ReportedTopology::Cluster { map, epoch, .. } => {
-                let known = std::mem::replace(&mut self.kind, DeploymentKind::Cluster) == DeploymentKind::Cluster;
+                let known = std::mem::replace(&mut self.kind, DeploymentKind::Cluster)
+                    == DeploymentKind::Cluster;
                 self.epoch = epoch.or(self.epoch);
                 self.source = Some(view.node);
                 if known { map.with_gaps_from(&self.map) } else { map }
@@ -342,7 +353,10 @@ impl NodeView {
 
     fn has_same_masters(&self, other: &NodeView) -> bool {
         match (&self.topology, &other.topology) {
-            (ReportedTopology::Cluster { map, .. }, ReportedTopology::Cluster { map: others, .. }) => map.has_same_masters(others),
+            (
+                ReportedTopology::Cluster { map, .. },
+                ReportedTopology::Cluster { map: others, .. },
+            ) => map.has_same_masters(others),
             _ => false,
         }
     }

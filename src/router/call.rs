@@ -38,7 +38,15 @@ impl Script {
     pub(crate) fn new(name: &'static str, text: String, digest: String) -> Script {
         let by_digest = Command::new().arg("EVALSHA").arg(&digest);
         let by_text = Command::new().arg("EVAL").arg(&text);
-        Script { name, text, digest, evalsha: by_digest, eval: by_text, has_delifeq_shortcut: false, statuses: &[] }
+        Script {
+            name,
+            text,
+            digest,
+            evalsha: by_digest,
+            eval: by_text,
+            has_delifeq_shortcut: false,
+            statuses: &[],
+        }
     }
 
     /// The script's name, which is that of its file in `lua/`.

@@ -35,7 +35,8 @@ impl ClockBounds {
     pub(crate) fn observe(&mut self, sent: LocalInstant, received: LocalInstant, server_ms: u64) {
         let age = received.saturating_duration_since(self.current_began);
         if age >= GENERATION_LEN {
-            self.previous = if age >= 2 * GENERATION_LEN { OffsetRange::ANYTHING } else { self.current };
+            self.previous =
+                if age >= 2 * GENERATION_LEN { OffsetRange::ANYTHING } else { self.current };
             self.current = OffsetRange::ANYTHING;
             (self.previous_began, self.current_began) = (self.current_began, sent);
         }
@@ -50,12 +51,20 @@ impl ClockBounds {
     /// have drifted away.
     pub(crate) fn not_before(&self, server_ms: u64, now: LocalInstant) -> Option<LocalInstant> {
         let young = |span, since| {
-            if now.saturating_duration_since(since) <= MAX_SAMPLE_AGE { span } else { OffsetRange::ANYTHING }
+            if now.saturating_duration_since(since) <= MAX_SAMPLE_AGE {
+                span
+            } else {
+                OffsetRange::ANYTHING
+            }
         };
         let previous = young(self.previous, self.previous_began);
         let span = previous.intersect(young(self.current, self.current_began));
         (span.is_bounded() && span.is_consistent()).then(|| {
-            moment(micros_of_ms(server_ms).saturating_add(span.earliest).saturating_sub(MAX_DRIFT_MICROS))
+            moment(
+                micros_of_ms(server_ms)
+                    .saturating_add(span.earliest)
+                    .saturating_sub(MAX_DRIFT_MICROS),
+            )
         })
     }
 
@@ -96,7 +105,10 @@ impl OffsetRange {
     }
 
     fn intersect(self, other: OffsetRange) -> OffsetRange {
-        OffsetRange { earliest: self.earliest.max(other.earliest), latest: self.latest.min(other.latest) }
+        OffsetRange {
+            earliest: self.earliest.max(other.earliest),
+            latest: self.latest.min(other.latest),
+        }
     }
 
     fn is_bounded(self) -> bool {

@@ -24,7 +24,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
-use crate::node::redis::{connect_error, to_cmd, from_value};
+use crate::node::redis::{connect_error, from_value, to_cmd};
 use crate::node::{Address, ConnectionError, RespValue, ServerError, server_ms};
 use crate::router::about::parse_time;
 use crate::router::answer::{ReplyAction, action_for_reply};
@@ -33,7 +33,9 @@ use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, to_command};
 use crate::router::telemetry::{self, AttemptResult, ServerLoad};
 use crate::router::time_out::reply_timeout;
 use crate::router::translation::AddressTranslator;
-use crate::router::{ATTEMPT_BACKOFF, CallReply, Call, CallError, CallErrorKind, RuntimeHandle, closed, lock};
+use crate::router::{
+    ATTEMPT_BACKOFF, Call, CallError, CallErrorKind, CallReply, RuntimeHandle, closed, lock,
+};
 use crate::slot::Slot;
 
 /// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
@@ -81,7 +83,11 @@ impl ClusterAdapter {
         }
     }
 
-    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         let mut state = AdapterCall::default();
         loop {
             if self.closed.load(Ordering::Acquire) {
@@ -205,7 +211,12 @@ impl ClusterAdapter {
         if let Some(server_ms) = server_ms(&reply).filter(|server_ms| *server_ms > 0) {
             self.observe(call.slot, sent, received, server_ms);
         }
-        let decision = action_for_reply(reply, call.slot, &placeholder_address(), &AddressTranslator::default());
+        let decision = action_for_reply(
+            reply,
+            call.slot,
+            &placeholder_address(),
+            &AddressTranslator::default(),
+        );
         tell(decision.outcome());
         match decision {
             ReplyAction::Done(reply) => Ok(Some(CallReply {
@@ -217,7 +228,8 @@ impl ClusterAdapter {
                 in_doubt: state.in_doubt,
             })),
             ReplyAction::NoScript if state.sends_source => {
-                Err(state.failed(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())))
+                Err(state
+                    .failed(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())))
             }
             ReplyAction::NoScript => {
                 state.sends_source = true;
@@ -352,7 +364,9 @@ impl AdapterCall {
 /// An error that a server answered is an answer.
 fn reply_of_error(error: RedisError) -> Result<RespValue, ConnectionError> {
     match error.code() {
-        Some(code) => Ok(RespValue::Error(ServerError::new(code, error.detail().unwrap_or_default()))),
+        Some(code) => {
+            Ok(RespValue::Error(ServerError::new(code, error.detail().unwrap_or_default())))
+        }
         None => Err(ConnectionError { maybe_sent: true, ..connect_error(error) }),
     }
 }

@@ -181,7 +181,9 @@ mod tests {
     }
 
     fn range(first: i64, last: i64, nodes: impl IntoIterator<Item = RespValue>) -> RespValue {
-        RespValue::Array([RespValue::Int(first), RespValue::Int(last)].into_iter().chain(nodes).collect())
+        RespValue::Array(
+            [RespValue::Int(first), RespValue::Int(last)].into_iter().chain(nodes).collect(),
+        )
     }
 
     fn node(host: RespValue, port: i64, id: &str) -> RespValue {
@@ -216,10 +218,12 @@ mod tests {
 
     #[test]
     fn read_takes_an_unknown_host_for_the_one_that_was_asked() {
-        let names = RespValue::Array(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
+        let names =
+            RespValue::Array(vec![text("hostname"), text("h"), text("ip"), text("10.0.0.9")]);
         let named_aside = RespValue::Array(vec![text("?"), RespValue::Int(5), text("id"), names]);
-        let translation =
-            AddressTranslator(Some(Arc::new(|host, port| (format!("{host}.outside"), port + 1000))));
+        let translation = AddressTranslator(Some(Arc::new(|host, port| {
+            (format!("{host}.outside"), port + 1000)
+        })));
         let reply = RespValue::Array(vec![
             range(0, 0, [node(RespValue::Nil, 1, "1")]),
             range(1, 1, [node(text(""), 2, "2")]),
@@ -309,7 +313,10 @@ mod tests {
             10 => RespValue::Array(vec![]),
             11 => RespValue::Array(vec![RespValue::Nil, RespValue::Int(0), RespValue::Nil]),
             12 => RespValue::Array(vec![text("ip"), RespValue::Nil, text("hostname")]),
-            13 => RespValue::Error(crate::node::ServerError { code: "ERR".into(), message: "x".into() }),
+            13 => RespValue::Error(crate::node::ServerError {
+                code: "ERR".into(),
+                message: "x".into(),
+            }),
             14 => RespValue::String(vec![b'x'; 1 << 10].into()),
             _ => RespValue::Array((0..random.usize(1..5)).map(|_| text("x")).collect()),
         }

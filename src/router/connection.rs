@@ -11,10 +11,10 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::clock::{Clock, LocalInstant};
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ProtocolError, RespValue, ReplyShape,
-    EncodedScriptCall, server_ms,
+    Address, Command, CommandConnection, ConnectionError, Connector, EncodedScriptCall,
+    ProtocolError, ReplyShape, RespValue, ResponseFuture, server_ms,
 };
-use crate::router::about::{check_kind, auth_error, parse_server_name, parse_time};
+use crate::router::about::{auth_error, check_kind, parse_server_name, parse_time};
 use crate::router::belief::{ServerIdentity, ServerProcess};
 use crate::router::clock_bound::ClockBounds;
 use crate::router::heard::LastActivity;
@@ -24,7 +24,7 @@ use crate::router::telemetry::ServerLoad;
 use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
 use crate::router::time_out::reply_timeout;
-use crate::router::unopened::{no_handshake, connect_error};
+use crate::router::unopened::{connect_error, no_handshake};
 use crate::router::{answer, delete_if_equal, lock};
 use crate::slot::Slot;
 
@@ -201,7 +201,11 @@ impl ServerConnection {
         let name = parse_server_name(info).unwrap_or_else(|| UNKNOWN_SERVER.into());
         let identity = ServerIdentity::from_reply(replies.next()).map_err(at)?;
         let runtime = RuntimeHandle::current(connector.health());
-        let pulse = SharedTimer::new(clock.clone(), limits.response_timeout / TIMER_CHECKS, runtime.clone());
+        let pulse = SharedTimer::new(
+            clock.clone(),
+            limits.response_timeout / TIMER_CHECKS,
+            runtime.clone(),
+        );
         Ok(ServerConnection {
             name,
             identity,
@@ -423,7 +427,9 @@ impl ServerConnection {
         let until = self.clock.now().saturating_add(limit.length);
         match self.pipeline_within(None, commands, until, limit.length).await {
             Ok(exchange) => Ok(exchange.value),
-            Err(ExchangeError::Connection(failure)) => Err(ConnectionError { maybe_sent: false, ..failure }),
+            Err(ExchangeError::Connection(failure)) => {
+                Err(ConnectionError { maybe_sent: false, ..failure })
+            }
             Err(ExchangeError::NoReply | ExchangeError::Quiet) => {
                 self.on_caller_timeout(self.clock.now(), limit.length);
                 Err(limit.no_reply(address))
@@ -453,7 +459,13 @@ impl ServerConnection {
 
     /// Learns from the reply to a script on a key of this slot: the server's time, or that the
     /// connection must be replaced.
-    pub(crate) fn observe(&self, slot: Slot, sent: LocalInstant, received: LocalInstant, reply: &RespValue) {
+    pub(crate) fn observe(
+        &self,
+        slot: Slot,
+        sent: LocalInstant,
+        received: LocalInstant,
+        reply: &RespValue,
+    ) {
         match server_ms(reply) {
             Some(0) => {}
             Some(server_ms) => lock(&self.clock_bounds.0).observe(sent, received, server_ms),

@@ -12,8 +12,8 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::{Clock, LocalInstant};
-use crate::node::{Address, Connector, ConnectionError};
-use crate::router::connection::{ServerConnection, ConnectionLimits};
+use crate::node::{Address, ConnectionError, Connector};
+use crate::router::connection::{ConnectionLimits, ServerConnection};
 use crate::router::membership::Membership;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, ConnectionKind};
@@ -196,7 +196,9 @@ impl ConnectionPool {
             let _ = tell.send(this.finish_dial(&address, opened));
         });
         told.map(|told| {
-            told.unwrap_or_else(|_| Err(Arc::new(ConnectionError::not_sent("the dial was given up"))))
+            told.unwrap_or_else(|_| {
+                Err(Arc::new(ConnectionError::not_sent("the dial was given up")))
+            })
         })
         .boxed()
         .shared()
@@ -214,7 +216,12 @@ impl ConnectionPool {
         let opening = self.membership.open(&*self.connector, &self.clock, address, self.limits);
         let opened = opening.await;
         let failure = opened.as_ref().err().map(|failure| failure as &dyn Display);
-        telemetry::record_dial(address, ConnectionKind::Commands, self.clock.now().saturating_duration_since(began), failure);
+        telemetry::record_dial(
+            address,
+            ConnectionKind::Commands,
+            self.clock.now().saturating_duration_since(began),
+            failure,
+        );
         opened
     }
 
@@ -229,7 +236,11 @@ impl ConnectionPool {
     }
 
     /// Notes how a dial ended.
-    fn finish_dial(&self, address: &Address, opened: Result<Arc<ServerConnection>, ConnectionError>) -> DialResult {
+    fn finish_dial(
+        &self,
+        address: &Address,
+        opened: Result<Arc<ServerConnection>, ConnectionError>,
+    ) -> DialResult {
         let mut dials = lock(&self.dials);
         let now = self.clock.now();
         match opened {
@@ -248,7 +259,8 @@ impl ConnectionPool {
                 {
                     telemetry::emit_restart(address, before.name(), connection.name());
                 }
-                let useless = ConnectionError::not_sent("the last connection ended before it had answered");
+                let useless =
+                    ConnectionError::not_sent("the last connection ended before it had answered");
                 let dial = dials.entry(address.clone()).or_default();
                 dial.record_failure(now, Arc::new(useless));
                 dial.proven_flag = Some(connection.proven_flag());
@@ -318,7 +330,8 @@ mod tests {
                 LIMITS,
             );
             let opened =
-                ServerConnection::open(&*connector, clock.clone(), &address("a"), None, LIMITS).await;
+                ServerConnection::open(&*connector, clock.clone(), &address("a"), None, LIMITS)
+                    .await;
             let opened = opened.map(Arc::new);
             let reading = read(&connections.by_address);
             std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! `DELIFEQ key value` (Valkey 9.0) releases a mutex without a script. If it deletes nothing, the
 //! script is called, which reports more.
 
-use crate::node::{Command, RespValue, ReplyShape};
+use crate::node::{Command, ReplyShape, RespValue};
 use crate::router::call::Call;
 
 const FIRST_MAJOR: u32 = 9;
@@ -45,7 +45,9 @@ pub(crate) fn parse_reply(reply: RespValue) -> Result<RespValue, DelIfEqMiss> {
         RespValue::Error(error) if matches!(&*error.code, "NOREPLICAS" | "MISCONF") => {
             Err(DelIfEqMiss::ReadOnly)
         }
-        RespValue::Error(error) if error.message.starts_with("unknown command") => Err(DelIfEqMiss::Unsupported),
+        RespValue::Error(error) if error.message.starts_with("unknown command") => {
+            Err(DelIfEqMiss::Unsupported)
+        }
         other => Ok(other),
     }
 }
@@ -72,7 +74,10 @@ mod tests {
         assert_eq!(parse_reply(RespValue::Int(1)), Ok(RespValue::String("released 0 0".into())));
         assert_eq!(parse_reply(RespValue::Int(0)), Err(DelIfEqMiss::ValueDiffers));
         assert_eq!(parse_reply(error("NOPERM no permissions")), Err(DelIfEqMiss::Unsupported));
-        assert_eq!(parse_reply(error("ERR unknown command 'DELIFEQ'")), Err(DelIfEqMiss::Unsupported));
+        assert_eq!(
+            parse_reply(error("ERR unknown command 'DELIFEQ'")),
+            Err(DelIfEqMiss::Unsupported)
+        );
         for unwritable in ["NOREPLICAS Not enough good replicas", "MISCONF snapshots fail"] {
             assert_eq!(parse_reply(error(unwritable)), Err(DelIfEqMiss::ReadOnly));
         }

@@ -12,10 +12,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use crate::node::{Address, ConnectionError};
-use crate::router::belief::{Deployment, UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::belief::{Deployment, NodeView, ReportedTopology, UnexpectedServer};
 use crate::router::sentinels::SentinelGroup;
 use crate::router::telemetry;
-use crate::router::topology::{NodeReply, SAMPLE_SIZE, QUERY_STAGGER, Topology, DiscoveryError};
+use crate::router::topology::{DiscoveryError, NodeReply, QUERY_STAGGER, SAMPLE_SIZE, Topology};
 use crate::router::tried::Failures;
 
 /// A search for the deployment.
@@ -103,7 +103,10 @@ impl Topology {
                 }
             });
         }
-        self.install(NodeView { node: master, topology: ReportedTopology::Standalone(None) }, since);
+        self.install(
+            NodeView { node: master, topology: ReportedTopology::Standalone(None) },
+            since,
+        );
         Ok(())
     }
 }

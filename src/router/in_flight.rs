@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use crate::clock::LocalInstant;
 use crate::node::{
-    Address, Command, GRANTED, ConnectionError, RespValue, EncodedScriptCall, ScriptShape, ServerError,
+    Address, Command, ConnectionError, EncodedScriptCall, GRANTED, RespValue, ScriptShape,
+    ServerError,
 };
 use crate::router::Router;
 use crate::router::answer::merge_asking_reply;
-use crate::router::call::{CallReply, Call, CallError, CallErrorKind, Script};
-use crate::router::connection::{ServerConnection, TimedReply, ExchangeError, PermitError, SendPermit};
+use crate::router::call::{Call, CallError, CallErrorKind, CallReply, Script};
+use crate::router::connection::{
+    ExchangeError, PermitError, SendPermit, ServerConnection, TimedReply,
+};
 use crate::router::delete_if_equal::{self, DelIfEqMiss};
 use crate::router::sent_with::SendMarker;
 use crate::router::telemetry::AttemptResult;
@@ -113,8 +116,12 @@ impl AttemptOutcome {
             AttemptOutcome::DelIfEqMiss(DelIfEqMiss::Unsupported) => Some(AttemptResult::Rejected),
             AttemptOutcome::DelIfEqMiss(_) => Some(AttemptResult::DelIfEqMiss),
             AttemptOutcome::NotConnected(_) => Some(AttemptResult::NotConnected),
-            AttemptOutcome::NoReply { sent: None } | AttemptOutcome::Overloaded => Some(AttemptResult::NotSent),
-            AttemptOutcome::NoReply { sent: Some(_) } | AttemptOutcome::Quiet { .. } => Some(AttemptResult::NoReply),
+            AttemptOutcome::NoReply { sent: None } | AttemptOutcome::Overloaded => {
+                Some(AttemptResult::NotSent)
+            }
+            AttemptOutcome::NoReply { sent: Some(_) } | AttemptOutcome::Quiet { .. } => {
+                Some(AttemptResult::NoReply)
+            }
             AttemptOutcome::ConnectionLost { failure, .. } if failure.is_protocol_error => {
                 Some(AttemptResult::Malformed)
             }
@@ -186,7 +193,9 @@ impl<'a> InFlightCall<'a> {
         if self.router.clock.now() >= self.deadline {
             let reason = match address {
                 None => CallErrorKind::SlotUnassigned(self.call.slot),
-                Some(_) if self.is_redirected() => CallErrorKind::TooManyRedirects(self.redirect_count),
+                Some(_) if self.is_redirected() => {
+                    CallErrorKind::TooManyRedirects(self.redirect_count)
+                }
                 Some(_) => CallErrorKind::TimedOut(self.last_error.take()),
             };
             return Err(self.into_error(reason));
@@ -337,7 +346,11 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// As `attempt`, in trouble: other nodes are queried for the slot's master meanwhile.
-    async fn attempt_with_master_watch(&self, address: &Address, ready: Option<Arc<ServerConnection>>) -> AttemptOutcome {
+    async fn attempt_with_master_watch(
+        &self,
+        address: &Address,
+        ready: Option<Arc<ServerConnection>>,
+    ) -> AttemptOutcome {
         let watch = !self.target.asking;
         let connection = match ready {
             Some(connection) => connection,
@@ -346,7 +359,9 @@ impl<'a> InFlightCall<'a> {
                 match self.wait(address, watch, connecting).await {
                     WaitEnd::Done(Ok(connection)) => connection,
                     WaitEnd::Done(Err(failure)) => return AttemptOutcome::NotConnected(failure),
-                    WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => return AttemptOutcome::NoReply { sent: None },
+                    WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
+                        return AttemptOutcome::NoReply { sent: None };
+                    }
                 }
             }
         };
@@ -368,11 +383,17 @@ impl<'a> InFlightCall<'a> {
             replicated.send(address, self.call, self.replicas, asking, text, sent_with.clone());
         match self.wait(address, watch, sending).await {
             WaitEnd::Done(attempt) => attempt,
-            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => AttemptOutcome::NoReply { sent: sent_with.cancel() },
+            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
+                AttemptOutcome::NoReply { sent: sent_with.cancel() }
+            }
         }
     }
 
-    async fn send(&self, connection: &Arc<ServerConnection>, sent_with: &SendMarker) -> AttemptOutcome {
+    async fn send(
+        &self,
+        connection: &Arc<ServerConnection>,
+        sent_with: &SendMarker,
+    ) -> AttemptOutcome {
         let permit = match connection.try_permit() {
             Ok(Some(permit)) => permit,
             Ok(None) => match Box::pin(connection.permit(self.permit_deadline())).await {
@@ -417,9 +438,14 @@ impl<'a> InFlightCall<'a> {
         };
         match outcome {
             Ok(exchange) => self.outcome_of_reply(connection, exchange, asking, deletes),
-            Err(ExchangeError::Connection(failure)) => AttemptOutcome::ConnectionLost { failure, not_after },
+            Err(ExchangeError::Connection(failure)) => {
+                AttemptOutcome::ConnectionLost { failure, not_after }
+            }
             Err(ExchangeError::NoReply) => {
-                connection.on_caller_timeout(self.router.clock.now(), self.router.limits.response_timeout);
+                connection.on_caller_timeout(
+                    self.router.clock.now(),
+                    self.router.limits.response_timeout,
+                );
                 AttemptOutcome::NoReply { sent: Some(not_after) }
             }
             Err(ExchangeError::Quiet) => AttemptOutcome::Quiet { not_after },
@@ -427,11 +453,17 @@ impl<'a> InFlightCall<'a> {
     }
 
     /// As `send`, but ends as soon as another node reports another master for the slot.
-    async fn send_with_master_watch(&self, address: &Address, connection: &Arc<ServerConnection>) -> AttemptOutcome {
+    async fn send_with_master_watch(
+        &self,
+        address: &Address,
+        connection: &Arc<ServerConnection>,
+    ) -> AttemptOutcome {
         let sent_with = SendMarker::default();
         match self.wait(address, true, self.send(connection, &sent_with)).await {
             WaitEnd::Done(attempt) => attempt,
-            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => AttemptOutcome::NoReply { sent: sent_with.cancel() },
+            WaitEnd::MasterChanged | WaitEnd::DeadlineExceeded => {
+                AttemptOutcome::NoReply { sent: sent_with.cancel() }
+            }
         }
     }
 
@@ -466,7 +498,12 @@ pub(crate) fn to_command(call: &Call, text: bool, name: &str, not_after: u64) ->
     script_call(call, text, name, not_after).to_command()
 }
 
-fn script_call<'a>(call: &'a Call, text: bool, name: &'a str, not_after: u64) -> EncodedScriptCall<'a> {
+fn script_call<'a>(
+    call: &'a Call,
+    text: bool,
+    name: &'a str,
+    not_after: u64,
+) -> EncodedScriptCall<'a> {
     EncodedScriptCall {
         script: if text { &call.script.eval } else { &call.script.evalsha },
         key: &call.key,

@@ -206,7 +206,10 @@ mod tests {
         assert_eq!(map.master_of(Slot::of("y")), Some(&asked()));
         assert!(!map.has_same_masters(&SlotMap::single(asked())));
         assert!(map.set_master(slot, &asked()));
-        assert!(map.has_same_masters(&SlotMap::single(asked())), "nodes that own nothing do not matter");
+        assert!(
+            map.has_same_masters(&SlotMap::single(asked())),
+            "nodes that own nothing do not matter"
+        );
         assert!(SlotMap::empty().is_empty());
         assert_eq!(SlotMap::empty().master_of(slot), None);
     }

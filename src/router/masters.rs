@@ -7,7 +7,7 @@ use crate::clock::LocalInstant;
 use crate::node::{Address, Command, ConnectionError, RespValue};
 use crate::router::Router;
 use crate::router::call::{CallError, CallErrorKind};
-use crate::router::connection::{ServerConnection, ExchangeError};
+use crate::router::connection::{ExchangeError, ServerConnection};
 use crate::router::time_out::reply_timeout;
 
 /// The pause before such a command is sent again.
@@ -32,10 +32,15 @@ impl Router {
                 Ok(RespValue::Error(error)) if error.code == "LOADING" || error.code == "BUSY" => {
                     (Some(error), None)
                 }
-                Ok(RespValue::Error(error)) => return Err(query_error(CallErrorKind::Rejected(error), None)),
+                Ok(RespValue::Error(error)) => {
+                    return Err(query_error(CallErrorKind::Rejected(error), None));
+                }
                 Ok(reply) => return Ok(reply),
                 Err(failure) if failure.is_permanent => {
-                    return Err(query_error(CallErrorKind::PermanentConnectionError, Some(failure)));
+                    return Err(query_error(
+                        CallErrorKind::PermanentConnectionError,
+                        Some(failure),
+                    ));
                 }
                 Err(failure) => (None, Some(failure)),
             };
@@ -46,7 +51,9 @@ impl Router {
             if now >= deadline {
                 return Err(query_error(CallErrorKind::TimedOut(said), last));
             }
-            self.clock.sleep_until(now.saturating_add(with_jitter(RETRY_PAUSE)).min(deadline)).await;
+            self.clock
+                .sleep_until(now.saturating_add(with_jitter(RETRY_PAUSE)).min(deadline))
+                .await;
         }
     }
 

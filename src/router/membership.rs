@@ -6,10 +6,13 @@ use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
 
 use crate::clock::Clock;
-use crate::node::{Address, Command, Connector, ConnectionError, RespValue, ReplyShape};
+use crate::node::{Address, Command, ConnectionError, Connector, ReplyShape, RespValue};
 use crate::router::bad_entries::BadEntries;
-use crate::router::belief::{Admission, ServerIdentity, DeploymentKind, KnownCluster, ServerProcess, UnexpectedServer, NodeView};
-use crate::router::connection::{ServerConnection, ConnectionLimits};
+use crate::router::belief::{
+    Admission, DeploymentKind, KnownCluster, NodeView, ServerIdentity, ServerProcess,
+    UnexpectedServer,
+};
+use crate::router::connection::{ConnectionLimits, ServerConnection};
 use crate::router::sentinels::SentinelGroup;
 use crate::router::telemetry;
 use crate::router::time_limit::TimeLimit;
@@ -92,8 +95,9 @@ impl Membership {
         if let Some(sentinels) = &self.sentinels {
             return self.open_master(sentinels, connector, clock, address, limits).await;
         }
-        let connection =
-            Arc::new(ServerConnection::open(connector, clock.clone(), address, None, limits).await?);
+        let connection = Arc::new(
+            ServerConnection::open(connector, clock.clone(), address, None, limits).await?,
+        );
         match self.admission(address, &connection) {
             Admission::Admitted => {
                 self.record_address(&connection);
@@ -151,7 +155,8 @@ impl Membership {
 
     /// The process that was found first is remembered at the address where it was found last.
     fn record_address(&self, connection: &ServerConnection) {
-        let Some(met) = connection.observed_process().filter(|met| met.resolved_addr.is_some()) else {
+        let Some(met) = connection.observed_process().filter(|met| met.resolved_addr.is_some())
+        else {
             return;
         };
         let first = self.known().original_process();
@@ -206,9 +211,9 @@ impl Membership {
                 return Err(ConnectionError::not_sent(message));
             }
         };
-        let dials = places
-            .iter()
-            .map(|place| ServerConnection::open(connector, clock.clone(), address, Some(place), limits));
+        let dials = places.iter().map(|place| {
+            ServerConnection::open(connector, clock.clone(), address, Some(place), limits)
+        });
         let dialled = join_all(dials).await;
         match search_result(&first, found, places.iter().zip(dialled)) {
             ProcessSearch::Alive(connection) => {

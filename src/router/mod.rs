@@ -48,7 +48,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::backoff::{Backoff, with_jitter, scale};
+use crate::backoff::{Backoff, scale, with_jitter};
 use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
 use crate::node::{Address, Connector};
@@ -60,11 +60,11 @@ use membership::Membership;
 use replicated::ReplicatedCallPools;
 use sentinels::SentinelGroup;
 use texts::ScriptUploads;
-use topology::{RefreshSource, Topology, DiscoveryError};
+use topology::{DiscoveryError, RefreshSource, Topology};
 use translation::AddressTranslator;
 
 pub use call::Script;
-pub(crate) use call::{CallReply, Call, CallError, CallErrorKind};
+pub(crate) use call::{Call, CallError, CallErrorKind, CallReply};
 pub(crate) use clock_bound::ClockBounds;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
@@ -72,7 +72,7 @@ pub(crate) use connection::Priority;
 pub(crate) use runtime::RuntimeHandle;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
 pub(crate) use sentinels::SentinelTargets;
-pub(crate) use subscriptions::{SubscriptionEvent, EventListener, Subscriptions};
+pub(crate) use subscriptions::{EventListener, SubscriptionEvent, Subscriptions};
 pub(crate) use translation::TranslateFn;
 pub(crate) use transport::Transport;
 
@@ -230,7 +230,11 @@ impl Router {
     ///
     /// If the future is dropped, a command may stay under way. It can arrive until the call's
     /// `not_after`.
-    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         InFlightCall::new(self, call, deadline).run().await
     }
 
@@ -288,7 +292,9 @@ impl Router {
 
 /// The reason of calls to a client that was shut down, or has failed.
 fn closed(health: &ClientHealth) -> CallErrorKind {
-    health.failure().map_or(CallErrorKind::Closed, |failure| CallErrorKind::ClientFailed(failure.clone()))
+    health
+        .failure()
+        .map_or(CallErrorKind::Closed, |failure| CallErrorKind::ClientFailed(failure.clone()))
 }
 
 impl BackgroundTasks {

@@ -24,7 +24,11 @@ pub(crate) struct SharedTimer {
 }
 
 impl SharedTimer {
-    pub(crate) fn new(clock: Arc<dyn Clock>, period: Duration, runtime: RuntimeHandle) -> Arc<SharedTimer> {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        period: Duration,
+        runtime: RuntimeHandle,
+    ) -> Arc<SharedTimer> {
         Arc::new(SharedTimer {
             clock,
             period,
@@ -46,7 +50,8 @@ impl SharedTimer {
         if !self.has_waiters.load(Ordering::SeqCst) {
             self.has_waiters.store(true, Ordering::SeqCst);
         }
-        if !self.is_running.load(Ordering::SeqCst) && !self.is_running.swap(true, Ordering::SeqCst) {
+        if !self.is_running.load(Ordering::SeqCst) && !self.is_running.swap(true, Ordering::SeqCst)
+        {
             let mut beating = TimerTask { pulse: self.clone(), has_ended: false };
             // With its runtime, the client's connections have ended: each caller beats for itself.
             if self
@@ -111,8 +116,11 @@ mod tests {
 
     #[tokio::test]
     async fn pulse_beats_wake_every_caller_and_end_without_callers() {
-        let pulse =
-            SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()));
+        let pulse = SharedTimer::new(
+            Arc::new(SystemClock),
+            PERIOD,
+            RuntimeHandle::current(ClientHealth::default()),
+        );
         assert!(pulse.ticks_before(PERIOD * 2) && !pulse.ticks_before(PERIOD));
         for _ in 0..3 {
             futures::join!(pulse.next_tick(), pulse.next_tick());
@@ -132,7 +140,11 @@ mod tests {
 
     fn on(runtime: &tokio::runtime::Runtime) -> Arc<SharedTimer> {
         let _inside = runtime.enter();
-        SharedTimer::new(Arc::new(SystemClock), PERIOD, RuntimeHandle::current(ClientHealth::default()))
+        SharedTimer::new(
+            Arc::new(SystemClock),
+            PERIOD,
+            RuntimeHandle::current(ClientHealth::default()),
+        )
     }
 
     #[test]

@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::clock::{Clock, LocalInstant};
-use crate::node::{Address, Command, Connector, RespValue, ReplyShape};
+use crate::node::{Address, Command, Connector, ReplyShape, RespValue};
 use crate::router::answer::merge_asking_reply;
 use crate::router::call::Call;
-use crate::router::connection::{ServerConnection, TimedReply, ExchangeError, ConnectionLimits};
+use crate::router::connection::{ConnectionLimits, ExchangeError, ServerConnection, TimedReply};
 use crate::router::connections::ConnectionPool;
 use crate::router::in_flight::{AttemptOutcome, to_command};
 use crate::router::lock;
@@ -108,7 +108,13 @@ impl ReplicatedCallPools {
         sent_with: Arc<SendMarker>,
     ) -> AttemptOutcome {
         let (tell, told) = oneshot::channel();
-        let entry = GroupedCall { call: call.clone(), asking, sends_source: text, send_marker: sent_with, reply_tx: tell };
+        let entry = GroupedCall {
+            call: call.clone(),
+            asking,
+            sends_source: text,
+            send_marker: sent_with,
+            reply_tx: tell,
+        };
         self.pool(replicas).push(address, entry);
         told.await.unwrap_or(AttemptOutcome::NoReply { sent: Some(0) })
     }
@@ -221,7 +227,8 @@ impl ReplicaPool {
         let mut lanes = lock(&self.server_queues);
         let lane = lanes.get_mut(address)?;
         let most = lane.waiting.len().min(MAX_GROUP);
-        let group: Vec<GroupedCall> = lane.waiting.drain(..most).filter(GroupedCall::is_wanted).collect();
+        let group: Vec<GroupedCall> =
+            lane.waiting.drain(..most).filter(GroupedCall::is_wanted).collect();
         if group.is_empty() && lane.waiting.is_empty() {
             lane.is_running = false;
             return None;
@@ -280,22 +287,37 @@ impl ReplicaPool {
                 connection.on_caller_timeout(clock.now(), response_timeout);
                 tell(&|not_after| AttemptOutcome::NoReply { sent: Some(not_after) }, group);
             }
-            Err(ExchangeError::Quiet) => tell(&|not_after| AttemptOutcome::Quiet { not_after }, group),
+            Err(ExchangeError::Quiet) => {
+                tell(&|not_after| AttemptOutcome::Quiet { not_after }, group)
+            }
             Err(ExchangeError::Connection(failure)) => {
-                let broken = |not_after| AttemptOutcome::ConnectionLost { failure: failure.clone(), not_after };
+                let broken = |not_after| AttemptOutcome::ConnectionLost {
+                    failure: failure.clone(),
+                    not_after,
+                };
                 tell(&broken, group);
             }
         }
         false
     }
 
-    fn pipeline(&self, connection: &ServerConnection, group: &[GroupedCall], limits: &[u64]) -> Vec<Command> {
+    fn pipeline(
+        &self,
+        connection: &ServerConnection,
+        group: &[GroupedCall],
+        limits: &[u64],
+    ) -> Vec<Command> {
         let mut commands = Vec::with_capacity(group.len() + 1);
         for (entry, not_after) in group.iter().zip(limits) {
             if entry.asking {
                 commands.push(Command::asking());
             }
-            commands.push(to_command(&entry.call, entry.sends_source, connection.name(), *not_after));
+            commands.push(to_command(
+                &entry.call,
+                entry.sends_source,
+                connection.name(),
+                *not_after,
+            ));
         }
         let wait = Command::new().arg("WAIT").expecting(ReplyShape::Integer);
         let wait = wait.arg_u64(u64::from(self.replicas));
@@ -306,7 +328,11 @@ impl ReplicaPool {
 
 /// Gives each entry its reply and the number of replicas. An error in place of the number confirms
 /// nothing.
-fn send_replies(connection: &ServerConnection, group: Vec<GroupedCall>, exchange: TimedReply<Vec<RespValue>>) {
+fn send_replies(
+    connection: &ServerConnection,
+    group: Vec<GroupedCall>,
+    exchange: TimedReply<Vec<RespValue>>,
+) {
     let TimedReply { mut value, sent_at: sent, received_at: received } = exchange;
     let confirmed = match value.pop() {
         Some(RespValue::Int(replicas)) => u32::try_from(replicas).unwrap_or(0),

@@ -27,7 +27,7 @@ use crate::router::read;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::topology::Topology;
 use crate::slot::Slot;
-use keeper::{SubscriptionManager, ManagerCommand};
+use keeper::{ManagerCommand, SubscriptionManager};
 
 /// An event of the subscriptions.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +120,11 @@ impl Subscriptions {
     /// Notes that a call for that slot was redirected by ASK: while the slot migrates, messages
     /// come from both servers.
     pub(crate) fn on_ask(&self, slot: Slot, source: &Address, target: &Address) {
-        self.send_command(ManagerCommand::AddMigrationTarget { slot, source: source.clone(), target: target.clone() });
+        self.send_command(ManagerCommand::AddMigrationTarget {
+            slot,
+            source: source.clone(),
+            target: target.clone(),
+        });
     }
 
     /// The name of the server where the slot's channel is joined now, if that is the master as far

@@ -7,7 +7,9 @@ use tracing::{debug, info, trace, warn};
 
 use crate::node::Address;
 use crate::slot::Slot;
-use crate::telemetry::{Gauge, count_event, count_labeled, emit_in_drop, server_gauge, record_duration};
+use crate::telemetry::{
+    Gauge, count_event, count_labeled, emit_in_drop, record_duration, server_gauge,
+};
 
 /// Describes the metrics to exporters that show descriptions.
 pub(crate) fn describe() {

@@ -25,10 +25,11 @@ mod tests {
 
     use super::*;
     use crate::node::fake::{FakeCluster, TestClock, address};
-    use crate::router::connection::{ServerConnection, ConnectionLimits};
+    use crate::router::connection::{ConnectionLimits, ServerConnection};
 
     const LIMIT: Duration = Duration::from_secs(1);
-    const LIMITS: ConnectionLimits = ConnectionLimits { connect_timeout: LIMIT, response_timeout: LIMIT, max_in_flight: 1 };
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { connect_timeout: LIMIT, response_timeout: LIMIT, max_in_flight: 1 };
 
     /// Even before the client has a new map.
     #[tokio::test(start_paused = true)]

@@ -24,9 +24,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, LocalInstant};
-use crate::node::fake::{FakeReply, DialBehavior, EPOCH_MS, FakeCluster, TestClock, address, script_reply, refusal, text};
+use crate::node::fake::{
+    DialBehavior, EPOCH_MS, FakeCluster, FakeReply, TestClock, address, refusal, script_reply, text,
+};
 use crate::node::{Command, RespValue};
-use crate::router::{CallReply, Call, CallError, Priority, CallErrorKind, Router, RouterConfig, Script};
+use crate::router::{
+    Call, CallError, CallErrorKind, CallReply, Priority, Router, RouterConfig, Script,
+};
 use crate::slot::Slot;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| script("test"));
@@ -76,7 +80,11 @@ impl Bench {
 
 impl Router {
     /// The outcomes of all calls, in the order of the calls.
-    async fn batch(&self, calls: &[Call], deadline: LocalInstant) -> Vec<Result<CallReply, CallError>> {
+    async fn batch(
+        &self,
+        calls: &[Call],
+        deadline: LocalInstant,
+    ) -> Vec<Result<CallReply, CallError>> {
         let outcomes = Mutex::new(BTreeMap::new());
         let keep = |at, outcome| drop(outcomes.lock().unwrap().insert(at, outcome));
         self.call_each(calls, deadline, Priority::Normal, keep).await;

@@ -111,7 +111,12 @@ enum UploadStep {
 }
 
 impl UploadState {
-    fn next(&mut self, unknown: NoScriptReply, now: LocalInstant, patience: Duration) -> UploadStep {
+    fn next(
+        &mut self,
+        unknown: NoScriptReply,
+        now: LocalInstant,
+        patience: Duration,
+    ) -> UploadStep {
         if self.loaded_at.is_some_and(|known_at| unknown.is_older_than(known_at)) {
             return UploadStep::Loaded;
         }

@@ -14,13 +14,15 @@ use tokio::sync::{Notify, oneshot};
 use crate::backoff::{Backoff, with_jitter};
 use crate::clock::{Clock, LocalInstant};
 use crate::node::{Address, ConnectionError};
-use crate::router::belief::{Admission, DeploymentKind, UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::belief::{
+    Admission, DeploymentKind, NodeView, ReportedTopology, UnexpectedServer,
+};
 use crate::router::call::{CallError, CallErrorKind};
 use crate::router::connection::ServerConnection;
 use crate::router::connections::ConnectionPool;
 use crate::router::membership::Membership;
 use crate::router::runtime::RuntimeHandle;
-use crate::router::sentinels::{SentinelGroup, SentinelError};
+use crate::router::sentinels::{SentinelError, SentinelGroup};
 use crate::router::telemetry;
 use crate::router::translation::AddressTranslator;
 use crate::router::tried::ServerList;
@@ -157,7 +159,10 @@ impl Topology {
     }
 
     /// The connection to a server, which is dialled if there is none.
-    pub(crate) async fn connect(&self, address: &Address) -> Result<Arc<ServerConnection>, ConnectionError> {
+    pub(crate) async fn connect(
+        &self,
+        address: &Address,
+    ) -> Result<Arc<ServerConnection>, ConnectionError> {
         self.connections.connect(address).await
     }
 
@@ -250,7 +255,8 @@ impl Topology {
             // A failure is logged there, and every call that needs the map refreshes again.
             let changed = this.fetch(&from).await;
             let mut refreshing = lock(&this.refreshing);
-            refreshing.unchanged_count = if changed { 0 } else { (refreshing.unchanged_count + 1).min(16) };
+            refreshing.unchanged_count =
+                if changed { 0 } else { (refreshing.unchanged_count + 1).min(16) };
             refreshing.in_flight = None;
             drop(refreshing);
             let _ = tell.send(());
@@ -331,7 +337,8 @@ impl Topology {
                 telemetry::emit_refresh_failed(&survey.last_failure);
                 return false;
             }
-            let response_timeout = self.clock.sleep_until(self.clock.now().saturating_add(QUERY_STAGGER));
+            let response_timeout =
+                self.clock.sleep_until(self.clock.now().saturating_add(QUERY_STAGGER));
             tokio::select! {
                 biased;
                 Some(heard) = survey.queries.next() => {
@@ -388,7 +395,11 @@ impl Topology {
     }
 
     /// A node's view, if it counts.
-    fn accept_view(&self, survey: &mut RefreshRound<'_>, (node, outcome): NodeReply) -> Option<NodeView> {
+    fn accept_view(
+        &self,
+        survey: &mut RefreshRound<'_>,
+        (node, outcome): NodeReply,
+    ) -> Option<NodeView> {
         let view = match outcome {
             Ok(view) => view,
             Err(failure) => {
@@ -413,7 +424,12 @@ impl Topology {
 
     /// Queries a few nodes at once after one has reported something new, and waits a short time for
     /// them.
-    async fn query_more_nodes<'a>(&'a self, from: &RefreshSource, survey: &mut RefreshRound<'a>, view: NodeView) {
+    async fn query_more_nodes<'a>(
+        &'a self,
+        from: &RefreshSource,
+        survey: &mut RefreshRound<'a>,
+        view: NodeView,
+    ) {
         survey.views.push(view);
         if let RefreshSource::Avoid(troubled) = from {
             let all = survey.candidates.len();
@@ -444,8 +460,10 @@ impl Topology {
             && let Some(view) = survey.views.last()
         {
             telemetry::emit_refresh_outdated(&view.node);
-            survey.last_failure =
-                ConnectionError::not_sent(format!("{} tells of an older epoch than is known", view.node));
+            survey.last_failure = ConnectionError::not_sent(format!(
+                "{} tells of an older epoch than is known",
+                view.node
+            ));
         }
         chosen
     }
@@ -458,7 +476,8 @@ impl Topology {
     /// Closes connections to nodes that are no longer part of the cluster.
     pub(crate) fn drop_foreign_nodes(&self) {
         let known = self.membership.known();
-        self.connections.retain(|address| known.map.contains(address) || self.seeds.contains(address));
+        self.connections
+            .retain(|address| known.map.contains(address) || self.seeds.contains(address));
     }
 
     /// Stops all queries for the master.
@@ -481,7 +500,8 @@ impl Topology {
         let known = self.membership.known();
         self.connections.retire_where(|address, connection| {
             connection.is_superseded()
-                || match known.admission(address, connection.identity(), connection.process_name()) {
+                || match known.admission(address, connection.identity(), connection.process_name())
+                {
                     Admission::Admitted => false,
                     // The new map may come from a node that lags behind.
                     Admission::CheckSlotMap => !connection.map_verified(),
@@ -556,8 +576,8 @@ impl RefreshState {
         if now >= last.saturating_add(MAX_REFRESH_INTERVAL) {
             self.unchanged_count = 0;
         }
-        let interval =
-            Backoff::new(MIN_REFRESH_INTERVAL, longest).delay(self.unchanged_count.saturating_sub(1));
+        let interval = Backoff::new(MIN_REFRESH_INTERVAL, longest)
+            .delay(self.unchanged_count.saturating_sub(1));
         // Never sooner than the shortest interval, so that many callers cause no storm.
         last.saturating_add(interval.max(MIN_REFRESH_INTERVAL)).max(now)
     }
@@ -575,8 +595,11 @@ impl DiscoveryError {
     pub(crate) fn into_call_error(self) -> CallError {
         let (reason, last) = match self {
             DiscoveryError::MultipleServers(why) => (CallErrorKind::InvalidDeployment(why), None),
-            DiscoveryError::Sentinel(SentinelError::Invalid(why)) => (CallErrorKind::InvalidDeployment(why), None),
-            DiscoveryError::Sentinel(SentinelError::NoReply(_, failure)) | DiscoveryError::Unreachable(_, failure)
+            DiscoveryError::Sentinel(SentinelError::Invalid(why)) => {
+                (CallErrorKind::InvalidDeployment(why), None)
+            }
+            DiscoveryError::Sentinel(SentinelError::NoReply(_, failure))
+            | DiscoveryError::Unreachable(_, failure)
                 if failure.is_permanent =>
             {
                 (CallErrorKind::PermanentConnectionError, Some(failure))

@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use crate::clock::LocalInstant;
 use crate::node::{Address, Command, RespValue};
-use crate::router::{CallReply, Call, CallError, ClockBounds, EventListener, Priority, Router, RuntimeHandle};
+use crate::router::{
+    Call, CallError, CallReply, ClockBounds, EventListener, Priority, Router, RuntimeHandle,
+};
 use crate::slot::Slot;
 
 #[derive(Clone, Debug)]
@@ -19,7 +21,11 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// As [`Router::call`].
-    pub(crate) async fn call(&self, call: &Call, deadline: LocalInstant) -> Result<CallReply, CallError> {
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        deadline: LocalInstant,
+    ) -> Result<CallReply, CallError> {
         match self {
             Transport::Router(router) => router.call(call, deadline).await,
             #[cfg(feature = "cluster-async")]
@@ -37,7 +43,9 @@ impl Transport {
         match self {
             Transport::Router(router) => router.call_replicated(call, replicas, deadline).await,
             #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.call_replicated(call, replicas, deadline).await,
+            Transport::ClusterConnection(adapter) => {
+                adapter.call_replicated(call, replicas, deadline).await
+            }
         }
     }
 

@@ -59,8 +59,9 @@ mod tests {
 
     #[test]
     fn tried_display_names_three_servers_and_counts_the_rest() {
-        let tried =
-            |hosts: &[&str]| ServerList(hosts.iter().map(|host| address(host)).collect()).to_string();
+        let tried = |hosts: &[&str]| {
+            ServerList(hosts.iter().map(|host| address(host)).collect()).to_string()
+        };
         assert_eq!(tried(&["a"]), "a:1");
         assert_eq!(tried(&["a", "b", "c"]), "a:1, b:1, c:1");
         assert_eq!(tried(&["a", "b", "c", "d", "e"]), "a:1, b:1, c:1 and 2 more");
@@ -69,7 +70,8 @@ mod tests {
     #[test]
     fn failures_settle_returns_permanent_error_in_any_order() {
         let order = ["a", "b", "c"].map(address);
-        let permanent = |message| ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) };
+        let permanent =
+            |message| ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) };
         for shuffled in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
             let settle = |failures: [ConnectionError; 3], otherwise| {
                 let mut noted = Failures::default();

@@ -36,7 +36,11 @@ impl fmt::Display for Announcer {
 
 /// The failure of a connection that could not be opened. A port that expects TLS ends a connection
 /// that begins with anything else, and so does the port of a cluster bus.
-pub(crate) fn connect_error(failure: ConnectionError, address: &Address, uses_tls: bool) -> ConnectionError {
+pub(crate) fn connect_error(
+    failure: ConnectionError,
+    address: &Address,
+    uses_tls: bool,
+) -> ConnectionError {
     let advice = match certificate_advice(&failure) {
         Some(advice) => advice,
         None if !uses_tls && failure.is_closed_by_peer => {
@@ -56,7 +60,11 @@ pub(crate) fn no_handshake(address: &Address, limit: TimeLimit) -> ConnectionErr
 }
 
 /// The failure to reach an address that the user has not given.
-pub(crate) fn announced(failure: ConnectionError, by: &Announcer, is_translated: bool) -> ConnectionError {
+pub(crate) fn announced(
+    failure: ConnectionError,
+    by: &Announcer,
+    is_translated: bool,
+) -> ConnectionError {
     let source = failure.source.as_ref();
     let is_reached =
         source.is_some_and(|source| source.is::<ServerError>() || source.is::<UnexpectedServer>());
@@ -103,7 +111,7 @@ mod tests {
     use super::*;
     use crate::node::dialer::Dialer;
     use crate::node::native::NativeConnector;
-    use crate::router::connection::{ServerConnection, ConnectionLimits};
+    use crate::router::connection::{ConnectionLimits, ServerConnection};
 
     const TIMEOUT: Duration = Duration::from_millis(500);
     const LIMITS: ConnectionLimits =

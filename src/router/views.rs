@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, ConnectionError, RespValue, ReplyShape, ServerError};
+use crate::node::{Address, Command, ConnectionError, ReplyShape, RespValue, ServerError};
 use crate::router::bad_entries::BadEntry;
-use crate::router::belief::{ServerIdentity, ReportedTopology, NodeView};
+use crate::router::belief::{NodeView, ReportedTopology, ServerIdentity};
 use crate::router::cluster_slots::{self, ClusterSlots};
 use crate::router::connection::ServerConnection;
 use crate::router::time_limit::TimeLimit;
@@ -26,7 +26,9 @@ pub(crate) async fn query_node_view(
     ];
     let mut replies = connection.query(node, &commands, limit).await?.into_iter();
     let told = match replies.next().unwrap_or(RespValue::Nil) {
-        RespValue::Error(error) if is_standalone_error(&error) => ReportedTopology::Standalone(connection.observed_process()),
+        RespValue::Error(error) if is_standalone_error(&error) => {
+            ReportedTopology::Standalone(connection.observed_process())
+        }
         RespValue::Error(error) => {
             let message = format!("{node} refused CLUSTER SLOTS: {error}");
             return Err(ConnectionError {
@@ -37,12 +39,16 @@ pub(crate) async fn query_node_view(
         }
         reply => {
             let slots = cluster_slots::read(&reply, node, translation).map_err(|why| {
-                ConnectionError::not_sent(format!("malformed reply to CLUSTER SLOTS from {node}: {why}"))
+                ConnectionError::not_sent(format!(
+                    "malformed reply to CLUSTER SLOTS from {node}: {why}"
+                ))
             })?;
             let ClusterSlots { map, bad_entries } = slots;
             bad_entries.into_iter().for_each(skip);
             if map.is_empty() {
-                return Err(ConnectionError::not_sent(format!("{node} knows no master of any slot")));
+                return Err(ConnectionError::not_sent(format!(
+                    "{node} knows no master of any slot"
+                )));
             }
             let (epoch, serves) = parse_cluster_info(replies.next());
             ReportedTopology::Cluster { map, epoch, serves }
@@ -60,7 +66,9 @@ impl ServerIdentity {
             Some(RespValue::String(id)) if !id.is_empty() => {
                 ServerIdentity::ClusterNode(String::from_utf8_lossy(&id).into())
             }
-            Some(RespValue::Error(error)) if is_standalone_error(&error) => ServerIdentity::Standalone,
+            Some(RespValue::Error(error)) if is_standalone_error(&error) => {
+                ServerIdentity::Standalone
+            }
             Some(RespValue::Error(error))
                 if matches!(error.code.as_str(), "LOADING" | "BUSY" | "MASTERDOWN") =>
             {
@@ -121,7 +129,10 @@ mod tests {
 
     #[test]
     fn identity_told_by_unusable_myid_reply_is_unknown() {
-        assert_eq!(ServerIdentity::from_reply(Some(text("abc"))).unwrap(), ServerIdentity::ClusterNode("abc".into()));
+        assert_eq!(
+            ServerIdentity::from_reply(Some(text("abc"))).unwrap(),
+            ServerIdentity::ClusterNode("abc".into())
+        );
         let disabled = error("This instance has cluster support disabled");
         assert_eq!(ServerIdentity::from_reply(Some(disabled)).unwrap(), ServerIdentity::Standalone);
         let renamed = error("unknown command `CLUSTER`, with args beginning with: `MYID`");

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::history::now;
-use crate::support::{Cluster, Result, Server, ClusterNodes, PollLimit};
+use crate::support::{Cluster, ClusterNodes, PollLimit, Result, Server};
 
 /// The log lines of a server that becomes a master by an election or by
 /// `CLUSTER FAILOVER TAKEOVER`. They end differently in Redis and Valkey.

@@ -9,7 +9,7 @@ use super::rows::{Promise, Row, Variant};
 use super::sampler::Clocks;
 use super::scene::Scene;
 use super::verdict::{Outcome, Verdict};
-use crate::support::{Cluster, NetworkNamespace, Result, ClusterConfig, Version};
+use crate::support::{Cluster, ClusterConfig, NetworkNamespace, Result, Version};
 
 /// The interval of progress reports.
 const TELL: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use super::ledger::{Change, Ended, Ledger};
 use super::sampler::{Clocks, Sampler};
 use super::store::Store;
 use super::worker::{LIMIT, Orders, Worker};
-use crate::support::{Cluster, ConnectBuilder, Error, NetworkNamespace, Result, Server, PollLimit};
+use crate::support::{Cluster, ConnectBuilder, Error, NetworkNamespace, PollLimit, Result, Server};
 
 /// The load of the workers.
 #[derive(Clone, Debug)]

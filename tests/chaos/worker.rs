@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rwlease::{
-    Cache, CachedRwLock, ErrorKind, Lease, LeaseWatch, Locks, LockMode, Released, Result as LockResult,
+    Cache, CachedRwLock, ErrorKind, Lease, LeaseWatch, LockMode, Locks, Released,
+    Result as LockResult,
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -236,8 +237,11 @@ impl Bench {
         let mut handles = (number < orders.cached).then(Handles::default);
         while self.goes_on() {
             let name = zipf(&mut random, names) * orders.groups + group;
-            let mode =
-                if random.u8(..100) < orders.reads_percent { LockMode::Read } else { LockMode::Write };
+            let mode = if random.u8(..100) < orders.reads_percent {
+                LockMode::Read
+            } else {
+                LockMode::Write
+            };
             let hold = orders.hold.mul_f64(random.f64());
             let id = self.log.request(name, word(mode));
             let wanted = Wanted { id, name: &orders.names[name], mode, tries: random.u8(..8) == 0 };

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::conformance::site::Servers;
 #[cfg(any(feature = "native", feature = "redis"))]
 use crate::support::{Backend, Cluster, ClusterConfig};
-use crate::support::{Error, SlotMigration, Result};
+use crate::support::{Error, Result, SlotMigration};
 use futures::FutureExt;
-use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 #[cfg(any(feature = "native", feature = "redis"))]
-use rwlease::embedded::{Delivery, NetworkMessage, SimulatedNetwork, NetworkModel};
+use rwlease::embedded::{Delivery, NetworkMessage, NetworkModel, SimulatedNetwork};
+use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
 use rwlease::{Builder, ErrorKind, Locks, Slot};
 use tokio::time::sleep;
 

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, LeaseState, Locks, Released, RenewalPolicy, Semaphore};
 use tokio::time::timeout;
 
 use super::LONG;
-use crate::support::{ExclusionCheck, wait_renewed, wait_for_waiters};
+use crate::support::{ExclusionCheck, wait_for_waiters, wait_renewed};
 
 pub async fn readers_share_and_writers_exclude(one: &Locks, other: &Locks) {
     for name in ["a", "order:{42}", "b{1}", "Größe", "d d"] {

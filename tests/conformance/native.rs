@@ -1,6 +1,6 @@
 //! The conformance suite over connections of the library's own.
 
-use crate::support::{Backend, Cluster, ServerSettings, ClusterConfig, StandaloneServer};
+use crate::support::{Backend, Cluster, ClusterConfig, ServerSettings, StandaloneServer};
 use rwlease::{Credentials, ErrorKind, Locks};
 
 lock_tests!(two_clients);

@@ -6,7 +6,9 @@ use redis::{Value, cmd};
 use rwlease::{Builder, ErrorKind, Locks, Sentinel, Slot};
 
 use crate::conformance::site::{Servers, word};
-use crate::support::{Backend, Error, SlotMigration, Result, SentinelDeployment, SentinelConfigForTest};
+use crate::support::{
+    Backend, Error, Result, SentinelConfigForTest, SentinelDeployment, SlotMigration,
+};
 
 /// Makes the tests of one backend.
 macro_rules! sentinel_tests {
@@ -33,7 +35,10 @@ macro_rules! sentinel_tests {
             }
 
             async fn watched(_: usize, replicas: usize) -> Result<(Backend, SentinelDeployment)> {
-                Ok(($backend, SentinelDeployment::start_with(SentinelConfigForTest::of(replicas)).await?))
+                Ok((
+                    $backend,
+                    SentinelDeployment::start_with(SentinelConfigForTest::of(replicas)).await?,
+                ))
             }
         }
     };

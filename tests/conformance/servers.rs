@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, UncachedReason, Released, RwLock, Slot};
+use rwlease::{ErrorKind, Locks, Released, RwLock, Slot, UncachedReason};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::LONG;
 use super::site::Servers;
 use crate::support::{
-    Backend, ExclusionCheck, Result, ServerSettings, StandaloneServer, PollLimit, is_subscribed_waiter, wait_renewed,
-    wait_for_waiters,
+    Backend, ExclusionCheck, PollLimit, Result, ServerSettings, StandaloneServer,
+    is_subscribed_waiter, wait_for_waiters, wait_renewed,
 };
 
 /// The beginning of a lock's key.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Value, cmd};
 use rwlease::{Builder, Locks, Slot};
 
-use crate::support::{Backend, Cluster, FailoverMode, SlotMigration, Result, ClusterConfig};
+use crate::support::{Backend, Cluster, ClusterConfig, FailoverMode, Result, SlotMigration};
 
 /// Servers of a cluster, by their numbers, and the way to connect to them.
 pub trait Servers {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::published::TwoKeys;
 use crate::support::{
-    ClientKind, Cluster, CutPoint, FailoverMode, ProxyFlow, Proxies, Proxy, Result, ServerSettings, ClusterConfig, StandaloneServer,
-    PollLimit,
+    ClientKind, Cluster, ClusterConfig, CutPoint, FailoverMode, PollLimit, Proxies, Proxy,
+    ProxyFlow, Result, ServerSettings, StandaloneServer,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
@@ -83,8 +83,12 @@ async fn slots_move_with_their_keys() -> Result {
 
     let step = cluster.begin_migration(slot, to).await?;
     cluster.move_key(step, "{move}7").await?;
-    let refusal =
-        cluster.node(from).run_words::<i64>("GET {move}7").await.expect_err("not redirected").to_string();
+    let refusal = cluster
+        .node(from)
+        .run_words::<i64>("GET {move}7")
+        .await
+        .expect_err("not redirected")
+        .to_string();
     assert!(refusal.to_uppercase().contains("ASK"), "{refusal}");
     assert_eq!(cluster.node(from).run_words::<i64>("GET {move}8").await?, 8);
     assert_eq!(cluster.move_keys(step).await?, 249);
@@ -140,7 +144,8 @@ async fn masters_die_and_are_replaced() -> Result {
 #[tokio::test]
 async fn clusters_have_other_sizes() -> Result {
     let cluster =
-        Cluster::start_with(ClusterConfig::of(1, 2).line("cluster-require-full-coverage no")).await?;
+        Cluster::start_with(ClusterConfig::of(1, 2).line("cluster-require-full-coverage no"))
+            .await?;
     assert_eq!(cluster.replicas_of(0).await?, [1, 2]);
     let alone = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     assert_eq!(alone.masters().await?, [0, 1]);

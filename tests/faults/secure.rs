@@ -4,8 +4,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Certificates, Cluster, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit,
-    is_subscribed_waiter,
+    Backend, Certificates, Cluster, ClusterConfig, PollLimit, Result, Server, ServerSettings,
+    StandaloneServer, is_subscribed_waiter,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
@@ -54,7 +54,8 @@ fn settings(certificates: &Certificates, rights: &str) -> ServerSettings {
 
 async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
     let certificates = certificates();
-    let shape = ClusterConfig { settings: settings(&certificates, rights), ..ClusterConfig::of(3, 1) };
+    let shape =
+        ClusterConfig { settings: settings(&certificates, rights), ..ClusterConfig::of(3, 1) };
     Ok((Cluster::start_with(shape).await?, certificates))
 }
 
@@ -228,7 +229,10 @@ async fn acl_right_that_is_missing_is_named_by_the_error() -> Result {
     for right in ["time", "cluster|slots", "evalsha", "hset", "hget", "pexpireat"] {
         let lacking = format!("{RIGHTS} -{right}");
         let certificates = certificates();
-        let server = ClusterConfig { settings: settings(&certificates, &lacking), ..ClusterConfig::of(1, 0) };
+        let server = ClusterConfig {
+            settings: settings(&certificates, &lacking),
+            ..ClusterConfig::of(1, 0)
+        };
         let cluster = Cluster::start_with(server).await?;
         let outcome = async {
             let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
@@ -378,7 +382,8 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     }
 
     let certificates = certificates_for("localhost");
-    let shape = ClusterConfig { settings: settings(&certificates, RIGHTS), ..ClusterConfig::of(2, 0) };
+    let shape =
+        ClusterConfig { settings: settings(&certificates, RIGHTS), ..ClusterConfig::of(2, 0) };
     let cluster = Cluster::start_with(shape).await?;
     let port = cluster.node(0).tls_port().expect("a server with TLS");
     let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
@@ -703,12 +708,16 @@ async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_the_servers_that_they_name() -> Result {
-    use crate::support::{SentinelDeployment, SentinelConfigForTest};
+    use crate::support::{SentinelConfigForTest, SentinelDeployment};
 
     let certificates = certificates();
     let with_tls =
         || ServerSettings { tls: Some(certificates.clone()), ..ServerSettings::default() };
-    let watch = SentinelConfigForTest { servers: with_tls(), sentinel_settings: with_tls(), ..SentinelConfigForTest::default() };
+    let watch = SentinelConfigForTest {
+        servers: with_tls(),
+        sentinel_settings: with_tls(),
+        ..SentinelConfigForTest::default()
+    };
     let sentinels = SentinelDeployment::start_with(watch).await?;
     let settings = || Locks::builder().servers([sentinels.url()]);
     let trusting = settings().tls_roots(certificates.authority.as_str());

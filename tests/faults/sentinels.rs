@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use crate::conformance::LONG;
 use crate::support::{
-    Backend, Error, Result, SentinelDeployment, Server, ServerSettings, PollLimit, SentinelConfigForTest, wait_renewed,
-    wait_for_waiters,
+    Backend, Error, PollLimit, Result, SentinelConfigForTest, SentinelDeployment, Server,
+    ServerSettings, wait_for_waiters, wait_renewed,
 };
 
 /// Longer than a failover after a death, which may take several elections.
@@ -246,9 +246,12 @@ fn rights() -> Result<String> {
 /// seconds if one of them had the address of another's.)
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_by_sentinels_of_two_deployments_is_invalid_and_names_both() -> Result {
-    let watch = || SentinelConfigForTest { sentinels: 1, replicas: 0, ..SentinelConfigForTest::default() };
-    let (one, other) =
-        (SentinelDeployment::start_with(watch()).await?, SentinelDeployment::start_with(watch()).await?);
+    let watch =
+        || SentinelConfigForTest { sentinels: 1, replicas: 0, ..SentinelConfigForTest::default() };
+    let (one, other) = (
+        SentinelDeployment::start_with(watch()).await?,
+        SentinelDeployment::start_with(watch()).await?,
+    );
     for pair in [[&one, &other], [&other, &one]] {
         let urls = pair.map(SentinelDeployment::url);
         for _ in 0..10 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
 use rwlease::{
-    Cache, CachedRwLock, CachedWriteGuard, ErrorKind, LeaseState, Locks, LockMode, Released, RwLock,
+    Cache, CachedRwLock, CachedWriteGuard, ErrorKind, LeaseState, LockMode, Locks, Released, RwLock,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -385,9 +385,12 @@ async fn local_requests_queue_in_order_and_readers_join_a_downgrade() {
     let order = Arc::new(std::sync::Mutex::new(String::new()));
     let first = lock.write().await.unwrap();
     let mut tasks = Vec::new();
-    for (name, mode) in
-        [('a', LockMode::Write), ('b', LockMode::Read), ('c', LockMode::Write), ('d', LockMode::Read)]
-    {
+    for (name, mode) in [
+        ('a', LockMode::Write),
+        ('b', LockMode::Read),
+        ('c', LockMode::Write),
+        ('d', LockMode::Read),
+    ] {
         let (lock, order) = (lock.clone(), order.clone());
         tasks.push(tokio::spawn(async move {
             match mode {

@@ -10,7 +10,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Fake, ProxyFlow, Proxy, SentinelDeployment, Server, ServerSettings, ClusterConfig, StandaloneServer, PollLimit, SentinelConfigForTest,
+    Cluster, ClusterConfig, Fake, PollLimit, Proxy, ProxyFlow, SentinelConfigForTest,
+    SentinelDeployment, Server, ServerSettings, StandaloneServer,
 };
 use rwlease::ErrorKind::{self, Foreign, Invalid, Lost, Refused, Revoked, TimedOut, Unavailable};
 use rwlease::{Builder, Error, Locks, RenewalPolicy};
@@ -190,7 +191,8 @@ async fn connect_without_a_server_error_names_the_cause() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_to_a_server_of_another_kind_error_names_it() {
     let mut table = Table::default();
-    let watch = SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
+    let watch =
+        SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
     let watched = SentinelDeployment::start_with(watch).await.unwrap();
     let sentinel = watched.sentinels()[0].url();
     table
@@ -232,7 +234,8 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
             lock_at(watched.server(1).url()),
         )
         .await;
-    let old = StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\""));
+    let old =
+        StandaloneServer::start_with(ServerSettings::default().line("rename-command HELLO \"\""));
     // (The test support itself begins without HELLO.)
     let old = old.await.unwrap();
     table
@@ -303,7 +306,9 @@ async fn connect_to_a_server_of_another_kind_error_names_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_rejected_by_the_server_error_says_why() {
     let mut table = Table::default();
-    let locked = StandaloneServer::start_with(ServerSettings::default().password("right-one")).await.unwrap();
+    let locked = StandaloneServer::start_with(ServerSettings::default().password("right-one"))
+        .await
+        .unwrap();
     let address = locked.address();
     table
         .row(
@@ -323,7 +328,8 @@ async fn connect_rejected_by_the_server_error_says_why() {
             connect_to(format!("redis://{address}")),
         )
         .await;
-    let full = StandaloneServer::start_with(ServerSettings::default().line("maxclients 1")).await.unwrap();
+    let full =
+        StandaloneServer::start_with(ServerSettings::default().line("maxclients 1")).await.unwrap();
     let wait_limit = PollLimit::new("the only connection");
     let _only = loop {
         match full.connect().await {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{ErrorKind, Lease, LeaseState, Locks, LeaseLoss, WriteGuard};
+use rwlease::{ErrorKind, Lease, LeaseLoss, LeaseState, Locks, WriteGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -55,8 +55,8 @@ impl Bench {
         let losses = Arc::new(Mutex::new(Vec::new()));
         let heard = losses.clone();
         let settings = Locks::builder().lease(LEASE);
-        let settings =
-            settings.on_lost(move |loss: &LeaseLoss| heard.lock().unwrap().push(loss.lock.to_string()));
+        let settings = settings
+            .on_lost(move |loss: &LeaseLoss| heard.lock().unwrap().push(loss.lock.to_string()));
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let others = Locks::builder().lease(10 * LEASE).connect_embedded(&engine).await.unwrap();
         let taken = others.rwlock("taken").unwrap().write().await.unwrap();

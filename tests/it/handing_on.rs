@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, TakenUp, Ticket, WriteGuard};
+use rwlease::{
+    ErrorKind, LeaseState, LockMode, Locks, Released, RenewalPolicy, TakenUp, Ticket, WriteGuard,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::wait_for_waiters;
@@ -284,13 +286,17 @@ async fn transfer_and_let_expire_wait_for_an_unanswered_acquire() {
 }
 
 /// A write that was granted at the second attempt. The first one had no answer.
-async fn in_doubt(engine: &EmbeddedCluster, locks: &Locks, name: &str, lease: Duration) -> WriteGuard {
+async fn in_doubt(
+    engine: &EmbeddedCluster,
+    locks: &Locks,
+    name: &str,
+    lease: Duration,
+) -> WriteGuard {
     let lock = locks.rwlock(name).unwrap();
     engine.faults().pause(0);
-    let acquiring =
-        tokio::spawn(
-            async move { lock.write().lease(lease).renewal(RenewalPolicy::Manual).await.unwrap() },
-        );
+    let acquiring = tokio::spawn(async move {
+        lock.write().lease(lease).renewal(RenewalPolicy::Manual).await.unwrap()
+    });
     sleep(Duration::from_millis(100)).await;
     engine.faults().kill_connections(0);
     engine.faults().resume(0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use rwlease::embedded::{EmbeddedCluster, ServedCommand};
-use rwlease::{ErrorKind, LeaseState, Locks, LockMode, ReadGuard, Released, RenewalPolicy, RwLock};
+use rwlease::{ErrorKind, LeaseState, LockMode, Locks, ReadGuard, Released, RenewalPolicy, RwLock};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 
@@ -386,8 +386,9 @@ async fn lost_lease_replacement_is_released_once_the_server_replies_again() {
 /// The upgrade is the first call that finds the loss, and the only one if nothing renews the lease.
 #[tokio::test(start_paused = true)]
 async fn upgrade_that_finds_the_loss_reports_it() {
-    for (renewal, tries) in
-        [RenewalPolicy::Automatic, RenewalPolicy::Manual].into_iter().flat_map(|one| WAYS.map(|way| (one, way)))
+    for (renewal, tries) in [RenewalPolicy::Automatic, RenewalPolicy::Manual]
+        .into_iter()
+        .flat_map(|one| WAYS.map(|way| (one, way)))
     {
         let losses: Arc<Mutex<Vec<u64>>> = Arc::default();
         let told = losses.clone();

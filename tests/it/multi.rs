@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use std::future::IntoFuture;
 
-use crate::support::{Cluster, ConnectBuilder, ClusterConfig, PollLimit, connect};
-use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, Retry};
+use crate::support::{Cluster, ClusterConfig, ConnectBuilder, PollLimit, connect};
+use rwlease::{ErrorKind, LeaseState, LockMode, Locks, Released, RenewalPolicy, Retry};
 use tokio::time::{Instant, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -34,8 +34,12 @@ async fn multi_holds_all_locks_in_their_modes_and_releases_together() {
     let leases: Vec<_> =
         held.leases().map(|lease| (lease.name().to_owned(), lease.mode().unwrap())).collect();
     // By key: the mutex has no prefix, and a write stands for a read of the same lock.
-    let expected =
-        [("b", LockMode::Write), ("a", LockMode::Read), ("a{1}", LockMode::Write), ("c", LockMode::Write)];
+    let expected = [
+        ("b", LockMode::Write),
+        ("a", LockMode::Read),
+        ("a{1}", LockMode::Write),
+        ("c", LockMode::Write),
+    ];
     assert_eq!(leases, expected.map(|(name, mode)| (name.to_owned(), mode)));
     assert!(held.is_held() && held.remaining() > Duration::from_secs(1));
     assert_eq!(held.state(), LeaseState::Held);

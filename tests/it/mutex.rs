@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, CutPoint, Proxy, RedisPy, ClusterConfig, StandaloneServer, PollLimit, connect};
+use crate::support::{
+    Cluster, ClusterConfig, CutPoint, PollLimit, Proxy, RedisPy, StandaloneServer, connect,
+};
 use redis::cmd;
-use rwlease::{ErrorKind, LeaseState, Locks, LockMode, MutexGuard, Released, RenewalPolicy, Retry};
+use rwlease::{ErrorKind, LeaseState, LockMode, Locks, MutexGuard, Released, RenewalPolicy, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);

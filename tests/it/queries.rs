@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use crate::support::{Cluster, ClusterConfig, StandaloneServer, PollLimit, connect};
+use crate::support::{Cluster, ClusterConfig, PollLimit, StandaloneServer, connect};
 use futures::StreamExt;
 use redis::cmd;
-use rwlease::{ErrorKind, Locks, LockMode, RwLock, Status};
+use rwlease::{ErrorKind, LockMode, Locks, RwLock, Status};
 
 async fn single() -> (StandaloneServer, Locks) {
     let server = StandaloneServer::start().await.unwrap();
@@ -44,7 +44,8 @@ async fn status_shows_the_holder_and_waiters_in_queue_order() {
     let lock = locks.rwlock("order:{42}").unwrap();
     let writing = lock.write().lease(Duration::from_secs(60)).await.unwrap();
     let mut tasks = Vec::new();
-    for (place, mode) in [LockMode::Read, LockMode::Write, LockMode::Write, LockMode::Read].into_iter().enumerate()
+    for (place, mode) in
+        [LockMode::Read, LockMode::Write, LockMode::Write, LockMode::Read].into_iter().enumerate()
     {
         let lock = lock.clone();
         tasks.push(tokio::spawn(async move {

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Backend, Cluster, CutPoint, ProxyFlow, Proxy, ClusterConfig, StandaloneServer, PollLimit, connect, fields,
+    Backend, Cluster, ClusterConfig, CutPoint, PollLimit, Proxy, ProxyFlow, StandaloneServer,
+    connect, fields,
 };
 use rwlease::{
-    ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, RenewalPolicy, Retry,
+    ErrorKind, LeaseState, Locks, Quorum, QuorumAcquire, QuorumGuard, Released, RenewalPolicy,
+    Retry,
 };
 use tokio::time::timeout;
 
@@ -264,8 +266,12 @@ async fn quorum_renew_revoked_by_most_members_returns_revoked() {
 async fn quorum_lease_without_renewal_ends_before_its_members() {
     let bench = Bench::new().await;
     let lease = Duration::from_secs(2);
-    let held =
-        bench.quorum.mutex("ends").lease(lease).renewal(RenewalPolicy::Manual).member_timeout(MEMBER);
+    let held = bench
+        .quorum
+        .mutex("ends")
+        .lease(lease)
+        .renewal(RenewalPolicy::Manual)
+        .member_timeout(MEMBER);
     let held = held.drift(Duration::from_millis(700)).timeout(LONG).await.unwrap();
     assert!(held.remaining() <= lease - Duration::from_millis(700));
     timeout(LONG, held.lost()).await.unwrap();
@@ -416,7 +422,9 @@ async fn quorum_guard_of_members_restarted_in_turn_is_held() {
     let quorum = Quorum::new(members).unwrap();
     let lease = Duration::from_secs(6);
     let held = taken(quorum.mutex("restarts").lease(lease)).await;
-    let exists = async |server: &StandaloneServer| server.run_words::<bool>("EXISTS restarts").await.unwrap();
+    let exists = async |server: &StandaloneServer| {
+        server.run_words::<bool>("EXISTS restarts").await.unwrap()
+    };
     for server in &servers {
         server.restart().await.unwrap();
         let wait_limit = PollLimit::new("the member to be taken anew");
@@ -463,7 +471,8 @@ mod embedded {
     use super::*;
 
     async fn engines() -> (Vec<EmbeddedCluster>, Quorum) {
-        let engines: Vec<EmbeddedCluster> = (0..5).map(|_| EmbeddedCluster::builder().standalone().build()).collect();
+        let engines: Vec<EmbeddedCluster> =
+            (0..5).map(|_| EmbeddedCluster::builder().standalone().build()).collect();
         let mut members = Vec::new();
         for engine in &engines {
             let settings = Locks::builder().call_timeout(Duration::from_secs(2));
@@ -535,7 +544,9 @@ mod embedded {
         (engines, quorum)
     }
 
-    async fn with_members<const N: usize>(ahead: [i64; N]) -> (Vec<EmbeddedCluster>, Vec<Locks>, Quorum) {
+    async fn with_members<const N: usize>(
+        ahead: [i64; N],
+    ) -> (Vec<EmbeddedCluster>, Vec<Locks>, Quorum) {
         let epoch = Duration::from_secs(1_735_689_600);
         let (mut engines, mut members) = (Vec::new(), Vec::new());
         for seconds in ahead {

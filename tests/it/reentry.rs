@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::support::{StandaloneServer, PollLimit, connect};
-use rwlease::{ErrorKind, Locks, LockMode, Released, Retry};
+use crate::support::{PollLimit, StandaloneServer, connect};
+use rwlease::{ErrorKind, LockMode, Locks, Released, Retry};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -110,7 +110,10 @@ async fn reentrant_rwlock_counts_reads_and_writes() {
     let reading = reentrant.read(&lock).await.unwrap();
     assert!(lock.is_held_by(outer.id()).await.unwrap());
     assert_eq!(outer.release().await.unwrap(), Released::Released);
-    assert_eq!(lock.status().await.unwrap().writer.map(|writer| writer.mode), Some(LockMode::Write));
+    assert_eq!(
+        lock.status().await.unwrap().writer.map(|writer| writer.mode),
+        Some(LockMode::Write)
+    );
     assert_eq!(inner.release().await.unwrap(), Released::Released);
     let status = lock.status().await.unwrap();
     assert!(status.writer.is_none() && status.readers == 1, "{status:?}");

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::support::{ConnectBuilder, CutPoint, ProxyFlow, Proxy, StandaloneServer, PollLimit, fields};
+use crate::support::{
+    ConnectBuilder, CutPoint, PollLimit, Proxy, ProxyFlow, StandaloneServer, fields,
+};
 use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, RenewalPolicy};
 
 /// Longer than a test, so that the client sends nothing by itself.

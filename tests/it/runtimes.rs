@@ -67,7 +67,8 @@ fn client_whose_runtime_has_ended_fails_at_once_on_another() {
 #[test]
 fn call_under_way_ends_with_the_runtime_of_its_client() {
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let engine = first.block_on(async { EmbeddedCluster::builder().masters(1).replicas(0).build() });
+    let engine =
+        first.block_on(async { EmbeddedCluster::builder().masters(1).replicas(0).build() });
     let locks = first.block_on(Locks::builder().connect_embedded(&engine)).unwrap();
     second.block_on(async {
         engine.faults().pause(0);

@@ -46,8 +46,12 @@ async fn waiter_is_granted_on_release_and_times_out_before() {
     let token = holding.token();
     let _ = holding.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap() > token);
-    let manual =
-        lock.write().lease(Duration::from_millis(300)).renewal(RenewalPolicy::Manual).await.unwrap();
+    let manual = lock
+        .write()
+        .lease(Duration::from_millis(300))
+        .renewal(RenewalPolicy::Manual)
+        .await
+        .unwrap();
     tokio::time::timeout(Duration::from_secs(5), manual.lost()).await.unwrap();
     assert_eq!(manual.state(), LeaseState::Lost);
     assert_eq!(manual.renew().await.unwrap_err().kind(), ErrorKind::Lost);

@@ -3,7 +3,7 @@
 //!
 //! The seed is printed, and `RWLEASE_SEED` replays it.
 
-use crate::support::{Cluster, Error, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Error, Result};
 use redis::pipe;
 use rwlease::Slot;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::support::{Backend, ProxyFlow, Proxy, StandaloneServer, PollLimit};
-use rwlease::{Locks, LockMode, WriteGuard};
+use crate::support::{Backend, PollLimit, Proxy, ProxyFlow, StandaloneServer};
+use rwlease::{LockMode, Locks, WriteGuard};
 use tokio::task::JoinHandle;
 
 const BACKENDS: &[Backend] = &[

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use crate::support::ExclusionCheck;
 use crate::support::published::TwoKeys;
-use crate::support::{Cluster, CutPoint, ProxyFlow, Proxy, Result, ClusterConfig, StandaloneServer, PollLimit, connect};
+use crate::support::{
+    Cluster, ClusterConfig, CutPoint, PollLimit, Proxy, ProxyFlow, Result, StandaloneServer,
+    connect,
+};
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
 use rwlease::{
-    ErrorKind, Locks, LockMode, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
+    ErrorKind, LockMode, Locks, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
     WriteGuard,
 };
 use tokio::sync::Mutex;

@@ -99,7 +99,8 @@ impl State {
         let Hold { id, mode, token, shares, .. } = *hold;
         let same = self.shares.insert(token, shares);
         let is_shared = mode == LockMode::Read && shares.is_some() && same == Some(shares);
-        let is_free = self.writers.is_empty() && (mode == LockMode::Read || self.readers.is_empty());
+        let is_free =
+            self.writers.is_empty() && (mode == LockMode::Read || self.readers.is_empty());
         let State { written, read, shared, .. } = *self;
         let least = match (mode, shares) {
             (LockMode::Write, _) => written.max(read).max(shared),

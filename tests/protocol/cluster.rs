@@ -5,7 +5,7 @@ use rwlease::Slot;
 
 use super::lab::{Expect, HERE, Lab, id, start};
 use super::request::Request;
-use super::support::{Server, ServerSettings, PollLimit};
+use super::support::{PollLimit, Server, ServerSettings};
 
 /// A cluster of one node that serves all slots but the last.
 fn cluster() -> Server {

@@ -24,7 +24,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use rwlease::{Locks, RwLock};
-use support::{Server, StandaloneServer, PollLimit, connect, scripts_run};
+use support::{PollLimit, Server, StandaloneServer, connect, scripts_run};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

@@ -26,14 +26,17 @@ impl Users {
             match rng.u8(0..12) {
                 0 => {
                     let request = handle.try_read();
-                    if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await {
+                    if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await
+                    {
                         self.book.check_contact(lock, since, &self.locks.client_id());
                         self.read_cached(rng, handle, lock, since, guard).await;
                     }
                 }
                 1 => {
                     let request = handle.try_write();
-                    if let Some(guard) = self.tried(lock, LockMode::Write, wait_limit, request).await {
+                    if let Some(guard) =
+                        self.tried(lock, LockMode::Write, wait_limit, request).await
+                    {
                         self.book.check_contact(lock, since, &self.locks.client_id());
                         self.write_cached(rng, handle, lock, since, guard).await;
                     }

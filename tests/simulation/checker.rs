@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rwlease::Locks;
-use rwlease::embedded::{ServedCommand, CommandObserver};
+use rwlease::embedded::{CommandObserver, ServedCommand};
 
 use crate::book::{AFTERMATH, Book};
 use crate::census::Census;

@@ -503,8 +503,9 @@ impl Nemesis {
             for lock in self.plan.all() {
                 self.checker.expect_in_doubt(lock);
                 let key = key(lock);
-                let known = (0..SERVERS)
-                    .any(|server| self.engine.execute(server, &[b"EXISTS", key.as_bytes()]) == ["1"]);
+                let known = (0..SERVERS).any(|server| {
+                    self.engine.execute(server, &[b"EXISTS", key.as_bytes()]) == ["1"]
+                });
                 if !known || !locks.contains(&lock) {
                     self.lose_history(lock);
                 }

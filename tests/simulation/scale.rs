@@ -6,7 +6,7 @@ mod simulation;
 
 use std::time::Duration;
 
-use simulation::{ServerCounts, Outcome, Plan, CountedMessage, Simulation};
+use simulation::{CountedMessage, Outcome, Plan, ServerCounts, Simulation};
 
 const CLIENTS: u64 = 50;
 const HELD: u64 = 8;
@@ -54,7 +54,11 @@ fn fleet_of_clients_sends_no_more_commands_than_the_model() {
         let started = pass(&simulation, LENGTH).await.0;
         // Each client has at most one connection to each server, and one more for subscriptions to
         // each master.
-        assert!(started.all(CountedMessage::Time) <= CLIENTS * 20, "{}", started.all(CountedMessage::Time));
+        assert!(
+            started.all(CountedMessage::Time) <= CLIENTS * 20,
+            "{}",
+            started.all(CountedMessage::Time)
+        );
 
         let (usual, outcome) = pass(&simulation, LENGTH).await;
         assert_safe(&simulation, &outcome);
@@ -64,7 +68,11 @@ fn fleet_of_clients_sends_no_more_commands_than_the_model() {
         // A fetch is due every 15 to 30 s.
         let maps = usual.all(CountedMessage::Map);
         assert!((CLIENTS * SAMPLE..=CLIENTS * SAMPLE * 2).contains(&maps), "{maps}");
-        assert_eq!([CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error].map(|it| usual.all(it)), [0; 3]);
+        assert_eq!(
+            [CountedMessage::Moved, CountedMessage::Ask, CountedMessage::Error]
+                .map(|it| usual.all(it)),
+            [0; 3]
+        );
 
         simulation.order_failover(0).await;
         let (failover, outcome) = pass(&simulation, LENGTH).await;

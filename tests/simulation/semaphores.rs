@@ -23,7 +23,8 @@ impl Users {
     async fn request_permits(&self, rng: &mut Rng) {
         let Some(semaphore) = self.semaphore(rng).await else { return };
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [RenewalPolicy::Automatic, RenewalPolicy::Limited(1), RenewalPolicy::Manual][rng.usize(0..3)];
+        let renewal = [RenewalPolicy::Automatic, RenewalPolicy::Limited(1), RenewalPolicy::Manual]
+            [rng.usize(0..3)];
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;

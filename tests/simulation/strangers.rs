@@ -1,6 +1,6 @@
 //! Servers of another cluster at the addresses of known servers.
 
-use rwlease::embedded::{EmbeddedCluster, SimulatedNetwork, ServedCommand};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand, SimulatedNetwork};
 
 use crate::census::Census;
 use crate::court::Court;
@@ -13,7 +13,12 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    pub fn new(engine: &EmbeddedCluster, network: &SimulatedNetwork, court: &Court, census: &Census) -> Strangers {
+    pub fn new(
+        engine: &EmbeddedCluster,
+        network: &SimulatedNetwork,
+        court: &Court,
+        census: &Census,
+    ) -> Strangers {
         let cluster = EmbeddedCluster::builder().address_twin(engine).build();
         let single = EmbeddedCluster::builder().standalone().address_twin(engine).build();
         for stranger in [&cluster, &single] {

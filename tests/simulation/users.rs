@@ -8,7 +8,8 @@ use fastrand::Rng;
 use futures::future::{Either, select};
 use rwlease::embedded::SimulatedHost;
 use rwlease::{
-    ErrorKind, Fairness, Lease, Locks, LockMode, Quorum, ReadGuard, Released, RenewalPolicy, Slot, WriteGuard,
+    ErrorKind, Fairness, Lease, LockMode, Locks, Quorum, ReadGuard, Released, RenewalPolicy, Slot,
+    WriteGuard,
 };
 
 use crate::book::{Book, Claim};
@@ -68,8 +69,12 @@ impl Users {
     async fn request(&self, rng: &mut Rng, lock: usize) {
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
-        let renewal = [RenewalPolicy::Automatic, RenewalPolicy::Automatic, RenewalPolicy::Limited(1), RenewalPolicy::Manual]
-            [rng.usize(0..4)];
+        let renewal = [
+            RenewalPolicy::Automatic,
+            RenewalPolicy::Automatic,
+            RenewalPolicy::Limited(1),
+            RenewalPolicy::Manual,
+        ][rng.usize(0..4)];
         let fairness = if rng.u8(0..8) == 0 { Fairness::ReadersFirst } else { Fairness::PhaseFair };
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let replicas = u32::from(rng.f64() < self.plan.replicated);

@@ -86,7 +86,11 @@ impl NetworkModel for Storm {
 
 impl Inner {
     fn decide(&mut self, message: &NetworkMessage<'_>) -> Delivery {
-        let mut fate = Delivery { request_delay: self.latency(), reply_delay: self.latency(), ..Delivery::default() };
+        let mut fate = Delivery {
+            request_delay: self.latency(),
+            reply_delay: self.latency(),
+            ..Delivery::default()
+        };
         if self.is_calm {
             return fate;
         }
@@ -105,7 +109,8 @@ impl Inner {
             fate.loses_reply = true;
         }
         if fate.loses_request || fate.loses_reply {
-            fate.break_noticed_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
+            fate.break_noticed_after =
+                self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..800)));
         }
         if self.strikes(Fault::Delay) {
             let late = Duration::from_millis([50, 700, 4000][self.rng.usize(0..3)])

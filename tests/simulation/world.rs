@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rwlease::Slot;
-use rwlease::embedded::{EmbeddedCluster, SimulatedNetwork, ServedCommand};
+use rwlease::embedded::{EmbeddedCluster, ServedCommand, SimulatedNetwork};
 
 use crate::book::Book;
 use crate::census::Census;
@@ -110,7 +110,8 @@ struct World {
 
 impl World {
     fn new(plan: &Plan) -> World {
-        let engine = EmbeddedCluster::builder().wait_semantics(plan.wait_covers).manual_time().build();
+        let engine =
+            EmbeddedCluster::builder().wait_semantics(plan.wait_covers).manual_time().build();
         let (court, census) = (Court::new(plan, engine.now()), Census::default());
         let storm = Storm::new(plan, census.clone(), court.clone());
         let book = Book::new(court.clone(), census.clone(), plan);

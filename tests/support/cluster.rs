@@ -9,7 +9,9 @@ use redis::cmd;
 use tokio::time::Instant;
 
 use super::turn::acquire_server_slots;
-use super::{ClusterNodeEntry, Error, Result, Server, ServerSettings, Version, ClusterNodes, PollLimit};
+use super::{
+    ClusterNodeEntry, ClusterNodes, Error, PollLimit, Result, Server, ServerSettings, Version,
+};
 
 const SLOTS: usize = 16_384;
 

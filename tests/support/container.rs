@@ -157,8 +157,8 @@ impl ComposeScript {
     }
 
     fn run(&self, what: &str) -> Result {
-        let composer =
-            find_in_project(COMPOSER).ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
+        let composer = find_in_project(COMPOSER)
+            .ok_or_else(|| Error::new(format!("{COMPOSER} is not there")))?;
         let mut command = Command::new(composer);
         command.arg(what).env("PROJECT", &self.project).stdin(Stdio::null());
         match self.network {

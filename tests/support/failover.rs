@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Cluster, Result, ClusterNodes, PollLimit};
+use super::{Cluster, ClusterNodes, PollLimit, Result};
 
 /// How a replica is told to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl Cluster {
 
     async fn is_master_for_anyone(&self, number: usize, slot: u16) -> Result<bool> {
         for running in self.running() {
-            if ClusterNodes::of(self.node(running)).await?.master_of(slot) == Some(self.id(number)) {
+            if ClusterNodes::of(self.node(running)).await?.master_of(slot) == Some(self.id(number))
+            {
                 return Ok(true);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, Result, Server, PollLimit};
+use super::{Error, PollLimit, Result, Server};
 
 /// The count of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

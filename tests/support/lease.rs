@@ -2,7 +2,7 @@
 
 use rwlease::Lease;
 
-use super::{Error, Result, PollLimit};
+use super::{Error, PollLimit, Result};
 
 /// Waits until the lease was renewed `times` times. A renewal is due after a third of the lease, or
 /// a little earlier. So after four the lease has been held for longer than its length.

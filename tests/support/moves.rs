@@ -3,7 +3,7 @@
 
 use redis::{Cmd, cmd};
 
-use super::{Cluster, Error, Result, PollLimit};
+use super::{Cluster, Error, PollLimit, Result};
 
 /// A slot that is moving from one node to another, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

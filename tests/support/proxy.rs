@@ -107,9 +107,9 @@ impl Proxy {
 
     /// Makes both flows normal, for new connections too.
     pub fn heal(&self) {
-        self.shared
-            .rules
-            .send_modify(|rules| *rules = Rules { generation: rules.generation, ..Rules::default() });
+        self.shared.rules.send_modify(|rules| {
+            *rules = Rules { generation: rules.generation, ..Rules::default() }
+        });
     }
 
     /// Drops both directions: connections stay open, new ones are accepted, and nothing ever
@@ -250,7 +250,9 @@ async fn forward_requests(
                 let _ = sprung.send(());
                 return Ok(());
             }
-            Some(CommandTrap { cut: CutPoint::AfterIt, sprung, .. }) => *locked(doom) = Some(sprung),
+            Some(CommandTrap { cut: CutPoint::AfterIt, sprung, .. }) => {
+                *locked(doom) = Some(sprung)
+            }
             None => {}
         }
         if pass(&mut rules, |rules| rules.requests, length == 0).await {
@@ -290,7 +292,11 @@ async fn forward_replies(
 
 /// Waits as the flow demands. Returns whether to pass on the bytes (or the end of the connection).
 /// The end of a lost direction is never passed on, but waits until the flow changes.
-async fn pass(rules: &mut watch::Receiver<Rules>, flow: fn(&Rules) -> ProxyFlow, is_end: bool) -> bool {
+async fn pass(
+    rules: &mut watch::Receiver<Rules>,
+    flow: fn(&Rules) -> ProxyFlow,
+    is_end: bool,
+) -> bool {
     let is_decided = |rules: &Rules| match flow(rules) {
         ProxyFlow::Paused => false,
         ProxyFlow::Dropped => !is_end,

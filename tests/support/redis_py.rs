@@ -22,7 +22,8 @@ pub struct RedisPy {
 impl RedisPy {
     /// Fails if redis-py is missing, and says what to do.
     pub fn lock(server: &Server, name: &str, lease: Duration) -> Result<RedisPy> {
-        let script = find_in_project(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
+        let script =
+            find_in_project(SCRIPT).ok_or_else(|| Error::new(format!("{SCRIPT} is not there")))?;
         let mut process = Command::new("python3")
             .env("PYTHONPATH", find_in_project(FOLDER).unwrap_or_default())
             .arg(script)

@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::time::sleep;
 
 use super::turn::acquire_server_slots;
-use super::{Error, Result, Server, ServerSettings, PollLimit};
+use super::{Error, PollLimit, Result, Server, ServerSettings};
 
 /// The name by which the sentinels know the master.
 const NAME: &str = "mymaster";

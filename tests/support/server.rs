@@ -20,7 +20,7 @@ use super::container::Container;
 use super::tree::find_in_project;
 use super::turn::acquire_server_slots;
 use super::watchdog::{keeps_folders, watchdog};
-use super::{Error, Result, PollLimit};
+use super::{Error, PollLimit, Result};
 
 /// The server binary to use instead of the first one found.
 const BINARY: &str = "RWLEASE_SERVER";
@@ -246,9 +246,8 @@ impl Server {
     /// The process id, unless it was killed or is in a container.
     pub fn id(&self) -> Option<u32> {
         match &*self.process() {
-            Process::Running(ServerBody::Child(child)) | Process::Frozen(ServerBody::Child(child)) => {
-                Some(child.id())
-            }
+            Process::Running(ServerBody::Child(child))
+            | Process::Frozen(ServerBody::Child(child)) => Some(child.id()),
             _ => None,
         }
     }
@@ -387,7 +386,8 @@ impl Server {
     /// id until then.
     pub fn has_ended(&self) -> io::Result<bool> {
         match &*self.process() {
-            Process::Running(ServerBody::Child(child)) | Process::Frozen(ServerBody::Child(child)) => {
+            Process::Running(ServerBody::Child(child))
+            | Process::Frozen(ServerBody::Child(child)) => {
                 let only_look =
                     WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
                 Ok(waitid(WaitId::Pid(Pid::from_child(child)), only_look)?.is_some())
@@ -527,8 +527,10 @@ pub fn find_binary() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(BINARY) {
         let named = PathBuf::from(named);
         // The tests of a package in a subfolder run there.
-        let found =
-            [Some(named.clone()), find_in_project(&named)].into_iter().flatten().find(|file| file.is_file());
+        let found = [Some(named.clone()), find_in_project(&named)]
+            .into_iter()
+            .flatten()
+            .find(|file| file.is_file());
         return match found {
             Some(file) => Ok(std::path::absolute(file)?), // servers start in their own folders
             None => Err(Error::new(format!("{BINARY}={} is no file", named.display()))),

@@ -1,6 +1,6 @@
 //! A single server without a cluster.
 
-use super::{Result, Server, ServerSettings, PollLimit};
+use super::{PollLimit, Result, Server, ServerSettings};
 
 /// A server for one test. It ends when this is dropped.
 #[derive(Debug)]

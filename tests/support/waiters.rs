@@ -2,7 +2,7 @@
 
 use rwlease::RwLock;
 
-use super::{Result, PollLimit};
+use super::{PollLimit, Result};
 
 /// Waits until that many wait for the lock.
 pub async fn wait_for_waiters(lock: &RwLock, count: u64) -> Result {

@@ -5,7 +5,9 @@ use std::ops::{AddAssign, Index, IndexMut};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::embedded::{Delivery, MessageKind, NetworkMessage, ServedCommand, CommandObserver, NetworkModel};
+use rwlease::embedded::{
+    CommandObserver, Delivery, MessageKind, NetworkMessage, NetworkModel, ServedCommand,
+};
 
 /// The one-way delay of a message.
 pub const LATENCY: Duration = Duration::from_micros(250);

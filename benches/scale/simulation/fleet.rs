@@ -56,7 +56,13 @@ impl Fleet {
 }
 
 /// Connects a client at its own time, and starts its tasks.
-async fn start_client(number: usize, plan: Arc<Plan>, host: SimulatedHost, book: HolderLedger, guards: Guards) {
+async fn start_client(
+    number: usize,
+    plan: Arc<Plan>,
+    host: SimulatedHost,
+    book: HolderLedger,
+    guards: Guards,
+) {
     host.sleep(plan.renewal().mul_f64(fastrand::f64())).await;
     let lost = book.clone();
     let settings = Locks::builder().lease(plan.lease).on_lost(move |_| lost.lost());

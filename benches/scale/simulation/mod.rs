@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rwlease::Slot;
-use rwlease::embedded::{EmbeddedCluster, FaultInjector, SimulatedNetwork, ServedCommand};
+use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand, SimulatedNetwork};
 
 use book::HolderLedger;
-use counts::{MessageCounter, FixedLatency};
+use counts::{FixedLatency, MessageCounter};
 use fleet::Fleet;
 
 pub use book::Outcome;
-pub use counts::{ServerCounts, CountedMessage};
+pub use counts::{CountedMessage, ServerCounts};
 pub use plan::Plan;
 
 /// Time advances in multiples of this, so that events at about the same time share one step.
@@ -44,7 +44,8 @@ impl Simulation {
     /// Connects all clients. Each acquires the locks that it holds, within one renewal interval.
     pub async fn start(plan: &Plan) -> Simulation {
         fastrand::seed(plan.seed);
-        let engine = EmbeddedCluster::builder().masters(plan.masters).replicas(1).manual_time().build();
+        let engine =
+            EmbeddedCluster::builder().masters(plan.masters).replicas(1).manual_time().build();
         let counter = MessageCounter::new(2 * usize::from(plan.masters));
         engine.set_observer(counter.clone());
         let network = SimulatedNetwork::new(&engine, Arc::new(FixedLatency(counter.clone())));

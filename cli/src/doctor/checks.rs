@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::distance;
 use super::finding::{Finding, Severity};
-use super::probe::{Deployment, NodeFacts, LuaSupport, Mode, Node, Role};
+use super::probe::{Deployment, LuaSupport, Mode, Node, NodeFacts, Role};
 use super::rights;
 use crate::show;
 
@@ -256,9 +256,10 @@ fn memory(facts: &NodeFacts) -> Option<Finding> {
             )
         }
         "noeviction" => Finding::new(Severity::Ok, "noeviction"),
-        policy if most > 0.0 => {
-            Finding::new(Severity::Error, format!("the memory policy {policy} evicts locks; {advice}"))
-        }
+        policy if most > 0.0 => Finding::new(
+            Severity::Error,
+            format!("the memory policy {policy} evicts locks; {advice}"),
+        ),
         policy => Finding::new(
             Severity::Warning,
             format!("the memory policy {policy} would evict locks if maxmemory were set; {advice}"),
@@ -312,7 +313,8 @@ pub fn survives_outage(takes: Duration, setting: &str) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let (takes, lease, outage) = (show::duration(takes), show::duration(LEASE), show::duration(outage));
+    let (takes, lease, outage) =
+        (show::duration(takes), show::duration(LEASE), show::duration(outage));
     Some(Finding::new(
         level,
         format!(
@@ -386,7 +388,10 @@ fn restart(facts: &NodeFacts) -> Option<Finding> {
 fn replication_link(facts: &NodeFacts) -> Option<Finding> {
     let link = facts.info.get("master_link_status")?;
     (link != "up").then(|| {
-        Finding::new(Severity::Warning, "is not connected to its master; see INFO replication there")
+        Finding::new(
+            Severity::Warning,
+            "is not connected to its master; see INFO replication there",
+        )
     })
 }
 
@@ -419,12 +424,16 @@ mod tests {
 
     #[test]
     fn failover_longer_than_a_lease_survives_is_noted_or_warned_of() {
-        let level = |millis| survives_outage(Duration::from_millis(millis), "it").map(|found| found.severity);
+        let level = |millis| {
+            survives_outage(Duration::from_millis(millis), "it").map(|found| found.severity)
+        };
         assert_eq!(level(11_500), None);
         assert_eq!([11_501, 19_500].map(level), [Some(Severity::Info); 2]);
         assert_eq!(level(19_501), Some(Severity::Warning));
         let finding = survives_outage(Duration::from_secs(20), "it").unwrap();
-        assert!(finding.message.contains("up to 20s") && finding.message.contains("survives 19s 500ms"));
+        assert!(
+            finding.message.contains("up to 20s") && finding.message.contains("survives 19s 500ms")
+        );
     }
 
     fn with_info(fields: &[(&str, &str)]) -> NodeFacts {
@@ -477,7 +486,10 @@ mod tests {
     fn scripts_must_run_and_see_the_time() {
         let level = |lua| lua_of(lua).map(|finding| finding.severity);
         assert_eq!([LuaSupport::Unknown, LuaSupport::Fine].map(level), [None, None]);
-        assert_eq!([LuaSupport::Missing, LuaSupport::NoTime].map(level), [Some(Severity::Error); 2]);
+        assert_eq!(
+            [LuaSupport::Missing, LuaSupport::NoTime].map(level),
+            [Some(Severity::Error); 2]
+        );
     }
 
     fn lua_of(lua: LuaSupport) -> Option<Finding> {
@@ -486,7 +498,8 @@ mod tests {
 
     #[test]
     fn server_version_too_old_is_wrong_or_a_warning() {
-        let level = |field, version| self::version(&with_info(&[(field, version)])).unwrap().severity;
+        let level =
+            |field, version| self::version(&with_info(&[(field, version)])).unwrap().severity;
         assert_eq!(level("redis_version", "6.0.16"), Severity::Error);
         assert_eq!(level("redis_version", "6.2.14"), Severity::Warning);
         assert_eq!(level("redis_version", "7.0.15"), Severity::Ok);
@@ -531,7 +544,8 @@ mod tests {
         };
         let levels = |deployment: &Deployment| -> Vec<Severity> {
             let facts = deployment.nodes[0].facts.as_ref().unwrap();
-            let found = deployment_shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
+            let found =
+                deployment_shape(deployment).into_iter().chain(hidden_cluster(deployment, facts));
             found.map(|finding| finding.severity).collect()
         };
         assert_eq!(levels(&with("cluster")), [Severity::Error]);
@@ -540,7 +554,8 @@ mod tests {
 
     #[test]
     fn expired_keys_deleted_at_once_are_noted() {
-        let is_noted = |frees_lazily| expiry(&NodeFacts { frees_lazily, ..NodeFacts::default() }).is_some();
+        let is_noted =
+            |frees_lazily| expiry(&NodeFacts { frees_lazily, ..NodeFacts::default() }).is_some();
         assert!(is_noted(Some(false)));
         assert!(!is_noted(Some(true)) && !is_noted(None));
     }

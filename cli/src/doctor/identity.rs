@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Severity};
 use super::probe::{Address, Deployment, NodeFacts, Role};
-use super::who::{UrlTarget, ServerIdentities};
+use super::who::{ServerIdentities, UrlTarget};
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = unreachable(deployment);
@@ -22,8 +22,8 @@ pub fn all(deployment: &Deployment) -> Vec<Finding> {
 fn all_targets(deployment: &Deployment) -> Vec<(&Address, &ServerIdentities)> {
     let nodes = deployment.nodes.iter();
     let nodes = nodes.filter_map(|node| Some((&node.address, &node.facts.as_ref().ok()?.identity)));
-    let others =
-        foreign_targets(deployment).filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
+    let others = foreign_targets(deployment)
+        .filter_map(|named| Some((&named.address, named.who.as_ref().ok()?)));
     nodes.chain(others).collect()
 }
 
@@ -240,7 +240,10 @@ mod tests {
             ..cluster(Vec::new())
         };
         let [stranger] = &all(&deployment)[..] else { panic!("one finding") };
-        assert_eq!((stranger.severity, &*stranger.nodes), (Severity::Error, &["name:2".to_owned()][..]));
+        assert_eq!(
+            (stranger.severity, &*stranger.nodes),
+            (Severity::Error, &["name:2".to_owned()][..])
+        );
     }
 
     #[test]
@@ -252,7 +255,8 @@ mod tests {
                 ..ServerIdentities::default()
             };
             let info = info.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-            let facts = NodeFacts { info: info.collect(), identity: who.clone(), ..NodeFacts::default() };
+            let facts =
+                NodeFacts { info: info.collect(), identity: who.clone(), ..NodeFacts::default() };
             let resolved = resolved.iter().map(|address| address.parse::<IpAddr>().unwrap());
             let deployment = Deployment {
                 is_cluster: false,

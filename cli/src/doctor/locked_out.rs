@@ -3,7 +3,7 @@
 use rwlease::{Builder, ErrorKind};
 
 use crate::args::ServerArgs;
-use crate::exit::{CliError, REFUSED, UNAVAILABLE, hint_for, error_chain};
+use crate::exit::{CliError, REFUSED, UNAVAILABLE, error_chain, hint_for};
 
 /// Fails as the other commands do: the client of locks has hints that the doctor's own connections
 /// lack. `own` is what those say.

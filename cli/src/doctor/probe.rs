@@ -17,9 +17,9 @@ use super::clock::ClockOffset;
 use super::locked_out::access_error;
 use super::rights::CONFIG_GET;
 use super::sentinels::SentinelFacts;
-use super::who::{UrlTarget, ServerIdentities, resolve};
+use super::who::{ServerIdentities, UrlTarget, resolve};
 use crate::args::ServerArgs;
-use crate::connect::{Certificates, CLIENT_NAME};
+use crate::connect::{CLIENT_NAME, Certificates};
 use crate::exit::{CliError, REFUSED, UNAVAILABLE};
 
 /// The longest wait for an answer.
@@ -245,7 +245,9 @@ impl Prober {
     /// What one of the URLs leads to.
     async fn named(&self, seed: &Address, nodes: &[Node]) -> UrlTarget {
         let who = match nodes.iter().find(|node| node.address == *seed) {
-            Some(node) => node.facts.as_ref().map(|facts| facts.identity.clone()).map_err(String::clone),
+            Some(node) => {
+                node.facts.as_ref().map(|facts| facts.identity.clone()).map_err(String::clone)
+            }
             None => self.identify(seed).await.map_err(|error| error.to_string()),
         };
         UrlTarget { address: seed.clone(), resolved: resolve(seed).await, who }
@@ -328,7 +330,8 @@ impl Prober {
         origin: Instant,
     ) -> Result<NodeFacts, RedisError> {
         let connection = &mut self.open(address).await?;
-        let mut facts = NodeFacts { clock: clock(connection, origin).await?, ..NodeFacts::default() };
+        let mut facts =
+            NodeFacts { clock: clock(connection, origin).await?, ..NodeFacts::default() };
         let info: Option<String> = facts.try_query(connection, "INFO").await?;
         facts.info = fields(&info.unwrap_or_default());
         facts.identity = self.identify(address).await?;

@@ -5,7 +5,7 @@ use redis::{FromRedisValue, RedisError, Value};
 use rwlease::Slot;
 
 use super::finding::{Finding, Severity};
-use super::probe::{NodeFacts, Role, query_value, is_refused, query};
+use super::probe::{NodeFacts, Role, is_refused, query, query_value};
 
 /// What every lock needs: the right, and a command that tries it. It goes to masters and replicas,
 /// so it must change nothing where it is carried out.
@@ -99,7 +99,8 @@ fn required_finding(facts: &NodeFacts) -> Option<Finding> {
 }
 
 fn refused(facts: &NodeFacts) -> Vec<Finding> {
-    let missing = OPTIONAL_COMMANDS.iter().filter(|(command, _)| facts.denied_commands.contains(command));
+    let missing =
+        OPTIONAL_COMMANDS.iter().filter(|(command, _)| facts.denied_commands.contains(command));
     let found = missing.map(|(_, what_for)| {
         Finding::new(level_of(what_for), format!("the user lacks a right for {what_for}"))
     });
@@ -107,7 +108,9 @@ fn refused(facts: &NodeFacts) -> Vec<Finding> {
 }
 
 fn absent(facts: &NodeFacts) -> Vec<Finding> {
-    let missing = OPTIONAL_COMMANDS.iter().filter(|(command, _)| facts.unsupported_commands.contains(command));
+    let missing = OPTIONAL_COMMANDS
+        .iter()
+        .filter(|(command, _)| facts.unsupported_commands.contains(command));
     let found = missing.map(|(command, what_for)| {
         let is_name = |word: &&str| word.bytes().all(|letter| letter.is_ascii_uppercase());
         let name: Vec<&str> = command.split(' ').take_while(is_name).collect();
@@ -132,7 +135,8 @@ impl NodeFacts {
     ) -> Result<(), RedisError> {
         let key = format!("{prefix}rwlease-doctor");
         let is_of_cluster = |right: &str| right == ASKING || right == SLOTS;
-        for (right, words) in REQUIRED_RIGHTS.iter().filter(|(right, _)| is_cluster || !is_of_cluster(right))
+        for (right, words) in
+            REQUIRED_RIGHTS.iter().filter(|(right, _)| is_cluster || !is_of_cluster(right))
         {
             let words = words.split(' ').map(|word| if word == KEY { &key } else { word });
             let Some(error) = refusal(connection, words).await? else { continue };

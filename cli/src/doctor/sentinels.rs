@@ -7,7 +7,7 @@ use futures::future::join_all;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-use super::checks::{survives_outage, requires_good_replicas};
+use super::checks::{requires_good_replicas, survives_outage};
 use super::finding::{Finding, Severity};
 use super::locked_out::access_error;
 use super::probe::{Address, Deployment, Prober, is_refused, query};
@@ -77,10 +77,11 @@ impl SentinelFacts {
             _ => format!("{scheme}://{place}:26379"),
         });
         let (user_there, password) = servers.sentinel_credentials()?.unzip();
-        let entrance = Prober::new(servers, urls.collect())?
-            .with_credentials(user_there.flatten(), password);
+        let entrance =
+            Prober::new(servers, urls.collect())?.with_credentials(user_there.flatten(), password);
         let entrance = &entrance;
-        let all = entrance.seeds().iter().map(|address| SentinelNode::look(entrance, address, name));
+        let all =
+            entrance.seeds().iter().map(|address| SentinelNode::look(entrance, address, name));
         let all = join_all(all).await;
         let named = all.iter().filter_map(|sentinel| {
             let says = sentinel.report.as_ref().ok()?;

@@ -10,7 +10,7 @@ use redis::{RedisError, Value};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::probe::{Address, Prober, Mode, TIMEOUT, fields, is_alone, is_refused, mode, query};
+use super::probe::{Address, Mode, Prober, TIMEOUT, fields, is_alone, is_refused, mode, query};
 
 /// How many connections are made to an address by its name. A load balancer with two servers hardly
 /// sends them all to one.

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use rwlease::{Locks, TakeUp, Ticket};
 
-use super::command::{SupervisedCommand, CommandEvent, Orphan};
+use super::command::{CommandEvent, Orphan, SupervisedCommand};
 use super::held::HeldGuard;
 use super::supervision::{pass_on, stopped};
 use super::wait_limit::WaitLimit;
-use super::{ID, QUEUE_EXIT_TIMEOUT, TOKEN, spawn_error, exit_of, wait_termination_signal};
+use super::{ID, QUEUE_EXIT_TIMEOUT, TOKEN, exit_of, spawn_error, wait_termination_signal};
 use crate::args::RunArgs;
-use crate::exit::{ExitStatus, CliError};
+use crate::exit::{CliError, ExitStatus};
 use crate::signals::Signals;
 
 /// Passes the ticket to the command. Other users can see the arguments of a process, but not its
@@ -20,16 +20,21 @@ pub const TRANSFER_VAR: &str = "RWLEASE_TICKET";
 /// The ticket in the environment, which must be for this lock.
 pub fn transfer_from_env(name: &str) -> Result<Ticket, CliError> {
     let text = std::env::var(TRANSFER_VAR).map_err(|_| {
-        CliError::usage(format!("no ticket in {TRANSFER_VAR}; `rwlease run --hand-on` puts one there"))
+        CliError::usage(format!(
+            "no ticket in {TRANSFER_VAR}; `rwlease run --hand-on` puts one there"
+        ))
     })?;
     let ticket: Ticket = text.parse().map_err(|_| {
-        CliError::usage(format!("{TRANSFER_VAR} does not hold a valid ticket; pass it on unchanged"))
+        CliError::usage(format!(
+            "{TRANSFER_VAR} does not hold a valid ticket; pass it on unchanged"
+        ))
     })?;
     match ticket.name() == name {
         true => Ok(ticket),
         false => {
             let of = ticket.name();
-            let message = format!("the ticket in {TRANSFER_VAR} is for the lock `{of}`; use that name");
+            let message =
+                format!("the ticket in {TRANSFER_VAR} is for the lock `{of}`; use that name");
             Err(CliError::usage(message))
         }
     }

@@ -61,12 +61,18 @@ impl HeldGuard {
         }
     }
 
-    async fn wait(wanted: &LockTarget, args: &RunArgs, limit: Option<Duration>) -> Result<HeldGuard> {
+    async fn wait(
+        wanted: &LockTarget,
+        args: &RunArgs,
+        limit: Option<Duration>,
+    ) -> Result<HeldGuard> {
         Ok(match wanted {
             LockTarget::Lock(lock) if args.parse => {
                 HeldGuard::Read(with_options(lock.read(), args, limit).await?)
             }
-            LockTarget::Lock(lock) => HeldGuard::Write(with_options(lock.write(), args, limit).await?),
+            LockTarget::Lock(lock) => {
+                HeldGuard::Write(with_options(lock.write(), args, limit).await?)
+            }
             LockTarget::Permits(semaphore, permits) => {
                 HeldGuard::Permits(with_options(semaphore.acquire(*permits), args, limit).await?)
             }
@@ -78,7 +84,9 @@ impl HeldGuard {
             LockTarget::Lock(lock) if args.parse => {
                 try_with_options(lock.try_read(), args).await?.map(HeldGuard::Read)
             }
-            LockTarget::Lock(lock) => try_with_options(lock.try_write(), args).await?.map(HeldGuard::Write),
+            LockTarget::Lock(lock) => {
+                try_with_options(lock.try_write(), args).await?.map(HeldGuard::Write)
+            }
             LockTarget::Permits(semaphore, permits) => {
                 let request = semaphore.try_acquire(*permits);
                 try_with_options(request, args).await?.map(HeldGuard::Permits)
@@ -98,7 +106,9 @@ impl HeldGuard {
         Ok(match self {
             HeldGuard::Read(guard) => guard.into_ticket().await?,
             HeldGuard::Write(guard) => guard.into_ticket().await?,
-            HeldGuard::Permits(_) => return Err(CliError::new(USAGE, "permits cannot be handed on")),
+            HeldGuard::Permits(_) => {
+                return Err(CliError::new(USAGE, "permits cannot be handed on"));
+            }
         })
     }
 

@@ -14,7 +14,7 @@ use tokio::process::{self, Child};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{spawn_error, program};
+use super::{program, spawn_error};
 
 /// The first argument of the process that becomes the command. The process id of its parent and
 /// the command follow.

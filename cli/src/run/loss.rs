@@ -89,7 +89,9 @@ enum Answer {
 
 impl Answer {
     async fn to(renewal: JoinHandle<rwlease::Result<()>>) -> Answer {
-        let Ok(Ok(answer)) = timeout(RELEASE_TIMEOUT, renewal).await else { return Answer::Silence };
+        let Ok(Ok(answer)) = timeout(RELEASE_TIMEOUT, renewal).await else {
+            return Answer::Silence;
+        };
         match answer {
             Ok(()) => Answer::Renewed,
             Err(error) => match error.kind() {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
-use super::command::{SupervisedCommand, CommandEvent, Orphan};
-use super::deadlines::{Deadlines, DeadlineAction};
+use super::command::{CommandEvent, Orphan, SupervisedCommand};
+use super::deadlines::{DeadlineAction, Deadlines};
 use super::loss::LeaseMonitor;
-use super::{ID, TOKEN, spawn_error, group};
+use super::{ID, TOKEN, group, spawn_error};
 use crate::args::RunArgs;
 use crate::exit::{CliError, print_error};
 use crate::signals::{self, Signals};

@@ -90,7 +90,9 @@ async fn wait_status(client: &str, wanted: &LockTarget) -> rwlease::Result<Strin
 fn describe_lock(name: &str, client: &str, status: &Status) -> String {
     let holder = match (&status.writer, &status.reading[..]) {
         (None, []) => "nobody holds it".to_owned(),
-        (Some(writer), _) => format!("{} has written for {}", writer.id, show::duration(writer.age)),
+        (Some(writer), _) => {
+            format!("{} has written for {}", writer.id, show::duration(writer.age))
+        }
         (None, [reader]) => format!("{} has read for {}", reader.id, show::duration(reader.age)),
         (None, [first, ..]) => {
             format!("{} and {} more are reading", first.id, status.reading.len() - 1)
@@ -113,7 +115,10 @@ fn describe_semaphore(name: &str, client: &str, status: &SemaphoreStatus) -> Str
         None => format!("more than {} before you", status.waiting.len()),
     };
     let in_use = status.in_use;
-    format!("waiting for {}: {in_use} of {limit} permits are in use, {before}", show::escape_controls(name))
+    format!(
+        "waiting for {}: {in_use} of {limit} permits are in use, {before}",
+        show::escape_controls(name)
+    )
 }
 
 /// How many of the listed waiters are before this client.

@@ -36,7 +36,8 @@ pub(super) fn cached_are_counted(step: &ScriptRun<'_>) -> Option<String> {
 
 /// Each call of the first waiter recalls the cached leases in its way.
 pub(super) fn first_waiter_recalls(step: &ScriptRun<'_>) -> Option<String> {
-    let (view, CallAnswer::Acquired(AcquireReply::Queued { .. })) = (step.after, step.answer) else {
+    let (view, CallAnswer::Acquired(AcquireReply::Queued { .. })) = (step.after, step.answer)
+    else {
         return None;
     };
     let me = view.waiters.get(&step.id)?;
@@ -48,7 +49,10 @@ pub(super) fn first_waiter_recalls(step: &ScriptRun<'_>) -> Option<String> {
     };
     let is_in_the_way = |id: &str, record: &HolderView| {
         let blocks = record.writes || me.mode != 'r';
-        matches!(record.state, 'k' | 'c') && id != step.id && blocks && step.is_client_subscribed(id)
+        matches!(record.state, 'k' | 'c')
+            && id != step.id
+            && blocks
+            && step.is_client_subscribed(id)
     };
     let mut holders = view.holders().filter(|(id, record)| is_in_the_way(id, record));
     let unasked = holders.find(|(id, _)| !step.recalls.iter().any(|asked| asked == id));

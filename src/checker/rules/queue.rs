@@ -4,20 +4,23 @@ use crate::checker::call::{CallAnswer, CallRequest};
 use crate::checker::rules::ScriptRun;
 use crate::checker::view::{LockView, WaiterView};
 use crate::client::acquisition::WorkerCall;
-use crate::protocol::{AcquireRequest, AcquireReply, AcquireKind};
+use crate::protocol::{AcquireKind, AcquireReply, AcquireRequest};
 
 pub(super) fn live_waiters_stay(step: &ScriptRun<'_>) -> Option<String> {
     step.before.living_waiters().find_map(|(id, waiter)| {
         let is_granted = step.after.holder(id).is_some_and(|it| waiter.mode != 'u' || it.writes);
         let stays = is_granted || step.after.waiters.contains_key(id);
         // An upgrader waits only while it reads, and its lease may be renewed.
-        let reads =
-            |view: &LockView| view.holder(id).is_some_and(|it| it.token > step.after.number("revoked"));
+        let reads = |view: &LockView| {
+            view.holder(id).is_some_and(|it| it.token > step.after.number("revoked"))
+        };
         let may_not_upgrade = waiter.mode == 'u' && !(reads(step.before) && reads(step.after));
         let leaves = step.is_mine(id)
             && matches!(
                 step.request,
-                CallRequest::Acquire(_) | CallRequest::OwnerRelease | CallRequest::Work(WorkerCall::Release(_))
+                CallRequest::Acquire(_)
+                    | CallRequest::OwnerRelease
+                    | CallRequest::Work(WorkerCall::Release(_))
             );
         let may_go = leaves || may_not_upgrade || step.is_disconnected(id, waiter);
         (!stays && !may_go).then(|| format!("{id} is dropped"))
@@ -57,8 +60,10 @@ pub(super) fn order_is_kept(step: &ScriptRun<'_>) -> Option<String> {
     let granted = step.granted();
     granted.into_iter().find_map(|(id, record)| {
         let waits_to_upgrade = step.before.waiters.get(id).is_some_and(|waiter| waiter.mode == 'u');
-        let upgrades =
-            matches!(step.request, CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { .. }, .. }));
+        let upgrades = matches!(
+            step.request,
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { .. }, .. })
+        );
         if waits_to_upgrade || (upgrades && step.is_mine(id)) {
             return None;
         }
@@ -78,7 +83,8 @@ fn upgrader_first(step: &ScriptRun<'_>) -> Option<&'static str> {
 fn writer_in_order(step: &ScriptRun<'_>, id: &str) -> Option<&'static str> {
     let ticket = step.ticket(id).unwrap_or(u64::MAX);
     let waited_already = |reader: &str| step.before.waiters.contains_key(reader);
-    if step.write_ended() && step.live_waiters_after('r').any(|(reader, _)| waited_already(reader)) {
+    if step.write_ended() && step.live_waiters_after('r').any(|(reader, _)| waited_already(reader))
+    {
         Some("readers have waited for the write to end")
     } else if step.live_waiters_after('w').any(|(_, waiter)| waiter.ticket < ticket) {
         Some("another writer came before it")

@@ -5,7 +5,9 @@ use crate::checker::rules::ScriptRun;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::view::HolderView;
 use crate::client::acquisition::WorkerCall;
-use crate::protocol::{AcquireRequest, AcquireReply, ReleaseReply, AcquireKind, Grant, LockMode, RenewReply};
+use crate::protocol::{
+    AcquireKind, AcquireReply, AcquireRequest, Grant, LockMode, ReleaseReply, RenewReply,
+};
 
 pub(super) fn late_call_is_rejected(step: &ScriptRun<'_>) -> Option<String> {
     let is_late = step.not_after > 0 && SERVER_NOW > step.not_after;
@@ -33,7 +35,8 @@ pub(super) fn reply_matches_state(step: &ScriptRun<'_>) -> Option<String> {
             let is_so = step.after.number("revoked") >= grant.token;
             return (!is_so).then(|| "it was not revoked".into());
         }
-        CallAnswer::Downgraded(RenewReply::NotHeld) | CallAnswer::Acquired(AcquireReply::NotHeld) => {
+        CallAnswer::Downgraded(RenewReply::NotHeld)
+        | CallAnswer::Acquired(AcquireReply::NotHeld) => {
             return not_held_matches_state(step);
         }
         CallAnswer::Renewed(RenewReply::Other(grant)) => return other_is_true(step, *grant),
@@ -79,7 +82,9 @@ fn queued_is_true(step: &ScriptRun<'_>) -> Option<String> {
 }
 
 fn busy_matches_state(step: &ScriptRun<'_>) -> Option<String> {
-    let CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(mode, _), .. }) = step.request else {
+    let CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Lock(mode, _), .. }) =
+        step.request
+    else {
         return None;
     };
     let is_in_the_way = match mode {
@@ -102,7 +107,9 @@ fn named_token(step: &ScriptRun<'_>) -> Option<u64> {
     match step.request {
         CallRequest::Work(WorkerCall::Downgrade(downgrade)) => Some(downgrade.token),
         CallRequest::Work(WorkerCall::Renew { renew, .. }) => Some(renew.token),
-        CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { token }, .. }) => Some(*token),
+        CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Upgrade { token }, .. }) => {
+            Some(*token)
+        }
         _ => None,
     }
 }
@@ -176,7 +183,8 @@ pub(super) fn grantees_are_notified(step: &ScriptRun<'_>) -> Option<String> {
         |id: &str| step.pushes.iter().flat_map(|push| &push.grants).any(|(told, _)| told == id);
     step.granted().into_iter().find_map(|(id, _)| {
         let waiter = step.before.waiters.get(id)?;
-        let hears = waiter.node == step.server && step.is_client_subscribed(id) && !step.is_mine(id);
+        let hears =
+            waiter.node == step.server && step.is_client_subscribed(id) && !step.is_mine(id);
         (hears && !is_told(id)).then(|| id.to_owned())
     })
 }

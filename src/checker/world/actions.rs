@@ -1,7 +1,7 @@
 //! The actions that are possible in a state.
 
-use crate::checker::call::{ModelCall, CallStage};
-use crate::checker::client::{ModelClient, ClientFault, can_wait_a_tick};
+use crate::checker::call::{CallStage, ModelCall};
+use crate::checker::client::{ClientFault, ModelClient, can_wait_a_tick};
 use crate::checker::world::{LockModel, ModelState};
 use crate::protocol::LockMode;
 
@@ -82,10 +82,18 @@ impl LockModel {
         actions
     }
 
-    fn actions_of_call(&self, world: &ModelState, at: usize, call: &ModelCall, actions: &mut Vec<ModelAction>) {
+    fn actions_of_call(
+        &self,
+        world: &ModelState,
+        at: usize,
+        call: &ModelCall,
+        actions: &mut Vec<ModelAction>,
+    ) {
         match &call.stage {
             CallStage::Sent(_) => actions.push(ModelAction::Run(at)),
-            CallStage::Abandoned(_) => actions.extend([ModelAction::Run(at), ModelAction::DropAbandoned(at)]),
+            CallStage::Abandoned(_) => {
+                actions.extend([ModelAction::Run(at), ModelAction::DropAbandoned(at)])
+            }
             CallStage::Answered(..) => actions.push(ModelAction::Answer(at)),
         }
         if world.fault_budget.abandoned > 0 && !call.is_abandoned() {
@@ -143,7 +151,11 @@ impl LockModel {
     }
 
     /// The index in `FAULTS` of an action that is a fault.
-    pub(in crate::checker) fn fault_of(&self, world: &ModelState, action: ModelAction) -> Option<usize> {
+    pub(in crate::checker) fn fault_of(
+        &self,
+        world: &ModelState,
+        action: ModelAction,
+    ) -> Option<usize> {
         let name = match action {
             ModelAction::Abandon(_) => "abandoned",
             ModelAction::LoseMessage(_) => "lost messages",
@@ -169,7 +181,9 @@ impl LockModel {
     pub(in crate::checker) fn is_urgent(&self, world: &ModelState) -> bool {
         let is_awaited = |call: u32| !self.calls[call].is_abandoned();
         let is_due = |client: &ModelClient| {
-            let is_due = self.is_to_wake(client) || client.has_due_worker_timer() || client.must_send_keepalive();
+            let is_due = self.is_to_wake(client)
+                || client.has_due_worker_timer()
+                || client.must_send_keepalive();
             client.is_alive() && (is_due || !client.is_subscribed)
         };
         world.calls.iter().any(|(_, call)| is_awaited(*call))

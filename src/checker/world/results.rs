@@ -1,9 +1,9 @@
 //! The results of actions.
 
-use crate::checker::call::{CallAnswer, ModelCall, CallRequest, CallStage};
-use crate::checker::client::{ClientEnvironment, CallKind, ClientTurn};
+use crate::checker::call::{CallAnswer, CallRequest, CallStage, ModelCall};
+use crate::checker::client::{CallKind, ClientEnvironment, ClientTurn};
 use crate::checker::program::UNLIMITED;
-use crate::checker::time::{LOCAL_NOW, AgingVisitor, UNIT, UNIT_MS};
+use crate::checker::time::{AgingVisitor, LOCAL_NOW, UNIT, UNIT_MS};
 use crate::checker::world::actions::ModelAction;
 use crate::checker::world::{LockModel, ModelState};
 use crate::protocol::LockMode;
@@ -166,7 +166,13 @@ impl LockModel {
     /// Somebody else calls. Its answer changes nothing here, so it is not waited for.
     fn call_from_outsider(&mut self, world: &mut ModelState, request: CallRequest) {
         let stage = CallStage::Abandoned(request);
-        let call = ModelCall { acquisition: OUTSIDER, sent: LOCAL_NOW, until: LOCAL_NOW, not_after: 0, stage };
+        let call = ModelCall {
+            acquisition: OUTSIDER,
+            sent: LOCAL_NOW,
+            until: LOCAL_NOW,
+            not_after: 0,
+            stage,
+        };
         world.calls.push((0, self.calls.number(call)));
     }
 

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::checker::call::{ModelMessageKind, ModelCall, ModelMessage, CallRequest, CallStage};
+use crate::checker::call::{CallRequest, CallStage, ModelCall, ModelMessage, ModelMessageKind};
 use crate::checker::client::server_name;
 use crate::checker::rules::{self, ScriptRun};
 use crate::checker::time::{SERVER_NOW, SERVER_US};
 use crate::checker::world::{LockModel, ModelState};
-use crate::embedded::{ScriptOutput, ScriptInput};
-use crate::protocol::{self, PushMessage as Sent, LockMode, GrantMessage};
+use crate::embedded::{ScriptInput, ScriptOutput};
+use crate::protocol::{self, GrantMessage, LockMode, PushMessage as Sent};
 
 /// The result of a run of a script: the lock, the reply, and what is wrong with it.
 #[derive(Debug)]
@@ -49,7 +49,11 @@ impl LockModel {
         let (client, number) = world.calls.remove(at);
         if let Some(CallRequest::Force(token)) = self.calls[number].request() {
             let took = outcome.lock != world.lock;
-            world.force_released_up_to = if took { world.force_released_up_to.max(*token) } else { world.force_released_up_to };
+            world.force_released_up_to = if took {
+                world.force_released_up_to.max(*token)
+            } else {
+                world.force_released_up_to
+            };
         }
         (world.lock, world.newest) = (outcome.lock, outcome.newest);
         world.messages.extend(&outcome.messages);
@@ -117,7 +121,13 @@ impl LockModel {
         (request, args)
     }
 
-    fn judge(&mut self, on: &RunKey, call: &ModelCall, ran: ScriptOutput, said: String) -> RunResult {
+    fn judge(
+        &mut self,
+        on: &RunKey,
+        call: &ModelCall,
+        ran: ScriptOutput,
+        said: String,
+    ) -> RunResult {
         let after = self.locks.number(ran.lock.clone());
         let request = call.request().unwrap();
         let failed = |violation: String| RunResult {
@@ -204,9 +214,15 @@ fn messages_of(sent: &Sent) -> Vec<ModelMessage> {
         about,
     };
     match sent {
-        Sent::Recall { id, mode: LockMode::Read } => vec![message(id, ModelMessageKind::RecallToRead)],
-        Sent::Recall { id, mode: LockMode::Write } => vec![message(id, ModelMessageKind::RecallToWrite)],
-        Sent::ForceReleased { id, token } => vec![ModelMessage { token: *token, ..message(id, ModelMessageKind::End) }],
+        Sent::Recall { id, mode: LockMode::Read } => {
+            vec![message(id, ModelMessageKind::RecallToRead)]
+        }
+        Sent::Recall { id, mode: LockMode::Write } => {
+            vec![message(id, ModelMessageKind::RecallToWrite)]
+        }
+        Sent::ForceReleased { id, token } => {
+            vec![ModelMessage { token: *token, ..message(id, ModelMessageKind::End) }]
+        }
         Sent::Grants(GrantMessage { grants, has_pump_work: more, .. }) => {
             let grant = |(id, grant): &(String, protocol::Grant)| ModelMessage {
                 token: grant.token,

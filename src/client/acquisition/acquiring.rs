@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use crate::client::acquisition::event::{GrantSource, Context, Effects, AcquisitionEvent, RequestStep, TelemetryEvent, GrantPush};
+use crate::client::acquisition::event::{
+    AcquisitionEvent, Context, Effects, GrantPush, GrantSource, RequestStep, TelemetryEvent,
+};
 use crate::client::acquisition::state::lease_lost_error;
 use crate::client::deadline;
 use crate::client::in_doubt::{self, InDoubtUntil};
-use crate::client::reply::{ScriptCallError, ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptCallError, ScriptReply, ScriptResult};
 use crate::client::request::{LeaseOptions, WaitPolicy};
 use crate::client::settings::MIN_BLAMED_SILENCE;
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
 use crate::node::{Address, ServerError};
 use crate::protocol::{
-    AcquireRequest, AcquireReply, Envelope, AcquireKind, Grant, LockKind, LockMode, QueueTerms, is_rejected_before_run,
+    AcquireKind, AcquireReply, AcquireRequest, Envelope, Grant, LockKind, LockMode, QueueTerms,
+    is_rejected_before_run,
 };
 use crate::router::{CallError, CallErrorKind};
 
@@ -141,7 +144,8 @@ impl AcquireState {
         in_doubt: Option<InDoubtUntil>,
         lingers: bool,
     ) -> AcquireState {
-        (self.hold_deadline, self.in_doubt, self.earlier_wait_open) = (hold_ends, in_doubt, lingers);
+        (self.hold_deadline, self.in_doubt, self.earlier_wait_open) =
+            (hold_ends, in_doubt, lingers);
         self
     }
 
@@ -165,14 +169,24 @@ impl AcquireState {
 
     /// When everything it has at the server will have ended by itself.
     pub(super) fn server_state_ends_at(&self, at: &Context<'_>) -> LocalInstant {
-        let place = at.now.saturating_add(at.settings.polling.waiter_ttl + at.settings.call_timeout);
-        let doubt = self.in_doubt().map(|in_doubt| in_doubt.local_deadline.saturating_add(self.options.lease));
+        let place =
+            at.now.saturating_add(at.settings.polling.waiter_ttl + at.settings.call_timeout);
+        let doubt = self
+            .in_doubt()
+            .map(|in_doubt| in_doubt.local_deadline.saturating_add(self.options.lease));
         doubt.map_or(place, |doubt| doubt.max(place))
     }
 
-    pub(super) fn apply(&mut self, event: AcquisitionEvent, ctx: &Context<'_>, effects: &mut Effects) -> AcquireTransition {
+    pub(super) fn apply(
+        &mut self,
+        event: AcquisitionEvent,
+        ctx: &Context<'_>,
+        effects: &mut Effects,
+    ) -> AcquireTransition {
         match event {
-            AcquisitionEvent::Call { is_subscribed: hears } => AcquireTransition::Continue(self.call(hears, ctx)),
+            AcquisitionEvent::Call { is_subscribed: hears } => {
+                AcquireTransition::Continue(self.call(hears, ctx))
+            }
             AcquisitionEvent::AcquireReply(outcome) => self.on_reply(outcome, ctx, effects),
             _ => self.wake(ctx),
         }
@@ -192,7 +206,12 @@ impl AcquireState {
         self.in_doubt = self.in_doubt();
         self.call_deadline = Some(until);
         RequestStep::Send {
-            acquire: AcquireRequest { lease, kind: self.goal, wait, is_cacheable: self.options.is_cacheable },
+            acquire: AcquireRequest {
+                lease,
+                kind: self.goal,
+                wait,
+                is_cacheable: self.options.is_cacheable,
+            },
             replicas: self.options.min_replicas,
             deadline: until,
         }
@@ -220,7 +239,13 @@ impl AcquireState {
             // A grant lasts no longer than the lease that is requested. Without pushes it must last
             // until the next poll. An upgrade must be claimed within the longest hold all the same.
             claim_timeout: match self.goal {
-                AcquireKind::Lock(..) | AcquireKind::Transfer { .. } | AcquireKind::PermitRequest(_) if !hears => window,
+                AcquireKind::Lock(..)
+                | AcquireKind::Transfer { .. }
+                | AcquireKind::PermitRequest(_)
+                    if !hears =>
+                {
+                    window
+                }
                 _ => window.min(lease),
             },
             waiter_ttl: poll.waiter_ttl,
@@ -232,7 +257,12 @@ impl AcquireState {
     }
 
     /// Handles the outcome of a call.
-    fn on_reply(&mut self, outcome: ScriptResult<AcquireReply>, at: &Context<'_>, fx: &mut Effects) -> AcquireTransition {
+    fn on_reply(
+        &mut self,
+        outcome: ScriptResult<AcquireReply>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) -> AcquireTransition {
         let in_doubt = match &outcome {
             Ok(told) => told.in_doubt,
             Err(failure) => failure.in_doubt(),
@@ -255,9 +285,24 @@ impl AcquireState {
         }
     }
 
-    fn on_acquire_reply(&mut self, told: ScriptReply<AcquireReply>, at: &Context<'_>, fx: &mut Effects) -> AcquireTransition {
-        let refuse = |kind, message: &str| AcquireTransition::EndedClean(RequestStep::Failed(Error::new(kind, message)));
-        let ScriptReply { body: what, envelope, sent_at: sent, received_at: received, server: node, replicas_confirmed: confirmed, .. } = told;
+    fn on_acquire_reply(
+        &mut self,
+        told: ScriptReply<AcquireReply>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) -> AcquireTransition {
+        let refuse = |kind, message: &str| {
+            AcquireTransition::EndedClean(RequestStep::Failed(Error::new(kind, message)))
+        };
+        let ScriptReply {
+            body: what,
+            envelope,
+            sent_at: sent,
+            received_at: received,
+            server: node,
+            replicas_confirmed: confirmed,
+            ..
+        } = told;
         match what {
             AcquireReply::Granted(_) if confirmed < self.options.min_replicas => {
                 let error = too_few_replicas_error(confirmed, self.options.min_replicas);
@@ -272,7 +317,9 @@ impl AcquireState {
                 self.sweeps += 1;
                 AcquireTransition::Continue(RequestStep::CallNow)
             }
-            AcquireReply::Busy | AcquireReply::Recalling => AcquireTransition::EndedClean(RequestStep::Busy),
+            AcquireReply::Busy | AcquireReply::Recalling => {
+                AcquireTransition::EndedClean(RequestStep::Busy)
+            }
             AcquireReply::Queued { ticket, ahead } => {
                 // The one upgrader goes before all; for it, `ahead` counts the readers.
                 (self.ticket, self.waiters_ahead) = (ticket, if ticket > 0 { ahead } else { 0 });
@@ -294,17 +341,21 @@ impl AcquireState {
                 let message = format!("{waiters} wait already, which is the limit");
                 refuse(ErrorKind::TooManyWaiters, &message)
             }
-            AcquireReply::LimitMismatch(limit) => AcquireTransition::EndedClean(RequestStep::Failed(self.limit_mismatch(limit))),
+            AcquireReply::LimitMismatch(limit) => {
+                AcquireTransition::EndedClean(RequestStep::Failed(self.limit_mismatch(limit)))
+            }
             AcquireReply::TooLate => AcquireTransition::Continue(RequestStep::CallNow), // the call arrived too late
             AcquireReply::UpgradeConflict => refuse(
                 ErrorKind::Conflict,
                 "another reader waits to be upgraded: one of the two must release",
             ),
             AcquireReply::Revoked => AcquireTransition::LeaseRevoked,
-            AcquireReply::NotHeld => AcquireTransition::LeaseLost(RequestStep::Failed(match self.goal {
-                AcquireKind::Transfer { .. } => unknown_ticket_error(),
-                _ => lease_lost_error(),
-            })),
+            AcquireReply::NotHeld => {
+                AcquireTransition::LeaseLost(RequestStep::Failed(match self.goal {
+                    AcquireKind::Transfer { .. } => unknown_ticket_error(),
+                    _ => lease_lost_error(),
+                }))
+            }
         }
     }
 
@@ -323,7 +374,10 @@ impl AcquireState {
             // The answer took longer than the lease: it counts as no grant.
             fx.telemetry = Some(TelemetryEvent::GrantExpired { mode: self.mode(), node });
             let message = "the answer came when the lease was over";
-            return AcquireTransition::EndedInDoubt(RequestStep::Failed(Error::new(ErrorKind::Unavailable, message)));
+            return AcquireTransition::EndedInDoubt(RequestStep::Failed(Error::new(
+                ErrorKind::Unavailable,
+                message,
+            )));
         }
         let claim_or_renew_at = deadline::renew_at(sent, self.options.lease, at.jitter);
         AcquireTransition::NewLease(NewLease {
@@ -339,17 +393,27 @@ impl AcquireState {
 
     fn on_no_reply(&mut self, error: CallError, at: &Context<'_>) -> AcquireTransition {
         match &error.kind {
-            _ if self.is_transient(&error, at.now) => AcquireTransition::Continue(RequestStep::CallNow),
+            _ if self.is_transient(&error, at.now) => {
+                AcquireTransition::Continue(RequestStep::CallNow)
+            }
             // The place in the queue had expired, and there is no memory for a new one now.
-            CallErrorKind::Rejected(said) if self.ticket > 0 && said.code == "OOM" => self.wait_for_poll(at),
+            CallErrorKind::Rejected(said) if self.ticket > 0 && said.code == "OOM" => {
+                self.wait_for_poll(at)
+            }
             CallErrorKind::TimedOut(None) if self.timed_out_before_reply(at.now) => {
                 AcquireTransition::EndedInDoubt(self.timed_out())
             }
             // No server has received it, so there is nothing to release.
-            CallErrorKind::Overloaded | CallErrorKind::TimedOut(None) | CallErrorKind::SlotUnassigned(_) if !self.has_reply => {
+            CallErrorKind::Overloaded
+            | CallErrorKind::TimedOut(None)
+            | CallErrorKind::SlotUnassigned(_)
+                if !self.has_reply =>
+            {
                 AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
             }
-            CallErrorKind::PermanentConnectionError if !self.has_reply => AcquireTransition::EndedClean(RequestStep::Failed(error.into())),
+            CallErrorKind::PermanentConnectionError if !self.has_reply => {
+                AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
+            }
             CallErrorKind::Rejected(said) if self.was_rejected_before_effect(said, at) => {
                 AcquireTransition::EndedClean(RequestStep::Failed(error.into()))
             }
@@ -366,7 +430,9 @@ impl AcquireState {
     /// Whether to call again: a slot that cannot be served now may be served in time.
     fn is_transient(&self, error: &CallError, now: LocalInstant) -> bool {
         let least = match error.kind {
-            CallErrorKind::TimedOut(_) | CallErrorKind::TooManyRedirects(_) | CallErrorKind::SlotUnassigned(_) => Duration::ZERO,
+            CallErrorKind::TimedOut(_)
+            | CallErrorKind::TooManyRedirects(_)
+            | CallErrorKind::SlotUnassigned(_) => Duration::ZERO,
             // So near the deadline the call would not be sent either.
             CallErrorKind::Overloaded => MIN_BLAMED_SILENCE,
             _ => return false,
@@ -376,7 +442,8 @@ impl AcquireState {
 
     /// Whether the deadline passed just after a poll was sent, so that the server is not to blame.
     fn timed_out_before_reply(&self, now: LocalInstant) -> bool {
-        let silence = self.silent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let silence =
+            self.silent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.ticket > 0 && silence < MIN_BLAMED_SILENCE
     }
 
@@ -384,7 +451,9 @@ impl AcquireState {
     fn limit_mismatch(&self, limit: u32) -> Error {
         let expected = match self.goal {
             AcquireKind::PermitRequest(permits) => permits.limit.to_string(),
-            AcquireKind::Lock(..) | AcquireKind::Upgrade { .. } | AcquireKind::Transfer { .. } => "none".into(),
+            AcquireKind::Lock(..) | AcquireKind::Upgrade { .. } | AcquireKind::Transfer { .. } => {
+                "none".into()
+            }
         };
         let message = format!("the semaphore's limit is {limit}, and not {expected}");
         Error::limit_mismatch(message, limit)
@@ -394,7 +463,8 @@ impl AcquireState {
     fn wait_for_poll(&mut self, at: &Context<'_>) -> AcquireTransition {
         let poll = &at.settings.polling;
         let pause = poll.poll_delay(self.waiters_ahead, at.jitter);
-        self.poll_at = at.now.saturating_add(self.max_poll_delay.map_or(pause, |most| pause.min(most)));
+        self.poll_at =
+            at.now.saturating_add(self.max_poll_delay.map_or(pause, |most| pause.min(most)));
         self.wait()
     }
 
@@ -433,7 +503,13 @@ impl AcquireState {
 
     /// Records a grant that was pushed.
     pub(super) fn pushed_grant(&mut self, pushed: GrantPush, at: &Context<'_>) {
-        let GrantPush { grant, server_now: now, received_at: received, server: from, clock_bounds: bound } = pushed;
+        let GrantPush {
+            grant,
+            server_now: now,
+            received_at: received,
+            server: from,
+            clock_bounds: bound,
+        } = pushed;
         // While a slot moves, messages from two servers can arrive out of order.
         if self.pushed_grant.as_ref().is_some_and(|known| known.grant.token >= grant.token) {
             return;
@@ -454,12 +530,17 @@ impl AcquireState {
     /// Takes the lease by a pushed grant, and claims it at once. If its end is unknown or near, or
     /// replicas must confirm it, the next poll claims it instead.
     fn claim(&self, pushed: PushedGrant, now: LocalInstant) -> AcquireTransition {
-        let PushedGrant { grant, claim_deadline: ends, margin, min_remaining: least, server: from } = pushed;
+        let PushedGrant { grant, claim_deadline: ends, margin, min_remaining: least, server: from } =
+            pushed;
         // An upgrade shares its acquisition with the read and with earlier upgrades, whose messages
         // can arrive late.
         let is_old = matches!(self.goal, AcquireKind::Upgrade { token } if grant.token <= token);
         match ends {
-            Some(ends) if !is_old && ends.saturating_duration_since(now) > least && self.options.min_replicas == 0 => {
+            Some(ends)
+                if !is_old
+                    && ends.saturating_duration_since(now) > least
+                    && self.options.min_replicas == 0 =>
+            {
                 AcquireTransition::NewLease(NewLease {
                     grant,
                     deadline: ends,

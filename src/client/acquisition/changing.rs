@@ -5,13 +5,15 @@ use std::time::Duration;
 use crate::client::acquisition::acquiring::{AcquireState, NewLease, timed_out_error};
 use crate::client::acquisition::event::{Context, Effects, RequestStep, WorkerCall};
 use crate::client::acquisition::holding::{HeldLease, LeaseHealth};
-use crate::client::acquisition::pending::{PendingChange, ChangeKind};
+use crate::client::acquisition::pending::{ChangeKind, PendingChange};
 use crate::client::acquisition::state::lease_lost_error;
 use crate::client::deadline;
-use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptReply, ScriptResult};
 use crate::client::request::WaitPolicy;
 use crate::clock::LocalInstant;
-use crate::protocol::{DowngradeRequest, ReleaseReply, AcquireKind, Grant, LockMode, RenewReply, ReleasePermitsRequest};
+use crate::protocol::{
+    AcquireKind, DowngradeRequest, Grant, LockMode, ReleasePermitsRequest, ReleaseReply, RenewReply,
+};
 
 impl HeldLease {
     pub(super) fn take_due_change(&mut self, now: LocalInstant) -> Option<WorkerCall> {
@@ -36,11 +38,14 @@ impl HeldLease {
         if self.pending_change.as_ref().is_some_and(|pending| pending.may_be_in_flight()) {
             return match policy.deadline() {
                 Some(until) if at.now >= until => RequestStep::Failed(timed_out_error()),
-                until => RequestStep::WaitUntil(until.unwrap_or(LocalInstant::from_duration(Duration::MAX))),
+                until => RequestStep::WaitUntil(
+                    until.unwrap_or(LocalInstant::from_duration(Duration::MAX)),
+                ),
             };
         }
         let pending = self.pending_change.take();
-        let lingers = pending.as_ref().is_some_and(|one| one.transition == ChangeKind::EndUpgradeWait);
+        let lingers =
+            pending.as_ref().is_some_and(|one| one.transition == ChangeKind::EndUpgradeWait);
         let goal = AcquireKind::Upgrade { token: self.token };
         let upgrade = AcquireState::new(goal, &self.options, policy, at.now).continue_upgrade(
             self.renewals.hold_deadline,
@@ -61,7 +66,15 @@ impl HeldLease {
         if !self.is_held(at.now) {
             return None;
         }
-        let NewLease { grant, deadline: ends, margin, claim_or_renew_at, source: by, server: node, .. } = granted;
+        let NewLease {
+            grant,
+            deadline: ends,
+            margin,
+            claim_or_renew_at,
+            source: by,
+            server: node,
+            ..
+        } = granted;
         self.in_doubt = self.in_doubt();
         self.upgrade = None;
         (self.mode, self.token, self.token_known_since) = (LockMode::Write, grant.token, at.now);
@@ -91,7 +104,11 @@ impl HeldLease {
     /// Leaves ending the wait for an upgrade to the worker. The read stays.
     pub(super) fn schedule_end_wait(&mut self, at: &Context<'_>, fx: &mut Effects) {
         if let Some(upgrade) = self.upgrade.take() {
-            self.schedule_change(PendingChange::new(ChangeKind::EndUpgradeWait, at.now, upgrade.in_doubt()));
+            self.schedule_change(PendingChange::new(
+                ChangeKind::EndUpgradeWait,
+                at.now,
+                upgrade.in_doubt(),
+            ));
             fx.wake_worker_by(at.now);
         }
     }
@@ -139,7 +156,10 @@ impl HeldLease {
                     self.record_keepalive(grant, sent, fx);
                     if self.is_held(at.now) {
                         let margin = self.margin_of(grant, envelope.server_now, at);
-                        self.extend(deadline::lease_deadline(grant, envelope.server_now, sent, margin), margin);
+                        self.extend(
+                            deadline::lease_deadline(grant, envelope.server_now, sent, margin),
+                            margin,
+                        );
                     }
                 } else if let Some(contact) = &mut self.keepalive {
                     contact.recall_mode = grant.recall_mode;
@@ -203,7 +223,8 @@ impl HeldLease {
         at: &Context<'_>,
         fx: &mut Effects,
     ) {
-        let transition = if only_wait { ChangeKind::EndUpgradeWait } else { ChangeKind::ReleaseReplaced };
+        let transition =
+            if only_wait { ChangeKind::EndUpgradeWait } else { ChangeKind::ReleaseReplaced };
         let Some(pending) = self.pending_change_of(transition) else {
             return;
         };

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use crate::client::lost::LeaseLoss;
-use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptReply, ScriptResult};
 use crate::client::request::WaitPolicy;
 use crate::client::settings::ClientConfig;
 use crate::clock::LocalInstant;
 use crate::error::Error;
 use crate::node::Address;
 use crate::protocol::{
-    AcquireRequest, AcquireReply, DowngradeRequest, ReleaseReply, Grant, LockKind, LockKey, LockMode, ReleaseRequest, RenewRequest, RenewReply,
-    ReleasePermitsRequest,
+    AcquireReply, AcquireRequest, DowngradeRequest, Grant, LockKey, LockKind, LockMode,
+    ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 use crate::router::ClockBounds;
 
@@ -101,9 +101,17 @@ impl AcquisitionEvent {
             | AcquisitionEvent::HoldsReply(Ok(ScriptReply { envelope, .. }))
             | AcquisitionEvent::RenewReply(Ok(ScriptReply { envelope, .. }))
             | AcquisitionEvent::DowngradeReply(Ok(ScriptReply { envelope, .. }))
-            | AcquisitionEvent::ReleasePermitsReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
-            | AcquisitionEvent::WorkerReleaseReply { outcome: Ok(ScriptReply { envelope, .. }), .. }
-            | AcquisitionEvent::ReleaseReply(ScriptReply { envelope, .. }) => envelope.has_pump_work,
+            | AcquisitionEvent::ReleasePermitsReply {
+                outcome: Ok(ScriptReply { envelope, .. }),
+                ..
+            }
+            | AcquisitionEvent::WorkerReleaseReply {
+                outcome: Ok(ScriptReply { envelope, .. }),
+                ..
+            }
+            | AcquisitionEvent::ReleaseReply(ScriptReply { envelope, .. }) => {
+                envelope.has_pump_work
+            }
             _ => false,
         }
     }
@@ -182,7 +190,14 @@ impl LossRecord {
 
     pub(crate) fn into_loss(self, lock: &LockKey) -> LeaseLoss {
         let LossRecord { mode, token, held_for: held, .. } = self;
-        LeaseLoss { lock: lock.name.clone(), slot: lock.slot, mode, token, held_for: held, guard_count: 1 }
+        LeaseLoss {
+            lock: lock.name.clone(),
+            slot: lock.slot,
+            mode,
+            token,
+            held_for: held,
+            guard_count: 1,
+        }
     }
 }
 

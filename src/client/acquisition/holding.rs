@@ -4,15 +4,17 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::client::acquisition::acquiring::{AcquireState, NewLease};
-use crate::client::acquisition::event::{Context, Effects, LossRecord, RequestStep, TelemetryEvent, WorkerCall};
-use crate::client::acquisition::pending::{PendingChange, ChangeKind};
+use crate::client::acquisition::event::{
+    Context, Effects, LossRecord, RequestStep, TelemetryEvent, WorkerCall,
+};
+use crate::client::acquisition::pending::{ChangeKind, PendingChange};
 use crate::client::acquisition::releasing::RELEASE_GRACE;
 use crate::client::deadline::{self, RenewalBudget};
 use crate::client::in_doubt::{self, InDoubtUntil};
-use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptReply, ScriptResult};
 use crate::client::request::LeaseOptions;
 use crate::clock::LocalInstant;
-use crate::protocol::{ReleaseReply, Grant, LockMode, RenewRequest};
+use crate::protocol::{Grant, LockMode, ReleaseReply, RenewRequest};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HeldLease {
@@ -93,12 +95,25 @@ struct HoldsQuery {
 
 impl HeldLease {
     /// The lease that a request was granted.
-    pub(super) fn new(request: &AcquireState, granted: NewLease, at: &Context<'_>) -> (HeldLease, RequestStep) {
-        let NewLease { grant, deadline: ends, margin, claim_or_renew_at, source: by, server: node, sent_at: since } = granted;
+    pub(super) fn new(
+        request: &AcquireState,
+        granted: NewLease,
+        at: &Context<'_>,
+    ) -> (HeldLease, RequestStep) {
+        let NewLease {
+            grant,
+            deadline: ends,
+            margin,
+            claim_or_renew_at,
+            source: by,
+            server: node,
+            sent_at: since,
+        } = granted;
         let options = request.options.clone();
         let claims = claim_or_renew_at <= at.now;
         let mut renewals = options.renewals(at.now);
-        renewals.remaining_at = renewals.remaining_at.map(|left| left.saturating_add(u32::from(claims)));
+        renewals.remaining_at =
+            renewals.remaining_at.map(|left| left.saturating_add(u32::from(claims)));
         let mut holding = HeldLease {
             mode: request.mode(),
             token: grant.token,
@@ -118,7 +133,12 @@ impl HeldLease {
         };
         if holding.options.is_cacheable {
             let Grant { last_token: fence, recall_mode: recall, .. } = grant;
-            let contact = Keepalive { sent_at: since, is_claimed: !claims, last_token: fence, recall_mode: recall };
+            let contact = Keepalive {
+                sent_at: since,
+                is_claimed: !claims,
+                last_token: fence,
+                recall_mode: recall,
+            };
             holding.keepalive = Some(Box::new(contact));
         }
         holding.schedule_renewal(claim_or_renew_at, at.now);
@@ -164,7 +184,9 @@ impl HeldLease {
     pub(crate) fn is_at_risk(&self, now: LocalInstant) -> bool {
         let overdue = match self.renewal_timer {
             RenewalTimer::Disabled => false,
-            RenewalTimer::DueAt(at) | RenewalTimer::InFlight(at) => at.saturating_add(self.options.lease / 6) < now,
+            RenewalTimer::DueAt(at) | RenewalTimer::InFlight(at) => {
+                at.saturating_add(self.options.lease / 6) < now
+            }
         };
         overdue || self.health != LeaseHealth::Healthy
     }
@@ -266,7 +288,8 @@ impl HeldLease {
         // A renewal without an answer may have extended it.
         let lease = self.options.lease;
         let ends = self.deadline.max(now.saturating_add(lease)).saturating_add(self.margin);
-        self.in_doubt().map_or(ends, |in_doubt| ends.max(in_doubt.local_deadline.saturating_add(lease)))
+        self.in_doubt()
+            .map_or(ends, |in_doubt| ends.max(in_doubt.local_deadline.saturating_add(lease)))
     }
 
     /// Moves the end to a later moment, at most to the end of the longest hold. Nothing extends a
@@ -356,7 +379,12 @@ impl HeldLease {
 
     /// A message says that a forced release has ended it. Anybody may be able to publish that, and
     /// a failover may have undone it since, so the server is asked.
-    pub(super) fn query_after_force_release(&mut self, token: u64, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn query_after_force_release(
+        &mut self,
+        token: u64,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
         if token >= self.token && self.is_held(at.now) {
             self.holds_query.is_due = true;
             fx.wake_worker_by(at.now);
@@ -462,9 +490,18 @@ impl HeldLease {
 
     /// Handles the answer to the holder's own release. If anything may still arrive, the release
     /// goes on when the guard is dropped.
-    pub(super) fn on_release_reply(&self, told: ScriptReply<ReleaseReply>, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn on_release_reply(
+        &self,
+        told: ScriptReply<ReleaseReply>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
         let ScriptReply { sent_at: sent, body: what, server: node, .. } = told;
-        fx.telemetry = Some(TelemetryEvent::Released { node, ended: what, took: at.now.saturating_duration_since(sent) });
+        fx.telemetry = Some(TelemetryEvent::Released {
+            node,
+            ended: what,
+            took: at.now.saturating_duration_since(sent),
+        });
         fx.deregister = self.in_doubt.is_none();
     }
 

@@ -23,8 +23,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use acquiring::timed_out_error;
-pub(crate) use event::{GrantSource, Context, Effects, AcquisitionEvent, RequestStep, TelemetryEvent, GrantPush, WorkerCall};
-pub(crate) use holding::{Keepalive, HeldLease};
+pub(crate) use event::{
+    AcquisitionEvent, Context, Effects, GrantPush, GrantSource, RequestStep, TelemetryEvent,
+    WorkerCall,
+};
+pub(crate) use holding::{HeldLease, Keepalive};
 pub(crate) use pending::ChangeKind;
 pub(crate) use state::{AcquisitionState, lease_lost_error};
 
@@ -55,7 +58,12 @@ const RECALL_RESYNC: u8 = 4;
 const LOST: u8 = 8;
 
 impl Acquisition {
-    pub(crate) fn new(id: AcquisitionId, count: u64, lock: LockKey, state: AcquisitionState) -> Self {
+    pub(crate) fn new(
+        id: AcquisitionId,
+        count: u64,
+        lock: LockKey,
+        state: AcquisitionState,
+    ) -> Self {
         Acquisition {
             id,
             number: count,

@@ -1,11 +1,11 @@
 //! Changes of a lease that the worker must make. There is one at a time.
 
 use crate::client::acquisition::event::{Effects, TelemetryEvent, WorkerCall};
-use crate::client::acquisition::releasing::{RESEND_DELAY, InDoubtAttempts};
+use crate::client::acquisition::releasing::{InDoubtAttempts, RESEND_DELAY};
 use crate::client::in_doubt::InDoubtUntil;
 use crate::client::reply::ScriptCallError;
 use crate::clock::LocalInstant;
-use crate::protocol::{DowngradeRequest, ReleaseRequest, ReleasePermitsRequest};
+use crate::protocol::{DowngradeRequest, ReleasePermitsRequest, ReleaseRequest};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ChangeKind {
@@ -33,7 +33,11 @@ pub(super) struct PendingChange {
 }
 
 impl PendingChange {
-    pub(super) fn new(transition: ChangeKind, due: LocalInstant, in_doubt: Option<InDoubtUntil>) -> PendingChange {
+    pub(super) fn new(
+        transition: ChangeKind,
+        due: LocalInstant,
+        in_doubt: Option<InDoubtUntil>,
+    ) -> PendingChange {
         let doubt = InDoubtAttempts::new(in_doubt);
         PendingChange { transition, send_at: Some(due), was_sent: false, doubt, expires_at: None }
     }
@@ -79,13 +83,23 @@ impl PendingChange {
 
     /// It was answered. True if it must be sent once more, because an attempt without an answer may
     /// still be carried out.
-    pub(super) fn must_resend(&mut self, server_now: u64, sent: LocalInstant, now: LocalInstant) -> bool {
+    pub(super) fn must_resend(
+        &mut self,
+        server_now: u64,
+        sent: LocalInstant,
+        now: LocalInstant,
+    ) -> bool {
         self.send_at = self.doubt.resend_at(server_now, sent, now);
         self.send_at.is_some()
     }
 
     /// It failed, and is tried again.
-    pub(super) fn on_failure(&mut self, failure: ScriptCallError, now: LocalInstant, fx: &mut Effects) {
+    pub(super) fn on_failure(
+        &mut self,
+        failure: ScriptCallError,
+        now: LocalInstant,
+        fx: &mut Effects,
+    ) {
         if !failure.is_transient() {
             fx.telemetry = Some(TelemetryEvent::ChangeRefused(failure.into()));
         }

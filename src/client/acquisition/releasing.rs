@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::client::acquisition::event::{Context, Effects, TelemetryEvent, WorkerCall};
 use crate::client::in_doubt::InDoubtUntil;
-use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptReply, ScriptResult};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ReleaseReply, ReleaseRequest};
@@ -48,7 +48,12 @@ impl InDoubtAttempts {
     /// When to send the release once more, because an attempt without an answer may still be
     /// carried out. `None` if none can. An answer without the server's time (0) ended something;
     /// the next answer finds nothing, and has the time.
-    pub(super) fn resend_at(&mut self, server_now: u64, sent: LocalInstant, now: LocalInstant) -> Option<LocalInstant> {
+    pub(super) fn resend_at(
+        &mut self,
+        server_now: u64,
+        sent: LocalInstant,
+        now: LocalInstant,
+    ) -> Option<LocalInstant> {
         if server_now == 0 {
             return self.in_doubt.map(|_| now);
         }
@@ -57,13 +62,18 @@ impl InDoubtAttempts {
             None => self.in_doubt?.max_not_after(server_now, sent),
         };
         self.resolved_at_server_ms = Some(until);
-        (server_now <= until).then(|| now.saturating_add(Duration::from_millis(until - server_now + 1)))
+        (server_now <= until)
+            .then(|| now.saturating_add(Duration::from_millis(until - server_now + 1)))
     }
 }
 
 impl PendingRelease {
     /// A release of what will have ended by itself at `over`.
-    pub(super) fn new(in_doubt: Option<InDoubtUntil>, over: LocalInstant, now: LocalInstant) -> PendingRelease {
+    pub(super) fn new(
+        in_doubt: Option<InDoubtUntil>,
+        over: LocalInstant,
+        now: LocalInstant,
+    ) -> PendingRelease {
         PendingRelease {
             doubt: InDoubtAttempts::new(in_doubt),
             expires_at: over.saturating_add(RELEASE_GRACE),
@@ -90,7 +100,12 @@ impl PendingRelease {
     }
 
     /// Handles the answer.
-    pub(super) fn on_reply(&mut self, outcome: ScriptResult<ReleaseReply>, at: &Context<'_>, fx: &mut Effects) {
+    pub(super) fn on_reply(
+        &mut self,
+        outcome: ScriptResult<ReleaseReply>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
         let due = match outcome {
             Ok(ScriptReply { envelope, sent_at: sent, body: what, server: node, .. }) => {
                 let took = at.now.saturating_duration_since(sent);

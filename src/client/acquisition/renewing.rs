@@ -1,14 +1,16 @@
 //! Renewals of a lease, and the server's answers to them.
 
 use crate::client::acquisition::acquiring::too_few_replicas_error;
-use crate::client::acquisition::event::{Context, Effects, RequestStep, TelemetryEvent, WorkerCall};
-use crate::client::acquisition::holding::{HeldLease, RenewalTimer, LeaseHealth};
+use crate::client::acquisition::event::{
+    Context, Effects, RequestStep, TelemetryEvent, WorkerCall,
+};
+use crate::client::acquisition::holding::{HeldLease, LeaseHealth, RenewalTimer};
 use crate::client::acquisition::state::{lease_lost_error, lease_revoked_error};
 use crate::client::deadline;
-use crate::client::reply::{ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptReply, ScriptResult};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{Grant, LockMode, RenewRequest, RenewReply};
+use crate::protocol::{Grant, LockMode, RenewReply, RenewRequest};
 
 impl HeldLease {
     /// The renewal to send now, if it is due. It counts as sent from here on.
@@ -71,8 +73,20 @@ impl HeldLease {
         }
     }
 
-    fn on_renew_reply(&mut self, told: ScriptReply<RenewReply>, at: &Context<'_>, fx: &mut Effects) {
-        let ScriptReply { body: what, envelope, sent_at: sent, server: node, replicas_confirmed: confirmed, .. } = told;
+    fn on_renew_reply(
+        &mut self,
+        told: ScriptReply<RenewReply>,
+        at: &Context<'_>,
+        fx: &mut Effects,
+    ) {
+        let ScriptReply {
+            body: what,
+            envelope,
+            sent_at: sent,
+            server: node,
+            replicas_confirmed: confirmed,
+            ..
+        } = told;
         let (mode, took) = (self.mode, at.now.saturating_duration_since(sent));
         let note = |outcome| Some(TelemetryEvent::Renewed { mode, node, outcome, took });
         match what {
@@ -103,7 +117,10 @@ impl HeldLease {
                 self.renewals.record_renewal();
                 self.record_keepalive(grant, sent, fx);
                 let margin = self.margin_of(grant, envelope.server_now, at);
-                self.extend(deadline::lease_deadline(grant, envelope.server_now, sent, margin), margin);
+                self.extend(
+                    deadline::lease_deadline(grant, envelope.server_now, sent, margin),
+                    margin,
+                );
                 let next = deadline::renew_at(sent, self.options.lease, at.jitter);
                 self.schedule_renewal(next, next);
             }
@@ -117,12 +134,25 @@ impl HeldLease {
                 // earlier than that one said.
                 if grant.token == self.token {
                     let margin = self.margin_of(grant, envelope.server_now, at);
-                    self.deadline = self.deadline.min(deadline::lease_deadline(grant, envelope.server_now, sent, margin));
+                    self.deadline = self.deadline.min(deadline::lease_deadline(
+                        grant,
+                        envelope.server_now,
+                        sent,
+                        margin,
+                    ));
                 }
-                self.record_keepalive(Grant { recall_mode: Some(LockMode::Write), ..grant }, sent, fx);
+                self.record_keepalive(
+                    Grant { recall_mode: Some(LockMode::Write), ..grant },
+                    sent,
+                    fx,
+                );
                 (self.health, self.renewal_timer) = (LeaseHealth::Revoked, RenewalTimer::Disabled);
                 let is_held = self.is_held(at.now);
-                fx.next_step = Some(RequestStep::Failed(if is_held { lease_revoked_error() } else { lease_lost_error() }));
+                fx.next_step = Some(RequestStep::Failed(if is_held {
+                    lease_revoked_error()
+                } else {
+                    lease_lost_error()
+                }));
                 fx.notify_waiters = true;
             }
             RenewReply::NotHeld => {

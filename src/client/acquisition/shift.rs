@@ -37,16 +37,19 @@ impl AcquisitionState {
 
 impl AcquireState {
     fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
-        if let AcquireKind::Upgrade { token } | AcquireKind::Transfer { token, .. } = &mut self.goal {
+        if let AcquireKind::Upgrade { token } | AcquireKind::Transfer { token, .. } = &mut self.goal
+        {
             visitor.visit_token(token);
         }
         match &mut self.policy {
-            WaitPolicy::Try { deadline: until, .. } | WaitPolicy::Queue { deadline: Some(until) } => {
+            WaitPolicy::Try { deadline: until, .. }
+            | WaitPolicy::Queue { deadline: Some(until) } => {
                 visitor.visit_deadline(until);
             }
             WaitPolicy::Queue { deadline: None } => {}
         }
-        let due = [self.hold_deadline.as_mut(), self.call_deadline.as_mut(), Some(&mut self.poll_at)];
+        let due =
+            [self.hold_deadline.as_mut(), self.call_deadline.as_mut(), Some(&mut self.poll_at)];
         due.into_iter().flatten().for_each(|moment| visitor.visit_deadline(moment));
         self.silent_since.iter_mut().for_each(|moment| visitor.visit_reported_time(moment));
         visit_in_doubt(&mut self.in_doubt, visitor);
@@ -84,7 +87,10 @@ impl HeldLease {
 
 impl PendingChange {
     fn visit(&mut self, visitor: &mut dyn TimeVisitor) {
-        self.send_at.iter_mut().chain(&mut self.expires_at).for_each(|moment| visitor.visit_deadline(moment));
+        self.send_at
+            .iter_mut()
+            .chain(&mut self.expires_at)
+            .for_each(|moment| visitor.visit_deadline(moment));
         self.doubt.visit(visitor);
     }
 }

@@ -1,7 +1,7 @@
 //! The state of an acquisition, and its transitions: a pure function.
 
 use crate::client::acquisition::acquiring::{AcquireState, AcquireTransition};
-use crate::client::acquisition::event::{Context, Effects, AcquisitionEvent, RequestStep};
+use crate::client::acquisition::event::{AcquisitionEvent, Context, Effects, RequestStep};
 use crate::client::acquisition::holding::HeldLease;
 use crate::client::acquisition::releasing::PendingRelease;
 use crate::client::request::{LeaseOptions, WaitPolicy};
@@ -35,10 +35,16 @@ impl AcquisitionState {
     /// An event that does not apply to the state changes nothing.
     #[must_use]
     pub(crate) fn apply(&mut self, event: AcquisitionEvent, at: &Context<'_>) -> Effects {
-        let mut effects = Effects { now: at.now, pump: event.has_pump_work(), ..Effects::default() };
+        let mut effects =
+            Effects { now: at.now, pump: event.has_pump_work(), ..Effects::default() };
         let fx = &mut effects;
         match (event, &mut *self) {
-            (event @ (AcquisitionEvent::Call { .. } | AcquisitionEvent::AcquireReply(_) | AcquisitionEvent::Wake), _) => {
+            (
+                event @ (AcquisitionEvent::Call { .. }
+                | AcquisitionEvent::AcquireReply(_)
+                | AcquisitionEvent::Wake),
+                _,
+            ) => {
                 self.apply_to_request(event, at, fx);
             }
             (AcquisitionEvent::PushMissed, _) => {
@@ -53,42 +59,93 @@ impl AcquisitionState {
                     fx.notify_waiters = true;
                 }
             }
-            (AcquisitionEvent::RequestEnded, AcquisitionState::Requesting(_)) => self.schedule_release(at, fx),
-            (AcquisitionEvent::RequestEnded, AcquisitionState::Held(holding)) => holding.schedule_end_wait(at, fx),
-            (AcquisitionEvent::BeginUse, AcquisitionState::Held(holding)) => holding.begin_use(at, fx),
+            (AcquisitionEvent::RequestEnded, AcquisitionState::Requesting(_)) => {
+                self.schedule_release(at, fx)
+            }
+            (AcquisitionEvent::RequestEnded, AcquisitionState::Held(holding)) => {
+                holding.schedule_end_wait(at, fx)
+            }
+            (AcquisitionEvent::BeginUse, AcquisitionState::Held(holding)) => {
+                holding.begin_use(at, fx)
+            }
             (AcquisitionEvent::Upgrade(policy), AcquisitionState::Held(holding)) => {
                 fx.next_step = Some(holding.begin_upgrade(policy, at));
             }
-            (AcquisitionEvent::Upgrade(_), _) => fx.next_step = Some(RequestStep::Failed(self.end_error())),
-            (AcquisitionEvent::Downgrade, AcquisitionState::Held(holding)) => holding.begin_downgrade(at, fx),
-            (AcquisitionEvent::ReleasePermits { keep }, AcquisitionState::Held(holding)) => holding.begin_release_permits(keep, at, fx),
-            (AcquisitionEvent::ReleasePermitsReply { keep, outcome }, AcquisitionState::Held(holding)) => {
+            (AcquisitionEvent::Upgrade(_), _) => {
+                fx.next_step = Some(RequestStep::Failed(self.end_error()))
+            }
+            (AcquisitionEvent::Downgrade, AcquisitionState::Held(holding)) => {
+                holding.begin_downgrade(at, fx)
+            }
+            (AcquisitionEvent::ReleasePermits { keep }, AcquisitionState::Held(holding)) => {
+                holding.begin_release_permits(keep, at, fx)
+            }
+            (
+                AcquisitionEvent::ReleasePermitsReply { keep, outcome },
+                AcquisitionState::Held(holding),
+            ) => {
                 holding.on_release_permits_reply(keep, outcome, at, fx);
             }
-            (AcquisitionEvent::CancelDowngrade, AcquisitionState::Held(holding)) => holding.cancel_downgrade(fx),
-            (AcquisitionEvent::ReleaseStarted, AcquisitionState::Held(holding)) => holding.begin_release(at, fx),
-            (AcquisitionEvent::ReleaseReply(told), AcquisitionState::Held(holding)) => holding.on_release_reply(told, at, fx),
-            (AcquisitionEvent::LetExpire, AcquisitionState::Held(holding)) => holding.stop_tracking("kept", at, fx),
-            (AcquisitionEvent::Transfer, AcquisitionState::Held(holding)) => holding.stop_tracking("handed_on", at, fx),
-            (AcquisitionEvent::Abandon, AcquisitionState::Requesting(_) | AcquisitionState::Held(_)) => self.schedule_release(at, fx),
-            (AcquisitionEvent::ClientFailed, AcquisitionState::Requesting(_)) => self.schedule_release(at, fx),
-            (AcquisitionEvent::ClientFailed, AcquisitionState::Held(holding)) => holding.client_failed(at, fx),
+            (AcquisitionEvent::CancelDowngrade, AcquisitionState::Held(holding)) => {
+                holding.cancel_downgrade(fx)
+            }
+            (AcquisitionEvent::ReleaseStarted, AcquisitionState::Held(holding)) => {
+                holding.begin_release(at, fx)
+            }
+            (AcquisitionEvent::ReleaseReply(told), AcquisitionState::Held(holding)) => {
+                holding.on_release_reply(told, at, fx)
+            }
+            (AcquisitionEvent::LetExpire, AcquisitionState::Held(holding)) => {
+                holding.stop_tracking("kept", at, fx)
+            }
+            (AcquisitionEvent::Transfer, AcquisitionState::Held(holding)) => {
+                holding.stop_tracking("handed_on", at, fx)
+            }
+            (
+                AcquisitionEvent::Abandon,
+                AcquisitionState::Requesting(_) | AcquisitionState::Held(_),
+            ) => self.schedule_release(at, fx),
+            (AcquisitionEvent::ClientFailed, AcquisitionState::Requesting(_)) => {
+                self.schedule_release(at, fx)
+            }
+            (AcquisitionEvent::ClientFailed, AcquisitionState::Held(holding)) => {
+                holding.client_failed(at, fx)
+            }
             // The answer that grants the ended lease arrives on another connection.
-            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Requesting(acquiring)) => {
+            (
+                AcquisitionEvent::ForceReleased { token },
+                AcquisitionState::Requesting(acquiring),
+            ) => {
                 acquiring.force_released_token = acquiring.force_released_token.max(Some(token));
             }
-            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Held(holding)) => holding.query_after_force_release(token, at, fx),
-            (AcquisitionEvent::HoldsReply(outcome), AcquisitionState::Held(holding)) => holding.on_holds_reply(outcome, at, fx),
-            (AcquisitionEvent::TimerFired, AcquisitionState::Held(holding)) => holding.on_timer(at, fx),
-            (AcquisitionEvent::TimerFired, AcquisitionState::Releasing(releasing)) => releasing.on_timer(at, fx),
-            (AcquisitionEvent::RenewReply(outcome), AcquisitionState::Held(holding)) => holding.on_renew_outcome(outcome, at, fx),
+            (AcquisitionEvent::ForceReleased { token }, AcquisitionState::Held(holding)) => {
+                holding.query_after_force_release(token, at, fx)
+            }
+            (AcquisitionEvent::HoldsReply(outcome), AcquisitionState::Held(holding)) => {
+                holding.on_holds_reply(outcome, at, fx)
+            }
+            (AcquisitionEvent::TimerFired, AcquisitionState::Held(holding)) => {
+                holding.on_timer(at, fx)
+            }
+            (AcquisitionEvent::TimerFired, AcquisitionState::Releasing(releasing)) => {
+                releasing.on_timer(at, fx)
+            }
+            (AcquisitionEvent::RenewReply(outcome), AcquisitionState::Held(holding)) => {
+                holding.on_renew_outcome(outcome, at, fx)
+            }
             (AcquisitionEvent::DowngradeReply(outcome), AcquisitionState::Held(holding)) => {
                 holding.on_downgrade_reply(outcome, at, fx);
             }
-            (AcquisitionEvent::WorkerReleaseReply { only_wait, outcome }, AcquisitionState::Held(holding)) => {
+            (
+                AcquisitionEvent::WorkerReleaseReply { only_wait, outcome },
+                AcquisitionState::Held(holding),
+            ) => {
                 holding.on_partial_release_reply(only_wait, outcome, at, fx);
             }
-            (AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }, AcquisitionState::Releasing(releasing)) => {
+            (
+                AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome },
+                AcquisitionState::Releasing(releasing),
+            ) => {
                 releasing.on_reply(outcome, at, fx);
             }
             _ => {}
@@ -174,7 +231,9 @@ impl AcquisitionState {
     /// answer is under way or an earlier wait must be ended.
     fn end_or_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         match self {
-            AcquisitionState::Requesting(acquiring) if !acquiring.may_be_recorded() => fx.deregister = true,
+            AcquisitionState::Requesting(acquiring) if !acquiring.may_be_recorded() => {
+                fx.deregister = true
+            }
             AcquisitionState::Held(holding) => holding.settle_upgrade(at, fx),
             _ => self.abandon_request(at, fx),
         }
@@ -192,7 +251,9 @@ impl AcquisitionState {
     /// Leaves the release to the worker.
     fn schedule_release(&mut self, at: &Context<'_>, fx: &mut Effects) {
         let (in_doubt, over) = match self {
-            AcquisitionState::Requesting(acquiring) => (acquiring.in_doubt(), acquiring.server_state_ends_at(at)),
+            AcquisitionState::Requesting(acquiring) => {
+                (acquiring.in_doubt(), acquiring.server_state_ends_at(at))
+            }
             AcquisitionState::Held(holding) => {
                 holding.expire(at, fx);
                 holding.note_end("dropped", at.now, fx);

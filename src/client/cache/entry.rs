@@ -14,8 +14,8 @@ use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
 use crate::client::cache::hold::{CachedLease, LeaseShare};
 use crate::client::cache::policy::CachePolicy;
-use crate::client::cache::queue::{LocalQueue, GrantSender, LocalWaitOutcome};
-use crate::client::cache::{UncachedReason, CacheTimes, keeper, telemetry};
+use crate::client::cache::queue::{GrantSender, LocalQueue, LocalWaitOutcome};
+use crate::client::cache::{CacheTimes, UncachedReason, keeper, telemetry};
 use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::client::{SlotSubscription, acquire};
 use crate::clock::LocalInstant;
@@ -135,7 +135,8 @@ impl CachedLock {
         let local = self.local_state();
         let hold = self.lease();
         let look = hold.as_ref().map(|hold| hold.gate.look());
-        let mode = look.map(|look| if look.allows_writers() { LockMode::Write } else { LockMode::Read });
+        let mode =
+            look.map(|look| if look.allows_writers() { LockMode::Write } else { LockMode::Read });
         let is_plain = hold.is_none() && !local.task_is_running;
         let plain_because = if is_plain { self.uncached_reason(&local, now) } else { None };
         LocalLockStatus {
@@ -158,7 +159,11 @@ impl CachedLock {
     /// Acquires the lock by a request to the server.
     ///
     /// Cancel safe: dropping the future releases what it was granted.
-    pub(crate) async fn acquire_uncached(&self, mode: LockMode, until: Option<LocalInstant>) -> Result<CachedGrant> {
+    pub(crate) async fn acquire_uncached(
+        &self,
+        mode: LockMode,
+        until: Option<LocalInstant>,
+    ) -> Result<CachedGrant> {
         let taken = self.acquire_at_server(mode, WaitPolicy::Queue { deadline: until }).await?;
         let taken = taken.ok_or_else(|| Error::invalid("a queue does not refuse"))?;
         Ok(CachedGrant::Uncached(taken))
@@ -181,11 +186,17 @@ impl CachedLock {
         }
         telemetry::record_uncached_try();
         let for_cached = self.client.settings.cache.try_wait;
-        let taken = self.acquire_at_server(mode, WaitPolicy::Try { deadline: until, cached_wait: for_cached }).await?;
+        let taken = self
+            .acquire_at_server(mode, WaitPolicy::Try { deadline: until, cached_wait: for_cached })
+            .await?;
         Ok(taken.map(CachedGrant::Uncached))
     }
 
-    async fn acquire_at_server(&self, mode: LockMode, policy: WaitPolicy) -> Result<Option<Arc<Acquisition>>> {
+    async fn acquire_at_server(
+        &self,
+        mode: LockMode,
+        policy: WaitPolicy,
+    ) -> Result<Option<Arc<Acquisition>>> {
         let _here = UncachedRequestGuard::new(&self.uncached_requests);
         let options = LeaseOptions { renewal: RenewalPolicy::Automatic, ..self.options(false) };
         acquire::acquire(&self.client, &self.lock, mode, &options, policy).await
@@ -218,7 +229,11 @@ impl CachedLock {
     }
 
     /// Begins a request that the fast path did not serve.
-    pub(crate) fn begin_acquire(self: &Arc<CachedLock>, mode: LockMode, now: LocalInstant) -> Result<LocalAcquire<'_>> {
+    pub(crate) fn begin_acquire(
+        self: &Arc<CachedLock>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) -> Result<LocalAcquire<'_>> {
         let mut local = self.local_state();
         let head = local.queue.head();
         if head.is_none()
@@ -245,7 +260,12 @@ impl CachedLock {
 
     /// The queue has a new head, or one of another mode: the hold serves it, or the keeper is
     /// woken.
-    fn on_new_head(self: &Arc<CachedLock>, mut local: MutexGuard<'_, LocalState>, mode: LockMode, now: LocalInstant) {
+    fn on_new_head(
+        self: &Arc<CachedLock>,
+        mut local: MutexGuard<'_, LocalState>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) {
         let mut grants = Vec::new();
         let hold = self.lease();
         if let Some(hold) = &hold {
@@ -264,7 +284,11 @@ impl CachedLock {
 
     /// Why a request must go to the server by itself, if it must. Subscribes for a lock that is
     /// worth caching.
-    fn uncached_reason_now(&self, local: &mut LocalState, now: LocalInstant) -> Option<UncachedReason> {
+    fn uncached_reason_now(
+        &self,
+        local: &mut LocalState,
+        now: LocalInstant,
+    ) -> Option<UncachedReason> {
         if local.task_is_running {
             return local.policy.is_penalized(now).then_some(UncachedReason::RecalledEarly);
         }
@@ -281,7 +305,8 @@ impl CachedLock {
         let times = CacheTimes::from_lease(self.options(true).lease);
         if local.policy.is_penalized(now) {
             Some(UncachedReason::RecalledEarly)
-        } else if self.has_no_handles() || !local.policy.should_cache(now, times.keepalive_interval) {
+        } else if self.has_no_handles() || !local.policy.should_cache(now, times.keepalive_interval)
+        {
             Some(UncachedReason::NotReused)
         } else if !self.can_be_recalled(local) {
             Some(UncachedReason::NotSubscribed)

@@ -4,7 +4,7 @@
 use crate::client::cache::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::client::cache::word::{AtomicGate, GateSnapshot};
 use crate::clock::LocalInstant;
-use crate::protocol::{TOKEN_BLOCK, LockMode};
+use crate::protocol::{LockMode, TOKEN_BLOCK};
 
 #[derive(Debug)]
 pub(super) struct Gate {

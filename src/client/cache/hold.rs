@@ -31,11 +31,22 @@ impl CachedLease {
         token: u64,
         since: LocalInstant,
     ) -> CachedLease {
-        CachedLease { gate: Gate::new(mode, token), acquisition, mode, lock: entry, granted_at: since, last_guard_dropped: Notify::new() }
+        CachedLease {
+            gate: Gate::new(mode, token),
+            acquisition,
+            mode,
+            lock: entry,
+            granted_at: since,
+            last_guard_dropped: Notify::new(),
+        }
     }
 
     /// A share by the fast path: if the gate is open and nobody waits.
-    pub(super) fn enter(self: &Arc<CachedLease>, mode: LockMode, now: LocalInstant) -> Option<LeaseShare> {
+    pub(super) fn enter(
+        self: &Arc<CachedLease>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) -> Option<LeaseShare> {
         if self.gate.enter(mode, now) { self.start_share(mode) } else { None }
     }
 
@@ -55,7 +66,11 @@ impl CachedLease {
     }
 
     /// A share for the head of the local queue.
-    pub(super) fn enter_queued(self: &Arc<CachedLease>, mode: LockMode, now: LocalInstant) -> Option<LeaseShare> {
+    pub(super) fn enter_queued(
+        self: &Arc<CachedLease>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) -> Option<LeaseShare> {
         // Whoever admits the queue handles what stays in it.
         (self.gate.enter_in_turn(mode, now) && self.gate.begin(mode).is_ok())
             .then(|| self.share(mode))

@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, OptionFuture, select};
 
-use crate::client::acquisition::{Acquisition, Keepalive, AcquisitionEvent, HeldLease};
+use crate::client::acquisition::{Acquisition, AcquisitionEvent, HeldLease, Keepalive};
 use crate::client::cache::entry::CachedLock;
 use crate::client::cache::hold::CachedLease;
 use crate::client::cache::telemetry::{self, KeepaliveReason};
 use crate::client::cache::word::GateSnapshot;
-use crate::client::cache::{UncachedReason, CacheTimes, losing};
+use crate::client::cache::{CacheTimes, UncachedReason, losing};
 use crate::client::reply::parse_reply;
 use crate::client::request::WaitPolicy;
-use crate::client::{ClientInner, CachePermit, acquire, renewal};
+use crate::client::{CachePermit, ClientInner, acquire, renewal};
 use crate::clock::LocalInstant;
 use crate::protocol::{LockMode, ReleaseRequest};
 use crate::telemetry::emit_in_drop;
@@ -104,7 +104,11 @@ impl Drop for LeaseDropGuard {
 }
 
 /// Acquires a hold of this mode, as long as a request waits for it.
-async fn acquire_lease(entry: &Arc<CachedLock>, mode: LockMode, room: CachePermit) -> Option<LeaseDropGuard> {
+async fn acquire_lease(
+    entry: &Arc<CachedLock>,
+    mode: LockMode,
+    room: CachePermit,
+) -> Option<LeaseDropGuard> {
     let options = entry.options(true);
     let policy = WaitPolicy::Queue { deadline: None };
     let taking = pin!(acquire::acquire(&entry.client, &entry.lock, mode, &options, policy));
@@ -253,16 +257,23 @@ impl LeaseTask {
             let contact = holding.keepalive.as_deref().copied()?;
             let is_held = holding.is_held(now) && self.hold.gate.owns_up_to(contact.last_token);
             let (mode, is_revoked, ends) = (holding.mode, holding.is_revoked(), holding.deadline);
-            is_held.then_some(LeaseSnapshot { mode, keepalive: contact, is_revoked, deadline: ends })
+            is_held.then_some(LeaseSnapshot {
+                mode,
+                keepalive: contact,
+                is_revoked,
+                deadline: ends,
+            })
         };
         let seen = self.hold.acquisition.with_lease(look)??;
-        let fresh = seen.keepalive.sent_at.saturating_add(self.times.local_grant_window).min(seen.deadline);
+        let fresh =
+            seen.keepalive.sent_at.saturating_add(self.times.local_grant_window).min(seen.deadline);
         let bound = match self.recalled_since {
             Some(_) => self.hold.gate.grant_until().min(fresh),
             None => fresh,
         };
         self.hold.gate.set_grant_until(bound);
-        self.keepalive_due = seen.keepalive.sent_at.saturating_add(self.times.keepalive_interval).max(self.retry_at);
+        self.keepalive_due =
+            seen.keepalive.sent_at.saturating_add(self.times.keepalive_interval).max(self.retry_at);
         self.token_request.take_if(|(asked, last)| {
             let is_answered = seen.keepalive.sent_at >= *asked;
             if is_answered {
@@ -284,7 +295,9 @@ impl LeaseTask {
     }
 
     fn next_action(&mut self, now: LocalInstant) -> LeaseAction {
-        let Some(LeaseSnapshot { mode, keepalive: contact, is_revoked, deadline: ends }) = self.snapshot(now) else {
+        let Some(LeaseSnapshot { mode, keepalive: contact, is_revoked, deadline: ends }) =
+            self.snapshot(now)
+        else {
             return LeaseAction::Lost;
         };
         let (hold, entry) = (self.hold.clone(), self.entry.clone());
@@ -295,7 +308,10 @@ impl LeaseTask {
         if !hold.gate.has_token_to_read() && !hold.gate.look().allows_writers() {
             return LeaseAction::Close; // a read gets no more tokens
         }
-        if contact.is_claimed && !look.is_open() && !(hold.gate.is_used_up() && look.allows_writers()) {
+        if contact.is_claimed
+            && !look.is_open()
+            && !(hold.gate.is_used_up() && look.allows_writers())
+        {
             hold.gate.word.open();
         }
         if hold.gate.look().allows_writers() && !hold.gate.has_token_to_read() {
@@ -345,7 +361,11 @@ impl LeaseTask {
             None => {
                 if let Some(since) = self.recalled_since.take() {
                     hold.gate.word.set_notify_last(false);
-                    telemetry::record_recall_done(&entry.lock, false, now.saturating_duration_since(since));
+                    telemetry::record_recall_done(
+                        &entry.lock,
+                        false,
+                        now.saturating_duration_since(since),
+                    );
                 }
             }
         }
@@ -365,7 +385,8 @@ impl LeaseTask {
             return LeaseAction::Sleep(until);
         }
         let hold = &self.hold;
-        let (is_due, was_used) = (now >= self.keepalive_due, look.grant_count() != self.grants_at_keepalive);
+        let (is_due, was_used) =
+            (now >= self.keepalive_due, look.grant_count() != self.grants_at_keepalive);
         let is_short = look.allows_writers() && was_used && hold.gate.is_short_of_tokens();
         let needs_tokens = (is_short || waits_for_token) && !self.tokens_exhausted;
         let tokens_due = match self.token_request {
@@ -405,7 +426,8 @@ impl LeaseTask {
     }
 
     fn start_keepalive(&mut self) {
-        self.keepalive = Some(send_keepalive(self.entry.client.clone(), self.hold.acquisition.clone()));
+        self.keepalive =
+            Some(send_keepalive(self.entry.client.clone(), self.hold.acquisition.clone()));
     }
 
     /// Closes the gate. A hold with guards drains in a task of its own.
@@ -428,7 +450,8 @@ impl LeaseTask {
 
 async fn release(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) {
     let sent = client.apply(&acquisition, AcquisitionEvent::ReleaseStarted).now;
-    let call = ReleaseRequest { wait_only: false }.call(client.scripts, acquisition.id, &acquisition.lock);
+    let call =
+        ReleaseRequest { wait_only: false }.call(client.scripts, acquisition.id, &acquisition.lock);
     let until = sent.saturating_add(client.settings.call_timeout);
     if let Ok(told) = parse_reply(client.transport.call(&call, until).await, ReleaseRequest::read) {
         client.apply(&acquisition, AcquisitionEvent::ReleaseReply(told));
@@ -439,7 +462,10 @@ async fn release(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) {
 }
 
 /// A renewal. Its outcome is stored in the acquisition.
-fn send_keepalive(client: Arc<ClientInner>, acquisition: Arc<Acquisition>) -> BoxFuture<'static, ()> {
+fn send_keepalive(
+    client: Arc<ClientInner>,
+    acquisition: Arc<Acquisition>,
+) -> BoxFuture<'static, ()> {
     async move { drop(renewal::renew(&client, &acquisition).await) }.boxed()
 }
 
@@ -453,7 +479,8 @@ async fn drain(kept: LeaseDropGuard, closed: LocalInstant) {
         let mut changed = pin!(acquisition.changed.notified());
         changed.as_mut().enable();
         let now = client.clock.now();
-        let ends = acquisition.with_lease(|held| held.is_held(now).then_some(held.deadline)).flatten();
+        let ends =
+            acquisition.with_lease(|held| held.is_held(now).then_some(held.deadline)).flatten();
         let look = hold.gate.look();
         let Some(ends) = ends.filter(|_| !look.is_unused()) else {
             if ends.is_none() {

@@ -26,7 +26,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use entries::CachedLockMap;
-pub(crate) use entry::{LocalAcquire, CachedLock, CachedGrant, LocalWait};
+pub(crate) use entry::{CachedGrant, CachedLock, LocalAcquire, LocalWait};
 pub(crate) use hold::LeaseShare;
 pub(crate) use queue::LocalWaitOutcome;
 
@@ -89,6 +89,9 @@ struct CacheTimes {
 
 impl CacheTimes {
     fn from_lease(lease: Duration) -> CacheTimes {
-        CacheTimes { keepalive_interval: KEEPALIVE_INTERVAL.min(lease / 6), local_grant_window: LOCAL_GRANT_WINDOW.min(lease / 2) }
+        CacheTimes {
+            keepalive_interval: KEEPALIVE_INTERVAL.min(lease / 6),
+            local_grant_window: LOCAL_GRANT_WINDOW.min(lease / 2),
+        }
     }
 }

@@ -70,7 +70,8 @@ impl CachePolicy {
         } else if served < MIN_USEFUL_GRANTS {
             self.misses = self.misses.saturating_add(1);
             let doubled = 1u32.checked_shl(self.misses - 1).unwrap_or(u32::MAX);
-            let penalty = took.max(MIN_RECALL_TIME).saturating_mul(PENALTY_FACTOR).saturating_mul(doubled);
+            let penalty =
+                took.max(MIN_RECALL_TIME).saturating_mul(PENALTY_FACTOR).saturating_mul(doubled);
             let penalty = penalty.min(MAX_PENALTY);
             self.penalty_until = Some(now.saturating_add(penalty));
             self.penalty_uses = PENALTY_USES.saturating_mul(doubled);

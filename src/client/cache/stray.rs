@@ -36,7 +36,8 @@ pub(crate) fn release_ended(client: &Arc<ClientInner>, slot: Slot, id: Acquisiti
         return;
     }
     let entries = client.cached_locks_in(slot);
-    let locks: Vec<LockKey> = entries.iter().take(MAX_LOCKS).map(|entry| entry.lock.clone()).collect();
+    let locks: Vec<LockKey> =
+        entries.iter().take(MAX_LOCKS).map(|entry| entry.lock.clone()).collect();
     let released = client.clone();
     client.spawn("release of a stray lease", async move {
         let client = released;

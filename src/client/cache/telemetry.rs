@@ -66,7 +66,8 @@ pub(crate) fn add_leases(change: isize) {
 /// Counts grants from a cached lease with this mode.
 pub(super) fn record_grants(mode: LockMode, grants: u32) {
     #[cfg(feature = "metrics")]
-    metrics::counter!("rwlease_cache_grants_total", "lease" => mode_label(mode)).increment(grants.into());
+    metrics::counter!("rwlease_cache_grants_total", "lease" => mode_label(mode))
+        .increment(grants.into());
     #[cfg(not(feature = "metrics"))]
     let _ = (mode, grants);
 }

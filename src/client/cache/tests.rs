@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::CachedLease;
-use super::{LocalAcquire, CachedLockMap, CachedLock, UncachedReason};
+use super::{CachedLock, CachedLockMap, LocalAcquire, UncachedReason};
 use crate::embedded::EmbeddedCluster;
 use crate::protocol::LockMode;
 use crate::{CachedRwLock, Locks};
@@ -92,7 +92,8 @@ async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     assert!(entry.lease().is_none(), "it was idle");
     let guard = handle.read().await.unwrap();
     let hold = entry.lease().unwrap();
-    let at = |time: Duration| hold.enter(LockMode::Read, hold.granted_at.saturating_add(time)).is_some();
+    let at =
+        |time: Duration| hold.enter(LockMode::Read, hold.granted_at.saturating_add(time)).is_some();
     assert!(at(Duration::from_secs(1)));
     hold.acquisition.recall(LockMode::Write);
     for _ in 0..5 {
@@ -117,7 +118,11 @@ async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
     let calls = engine.script_stats().scripts;
     assert!((9..=12).contains(&calls), "{calls} calls");
     assert!(guard.is_held());
-    assert_eq!(hold.acquisition.with_lease(|held| held.mode), Some(LockMode::Write), "it has a writer");
+    assert_eq!(
+        hold.acquisition.with_lease(|held| held.mode),
+        Some(LockMode::Write),
+        "it has a writer"
+    );
 }
 
 /// The gate opens before the keeper serves the queue.
@@ -130,7 +135,8 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let waiting = [(); 2].map(|()| entry.begin_acquire(LockMode::Read, now).unwrap());
     assert!(waiting.iter().all(|begun| matches!(begun, LocalAcquire::Queued(_))));
     let token = hold.gate.end_of_block();
-    let next = CachedLease::new(entry.clone(), hold.acquisition.clone(), LockMode::Write, token, now);
+    let next =
+        CachedLease::new(entry.clone(), hold.acquisition.clone(), LockMode::Write, token, now);
     let next = Arc::new(next);
     assert!(entry.install_lease(&next), "it serves the first");
     next.gate.word.open();

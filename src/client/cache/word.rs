@@ -41,8 +41,9 @@ impl AtomicGate {
 
     /// Sets the local writer, if nobody else holds or waits.
     pub(super) fn try_enter_writer(&self) -> bool {
-        let free =
-            |word| word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READER_MASK == 0;
+        let free = |word| {
+            word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READER_MASK == 0
+        };
         self.enter(free, WRITER + ONE_GRANT)
     }
 
@@ -53,7 +54,8 @@ impl AtomicGate {
 
     /// Sets the writer from the queue.
     pub(super) fn enter_queued_writer(&self) -> bool {
-        let free = |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READER_MASK == 0;
+        let free =
+            |word| word & (OPEN | WRITES | WRITER) == OPEN | WRITES && word & READER_MASK == 0;
         self.enter(free, WRITER + ONE_GRANT)
     }
 
@@ -202,7 +204,9 @@ mod tests {
         let word = open(true);
         assert!(word.try_enter_reader());
         assert_eq!(word.close().readers(), 1);
-        assert!(!word.try_enter_reader() && !word.enter_queued_reader() && !word.enter_queued_writer());
+        assert!(
+            !word.try_enter_reader() && !word.enter_queued_reader() && !word.enter_queued_writer()
+        );
         assert!(word.leave_read());
         let closing = open(true);
         assert!(closing.try_enter_writer());

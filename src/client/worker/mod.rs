@@ -19,10 +19,10 @@ use crate::client::ClientInner;
 use crate::client::acquisition::{Acquisition, AcquisitionEvent};
 use crate::clock::LocalInstant;
 use crate::node::Address;
-use crate::protocol::{Envelope, LockKey, pump_request, parse_pump_reply};
+use crate::protocol::{Envelope, LockKey, parse_pump_reply, pump_request};
 
 pub(crate) use push::install_push_handler;
-use send::{WorkerBatch, CallGroup};
+use send::{CallGroup, WorkerBatch};
 
 /// How long the worker sleeps when nothing is due.
 const IDLE_SLEEP: Duration = Duration::from_secs(10);
@@ -101,7 +101,12 @@ impl Drop for TaskEnd {
     }
 }
 
-fn send_due(client: &Arc<ClientInner>, due: Vec<Arc<Acquisition>>, now: LocalInstant, tasks: &Arc<Tasks>) {
+fn send_due(
+    client: &Arc<ClientInner>,
+    due: Vec<Arc<Acquisition>>,
+    now: LocalInstant,
+    tasks: &Arc<Tasks>,
+) {
     let mut groups: BTreeMap<(CallGroup, Option<Address>), WorkerBatch> = BTreeMap::new();
     for acquisition in due {
         let effects = client.apply(&acquisition, AcquisitionEvent::TimerFired);

@@ -96,7 +96,10 @@ mod tests {
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
         engine.reset_script_stats();
-        handle_event(&locks.client.0, router::SubscriptionEvent::PollRequired { slot: lock.slot() });
+        handle_event(
+            &locks.client.0,
+            router::SubscriptionEvent::PollRequired { slot: lock.slot() },
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
         let soon = engine.script_stats().scripts;
         assert!((5..=15).contains(&soon), "{soon} of {WAITERS} in 10 ms");
@@ -134,7 +137,12 @@ mod tests {
         let payload = payload(waiter.id.as_str()).into();
         handle_event(
             client,
-            router::SubscriptionEvent::Message { slot, address, payload, received: client.clock.now() },
+            router::SubscriptionEvent::Message {
+                slot,
+                address,
+                payload,
+                received: client.clock.now(),
+            },
         );
     }
 
@@ -169,7 +177,10 @@ mod tests {
         }
         assert_eq!(cached.local().hold, Some(crate::LockMode::Read));
         engine.reset_script_stats();
-        handle_event(&locks.client.0, router::SubscriptionEvent::PollRequired { slot: cached.slot() });
+        handle_event(
+            &locks.client.0,
+            router::SubscriptionEvent::PollRequired { slot: cached.slot() },
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert_eq!(engine.script_stats().scripts, 1);
     }
@@ -240,7 +251,10 @@ mod tests {
         for payload in [format!("0 f {id} {token}"), format!("0 f {id} {}", token - 1)] {
             let address = Address { host: "embedded".into(), port: 7000 };
             let (payload, received) = (payload.into(), client.clock.now());
-            handle_event(client, router::SubscriptionEvent::Message { slot, address, payload, received });
+            handle_event(
+                client,
+                router::SubscriptionEvent::Message { slot, address, payload, received },
+            );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Held);

@@ -8,8 +8,8 @@ use crate::client::ClientInner;
 use crate::client::acquisition::{Acquisition, AcquisitionEvent, WorkerCall};
 use crate::client::reply::parse_reply;
 use crate::clock::LocalInstant;
-use crate::protocol::{HoldsRequest, ReleaseRequest, RenewReply, ReleasePermitsRequest};
-use crate::router::{CallReply, Call, CallError, Priority};
+use crate::protocol::{HoldsRequest, ReleasePermitsRequest, ReleaseRequest, RenewReply};
+use crate::router::{Call, CallError, CallReply, Priority};
 
 pub(super) type WorkerBatch = Vec<(Arc<Acquisition>, WorkerCall)>;
 
@@ -32,14 +32,22 @@ impl CallGroup {
             WorkerCall::Holds { .. } => CallGroup::Holds,
             WorkerCall::Downgrade(_) => CallGroup::Downgrade,
             WorkerCall::ReleasePermits(_) => CallGroup::ReleasePermits,
-            WorkerCall::Release(ReleaseRequest { wait_only: only_wait }) => CallGroup::Release { only_wait: *only_wait },
+            WorkerCall::Release(ReleaseRequest { wait_only: only_wait }) => {
+                CallGroup::Release { only_wait: *only_wait }
+            }
         }
     }
 }
 
 /// Sends a batch, and handles each answer when it arrives.
-pub(super) async fn send_batch(client: Arc<ClientInner>, kind: CallGroup, batch: WorkerBatch, now: LocalInstant) {
-    let calls: Vec<Call> = batch.iter().map(|(one, sending)| build_call(&client, one, sending)).collect();
+pub(super) async fn send_batch(
+    client: Arc<ClientInner>,
+    kind: CallGroup,
+    batch: WorkerBatch,
+    now: LocalInstant,
+) {
+    let calls: Vec<Call> =
+        batch.iter().map(|(one, sending)| build_call(&client, one, sending)).collect();
     let latest = now.saturating_add(client.settings.call_timeout);
     let until = batch.iter().map(|(_, sending)| reply_deadline(sending, latest)).max();
     let until = until.unwrap_or(latest);
@@ -82,14 +90,26 @@ fn reply_deadline(sending: &WorkerCall, latest: LocalInstant) -> LocalInstant {
 
 fn reply_event(sending: &WorkerCall, result: Result<CallReply, CallError>) -> AcquisitionEvent {
     match sending {
-        WorkerCall::Renew { .. } => AcquisitionEvent::RenewReply(parse_reply(result, RenewReply::read)),
-        WorkerCall::Holds { .. } => AcquisitionEvent::HoldsReply(parse_reply(result, HoldsRequest::read)),
-        WorkerCall::Downgrade(_) => AcquisitionEvent::DowngradeReply(parse_reply(result, RenewReply::read)),
+        WorkerCall::Renew { .. } => {
+            AcquisitionEvent::RenewReply(parse_reply(result, RenewReply::read))
+        }
+        WorkerCall::Holds { .. } => {
+            AcquisitionEvent::HoldsReply(parse_reply(result, HoldsRequest::read))
+        }
+        WorkerCall::Downgrade(_) => {
+            AcquisitionEvent::DowngradeReply(parse_reply(result, RenewReply::read))
+        }
         WorkerCall::ReleasePermits(ReleasePermitsRequest { keep }) => {
-            AcquisitionEvent::ReleasePermitsReply { keep: *keep, outcome: parse_reply(result, ReleasePermitsRequest::read) }
+            AcquisitionEvent::ReleasePermitsReply {
+                keep: *keep,
+                outcome: parse_reply(result, ReleasePermitsRequest::read),
+            }
         }
         WorkerCall::Release(ReleaseRequest { wait_only: only_wait }) => {
-            AcquisitionEvent::WorkerReleaseReply { only_wait: *only_wait, outcome: parse_reply(result, ReleaseRequest::read) }
+            AcquisitionEvent::WorkerReleaseReply {
+                only_wait: *only_wait,
+                outcome: parse_reply(result, ReleaseRequest::read),
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Commands on hashes.
 
-use crate::embedded::answer::{RedisReply, ErrorReply, CommandResult};
-use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
+use crate::embedded::answer::{CommandResult, ErrorReply, RedisReply};
+use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::number;
 use crate::embedded::store::{Fields, Keyspace};
 
@@ -45,7 +45,11 @@ fn hvals(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     listed(store, args, |fields| RedisReply::bulks(fields.values()))
 }
 
-fn listed(store: &mut Keyspace, args: &[&[u8]], list: impl Fn(&Fields) -> RedisReply) -> CommandResult {
+fn listed(
+    store: &mut Keyspace,
+    args: &[&[u8]],
+    list: impl Fn(&Fields) -> RedisReply,
+) -> CommandResult {
     let fields = store.hash(args[0])?;
     Ok(fields.map_or(RedisReply::List(Vec::new()), list))
 }
@@ -86,13 +90,13 @@ fn hincrby(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let by = number::parse_argument(args[2])?;
     let fields = store.hash(args[0])?;
     let value = match fields.and_then(|fields| fields.get(args[1])) {
-        Some(value) => {
-            number::parse(value).ok_or(ErrorReply::from_static("ERR hash value is not an integer"))?
-        }
+        Some(value) => number::parse(value)
+            .ok_or(ErrorReply::from_static("ERR hash value is not an integer"))?,
         None => 0,
     };
-    let sum =
-        value.checked_add(by).ok_or(ErrorReply::from_static("ERR increment or decrement would overflow"))?;
+    let sum = value
+        .checked_add(by)
+        .ok_or(ErrorReply::from_static("ERR increment or decrement would overflow"))?;
     store.set_field(args[0], args[1], sum.to_string().as_bytes())?;
     Ok(RedisReply::Int(sum))
 }

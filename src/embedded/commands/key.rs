@@ -1,8 +1,8 @@
 //! Commands on keys of any type, and on when they expire.
 
-use crate::embedded::answer::{RedisReply, ErrorReply, CommandResult};
-use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
-use crate::embedded::store::{StoredKey, Keyspace, StoredValue};
+use crate::embedded::answer::{CommandResult, ErrorReply, RedisReply};
+use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::store::{Keyspace, StoredKey, StoredValue};
 use crate::embedded::{glob, number};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
@@ -27,7 +27,12 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::writes("PERSIST", (1, 1), KeyPositions::First, persist),
     CommandSpec::reads("TTL", (1, 1), KeyPositions::First, CommandHandler::Store(ttl)),
     CommandSpec::reads("PTTL", (1, 1), KeyPositions::First, CommandHandler::Store(pttl)),
-    CommandSpec::reads("PEXPIRETIME", (1, 1), KeyPositions::First, CommandHandler::Store(pexpiretime)),
+    CommandSpec::reads(
+        "PEXPIRETIME",
+        (1, 1),
+        KeyPositions::First,
+        CommandHandler::Store(pexpiretime),
+    ),
     CommandSpec::reads("SCAN", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Store(scan)),
     CommandSpec::reads("DBSIZE", (0, 0), KeyPositions::None, CommandHandler::Store(dbsize)),
 ];
@@ -54,7 +59,13 @@ fn kind_of(entry: &StoredKey) -> &'static str {
     }
 }
 
-fn expire(store: &mut Keyspace, args: &[&[u8]], name: &str, is_seconds: bool, start: u64) -> CommandResult {
+fn expire(
+    store: &mut Keyspace,
+    args: &[&[u8]],
+    name: &str,
+    is_seconds: bool,
+    start: u64,
+) -> CommandResult {
     let conditions = ExpireConditions::parse(&args[2..])?;
     let moment = parse_expiry(name, args[1], is_seconds, start)?;
     let Some(entry) = store.entry(args[0]) else {
@@ -140,15 +151,15 @@ impl ExpireConditions {
                 }
             }
         }
-        if conditions.nx
-            && (conditions.xx || conditions.gt || conditions.lt)
-        {
+        if conditions.nx && (conditions.xx || conditions.gt || conditions.lt) {
             return Err(ErrorReply::from_static(
                 "ERR NX and XX, GT or LT options at the same time are not compatible",
             ));
         }
         if conditions.gt && conditions.lt {
-            return Err(ErrorReply::from_static("ERR GT and LT options at the same time are not compatible"));
+            return Err(ErrorReply::from_static(
+                "ERR GT and LT options at the same time are not compatible",
+            ));
         }
         Ok(conditions)
     }

@@ -5,20 +5,37 @@ use std::sync::Mutex;
 use sha1_smol::Sha1;
 
 use super::server::unknown_subcommand;
-use crate::embedded::answer::{RedisReply, ErrorReply, OK};
-use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
+use crate::embedded::answer::{ErrorReply, OK, RedisReply};
+use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::lock;
 use crate::embedded::number;
 use crate::embedded::script_host::LuaHost;
 use crate::embedded::server::Digest;
-use crate::embedded::world::{CommandSite, ClusterWorld};
+use crate::embedded::world::{ClusterWorld, CommandSite};
 use crate::node::RespValue;
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
-    CommandSpec::reads("EVAL", (2, ANY_ARITY), KeyPositions::Counted, CommandHandler::Script(ScriptCommand::Eval)).not_in_scripts(),
-    CommandSpec::reads("EVALSHA", (2, ANY_ARITY), KeyPositions::Counted, CommandHandler::Script(ScriptCommand::EvalSha))
-        .not_in_scripts(),
-    CommandSpec::reads("SCRIPT", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Script(ScriptCommand::Manage)).not_in_scripts(),
+    CommandSpec::reads(
+        "EVAL",
+        (2, ANY_ARITY),
+        KeyPositions::Counted,
+        CommandHandler::Script(ScriptCommand::Eval),
+    )
+    .not_in_scripts(),
+    CommandSpec::reads(
+        "EVALSHA",
+        (2, ANY_ARITY),
+        KeyPositions::Counted,
+        CommandHandler::Script(ScriptCommand::EvalSha),
+    )
+    .not_in_scripts(),
+    CommandSpec::reads(
+        "SCRIPT",
+        (1, ANY_ARITY),
+        KeyPositions::None,
+        CommandHandler::Script(ScriptCommand::Manage),
+    )
+    .not_in_scripts(),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +74,8 @@ impl ScriptRunner<'_> {
     }
 
     fn eval_sha(&mut self, args: &[&[u8]]) -> Result<RespValue, ErrorReply> {
-        const UNKNOWN: ErrorReply = ErrorReply::from_static("NOSCRIPT No matching script. Please use EVAL.");
+        const UNKNOWN: ErrorReply =
+            ErrorReply::from_static("NOSCRIPT No matching script. Please use EVAL.");
         let (keys, argv) = keys_and_args(args)?;
         let digest = parse_digest(args[0]).ok_or(UNKNOWN)?;
         if !self.knows(&digest) {
@@ -80,7 +98,9 @@ impl ScriptRunner<'_> {
                     how.eq_ignore_ascii_case(b"SYNC") || how.eq_ignore_ascii_case(b"ASYNC")
                 };
                 if !how.iter().all(is_known) {
-                    return Err(ErrorReply::from_static("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+                    return Err(ErrorReply::from_static(
+                        "ERR SCRIPT FLUSH only support SYNC|ASYNC option",
+                    ));
                 }
                 lock(self.world).servers[self.at.server].scripts.clear();
                 Ok(OK.into())
@@ -115,10 +135,12 @@ impl ScriptRunner<'_> {
 
 type ArgSlices<'a, 'b> = &'a [&'b [u8]];
 
-fn keys_and_args<'a, 'b>(args: ArgSlices<'a, 'b>) -> Result<(ArgSlices<'a, 'b>, ArgSlices<'a, 'b>), ErrorReply> {
+fn keys_and_args<'a, 'b>(
+    args: ArgSlices<'a, 'b>,
+) -> Result<(ArgSlices<'a, 'b>, ArgSlices<'a, 'b>), ErrorReply> {
     let count = number::parse_argument(args[1])?;
-    let count =
-        usize::try_from(count).map_err(|_| ErrorReply::from_static("ERR Number of keys can't be negative"))?;
+    let count = usize::try_from(count)
+        .map_err(|_| ErrorReply::from_static("ERR Number of keys can't be negative"))?;
     let rest = &args[2..];
     rest.split_at_checked(count)
         .ok_or(ErrorReply::from_static("ERR Number of keys can't be greater than number of args"))

@@ -1,9 +1,9 @@
 //! Commands on the server itself, the cluster, and channels.
 
-use crate::embedded::answer::{RedisReply, ErrorReply, OK, CommandResult};
-use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
+use crate::embedded::answer::{CommandResult, ErrorReply, OK, RedisReply};
+use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::server::ServerRole;
-use crate::embedded::world::{CommandSite, ClusterWorld};
+use crate::embedded::world::{ClusterWorld, CommandSite};
 use crate::embedded::{glob, number};
 use crate::slot::Slot;
 
@@ -14,14 +14,33 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("PING", (0, 1), KeyPositions::None, CommandHandler::Server(ping)),
     CommandSpec::reads("TIME", (0, 0), KeyPositions::None, CommandHandler::Server(time)),
     CommandSpec::reads("INFO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(info)),
-    CommandSpec::reads("CLUSTER", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Server(cluster)),
+    CommandSpec::reads(
+        "CLUSTER",
+        (1, ANY_ARITY),
+        KeyPositions::None,
+        CommandHandler::Server(cluster),
+    ),
     CommandSpec::reads("SPUBLISH", (2, 2), KeyPositions::Channel, CommandHandler::Server(spublish)),
     CommandSpec::reads("PUBLISH", (2, 2), KeyPositions::None, CommandHandler::Server(publish)),
-    CommandSpec::reads("CONFIG", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Server(config)).not_in_scripts(),
-    CommandSpec::reads("CLIENT", (1, ANY_ARITY), KeyPositions::None, CommandHandler::Server(client)).not_in_scripts(),
-    CommandSpec::reads("HELLO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(hello)).not_in_scripts(),
+    CommandSpec::reads(
+        "CONFIG",
+        (1, ANY_ARITY),
+        KeyPositions::None,
+        CommandHandler::Server(config),
+    )
+    .not_in_scripts(),
+    CommandSpec::reads(
+        "CLIENT",
+        (1, ANY_ARITY),
+        KeyPositions::None,
+        CommandHandler::Server(client),
+    )
+    .not_in_scripts(),
+    CommandSpec::reads("HELLO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(hello))
+        .not_in_scripts(),
     CommandSpec::reads("WAIT", (2, 2), KeyPositions::None, CommandHandler::Wait).not_in_scripts(),
-    CommandSpec::reads("ASKING", (0, 0), KeyPositions::None, CommandHandler::Acquiring).not_in_scripts(),
+    CommandSpec::reads("ASKING", (0, 0), KeyPositions::None, CommandHandler::Acquiring)
+        .not_in_scripts(),
 ];
 
 fn ping(_: &mut ClusterWorld, _: CommandSite, args: &[&[u8]]) -> CommandResult {
@@ -129,7 +148,9 @@ fn hello(world: &mut ClusterWorld, at: CommandSite, args: &[&[u8]]) -> CommandRe
             Some(version @ (2 | 3)) => version,
             Some(_) => return Err(ErrorReply::from_static("NOPROTO unsupported protocol version")),
             None => {
-                return Err(ErrorReply::from_static("ERR Protocol version is not an integer or out of range"));
+                return Err(ErrorReply::from_static(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
             }
         },
     };

@@ -1,9 +1,9 @@
 //! Commands on strings.
 
-use crate::embedded::answer::{RedisReply, Blob, ErrorReply, OK, CommandResult};
-use crate::embedded::command::{CommandHandler, CommandSpec, KeyPositions, ANY_ARITY};
+use crate::embedded::answer::{Blob, CommandResult, ErrorReply, OK, RedisReply};
+use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::commands::key::parse_expiry;
-use crate::embedded::store::{StoredKey, Keyspace, StoredValue};
+use crate::embedded::store::{Keyspace, StoredKey, StoredValue};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("GET", (1, 1), KeyPositions::First, CommandHandler::Store(get)),

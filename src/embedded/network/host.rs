@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::line::SimulatedStream;
-use super::{SimulatedNetwork, SimulatedConnector};
+use super::{SimulatedConnector, SimulatedNetwork};
 use crate::clock::{Clock, LocalInstant};
 use crate::embedded::engine::EmbeddedCluster;
 use crate::embedded::lock;
@@ -39,11 +39,24 @@ struct HostState {
 }
 
 impl SimulatedHost {
-    pub(super) fn new(network: SimulatedNetwork, number: usize, ahead: Duration, drift_ppm: i32) -> Self {
+    pub(super) fn new(
+        network: SimulatedNetwork,
+        number: usize,
+        ahead: Duration,
+        drift_ppm: i32,
+    ) -> Self {
         let clock = network.engine().clock();
         let (state, resumed) = Default::default();
         SimulatedHost {
-            shared: Arc::new(HostInner { network, number, clock, ahead, drift_ppm, state, resumed }),
+            shared: Arc::new(HostInner {
+                network,
+                number,
+                clock,
+                ahead,
+                drift_ppm,
+                state,
+                resumed,
+            }),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{Delivery, SimulatedHost, MessageKind, NetworkMessage};
+use super::{Delivery, MessageKind, NetworkMessage, SimulatedHost};
 use crate::clock::LocalInstant;
 use crate::embedded::lock;
 use crate::node::{Command, ConnectionError};
@@ -47,7 +47,8 @@ impl SimulatedStream {
     }
 
     pub(super) fn delivery_of(&self, kind: MessageKind, commands: &[Command]) -> Delivery {
-        let message = NetworkMessage { host: self.host.number(), server: self.server, kind, commands };
+        let message =
+            NetworkMessage { host: self.host.number(), server: self.server, kind, commands };
         self.host.network().weather.deliver(&message)
     }
 
@@ -59,7 +60,8 @@ impl SimulatedStream {
             if state.is_cut || self.host.is_gone() {
                 return false;
             }
-            state.last_request_arrival = state.last_request_arrival.max(self.now().saturating_add(fate.request_delay));
+            state.last_request_arrival =
+                state.last_request_arrival.max(self.now().saturating_add(fate.request_delay));
             state.last_request_arrival
         };
         self.sleep_until(arrival).await;
@@ -79,7 +81,8 @@ impl SimulatedStream {
         }
         let arrival = {
             let mut state = lock(&self.state);
-            state.last_reply_arrival = state.last_reply_arrival.max(self.now().saturating_add(fate.reply_delay));
+            state.last_reply_arrival =
+                state.last_reply_arrival.max(self.now().saturating_add(fate.reply_delay));
             state.last_reply_arrival
         };
         self.sleep_until(arrival).await;

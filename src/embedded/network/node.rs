@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::line::{SimulatedStream, broken};
 use super::{Delivery, MessageKind};
-use crate::node::{ResponseFuture, Command, CommandConnection, ConnectionError, RespValue};
+use crate::node::{Command, CommandConnection, ConnectionError, RespValue, ResponseFuture};
 
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedCommands {

@@ -7,7 +7,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::line::{SimulatedStream, broken};
 use super::{Delivery, MessageKind};
-use crate::node::{Command, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, OpenedPubSub, PubSubConnection};
+use crate::node::{
+    Command, ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
+    RespValue,
+};
 
 #[derive(Debug)]
 pub(super) struct SimulatedPubSub {
@@ -25,7 +28,10 @@ enum PubSubRequest {
 }
 
 impl SimulatedPubSub {
-    pub(super) fn open(line: Arc<SimulatedStream>, (subscription, notices): OpenedPubSub) -> OpenedPubSub {
+    pub(super) fn open(
+        line: Arc<SimulatedStream>,
+        (subscription, notices): OpenedPubSub,
+    ) -> OpenedPubSub {
         let (requests, requested) = mpsc::unbounded_channel();
         let (tell, told) = mpsc::unbounded_channel();
         tokio::spawn(run_requests(line.clone(), subscription, requested));
@@ -59,7 +65,9 @@ impl PubSubConnection for SimulatedPubSub {
     }
 
     fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
-        Box::pin(async move { self.request(PubSubRequest::Join { channel: channel.to_vec(), asking }) })
+        Box::pin(
+            async move { self.request(PubSubRequest::Join { channel: channel.to_vec(), asking }) },
+        )
     }
 
     fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
@@ -91,7 +99,9 @@ async fn run_requests(
                 tokio::spawn(return_reply(line.clone(), fate, answer, tell));
                 continue;
             }
-            PubSubRequest::Join { channel, asking } => subscription.subscribe(&channel, asking).await,
+            PubSubRequest::Join { channel, asking } => {
+                subscription.subscribe(&channel, asking).await
+            }
             PubSubRequest::Leave { channel } => subscription.unsubscribe(&channel).await,
         };
         if done.is_err() && line.deliver_reply(&fate).await {
@@ -101,7 +111,12 @@ async fn run_requests(
     }
 }
 
-async fn return_reply(line: Arc<SimulatedStream>, fate: Delivery, answer: PubSubReply, tell: oneshot::Sender<PubSubReply>) {
+async fn return_reply(
+    line: Arc<SimulatedStream>,
+    fate: Delivery,
+    answer: PubSubReply,
+    tell: oneshot::Sender<PubSubReply>,
+) {
     if line.deliver_reply(&fate).await {
         if answer.is_err() {
             line.mark_broken();

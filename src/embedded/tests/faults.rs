@@ -298,7 +298,9 @@ fn time_is_the_same_for_all_who_are_not_off_and_stands_still_within_a_script() {
 #[test]
 fn a_server_refuses_as_it_is_told() {
     let (engine, master, node) = engine(1);
-    engine.faults().reply_with_error(master, Some("LOADING Redis is loading the dataset in memory"));
+    engine
+        .faults()
+        .reply_with_error(master, Some("LOADING Redis is loading the dataset in memory"));
     assert_eq!(code(&call(&node, &get())), "LOADING");
     engine.faults().reply_with_error(master, None);
     engine.faults().set_cluster_down(master, true);

@@ -207,7 +207,8 @@ impl Pair {
         for (index, address) in self.engine.addresses().iter().enumerate() {
             let real = format!("127.0.0.1:{}", self.real[index].0.port);
             let name = format!("server {index}");
-            error.message = error.message.replace(&real, &name).replace(&address.to_string(), &name);
+            error.message =
+                error.message.replace(&real, &name).replace(&address.to_string(), &name);
         }
         RespValue::Error(error)
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::random_calls::{Calls, heard_channels};
-use crate::embedded::pure_step::{LISTENER, ScriptStep, ScriptInput, SERVER, lock_at};
+use crate::embedded::pure_step::{LISTENER, SERVER, ScriptInput, ScriptStep, lock_at};
 use crate::embedded::{EmbeddedCluster, lock};
 use crate::node::{Command, PubSubEvent};
 use crate::protocol::Scripts;
@@ -47,8 +47,13 @@ fn a_pure_step_does_what_a_served_call_does() {
             let eval = call.args.iter().fold(eval, |eval, word| eval.arg(word));
             let reply = engine.query(SERVER, &eval);
             let args: Vec<&[u8]> = call.args.iter().map(Vec::as_slice).collect();
-            let run =
-                ScriptInput { script: call.script, key: key.as_bytes(), args: &args, now, subscribed_channels: &heard };
+            let run = ScriptInput {
+                script: call.script,
+                key: key.as_bytes(),
+                args: &args,
+                now,
+                subscribed_channels: &heard,
+            };
             let ran = pure.run(&before, &run).unwrap();
             assert_eq!(ran.reply, reply, "seed {seed}, {call:?}");
             assert_eq!(ran.lock, lock_at(world, key.as_bytes()), "seed {seed}, {call:?}");

@@ -17,7 +17,8 @@ struct Shard {
 
 impl Shard {
     fn new(covers: WaitSemantics, replicas: u16) -> Shard {
-        let engine = EmbeddedCluster::builder().replicas(replicas).wait_semantics(covers).manual_time();
+        let engine =
+            EmbeddedCluster::builder().replicas(replicas).wait_semantics(covers).manual_time();
         let engine = engine.build();
         let master = engine.faults().master_of(Slot::of(KEY));
         Shard { engine, master }

@@ -20,7 +20,7 @@ use super::random_calls::{self, Call, Calls, LOCKS};
 use super::real::{RealConnection, RealServer, program};
 use super::{at_once, words};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubEvent, RespValue, PubSubConnection};
+use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 
 pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 
@@ -403,7 +403,8 @@ pub(super) fn gist(reply: &RespValue) -> Option<String> {
 fn sorted(reply: RespValue, sorts: bool) -> RespValue {
     match reply {
         RespValue::Array(parts) if sorts => {
-            let mut fields: Vec<Vec<RespValue>> = parts.chunks(2).map(<[RespValue]>::to_vec).collect();
+            let mut fields: Vec<Vec<RespValue>> =
+                parts.chunks(2).map(<[RespValue]>::to_vec).collect();
             fields.sort_by_key(|field| format!("{field:?}"));
             RespValue::Array(fields.into_iter().flatten().collect())
         }

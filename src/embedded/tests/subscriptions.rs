@@ -7,7 +7,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{at_once, words};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubEvent, RespValue, PubSubConnection};
+use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 use crate::slot::Slot;
 
 const CHANNEL: &str = "{key}channel";

@@ -25,7 +25,8 @@ const SCRIPT: &str = "
 #[ignore = "a measurement"]
 fn throughput_of_a_script_of_eight_calls() {
     const RUNS: usize = 400_000;
-    for builder in [EmbeddedCluster::builder().standalone(), EmbeddedCluster::builder().masters(1)] {
+    for builder in [EmbeddedCluster::builder().standalone(), EmbeddedCluster::builder().masters(1)]
+    {
         let engine = builder.manual_time().build();
         let RespValue::String(digest) = engine.query(0, &words(&["SCRIPT", "LOAD", SCRIPT])) else {
             panic!("not loaded");

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::node::dialer::{PubSubKind, Dialer, SentinelUrl, RedactedUrl, UrlError, sentinel};
+use crate::node::dialer::{Dialer, PubSubKind, RedactedUrl, SentinelUrl, UrlError, sentinel};
 use crate::node::{Address, Credentials, CredentialsProvider};
 
 /// The sentinels that watch a server with replicas, and its name there, for
@@ -119,7 +119,10 @@ impl Sentinel {
         }
         let address = |node: &String| {
             sentinel(node).map_err(|why| {
-                Error::invalid(format!("{} is not `host:port` of a sentinel: {why}", RedactedUrl(node)))
+                Error::invalid(format!(
+                    "{} is not `host:port` of a sentinel: {why}",
+                    RedactedUrl(node)
+                ))
             })
         };
         self.nodes.iter().map(address).collect()

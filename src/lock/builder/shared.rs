@@ -46,6 +46,11 @@ impl Builder {
         on_tokio()?;
         let clock = Arc::new(SystemClock);
         let shared = ClusterAdapter::new(connection, clock.clone(), self.router.response_timeout);
-        Locks::over(Transport::ClusterConnection(Arc::new(shared)), clock, Scripts::embedded(), self.settings)
+        Locks::over(
+            Transport::ClusterConnection(Arc::new(shared)),
+            clock,
+            Scripts::embedded(),
+            self.settings,
+        )
     }
 }

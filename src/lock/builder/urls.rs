@@ -11,7 +11,7 @@ use crate::health::ClientHealth;
 use crate::lock::locks::Locks;
 #[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
 use crate::node::dialer::TlsCertificates;
-use crate::node::dialer::{Dialer, SentinelUrl, ServerUrl, RedactedUrl, UrlError};
+use crate::node::dialer::{Dialer, RedactedUrl, SentinelUrl, ServerUrl, UrlError};
 #[cfg(feature = "native")]
 use crate::node::native::NativeConnector;
 #[cfg(feature = "redis")]
@@ -60,7 +60,9 @@ impl UrlSettings {
             channels: _, // all are to servers
             health: _,   // each client has its own
         } = dialer;
-        let files = |TlsCertificates { roots, client }: &TlsCertificates| (roots.is_some(), client.is_some());
+        let files = |TlsCertificates { roots, client }: &TlsCertificates| {
+            (roots.is_some(), client.is_some())
+        };
         let (roots, client) = tls.as_ref().map(files).unwrap_or_default();
         let settings = [
             ("servers", !urls.is_empty()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::acquisition::{AcquisitionEvent, HeldLease};
-use crate::client::cache::{CachedLock, CachedGrant, LeaseShare};
+use crate::client::cache::{CachedGrant, CachedLock, LeaseShare};
 use crate::error::Result;
 use crate::lock::cached::watch::LeaseWatch;
 use crate::lock::guard::{Hold, Released};

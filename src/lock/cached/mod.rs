@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::client::ClientHandle;
-use crate::client::cache::{CachedLock, UncachedReason, MIN_CACHED_LEASE};
+use crate::client::cache::{CachedLock, MIN_CACHED_LEASE, UncachedReason};
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
 use crate::lock::cached::request::{CachedAcquire, TryCached};

@@ -12,7 +12,9 @@ use futures::future::BoxFuture;
 use tokio::task::coop;
 
 use crate::client::acquisition::timed_out_error;
-use crate::client::cache::{LocalAcquire, CachedLock, CachedGrant, LocalWait, LeaseShare, LocalWaitOutcome, telemetry};
+use crate::client::cache::{
+    CachedGrant, CachedLock, LeaseShare, LocalAcquire, LocalWait, LocalWaitOutcome, telemetry,
+};
 use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, Held};
@@ -87,7 +89,8 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
                 (Poll::Ready(LocalWaitOutcome::Uncached(why)), limit) => {
                     telemetry::record_uncached(why);
                     let until = limit.as_ref().map(|(until, _)| *until);
-                    self.stage = Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
+                    self.stage =
+                        Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
                 }
                 (Poll::Pending, Some((_, limit))) => {
                     return limit.as_mut().poll(context).map(|()| Err(timed_out_error()));
@@ -187,9 +190,13 @@ impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.waiting.is_none() {
             let budget = ready!(coop::poll_proceed(context));
-            if let Some(share) = self.entry.try_fast_path(G::MODE, self.entry.client().clock.now()) {
+            if let Some(share) = self.entry.try_fast_path(G::MODE, self.entry.client().clock.now())
+            {
                 budget.made_progress();
-                return Poll::Ready(Ok(Some(G::of(Held::new(self.entry, CachedGrant::LocalState(share))))));
+                return Poll::Ready(Ok(Some(G::of(Held::new(
+                    self.entry,
+                    CachedGrant::LocalState(share),
+                )))));
             }
             self.waiting = Some(self.wait());
         }

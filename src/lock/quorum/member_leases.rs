@@ -13,7 +13,7 @@ use crate::clock::{Clock, LocalInstant};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;
 use crate::lock::quorum::round::Round;
-use crate::protocol::{RaiseTokenRequest, RaiseTokenReply};
+use crate::protocol::{RaiseTokenReply, RaiseTokenRequest};
 
 /// Missing members are tried again after a part of the lease, from half of this part to all of it.
 const RETAKES_PER_LEASE: u32 = 3;
@@ -224,10 +224,13 @@ impl MemberLeases {
     /// The options of a lease that is taken now, with the limits of the leases that stand.
     fn options_now(&self) -> Option<LeaseOptions> {
         let mut options = self.round.options.clone();
-        options.renewal = self.renewals_left().map_or(RenewalPolicy::Automatic, RenewalPolicy::Limited);
+        options.renewal =
+            self.renewals_left().map_or(RenewalPolicy::Automatic, RenewalPolicy::Limited);
         if let Some(ends) = self.hold_ends {
             // The limit counts from the grant, which may come as late as the timeout.
-            options.max_hold = Some(ends.saturating_duration_since(self.clock().now().saturating_add(self.round.member_timeout)));
+            options.max_hold = Some(ends.saturating_duration_since(
+                self.clock().now().saturating_add(self.round.member_timeout),
+            ));
         }
         options.check().is_ok().then_some(options)
     }

@@ -16,7 +16,7 @@ use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::round::{Round, Tried};
 use crate::lock::request::options;
 use crate::lock::wait::{Cancel, Wait};
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// The default timeout of a member is the lease divided by this, within the range below.
 const PARTS_FOR_A_MEMBER: u32 = 50;
@@ -160,7 +160,8 @@ impl QuorumAcquire {
                 }
                 Tried::Unreached(error) => {
                     let since = *unreached_since.get_or_insert(clock.now());
-                    if clock.now().saturating_duration_since(since) >= client.settings.call_timeout {
+                    if clock.now().saturating_duration_since(since) >= client.settings.call_timeout
+                    {
                         return Err(error);
                     }
                     Some(error)

@@ -19,7 +19,7 @@ use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::member_leases::MemberLeases;
 use crate::node::Address;
-use crate::protocol::{LockKind, LockKey, LockMode};
+use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// The minimum time a round waits for slow members after a majority has granted the lock.
 const LEAST_GRACE: Duration = Duration::from_millis(5);
@@ -63,7 +63,9 @@ impl Round {
                         // The others may take as long again as these did. After that a majority is
                         // enough, and the round releases late grants.
                         let now = clock.now();
-                        until = until.min(now.saturating_add(now.saturating_duration_since(started).max(LEAST_GRACE)));
+                        until = until.min(now.saturating_add(
+                            now.saturating_duration_since(started).max(LEAST_GRACE),
+                        ));
                     }
                 }
                 Either::Left((Some((_, Ok(None))), _)) => refused += 1,

@@ -10,7 +10,7 @@ use crate::client::ClientHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::SemaphoreGuard;
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{LockKind, SetLimitReply, LockKey, PermitRequest, SetLimitRequest};
+use crate::protocol::{LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest};
 use crate::slot::Slot;
 
 /// A semaphore that all clients of the cluster share by its name. At most [`limit`](Self::limit)
@@ -134,7 +134,8 @@ impl Semaphore {
         let until = client.clock.now().saturating_add(client.settings.call_timeout);
         while client.clock.now() < until {
             let reply = client.query(lock, &set.call(client.scripts, lock, until)).await?;
-            let (envelope, set) = SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
+            let (envelope, set) =
+                SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
             if envelope.has_pump_work {
                 client.pump(lock);
             }

@@ -8,7 +8,9 @@ use futures::future::BoxFuture;
 
 use crate::error::Result;
 use crate::lock::semaphore::Semaphore;
-use crate::protocol::{WaiterRecord, InspectSemaphoreRequest, HolderRecord, SemaphoreCursor, InspectSemaphoreReply};
+use crate::protocol::{
+    HolderRecord, InspectSemaphoreReply, InspectSemaphoreRequest, SemaphoreCursor, WaiterRecord,
+};
 
 /// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: u64 = 100;

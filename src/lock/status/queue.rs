@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use crate::protocol::{WaiterRecord, LockMode};
+use crate::protocol::{LockMode, WaiterRecord};
 
 /// Waiting writers and waiting readers, merged in the order of their tickets.
 pub(super) struct Queue {

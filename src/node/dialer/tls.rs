@@ -109,18 +109,18 @@ fn configuration(files: &TlsCertificates) -> Result<ClientConfig, ConnectionErro
     };
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| permanent_error(format!("the client's key cannot be read: {error}")))?;
-    builder
-        .with_client_auth_cert(certificates(certificate)?, key)
-        .map_err(|error| permanent_error(format!("the client's certificate cannot be used: {error}")))
+    builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| {
+        permanent_error(format!("the client's certificate cannot be used: {error}"))
+    })
 }
 
 fn roots(files: &TlsCertificates) -> Result<RootCertStore, ConnectionError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = &files.roots {
         for certificate in certificates(pem)? {
-            roots
-                .add(certificate)
-                .map_err(|error| permanent_error(format!("a root certificate cannot be used: {error}")))?;
+            roots.add(certificate).map_err(|error| {
+                permanent_error(format!("a root certificate cannot be used: {error}"))
+            })?;
         }
         return Ok(roots);
     }

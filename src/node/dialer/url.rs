@@ -64,7 +64,8 @@ impl std::str::FromStr for SentinelUrl {
 
     fn from_str(url: &str) -> Result<SentinelUrl, UrlError> {
         let UrlParts { scheme, user, authority: place, path } = parts(url)?;
-        let scheme = scheme.strip_suffix(SENTINEL_SUFFIX).ok_or(UrlError("it names no sentinels"))?;
+        let scheme =
+            scheme.strip_suffix(SENTINEL_SUFFIX).ok_or(UrlError("it names no sentinels"))?;
         let (master, path) = path.split_once('/').unwrap_or((path, ""));
         let master = percent_decode(master)?;
         if master.is_empty() {

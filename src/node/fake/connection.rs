@@ -9,15 +9,18 @@ use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 use tokio::sync::mpsc;
 
-use super::{FakeReply, DialBehavior, FakeCluster, SubscribeReply, server_error};
+use super::{DialBehavior, FakeCluster, FakeReply, SubscribeReply, server_error};
 use crate::health::ClientHealth;
 use crate::node::{
-    Address, ResponseFuture, Command, Connector, CommandConnection, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, OpenedPubSub,
-    PubSubConnection,
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
+    OpenedPubSub, PubSubConnection, PubSubEvent, RespValue, ResponseFuture,
 };
 
 impl Connector for FakeCluster {
-    fn connect<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         async move {
             let host = self.host_of(&address.host);
             self.open(host).await
@@ -33,7 +36,11 @@ impl Connector for FakeCluster {
         future::ready(places.unwrap_or_else(|| vec![address.host.clone()])).boxed()
     }
 
-    fn connect_to_addr<'a>(&'a self, _: &'a Address, place: &'a str) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+    fn connect_to_addr<'a>(
+        &'a self,
+        _: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
         self.open(place.into()).boxed()
     }
 
@@ -83,9 +90,10 @@ impl FakeCluster {
         tokio::task::yield_now().await;
         match door {
             DialBehavior::Accept => Ok(self.with(host, |server| server.generation)),
-            DialBehavior::Refuse => {
-                Err(ConnectionError { is_connection_refused: true, ..ConnectionError::not_sent("connection refused") })
-            }
+            DialBehavior::Refuse => Err(ConnectionError {
+                is_connection_refused: true,
+                ..ConnectionError::not_sent("connection refused")
+            }),
             DialBehavior::Unreachable => Err(ConnectionError::not_sent("network is unreachable")),
             DialBehavior::Hang => future::pending().await,
             DialBehavior::AcceptDelayed(pause) => {
@@ -231,7 +239,9 @@ impl PubSubConnection for FakePubSub {
             self.fakes.with(&self.host, |server| {
                 server.log.push(format!("SUNSUBSCRIBE {}", String::from_utf8_lossy(channel)));
             });
-            drop(notify.send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) }));
+            drop(
+                notify.send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) }),
+            );
             Ok(())
         }
         .boxed()

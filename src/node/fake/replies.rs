@@ -43,7 +43,11 @@ pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> RespValue {
 }
 
 /// The answer of a sentinel at that host to a subcommand of `SENTINEL`.
-pub(super) fn sentinel_reply(host: &str, sentinel: Option<FakeSentinel>, subcommand: &str) -> FakeReply {
+pub(super) fn sentinel_reply(
+    host: &str,
+    sentinel: Option<FakeSentinel>,
+    subcommand: &str,
+) -> FakeReply {
     let Some(FakeSentinel { id, epoch, takes, master, run_id, peers, bad_master }) = sentinel
     else {
         return refusal("ERR unknown command 'SENTINEL'");

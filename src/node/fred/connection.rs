@@ -16,9 +16,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
 use tokio::task::AbortHandle;
 
-use crate::node::fred::reply::{command_error, handshake_failure, from_frame};
+use crate::node::fred::reply::{command_error, from_frame, handshake_failure};
 use crate::node::fred::{pipelined, split};
-use crate::node::{Command, LIB_NAME, LIB_VERSION, ConnectionError, RespValue};
+use crate::node::{Command, ConnectionError, LIB_NAME, LIB_VERSION, RespValue};
 
 /// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -39,12 +39,16 @@ struct FredTask {
 
 impl FredConnection {
     /// Connects and authenticates. If the future is dropped, nothing remains.
-    pub(super) async fn open(config: Config, pushes: usize) -> Result<FredConnection, ConnectionError> {
+    pub(super) async fn open(
+        config: Config,
+        pushes: usize,
+    ) -> Result<FredConnection, ConnectionError> {
         let (database, password) = (config.database, config.password.clone());
         let refused = |error| {
             handshake_failure(error, database).without_password(password.as_deref().unwrap_or(""))
         };
-        let client = Client::new(config, Some(performance_config(pushes)), Some(connection_config()), None);
+        let client =
+            Client::new(config, Some(performance_config(pushes)), Some(connection_config()), None);
         let waiting = client.clone();
         let mut ready = pin!(waiting.wait_for_connect());
         // It listens from its first poll on, so this poll must come before anything can happen.
@@ -67,8 +71,7 @@ impl FredConnection {
 
     /// Sends the library's name and version to the server. The answer is ignored.
     async fn send_client_info(&self) {
-        let say =
-            |what, value| Command::new().arg("CLIENT").arg("SETINFO").arg(what).arg(value);
+        let say = |what, value| Command::new().arg("CLIENT").arg("SETINFO").arg(what).arg(value);
         let words = [say("LIB-NAME", LIB_NAME), say("LIB-VER", LIB_VERSION)];
         let _ = self.run(|client| pipelined(client, &words)).await;
     }
@@ -101,9 +104,10 @@ impl FredConnection {
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(|error| command_error(&error)),
-            Either::Right(_) => {
-                Err(ConnectionError { maybe_sent: true, ..ConnectionError::not_sent("the connection ended") })
-            }
+            Either::Right(_) => Err(ConnectionError {
+                maybe_sent: true,
+                ..ConnectionError::not_sent("the connection ended")
+            }),
         }
     }
 }

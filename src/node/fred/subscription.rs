@@ -26,7 +26,8 @@ use crate::node::fred::pipelined;
 use crate::node::fred::reply::{command_error, from_value};
 use crate::node::task::AbortOnDrop;
 use crate::node::{
-    Command, ConnectionError, ConnectionFuture, PubSubEvent, RespValue, ServerError, OpenedPubSub, PubSubConnection,
+    Command, ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
+    RespValue, ServerError,
 };
 
 /// How often channels are subscribed again, and how many of them each time. If a slot has left the
@@ -270,8 +271,9 @@ mod tests {
 
     #[test]
     fn subscriptions_asked_again_in_batches_cover_each_channel_once() {
-        let joined: BTreeMap<Bytes, ()> =
-            (0..2 * RESUBSCRIBE_BATCH + 1).map(|number| (format!("{number:05}").into(), ())).collect();
+        let joined: BTreeMap<Bytes, ()> = (0..2 * RESUBSCRIBE_BATCH + 1)
+            .map(|number| (format!("{number:05}").into(), ()))
+            .collect();
         let (mut last, mut asked) = (Bytes::new(), Vec::new());
         for expected in [RESUBSCRIBE_BATCH, RESUBSCRIBE_BATCH, 1] {
             let turn = next_batch(&joined, &last);

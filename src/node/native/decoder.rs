@@ -108,7 +108,9 @@ impl Decoder {
             }
             b'+' | b',' | b'(' => {
                 let line = self.take(end + 1)?;
-                return Ok(Some(DecodedItem::Value(RespValue::String(line.slice(1..line.len() - CRLF.len())))));
+                return Ok(Some(DecodedItem::Value(RespValue::String(
+                    line.slice(1..line.len() - CRLF.len()),
+                ))));
             }
             b'-' => RespValue::Error(server_error(line)),
             b'_' if line.is_empty() => RespValue::Nil,
@@ -148,7 +150,12 @@ impl Decoder {
     }
 
     /// A string of that size, after a line of that length.
-    fn bulk_string(&mut self, kind: u8, line: usize, size: usize) -> Result<Option<DecodedItem>, ProtocolError> {
+    fn bulk_string(
+        &mut self,
+        kind: u8,
+        line: usize,
+        size: usize,
+    ) -> Result<Option<DecodedItem>, ProtocolError> {
         let whole = size.checked_add(line + CRLF.len()).ok_or(TOO_LONG)?;
         if whole > MAX_REPLY_BYTES - self.bytes {
             return Err(TOO_LONG);
@@ -197,14 +204,20 @@ impl Decoder {
     fn push_item(&mut self, token: DecodedItem) -> Option<Frame> {
         match token {
             DecodedItem::Aggregate(kind, left) => {
-                self.open_aggregates.push(OpenAggregate { kind, remaining: left, items: Vec::with_capacity(left.min(MAX_PREALLOCATED)) });
+                self.open_aggregates.push(OpenAggregate {
+                    kind,
+                    remaining: left,
+                    items: Vec::with_capacity(left.min(MAX_PREALLOCATED)),
+                });
             }
             DecodedItem::Value(value) => match self.open_aggregates.last_mut() {
                 Some(list) => list.put(value),
                 None => return Some(Frame::Reply(value)),
             },
         }
-        while let Some(OpenAggregate { kind, items, .. }) = self.open_aggregates.pop_if(|list| list.remaining == 0) {
+        while let Some(OpenAggregate { kind, items, .. }) =
+            self.open_aggregates.pop_if(|list| list.remaining == 0)
+        {
             match (kind, self.open_aggregates.last_mut()) {
                 (AggregateKind::Attribute, _) => return None,
                 (AggregateKind::Push, _) => return Some(Frame::Push(items)),
@@ -241,7 +254,8 @@ impl OpenAggregate {
 }
 
 const TOO_LONG: ProtocolError = ProtocolError::new("reply is too long");
-const MISSING_CRLF: ProtocolError = ProtocolError::new("invalid RESP3: line is not terminated by CRLF");
+const MISSING_CRLF: ProtocolError =
+    ProtocolError::new("invalid RESP3: line is not terminated by CRLF");
 const NO_LENGTH: ProtocolError = ProtocolError::new("invalid RESP3: expected a length");
 
 fn number(digits: &[u8]) -> Result<i64, ProtocolError> {
@@ -369,7 +383,10 @@ mod tests {
             assert_eq!(decoder.scanned, size);
         }
         decoder.read_buffer().extend_from_slice(CRLF);
-        assert_eq!(decoder.next_frame(), Ok(Some(Frame::Reply(RespValue::String("+".repeat(999).into())))));
+        assert_eq!(
+            decoder.next_frame(),
+            Ok(Some(Frame::Reply(RespValue::String("+".repeat(999).into()))))
+        );
         assert_eq!(decoder.scanned, 0);
     }
 

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::node::native::decoder::Frame;
-use crate::node::{ConnectionError, PubSubEvent, ProtocolError, RespValue, ReplyShape, ServerError};
+use crate::node::{
+    ConnectionError, ProtocolError, PubSubEvent, ReplyShape, RespValue, ServerError,
+};
 use crate::slot::Slot;
 
 /// The answers to a pipeline.
@@ -105,7 +107,11 @@ impl PendingReplies {
 
     /// Takes the next item, when `offered` bytes may have reached the server. `None` if it means
     /// nothing to any caller.
-    pub(super) fn on_frame(&mut self, said: Frame, offered: u64) -> Result<Option<FrameAction>, ConnectionError> {
+    pub(super) fn on_frame(
+        &mut self,
+        said: Frame,
+        offered: u64,
+    ) -> Result<Option<FrameAction>, ConnectionError> {
         match said {
             Frame::Reply(reply) => self.on_reply(reply, offered),
             Frame::Push(parts) => Ok(self.on_push(parts, offered)?.map(FrameAction::PubSub)),
@@ -125,7 +131,11 @@ impl PendingReplies {
         }
     }
 
-    fn on_reply(&mut self, reply: RespValue, offered: u64) -> Result<Option<FrameAction>, ConnectionError> {
+    fn on_reply(
+        &mut self,
+        reply: RespValue,
+        offered: u64,
+    ) -> Result<Option<FrameAction>, ConnectionError> {
         if self.settle_left(&reply) {
             return Ok(None);
         }
@@ -157,11 +167,17 @@ impl PendingReplies {
             (PendingReply::Unsubscribe(channel), RespValue::Error(_)) => {
                 Ok(Some(FrameAction::PubSub(PubSubEvent::Unsubscribed { channel })))
             }
-            (PendingReply::Unsubscribe(_) | PendingReply::Left(_) | PendingReply::Discarded, _) => Ok(None),
+            (PendingReply::Unsubscribe(_) | PendingReply::Left(_) | PendingReply::Discarded, _) => {
+                Ok(None)
+            }
         }
     }
 
-    fn on_push(&mut self, parts: Vec<RespValue>, offered: u64) -> Result<Option<PubSubEvent>, ConnectionError> {
+    fn on_push(
+        &mut self,
+        parts: Vec<RespValue>,
+        offered: u64,
+    ) -> Result<Option<PubSubEvent>, ConnectionError> {
         let mut texts = parts.into_iter().map(|part| match part {
             RespValue::String(text) => Some(text),
             _ => None,
@@ -187,7 +203,9 @@ impl PendingReplies {
     /// taken for another.
     fn joined(&mut self, channel: &Bytes, offered: u64) -> Result<PubSubEvent, ProtocolError> {
         let is_it = |awaited: &PendingEntry| match &awaited.expected {
-            PendingReply::Subscribe(one) => one == channel && awaited.start_offset.command < offered,
+            PendingReply::Subscribe(one) => {
+                one == channel && awaited.start_offset.command < offered
+            }
             _ => false,
         };
         let at = self.awaited.iter().position(is_it).ok_or(UNASKED_CHANNEL)?;
@@ -207,8 +225,7 @@ impl PendingReplies {
     /// Takes the push that a channel was left.
     fn left(&mut self, channel: &Bytes) {
         let lefts = self.awaited.iter().take_while(|awaited| awaited.expected.is_left()).count();
-        let is_it =
-            |awaited: &PendingEntry| matches!(&awaited.expected, PendingReply::Left(one) if one == channel);
+        let is_it = |awaited: &PendingEntry| matches!(&awaited.expected, PendingReply::Left(one) if one == channel);
         if let Some(at) = self.awaited.iter().take(lefts).position(is_it) {
             // This is the answer, and the push before it was none.
             for _ in 0..=at {
@@ -225,7 +242,9 @@ impl PendingReplies {
     /// Drops the channels in front that were left, if this reply shows that nothing more is said
     /// about them. Returns true if it is the answer about one of them.
     fn settle_left(&mut self, reply: &RespValue) -> bool {
-        while let Some(PendingEntry { expected: PendingReply::Left(channel), .. }) = self.awaited.front() {
+        while let Some(PendingEntry { expected: PendingReply::Left(channel), .. }) =
+            self.awaited.front()
+        {
             let is_about_it = match reply {
                 RespValue::Error(error) => {
                     self.awaited.len() == 1 || is_about(error, Slot::of(channel))
@@ -249,7 +268,10 @@ impl PendingReplies {
 
 impl PendingReply {
     fn is_of_channel(&self) -> bool {
-        matches!(self, PendingReply::Subscribe(_) | PendingReply::Unsubscribe(_) | PendingReply::Left(_))
+        matches!(
+            self,
+            PendingReply::Subscribe(_) | PendingReply::Unsubscribe(_) | PendingReply::Left(_)
+        )
     }
 
     fn is_left(&self) -> bool {
@@ -342,7 +364,8 @@ mod tests {
         let mut expectations =
             expecting([PendingReply::Reply(one)].into_iter().chain(PendingReply::replies(2, two)));
         assert_eq!(expectations.len(), 2);
-        let mut hear = |number| expectations.on_frame(Frame::Reply(RespValue::Int(number)), ALL).unwrap();
+        let mut hear =
+            |number| expectations.on_frame(Frame::Reply(RespValue::Int(number)), ALL).unwrap();
         let answered = |meaning| match meaning {
             Some(FrameAction::CompleteReply(_, reply)) => vec![reply],
             Some(FrameAction::CompletePipeline(_, replies)) => replies,
@@ -386,7 +409,8 @@ mod tests {
         expectations.add(begin, ReplyShape::Integer, PendingReply::Reply(tell));
         assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).is_err());
         assert!(told.try_recv().is_err());
-        let why = ConnectionError { is_protocol_error: true, ..ConnectionError::not_sent("out of step") };
+        let why =
+            ConnectionError { is_protocol_error: true, ..ConnectionError::not_sent("out of step") };
         expectations.fail_all(1, &why);
         assert!(told.try_recv().unwrap().unwrap_err().maybe_sent);
     }
@@ -419,14 +443,26 @@ mod tests {
         ]);
         assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).unwrap().is_none());
         let mut hear = |said| notice(expectations.on_frame(said, ALL).unwrap());
-        assert_eq!(hear(push("ssubscribe", "a")), PubSubEvent::Subscribed { channel: channel("a") });
+        assert_eq!(
+            hear(push("ssubscribe", "a")),
+            PubSubEvent::Subscribed { channel: channel("a") }
+        );
         // Not requested.
-        assert_eq!(hear(push("sunsubscribe", "z")), PubSubEvent::Unsubscribed { channel: channel("z") });
+        assert_eq!(
+            hear(push("sunsubscribe", "z")),
+            PubSubEvent::Unsubscribed { channel: channel("z") }
+        );
         let error = ServerError { code: "MOVED".into(), message: "1 a:1".into() };
         let refused = PubSubEvent::Rejected { channel: channel("b"), error };
         assert_eq!(hear(refusal("MOVED 1 a:1")), refused);
-        assert_eq!(hear(push("sunsubscribe", "a")), PubSubEvent::Unsubscribed { channel: channel("a") });
-        assert_eq!(hear(push("ssubscribe", "c")), PubSubEvent::Subscribed { channel: channel("c") });
+        assert_eq!(
+            hear(push("sunsubscribe", "a")),
+            PubSubEvent::Unsubscribed { channel: channel("a") }
+        );
+        assert_eq!(
+            hear(push("ssubscribe", "c")),
+            PubSubEvent::Subscribed { channel: channel("c") }
+        );
         let left = PubSubEvent::Unsubscribed { channel: channel("b") };
         assert_eq!(hear(moved("b")), left, "where its slot is not served");
         assert_eq!(expectations.len(), 0);
@@ -436,7 +472,9 @@ mod tests {
         assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected);
         let message = Frame::Push(vec![text("message"), text("c"), text("payload")]);
         assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected, "of a sentinel");
-        assert!(expectations.on_frame(Frame::Push(vec![RespValue::Int(1)]), ALL).unwrap().is_none());
+        assert!(
+            expectations.on_frame(Frame::Push(vec![RespValue::Int(1)]), ALL).unwrap().is_none()
+        );
         assert!(expectations.on_frame(push("invalidate", "c"), ALL).unwrap().is_none());
     }
 
@@ -446,10 +484,16 @@ mod tests {
         for error in [moved("a"), refusal("CLUSTERDOWN Hash slot not served")] {
             let mut expectations = expecting([leave("a"), join("b")]);
             let left = PubSubEvent::Unsubscribed { channel: channel("a") };
-            assert_eq!(notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap()), left);
+            assert_eq!(
+                notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap()),
+                left
+            );
             assert!(expectations.on_frame(error, ALL).unwrap().is_none(), "it is not about b");
             let joined = PubSubEvent::Subscribed { channel: channel("b") };
-            assert_eq!(notice(expectations.on_frame(push("ssubscribe", "b"), ALL).unwrap()), joined);
+            assert_eq!(
+                notice(expectations.on_frame(push("ssubscribe", "b"), ALL).unwrap()),
+                joined
+            );
             assert_eq!(expectations.len(), 0);
         }
         let mut expectations = expecting([leave("a")]);

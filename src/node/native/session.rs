@@ -4,7 +4,8 @@ use crate::node::dialer::Dialer;
 use crate::node::handshake_error::{hello_refused, select_refused};
 use crate::node::native::NativeConnection;
 use crate::node::{
-    Command, Credentials, LIB_NAME, LIB_VERSION, ConnectionError, RespValue, ReplyShape, ServerError,
+    Command, ConnectionError, Credentials, LIB_NAME, LIB_VERSION, ReplyShape, RespValue,
+    ServerError,
 };
 
 /// The user of a password without a user name.
@@ -58,8 +59,6 @@ fn hello(credentials: Option<&Credentials>) -> Command {
     let hello = Command::new().arg("HELLO").arg("3").expecting(ReplyShape::List);
     match credentials.map(Credentials::parts) {
         None => hello,
-        Some((user, password)) => {
-            hello.arg("AUTH").arg(user.unwrap_or(DEFAULT_USER)).arg(password)
-        }
+        Some((user, password)) => hello.arg("AUTH").arg(user.unwrap_or(DEFAULT_USER)).arg(password),
     }
 }

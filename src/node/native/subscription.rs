@@ -9,7 +9,9 @@ use futures::FutureExt;
 use crate::node::dialer::PubSubKind;
 use crate::node::native::NativeConnection;
 use crate::node::native::expected::PendingReply;
-use crate::node::{Command, MessageHandler, ConnectionError, ConnectionFuture, RespValue, PubSubConnection};
+use crate::node::{
+    Command, ConnectionError, ConnectionFuture, MessageHandler, PubSubConnection, RespValue,
+};
 
 pub(super) struct NativePubSub {
     connection: NativeConnection,

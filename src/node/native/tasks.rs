@@ -16,7 +16,7 @@ use crate::node::native::decoder::{Decoder, Frame};
 use crate::node::native::expected::FrameAction;
 use crate::node::native::wire::WriteQueue;
 use crate::node::task::AbortOnDrop;
-use crate::node::{MessageHandler, ConnectionError, PubSubEvent, ProtocolError};
+use crate::node::{ConnectionError, MessageHandler, ProtocolError, PubSubEvent};
 
 /// The tasks. They are aborted when this is dropped: by themselves they would wait for outstanding
 /// answers, which a frozen server never sends.
@@ -46,7 +46,11 @@ impl ConnectionTasks {
         let writer = WriterTask { wire: wire.clone(), written: 0 };
         ConnectionTasks {
             _reader: AbortOnDrop::spawn(health, "connection reader", reader),
-            _writer: AbortOnDrop::spawn(health, "connection writer", run_writer(writer, write_half)),
+            _writer: AbortOnDrop::spawn(
+                health,
+                "connection writer",
+                run_writer(writer, write_half),
+            ),
         }
     }
 }
@@ -140,7 +144,11 @@ impl Drop for ReaderTask {
     }
 }
 
-async fn run_reader(reader: ReaderTask, mut half: impl AsyncRead + Unpin, listener: Option<PubSubSink>) {
+async fn run_reader(
+    reader: ReaderTask,
+    mut half: impl AsyncRead + Unpin,
+    listener: Option<PubSubSink>,
+) {
     let wire = &reader.0;
     let mut decoder = Decoder::default();
     let (mut said, mut meanings) = (Vec::new(), Vec::new());
@@ -152,7 +160,8 @@ async fn run_reader(reader: ReaderTask, mut half: impl AsyncRead + Unpin, listen
         };
         let read = came.and_then(|()| {
             let decoded = decode(&mut decoder, &mut said);
-            wire.on_frames(said.drain(..), &mut meanings).and(decoded.map_err(ConnectionError::from))
+            wire.on_frames(said.drain(..), &mut meanings)
+                .and(decoded.map_err(ConnectionError::from))
         });
         let has_ended = read.is_err();
         // Before the replies are passed on: what came with an invalid one is not believed.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::node::dialer::PubSubKind;
-use crate::node::{PubSubEvent, ProtocolError};
+use crate::node::{ProtocolError, PubSubEvent};
 
 const ROOM: usize = 1 << 16;
 
@@ -246,8 +246,11 @@ async fn messages_go_to_the_handler_and_the_rest_is_told() {
     let (notify, mut notices) = mpsc::unbounded_channel();
     let handler = Arc::new(OnceLock::new());
     let listener = PubSubSink { events: notify, handler: handler.clone() };
-    let connection =
-        NativeConnection::over_halves(tokio::io::split(ours), Some(listener), &ClientHealth::default());
+    let connection = NativeConnection::over_halves(
+        tokio::io::split(ours),
+        Some(listener),
+        &ClientHealth::default(),
+    );
     let subscription: Arc<dyn crate::node::PubSubConnection> =
         Arc::new(NativePubSub::new(connection, PubSubKind::Sharded, handler));
     subscription.subscribe(b"c", true).await.unwrap();

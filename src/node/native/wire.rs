@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::node::command::push_header;
 use crate::node::native::decoder::Frame;
-use crate::node::native::expected::{Begin, PendingReplies, PendingReply, FrameAction};
+use crate::node::native::expected::{Begin, FrameAction, PendingReplies, PendingReply};
 use crate::node::{Command, ConnectionError, ReplyShape};
 
 /// A buffer that has grown larger than this is dropped after use.
@@ -110,7 +110,9 @@ impl WriteQueue {
         shape: ReplyShape,
         expected: PendingReply,
     ) -> Result<(), ConnectionError> {
-        self.push_with(|state| state.queued_bytes(state.queued_bytes, words, write, shape, expected))
+        self.push_with(|state| {
+            state.queued_bytes(state.queued_bytes, words, write, shape, expected)
+        })
     }
 
     fn push_with(&self, put: impl FnOnce(&mut WriteQueueState)) -> Result<(), ConnectionError> {

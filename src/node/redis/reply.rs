@@ -86,8 +86,7 @@ fn is_permanent(error: &RedisError) -> bool {
 
 /// Returns true if the server does not accept the credentials.
 pub(super) fn is_login_rejected(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::AuthenticationFailed
-        || error.code().is_some_and(is_auth_error)
+    error.kind() == ErrorKind::AuthenticationFailed || error.code().is_some_and(is_auth_error)
 }
 
 /// Whether it is true of the error's source.
@@ -126,7 +125,10 @@ mod tests {
             reply("*2\r\n:1\r\n*0\r\n"),
             RespValue::Array(vec![RespValue::Int(1), RespValue::Array(vec![])])
         );
-        assert_eq!(reply("%1\r\n+k\r\n:1\r\n"), RespValue::Array(vec![text("k"), RespValue::Int(1)]));
+        assert_eq!(
+            reply("%1\r\n+k\r\n:1\r\n"),
+            RespValue::Array(vec![text("k"), RespValue::Int(1)])
+        );
     }
 
     #[test]
@@ -165,7 +167,9 @@ mod tests {
         let io = |kind| connect_error(std::io::Error::from(kind).into());
         let (refused, ended) =
             (io(std::io::ErrorKind::ConnectionRefused), io(std::io::ErrorKind::ConnectionReset));
-        assert!(refused.is_connection_refused && !refused.is_permanent && !refused.is_closed_by_peer);
+        assert!(
+            refused.is_connection_refused && !refused.is_permanent && !refused.is_closed_by_peer
+        );
         assert!(ended.is_closed_by_peer && !ended.is_permanent && !ended.is_connection_refused);
     }
 

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-use super::support::{ClientKind, Cluster, Result, ClusterConfig, StandaloneServer, PollLimit};
+use super::support::{ClientKind, Cluster, ClusterConfig, PollLimit, Result, StandaloneServer};
 use super::{LONG, address, backends};
 use crate::node::PubSubEvent;
 
@@ -42,7 +42,8 @@ async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Re
         let (there, mut answers) =
             backend.subscribe(&address(cluster.node(to).port())).await.unwrap();
         there.subscribe(b"{tag}one", false).await.unwrap();
-        let Some(PubSubEvent::Rejected { channel, error }) = timeout(LONG, answers.recv()).await? else {
+        let Some(PubSubEvent::Rejected { channel, error }) = timeout(LONG, answers.recv()).await?
+        else {
             panic!("{name}: not refused")
         };
         assert_eq!((&*channel, error.code.as_str()), (b"{tag}one" as &[u8], "MOVED"), "{name}");
@@ -54,7 +55,11 @@ async fn subscription_sends_notice_of_join_message_refusal_and_slot_move() -> Re
         expect(&mut answers, name, joined("{tag}one")).await;
         cluster.finish_migration(step).await?;
         expect(&mut notices, name, left("{tag}one")).await;
-        assert_eq!(cluster.node(to).run_words::<i64>("SPUBLISH {tag}one moved").await?, 1, "{name}");
+        assert_eq!(
+            cluster.node(to).run_words::<i64>("SPUBLISH {tag}one moved").await?,
+            1,
+            "{name}"
+        );
         expect(
             &mut answers,
             name,
@@ -92,10 +97,9 @@ async fn sunsubscribe_answered_by_moved_refuses_no_other_channel() -> Result {
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         let step = cluster.begin_migration(moves, to).await?;
         cluster.finish_migration(step).await?;
-        let both = old
-            .iter()
-            .zip(&new)
-            .flat_map(|(old, new)| [here.unsubscribe(old.as_bytes()), here.subscribe(new.as_bytes(), false)]);
+        let both = old.iter().zip(&new).flat_map(|(old, new)| {
+            [here.unsubscribe(old.as_bytes()), here.subscribe(new.as_bytes(), false)]
+        });
         assert!(join_all(both).await.iter().all(|one| one.is_ok()), "{name}");
         let mut missing: BTreeSet<String> = new.into_iter().collect();
         while !missing.is_empty() {
@@ -123,7 +127,8 @@ async fn leave_of_many_channels_ends_every_subscription_at_the_server() -> Resul
     let channels: Vec<String> = (0..5_000).map(|number| format!("channel{number}")).collect();
     for (name, backend) in backends() {
         let (subscription, notices) = backend.subscribe(&address(server.port())).await.unwrap();
-        let joins = channels.iter().map(|channel| subscription.subscribe(channel.as_bytes(), false));
+        let joins =
+            channels.iter().map(|channel| subscription.subscribe(channel.as_bytes(), false));
         assert!(join_all(joins).await.iter().all(|one| one.is_ok()), "{name}");
         server.reset_stats().await?;
         // While channels are being subscribed again, if this backend does that.
@@ -156,7 +161,8 @@ async fn concurrent_leave_and_join_keeps_the_channel_subscribed_at_the_server() 
         subscription.subscribe(b"one", false).await.unwrap();
         expect(&mut notices, name, joined("one")).await;
         for turn in 0..100 {
-            let (leave, join) = (subscription.unsubscribe(b"one"), subscription.subscribe(b"one", false));
+            let (leave, join) =
+                (subscription.unsubscribe(b"one"), subscription.subscribe(b"one", false));
             let (leave, join) = tokio::join!(leave, join);
             assert!(leave.is_ok() && join.is_ok(), "{name}");
             while timeout(LONG, notices.recv()).await?.unwrap() != joined("one") {}

@@ -9,7 +9,7 @@
 //!   except for run ids: a client cannot do without them where there are two servers.
 
 use crate::node::Address;
-use crate::router::belief::{UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::belief::{NodeView, ReportedTopology, UnexpectedServer};
 
 /// The deployment of the first views.
 #[derive(Debug)]
@@ -46,7 +46,8 @@ impl Deployment {
         if let Some((first, second)) = contradiction(&members) {
             return Deployment::Several(explained(first, second));
         }
-        let alone = members.iter().find(|view| matches!(view.topology, ReportedTopology::Standalone(_)));
+        let alone =
+            members.iter().find(|view| matches!(view.topology, ReportedTopology::Standalone(_)));
         if let Some(alone) = alone.filter(|_| members.len() < seeds.len()) {
             return Deployment::Unsure(format!(
                 "{} is a server without cluster mode, and not all of the other {} named servers tell whether they are the same",
@@ -54,8 +55,9 @@ impl Deployment {
                 seeds.len() - 1
             ));
         }
-        let is_member =
-            |view: &NodeView| members.iter().all(|member| member.relation(view) != Relation::Different);
+        let is_member = |view: &NodeView| {
+            members.iter().all(|member| member.relation(view) != Relation::Different)
+        };
         let (kept, dropped): (Vec<&NodeView>, Vec<&NodeView>) =
             of_seeds.iter().chain(&listed).partition(|view| is_member(view));
         Deployment::One {
@@ -103,7 +105,9 @@ fn explained(first: &NodeView, second: &NodeView) -> String {
         (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. }) => {
             format!("{a} is a server without cluster mode and {b} a node of a cluster")
         }
-        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) if first.relation(second) == Relation::Unknown => {
+        (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_))
+            if first.relation(second) == Relation::Unknown =>
+        {
             format!("{a} and {b} are servers without cluster mode that do not tell their run ids")
         }
         (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => {
@@ -128,16 +132,17 @@ impl NodeView {
     /// Whether both are of one deployment.
     fn relation(&self, other: &NodeView) -> Relation {
         let (same, is_known) = match (&self.topology, &other.topology) {
-            (ReportedTopology::Cluster { map, .. }, ReportedTopology::Cluster { map: others, .. }) => {
-                (!map.is_disjoint(others), map.has_ids() && others.has_ids())
-            }
-            (ReportedTopology::Standalone(Some(process)), ReportedTopology::Standalone(Some(others))) => {
-                (process.name == others.name, true)
-            }
+            (
+                ReportedTopology::Cluster { map, .. },
+                ReportedTopology::Cluster { map: others, .. },
+            ) => (!map.is_disjoint(others), map.has_ids() && others.has_ids()),
+            (
+                ReportedTopology::Standalone(Some(process)),
+                ReportedTopology::Standalone(Some(others)),
+            ) => (process.name == others.name, true),
             (ReportedTopology::Standalone(_), ReportedTopology::Standalone(_)) => (false, false),
-            (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. }) | (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => {
-                (false, true)
-            }
+            (ReportedTopology::Standalone(_), ReportedTopology::Cluster { .. })
+            | (ReportedTopology::Cluster { .. }, ReportedTopology::Standalone(_)) => (false, true),
         };
         match (same, is_known) {
             (_, false) => Relation::Unknown,

@@ -98,7 +98,8 @@ fn a_map_that_shares_no_id_is_of_another_cluster() {
 #[test]
 fn a_node_whose_id_is_not_known_shows_its_map() {
     let known = known(&BEFORE, 1);
-    let admission = |id: &str| known.admission(&address("a"), &ServerIdentity::ClusterNode(id.into()), None);
+    let admission =
+        |id: &str| known.admission(&address("a"), &ServerIdentity::ClusterNode(id.into()), None);
     assert_eq!(admission(&id_of("a")), Admission::Admitted);
     assert_eq!(admission(&id_of("b")), Admission::Admitted, "addresses change");
     assert_eq!(admission("z-id"), Admission::CheckSlotMap);

@@ -6,10 +6,10 @@ use crate::backoff::with_jitter;
 use crate::node::{Address, ConnectionError, RespValue};
 use crate::router::ATTEMPT_BACKOFF;
 use crate::router::answer::{ReplyAction, action_for_reply};
-use crate::router::call::{CallReply, CallError, CallErrorKind};
+use crate::router::call::{CallError, CallErrorKind, CallReply};
 use crate::router::connection::TimedReply;
 use crate::router::delete_if_equal::DelIfEqMiss;
-use crate::router::in_flight::{AttemptOutcome, InFlightCall, CallTarget, ScriptForm};
+use crate::router::in_flight::{AttemptOutcome, CallTarget, InFlightCall, ScriptForm};
 use crate::router::telemetry;
 use crate::router::texts::NoScriptReply;
 use crate::router::topology::RefreshSource;
@@ -88,7 +88,8 @@ impl InFlightCall<'_> {
         exchange: TimedReply<RespValue>,
     ) -> Result<Option<CallReply>, CallError> {
         let TimedReply { value, sent_at: sent, received_at: received } = exchange;
-        let decision = action_for_reply(value, self.call.slot, address, self.router.topology.translation());
+        let decision =
+            action_for_reply(value, self.call.slot, address, self.router.topology.translation());
         telemetry::record_attempt(self.call.slot, address, decision.outcome());
         match decision {
             ReplyAction::Done(reply) => {
@@ -122,11 +123,17 @@ impl InFlightCall<'_> {
                 self.count_redirect("ask", address, &to);
                 self.router.subscriptions.on_ask(self.call.slot, address, &to);
                 let named_by = Some(address.clone());
-                self.target =
-                    CallTarget { address: Some(to), named_by, asking: true, text: ScriptForm::Digest };
+                self.target = CallTarget {
+                    address: Some(to),
+                    named_by,
+                    asking: true,
+                    text: ScriptForm::Digest,
+                };
             }
             ReplyAction::NoScript if self.brings_text() => {
-                return Err(self.into_error(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())));
+                return Err(self.into_error(CallErrorKind::MalformedReply(
+                    "NOSCRIPT in answer to EVAL".into(),
+                )));
             }
             ReplyAction::NoScript => {
                 self.target = CallTarget {
@@ -135,7 +142,10 @@ impl InFlightCall<'_> {
                     asking: self.target.asking,
                     text: ScriptForm::Upload(NoScriptReply {
                         sent_at: sent,
-                        was_believed_loaded: matches!(self.target.text, ScriptForm::UploadedByOther),
+                        was_believed_loaded: matches!(
+                            self.target.text,
+                            ScriptForm::UploadedByOther
+                        ),
                     }),
                 };
             }
@@ -148,7 +158,9 @@ impl InFlightCall<'_> {
                 self.target = CallTarget::default();
                 self.increase_backoff();
             }
-            ReplyAction::Rejected(error) => return Err(self.into_error(CallErrorKind::Rejected(error))),
+            ReplyAction::Rejected(error) => {
+                return Err(self.into_error(CallErrorKind::Rejected(error)));
+            }
             ReplyAction::Malformed(what) => {
                 // It may have run all the same, but cannot arrive again.
                 self.note_in_doubt(Some(0));

@@ -57,7 +57,12 @@ impl MasterView {
     }
 
     /// Weighs reports that sentinels gave just now. `named` sentinels were configured.
-    pub(crate) fn update(&mut self, reports: &[SentinelReport], named: usize, now: LocalInstant) -> MasterUpdate {
+    pub(crate) fn update(
+        &mut self,
+        reports: &[SentinelReport],
+        named: usize,
+        now: LocalInstant,
+    ) -> MasterUpdate {
         self.note_sentinels(reports);
         let (own, foreign): (Vec<&SentinelReport>, Vec<&SentinelReport>) =
             latest_per_sentinel(reports).into_iter().partition(|report| self.is_own(report));
@@ -84,8 +89,11 @@ impl MasterView {
             }
         }
         if let Some(named) = &best.master {
-            self.known =
-                Some(KnownMaster { epoch: best.epoch, master: named.address.clone(), last_named: now });
+            self.known = Some(KnownMaster {
+                epoch: best.epoch,
+                master: named.address.clone(),
+                last_named: now,
+            });
         }
         if is_foreign {
             self.sentinel_count = reports.iter().flat_map(|report| ids_in(report)).collect();
@@ -132,8 +140,9 @@ impl MasterView {
             let votes = reports.iter().filter(|other| other.agrees(report)).count();
             (report, votes)
         });
-        let is_known =
-            |report: &SentinelReport| self.known.as_ref().is_some_and(|known| known.is_named_by(report));
+        let is_known = |report: &SentinelReport| {
+            self.known.as_ref().is_some_and(|known| known.is_named_by(report))
+        };
         ranked.max_by_key(|(report, votes)| (report.epoch, *votes, is_known(report)))
     }
 }
@@ -268,7 +277,11 @@ mod tests {
         assert_eq!(belief.update(&anew, 3, at(9)), MasterUpdate::Outdated);
         let one = says("1", 5, "b");
         let with_one = [anew[0].clone(), one, anew[1].clone()];
-        assert_eq!(belief.update(&with_one, 3, at(11)), MasterUpdate::Unchanged, "one still names it");
+        assert_eq!(
+            belief.update(&with_one, 3, at(11)),
+            MasterUpdate::Unchanged,
+            "one still names it"
+        );
         assert_eq!(belief.update(&anew, 3, at(20)), MasterUpdate::Outdated);
         assert_eq!(belief.update(&anew, 3, at(21)), MasterUpdate::Changed);
         assert_eq!((master(&belief), belief.epoch()), ("c", Some(0)));
@@ -311,8 +324,12 @@ mod tests {
     /// It may be of another deployment, or have lost its configuration.
     #[test]
     fn sentinel_without_master_does_not_count_for_a_majority() {
-        let unknown =
-            |sentinel| SentinelReport { master: None, peer_count: None, known: None, ..says(sentinel, 0, "") };
+        let unknown = |sentinel| SentinelReport {
+            master: None,
+            peer_count: None,
+            known: None,
+            ..says(sentinel, 0, "")
+        };
         assert!(!is_majority(&[unknown("1")], 1));
         assert!(!is_majority(&[unknown("1"), unknown("2")], 3));
         assert!(!is_majority(&[unknown("1"), says("2", 4, "a")], 3));
@@ -321,8 +338,11 @@ mod tests {
 
     #[test]
     fn sentinel_that_reports_no_peer_count_is_no_majority_alone() {
-        let tells_little =
-            |sentinel, master| SentinelReport { peer_count: None, known: None, ..says(sentinel, 0, master) };
+        let tells_little = |sentinel, master| SentinelReport {
+            peer_count: None,
+            known: None,
+            ..says(sentinel, 0, master)
+        };
         let one = [tells_little("1", "a")];
         assert!(!is_majority(&one, 3));
         assert_eq!(knowing().update(&one, 3, at(60)), MasterUpdate::Outdated);
@@ -337,9 +357,14 @@ mod tests {
 
     #[test]
     fn a_count_of_sentinels_that_does_not_fit_is_no_majority() {
-        let many = SentinelReport { peer_count: Some(usize::MAX), epoch: u64::MAX, ..says("1", 0, "a") };
+        let many =
+            SentinelReport { peer_count: Some(usize::MAX), epoch: u64::MAX, ..says("1", 0, "a") };
         assert!(!is_majority(std::slice::from_ref(&many), 1));
         let mut belief = knowing();
-        assert_eq!(belief.update(&[many], 3, at(0)), MasterUpdate::Changed, "the highest epoch counts");
+        assert_eq!(
+            belief.update(&[many], 3, at(0)),
+            MasterUpdate::Changed,
+            "the highest epoch counts"
+        );
     }
 }

@@ -8,7 +8,8 @@ use crate::router::sentinels::report::SentinelReport;
 
 /// Why the first reports are of several deployments; `None` if they are of one, as far as is known.
 pub(crate) fn contradiction(reports: &[SentinelReport]) -> Option<String> {
-    let naming: Vec<&SentinelReport> = reports.iter().filter(|report| report.master.is_some()).collect();
+    let naming: Vec<&SentinelReport> =
+        reports.iter().filter(|report| report.master.is_some()).collect();
     let first = naming.iter().min_by_key(|report| &report.source)?;
     let mut related = vec![*first];
     // A report may be related to the first one by others.
@@ -22,7 +23,8 @@ pub(crate) fn contradiction(reports: &[SentinelReport]) -> Option<String> {
             None => break,
         }
     }
-    let is_apart = |report: &&&SentinelReport| !related.iter().any(|other| std::ptr::eq(*other, **report));
+    let is_apart =
+        |report: &&&SentinelReport| !related.iter().any(|other| std::ptr::eq(*other, **report));
     let other = naming.iter().filter(is_apart).min_by_key(|report| &report.source)?;
     let (one, its) = (&first.source, first.address()?);
     let (another, others) = (&other.source, other.address()?);

@@ -17,7 +17,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use crate::clock::Clock;
-use crate::node::{Address, Connector, CommandConnection, ConnectionError};
+use crate::node::{Address, CommandConnection, ConnectionError, Connector};
 use crate::router::bad_entries::BadEntries;
 use crate::router::belief::UnexpectedServer;
 use crate::router::connection::ConnectionLimits;
@@ -27,7 +27,7 @@ use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
 use crate::router::translation::AddressTranslator;
 use crate::router::tried::{Failures, ServerList};
-use belief::{MasterView, MasterUpdate, is_majority};
+use belief::{MasterUpdate, MasterView, is_majority};
 use deployment::contradiction;
 use report::{SentinelPeer, SentinelReport, report_commands};
 
@@ -361,8 +361,9 @@ impl SentinelState {
         if reports.iter().all(|report| report.peers.is_empty()) {
             return;
         }
-        let answers =
-            |peer: &&SentinelPeer| reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel));
+        let answers = |peer: &&SentinelPeer| {
+            reports.iter().any(|report| report.id.as_ref() == Some(&peer.sentinel))
+        };
         let peers = reports.iter().flat_map(|report| &report.peers);
         let mut learned: Vec<SentinelPeer> = Vec::new();
         for peer in self.discovered.iter().filter(answers).chain(peers) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, ConnectionError, RespValue, ReplyShape};
+use crate::node::{Address, Command, ConnectionError, ReplyShape, RespValue};
 use crate::router::about::shorten_run_id;
 use crate::router::bad_entries::BadEntry;
 use crate::router::translation::AddressTranslator;
@@ -81,7 +81,9 @@ impl SentinelReport {
                 return Err(ConnectionError {
                     is_permanent: matches!(error.code.as_str(), "NOPERM" | "NOAUTH"),
                     source: Some(Arc::new(error.clone())),
-                    ..ConnectionError::not_sent(format!("{source} does not tell where the master is"))
+                    ..ConnectionError::not_sent(format!(
+                        "{source} does not tell where the master is"
+                    ))
                 });
             }
             other => master_address(other, source, translation).map(Some).ok_or_else(|| {
@@ -173,7 +175,11 @@ fn others_in(
     (Some(known), peers)
 }
 
-fn master_address(reply: &RespValue, source: &Address, translation: &AddressTranslator) -> Option<Address> {
+fn master_address(
+    reply: &RespValue,
+    source: &Address,
+    translation: &AddressTranslator,
+) -> Option<Address> {
     match reply {
         RespValue::Array(parts) => match parts.as_slice() {
             [host, port] => read_address(text(host), text(port), source, translation),
@@ -239,10 +245,16 @@ mod tests {
             list(&["runid", "other", "ip", "t", "port", "1"]),
         ]);
         let report = read(vec![text("id"), state("a", "7"), list(&["a", "1"]), peers]).unwrap();
-        assert_eq!((report.id.as_deref(), report.epoch, report.peer_count), (Some("id"), 7, Some(2)));
+        assert_eq!(
+            (report.id.as_deref(), report.epoch, report.peer_count),
+            (Some("id"), 7, Some(2))
+        );
         let run_id = Some(RUN_ID[..12].into());
         assert_eq!(report.master, Some(ReportedMaster { address: address("a"), run_id }));
-        assert_eq!(report.peers, [SentinelPeer { sentinel: "other".into(), address: address("t") }]);
+        assert_eq!(
+            report.peers,
+            [SentinelPeer { sentinel: "other".into(), address: address("t") }]
+        );
         assert_eq!(report.known, Some(vec!["replaced".into(), "other".into()]));
     }
 
@@ -273,7 +285,10 @@ mod tests {
         let report = read(vec![text("id"), unknown(), RespValue::Nil, unknown()]).unwrap();
         assert_eq!(report.master, None);
         let odd_hosts = [list(&["a"]), list(&["a", "x"]), list(&["a", "0"]), list(&["a", "65536"])];
-        for odd in odd_hosts.into_iter().chain([RespValue::Int(1), RespValue::Array(vec![RespValue::Nil; 2])]) {
+        for odd in odd_hosts
+            .into_iter()
+            .chain([RespValue::Int(1), RespValue::Array(vec![RespValue::Nil; 2])])
+        {
             let peers = RespValue::Array(vec![list(&["runid", "other", "ip", "t", "port", "1"])]);
             let report = read(vec![text("id"), state("a", "1"), odd, peers]).unwrap();
             assert!(report.master.is_none() && report.malformed.is_some(), "{report:?}");

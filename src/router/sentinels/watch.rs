@@ -24,7 +24,8 @@ const PROBE_AFTER: Duration = Duration::from_secs(3);
 
 /// Keeps the subscriptions until the future is dropped.
 pub(crate) async fn run_subscriptions(sentinels: Arc<SentinelGroup>, topology: Arc<Topology>) {
-    let watch = |number| SentinelSubscription { sentinels: &sentinels, topology: &topology, number }.run();
+    let watch =
+        |number| SentinelSubscription { sentinels: &sentinels, topology: &topology, number }.run();
     join(watch(0), watch(1)).await;
 }
 
@@ -41,7 +42,8 @@ impl SentinelSubscription<'_> {
         let mut failures = 0;
         for turn in 0_usize.. {
             let nodes = self.sentinels.nodes();
-            let own: Vec<&Address> = nodes.iter().skip(self.number).step_by(SUBSCRIBED_SENTINELS).collect();
+            let own: Vec<&Address> =
+                nodes.iter().skip(self.number).step_by(SUBSCRIBED_SENTINELS).collect();
             let mut was_joined = false;
             if let Some(node) = turn.checked_rem(own.len()).map(|turn| own[turn])
                 && let Err(failure) = self.listen(node, &mut was_joined).await

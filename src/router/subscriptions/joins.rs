@@ -98,11 +98,17 @@ impl SubscribeQueue {
     }
 
     /// The joins to send again.
-    pub(super) fn take_overdue(&mut self, now: LocalInstant, last_heard: LocalInstant) -> Vec<LinkCommand> {
+    pub(super) fn take_overdue(
+        &mut self,
+        now: LocalInstant,
+        last_heard: LocalInstant,
+    ) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
         for (channel, sent) in &mut self.mark_sent {
             let silence = now.saturating_duration_since(sent.at.max(last_heard));
-            if silence >= RESEND_AFTER_SILENCE || now.saturating_duration_since(sent.at) >= RESEND_AFTER {
+            if silence >= RESEND_AFTER_SILENCE
+                || now.saturating_duration_since(sent.at) >= RESEND_AFTER
+            {
                 sent.at = now;
                 overdue.push((channel.clone(), sent.asking));
             }

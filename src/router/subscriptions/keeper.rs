@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use crate::clock::{Clock, LocalInstant};
 use crate::node::{Address, Connector};
 use crate::router::runtime::RuntimeHandle;
-use crate::router::subscriptions::link::{SubscriptionLink, LinkCommand, LinkEvent};
-use crate::router::subscriptions::place::{LinkState, ChannelTarget, TargetState, WantedChannel};
-use crate::router::subscriptions::{SubscriptionEvent, EventSender, SubscribedServers};
+use crate::router::subscriptions::link::{LinkCommand, LinkEvent, SubscriptionLink};
+use crate::router::subscriptions::place::{ChannelTarget, LinkState, TargetState, WantedChannel};
+use crate::router::subscriptions::{EventSender, SubscribedServers, SubscriptionEvent};
 use crate::router::telemetry;
 use crate::router::topology::Topology;
 use crate::router::write;
@@ -113,7 +113,9 @@ impl SubscriptionManager {
                 self.reconcile(slot);
             }
             ManagerCommand::Unsubscribe { slot } => self.unsubscribe_everywhere(slot),
-            ManagerCommand::AddMigrationTarget { slot, source, target } => self.add_migration_target(slot, &source, target),
+            ManagerCommand::AddMigrationTarget { slot, source, target } => {
+                self.add_migration_target(slot, &source, target)
+            }
         }
     }
 
@@ -143,9 +145,10 @@ impl SubscriptionManager {
             return;
         };
         let channel = wanted.channel.clone();
-        let (kept, left): (Vec<ChannelTarget>, Vec<ChannelTarget>) = std::mem::take(&mut wanted.targets)
-            .into_iter()
-            .partition(|place| place.asking || Some(&place.address) == master.as_ref());
+        let (kept, left): (Vec<ChannelTarget>, Vec<ChannelTarget>) =
+            std::mem::take(&mut wanted.targets)
+                .into_iter()
+                .partition(|place| place.asking || Some(&place.address) == master.as_ref());
         wanted.targets = kept;
         if let Some(master) = master {
             match wanted.targets.iter_mut().find(|place| place.address == master) {
@@ -218,12 +221,19 @@ impl SubscriptionManager {
     }
 
     /// Joins a channel at a place, as far as the link to it allows.
-    fn subscribe(&mut self, place: &ChannelTarget, channel: &Bytes, now: LocalInstant) -> TargetState {
+    fn subscribe(
+        &mut self,
+        place: &ChannelTarget,
+        channel: &Bytes,
+        now: LocalInstant,
+    ) -> TargetState {
         match self.links.get(&place.address) {
             Some(link) if link.retry_at > now => TargetState::BackingOff(link.retry_at),
             Some(LinkState { commands: Some(commands), is_connected: true, .. }) => {
-                let _ = commands
-                    .send(LinkCommand::Subscribe { channel: channel.clone(), asking: place.asking });
+                let _ = commands.send(LinkCommand::Subscribe {
+                    channel: channel.clone(),
+                    asking: place.asking,
+                });
                 TargetState::Subscribing
             }
             Some(LinkState { commands: Some(_), is_connected: false, .. }) => TargetState::NoLink,
@@ -239,7 +249,9 @@ impl SubscriptionManager {
             telemetry::record_unsubscribed(&place.address, Slot::of(channel));
         }
         let commands = self.links.get(&place.address).and_then(|link| link.commands.as_ref());
-        if let (Some(commands), TargetState::Subscribing | TargetState::Subscribed(_)) = (commands, place.state) {
+        if let (Some(commands), TargetState::Subscribing | TargetState::Subscribed(_)) =
+            (commands, place.state)
+        {
             let _ = commands.send(LinkCommand::Unsubscribe { channel: channel.clone() });
         }
     }
@@ -288,7 +300,8 @@ impl SubscriptionManager {
         let master = self.topology.master_of(slot);
         let joined = self.channels.get(&slot).and_then(|wanted| {
             wanted.targets.iter().find(|place| {
-                matches!(place.state, TargetState::Subscribed(_)) && Some(&place.address) == master.as_ref()
+                matches!(place.state, TargetState::Subscribed(_))
+                    && Some(&place.address) == master.as_ref()
             })
         });
         let name = joined.and_then(|place| self.links.get(&place.address)?.server_name.clone());

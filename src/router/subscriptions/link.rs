@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 
 use crate::clock::{Clock, LocalInstant};
 use crate::node::{
-    Address, Command, Connector, MessageHandler, ConnectionError, PubSubEvent, ProtocolError, ServerError,
-    OpenedPubSub, PubSubConnection, is_auth_error,
+    Address, Command, ConnectionError, Connector, MessageHandler, OpenedPubSub, ProtocolError,
+    PubSubConnection, PubSubEvent, ServerError, is_auth_error,
 };
 use crate::router::about::parse_server_name;
 use crate::router::subscriptions::joins::SubscribeQueue;
-use crate::router::subscriptions::{SubscriptionEvent, EventSender};
+use crate::router::subscriptions::{EventSender, SubscriptionEvent};
 use crate::router::telemetry::{self, ConnectionKind};
 use crate::router::time_limit::TimeLimit;
 use crate::slot::Slot;
@@ -180,9 +180,15 @@ impl SubscriptionLink {
 
     fn forward(&self, notice: PubSubEvent, handler: &MessageHandler) {
         match notice {
-            PubSubEvent::Subscribed { channel } => self.send_event(LinkEventKind::Subscribed(channel)),
-            PubSubEvent::Unsubscribed { channel } => self.send_event(LinkEventKind::Unsubscribed(channel)),
-            PubSubEvent::Rejected { channel, error } => self.send_event(LinkEventKind::Rejected(channel, error)),
+            PubSubEvent::Subscribed { channel } => {
+                self.send_event(LinkEventKind::Subscribed(channel))
+            }
+            PubSubEvent::Unsubscribed { channel } => {
+                self.send_event(LinkEventKind::Unsubscribed(channel))
+            }
+            PubSubEvent::Rejected { channel, error } => {
+                self.send_event(LinkEventKind::Rejected(channel, error))
+            }
             PubSubEvent::Message { channel, payload } => handler(channel, payload),
         }
     }
@@ -205,8 +211,11 @@ impl SubscriptionLink {
     }
 
     fn send_event(&self, what: LinkEventKind) {
-        let _ =
-            self.link_events.send(LinkEvent { address: self.address.clone(), id: self.id, kind: what });
+        let _ = self.link_events.send(LinkEvent {
+            address: self.address.clone(),
+            id: self.id,
+            kind: what,
+        });
     }
 }
 
@@ -230,7 +239,9 @@ async fn execute(
     command: LinkCommand,
 ) -> Result<(), ConnectionError> {
     match command {
-        LinkCommand::Subscribe { channel, asking } => subscription.subscribe(&channel, asking).await,
+        LinkCommand::Subscribe { channel, asking } => {
+            subscription.subscribe(&channel, asking).await
+        }
         LinkCommand::Unsubscribe { channel } => subscription.unsubscribe(&channel).await,
     }
 }
@@ -274,10 +285,12 @@ impl LinkMonitor {
                 self.subscribe_queue.push(channel, asking);
                 None
             }
-            LinkCommand::Unsubscribe { channel } => self.subscribe_queue.leave(&channel).then(|| {
-                self.reply_due_since.get_or_insert(now);
-                LinkCommand::Unsubscribe { channel }
-            }),
+            LinkCommand::Unsubscribe { channel } => {
+                self.subscribe_queue.leave(&channel).then(|| {
+                    self.reply_due_since.get_or_insert(now);
+                    LinkCommand::Unsubscribe { channel }
+                })
+            }
         }
     }
 
@@ -319,7 +332,10 @@ impl LinkMonitor {
     }
 
     fn check(&mut self, now: LocalInstant) -> MonitorAction {
-        if self.reply_due_since.is_some_and(|since| now.saturating_duration_since(since) >= SUBSCRIBE_TIMEOUT) {
+        if self
+            .reply_due_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= SUBSCRIBE_TIMEOUT)
+        {
             return MonitorAction::Silent;
         }
         if self.channels.is_empty()
@@ -363,9 +379,13 @@ mod tests {
         let mut pulse = waiting();
         for second in 2..9 {
             pulse.record_activity(at(second));
-            assert!(matches!(pulse.check(at(second)), MonitorAction::Resend(commands) if commands.is_empty()));
+            assert!(
+                matches!(pulse.check(at(second)), MonitorAction::Resend(commands) if commands.is_empty())
+            );
         }
-        assert!(matches!(pulse.check(at(9)), MonitorAction::Resend(commands) if commands.len() == 1));
+        assert!(
+            matches!(pulse.check(at(9)), MonitorAction::Resend(commands) if commands.len() == 1)
+        );
         assert!(matches!(pulse.check(at(10)), MonitorAction::Silent));
     }
 
@@ -375,7 +395,9 @@ mod tests {
         pulse.subscribe_queue.push("b".into(), false);
         assert!(pulse.next_subscribe(at(1)).is_some());
         pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: "a".into() }).unwrap();
-        assert!(matches!(pulse.check(at(3)), MonitorAction::Resend(commands) if commands.len() == 1));
+        assert!(
+            matches!(pulse.check(at(3)), MonitorAction::Resend(commands) if commands.len() == 1)
+        );
         assert!(matches!(pulse.check(at(4)), MonitorAction::Silent));
     }
 

@@ -122,7 +122,8 @@ impl SubscriptionManager {
         };
         wanted.targets.retain(|place| !(place.asking && place.address == *address));
         for place in wanted.targets.iter_mut().filter(|place| place.address == *address) {
-            let until = now.saturating_add(rest.unwrap_or_else(|| DIAL_BACKOFF.delay(place.failure_count)));
+            let until =
+                now.saturating_add(rest.unwrap_or_else(|| DIAL_BACKOFF.delay(place.failure_count)));
             place.failure_count += 1;
             place.state = TargetState::BackingOff(until);
             self.due.push(Reverse((until, slot)));

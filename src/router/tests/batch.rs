@@ -9,7 +9,9 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
     bench.call("x").await.unwrap();
     bench.fakes.log("a");
     bench.fakes.log("b");
-    bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")]);
+    bench
+        .fakes
+        .queue_replies("a", [redirect("MOVED", "k", "b"), refusal("NOSCRIPT x"), refusal("OOM x")]);
     bench.fakes.set_slots(&[(0, 16383, "b")]);
     let keys = ["k", "x", "{k}2", "{x}2", "{k}3", "{x}3"];
     let calls: Vec<Call> = keys.iter().map(|key| call(key)).collect();
@@ -185,7 +187,8 @@ async fn a_call_that_is_redirected_does_not_wait_for_one_in_trouble() {
     bench.fakes.queue_replies("a", [redirect("MOVED", "k", "b"), refusal("CLUSTERDOWN x")]);
     let start = bench.clock.now();
     let answers = bench.router.batch(&[call("k"), call("{k}2")], bench.within(2)).await;
-    let took = |at: usize| answers[at].as_ref().unwrap().received_at.saturating_duration_since(start);
+    let took =
+        |at: usize| answers[at].as_ref().unwrap().received_at.saturating_duration_since(start);
     assert_eq!(took(0), Duration::ZERO);
     assert!(took(1) > Duration::ZERO);
 }

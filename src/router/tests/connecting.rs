@@ -47,7 +47,10 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     bench.fakes.set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
     let start = bench.clock.now();
     bench.router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
-    assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_millis(400), "nor waits for them");
+    assert!(
+        bench.clock.now().saturating_duration_since(start) < Duration::from_millis(400),
+        "nor waits for them"
+    );
     assert_eq!(bench.router.topology.master_of(Slot::of("k")), Some(address("c")));
 }
 
@@ -70,7 +73,10 @@ async fn slot_map_refresh_is_periodic_and_ends_with_the_router() {
 async fn a_slot_that_nobody_serves() {
     let bench = Bench::new(&[(0, 8191, "a")]).await;
     let error = bench.router.call(&call("x"), bench.within(1)).await.unwrap_err();
-    assert!(matches!(error.kind, CallErrorKind::SlotUnassigned(slot) if slot == Slot::of("x")), "{error}");
+    assert!(
+        matches!(error.kind, CallErrorKind::SlotUnassigned(slot) if slot == Slot::of("x")),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +91,8 @@ async fn a_server_that_is_no_cluster_serves_all_slots() {
     let settings = RouterConfig { seeds: vec![address("a")], ..RouterConfig::default() };
     let clock = TestClock::start();
     let router = Router::connect(Arc::new(fakes), clock.clone(), settings).await.unwrap();
-    let answer = router.call(&call("x"), clock.now().saturating_add(Duration::from_secs(1))).await.unwrap();
+    let answer =
+        router.call(&call("x"), clock.now().saturating_add(Duration::from_secs(1))).await.unwrap();
     assert_eq!(answer.server, address("a"));
 }
 

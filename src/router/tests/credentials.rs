@@ -65,7 +65,10 @@ async fn credentials_that_stay_the_same_are_refused_for_good() {
     let dials = bench.fakes.dials("a");
     bench.fakes.queue_replies("a", [unauthenticated()]);
     let error = bench.call("x").await.unwrap_err();
-    assert!(matches!(&error.kind, CallErrorKind::Rejected(said) if said.code == "NOAUTH"), "{error}");
+    assert!(
+        matches!(&error.kind, CallErrorKind::Rejected(said) if said.code == "NOAUTH"),
+        "{error}"
+    );
     assert_eq!(bench.fakes.dials("a"), dials);
 }
 

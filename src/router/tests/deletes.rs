@@ -42,7 +42,10 @@ async fn a_release_is_one_command_where_the_server_has_it() {
 #[tokio::test(start_paused = true)]
 async fn delifeq_returning_zero_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("absent 17 0"))]);
+    bench.fakes.queue_replies(
+        "a",
+        [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("absent 17 0"))],
+    );
     assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg", &line("EVALSHA digest", "k", "a")]);
     bench.release("k").await.unwrap();
@@ -64,7 +67,9 @@ async fn delifeq_returning_zero_leaves_the_release_in_no_doubt() {
 #[tokio::test(start_paused = true)]
 async fn delifeq_refused_by_noreplicas_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("absent 17 0"))]);
+    bench
+        .fakes
+        .queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("absent 17 0"))]);
     assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
     bench.release("k").await.unwrap();
     assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 2, "the next one is tried again");
@@ -85,7 +90,9 @@ async fn a_server_that_refuses_the_command_is_spared_it() {
 #[tokio::test(start_paused = true)]
 async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
     let bench = valkey("9.1.2").await;
-    bench.fakes.queue_replies("a", [redirect("ASK", "k", "b"), FakeReply::Break { maybe_sent: true }]);
+    bench
+        .fakes
+        .queue_replies("a", [redirect("ASK", "k", "b"), FakeReply::Break { maybe_sent: true }]);
     assert_eq!(bench.release("k").await.unwrap().server, address("b"));
     assert_eq!(bench.fakes.count("b", "ASKING"), 1);
     assert_eq!(bench.fakes.count("b", "DELIFEQ k arg"), 1);
@@ -101,7 +108,10 @@ async fn a_refused_asking_is_not_taken_for_a_refusal_of_the_command() {
     bench.fakes.on_asking("b", refusal("NOPERM no right to asking"));
     bench.fakes.queue_replies("b", [redirect("MOVED", "k", "a")]);
     let reason = bench.release("k").await.unwrap_err().kind;
-    assert!(matches!(&reason, CallErrorKind::Rejected(error) if error.code == "NOPERM"), "{reason:?}");
+    assert!(
+        matches!(&reason, CallErrorKind::Rejected(error) if error.code == "NOPERM"),
+        "{reason:?}"
+    );
     assert!(!bench.fakes.log("b").iter().any(|sent| sent.starts_with("EVAL")));
 }
 
@@ -111,7 +121,8 @@ async fn a_batch_sends_the_command_too() {
     bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0))]);
     let calls = [release("k"), call("{k}2"), release("{k}3")];
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
-    let replies: Vec<RespValue> = outcomes.into_iter().map(|outcome| outcome.unwrap().value).collect();
+    let replies: Vec<RespValue> =
+        outcomes.into_iter().map(|outcome| outcome.unwrap().value).collect();
     assert_eq!(replies[2], text("released 0 0"));
     assert_ne!(replies[0], replies[2], "the script has said it");
     let log = bench.fakes.log("a");

@@ -84,8 +84,10 @@ async fn connect_passes_by_a_stranger_at_the_address_of_a_node() {
                 match kind {
                     Kind::Standalone => fakes.set_standalone("b"),
                     Kind::Cluster => {
-                        let node = RespValue::Array(vec![text("b"), RespValue::Int(1), text("z-id")]);
-                        let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+                        let node =
+                            RespValue::Array(vec![text("b"), RespValue::Int(1), text("z-id")]);
+                        let all =
+                            RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
                         fakes.set_slots_of("b", RespValue::Array(vec![all]));
                         fakes.set_id_of("b", text("z-id"));
                         fakes.set_info_of("b", cluster_info("ok", 100));
@@ -183,7 +185,8 @@ async fn connect_to_dead_seeds_and_one_that_refuses_us_is_permanent() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_an_address_costs_only_its_slots() {
     let without_b = |upper: &str| {
-        let lower = RespValue::Array(vec![text(upper), RespValue::Int(1), text(&format!("{upper}-id"))]);
+        let lower =
+            RespValue::Array(vec![text(upper), RespValue::Int(1), text(&format!("{upper}-id"))]);
         let dead = RespValue::Array(vec![text(""), RespValue::Int(0), text("b-id")]);
         RespValue::Array(vec![
             RespValue::Array(vec![RespValue::Int(0), RespValue::Int(8191), lower]),

@@ -309,7 +309,8 @@ async fn the_connection_to_a_node_that_only_redirects_name_outlives_the_maps_of_
 async fn connect_with_node_ids_denied_or_unknown_succeeds() {
     let denied =
         || RespValue::Error(server_error("NOPERM this user has no permissions to run the command"));
-    let unknown = || RespValue::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
+    let unknown =
+        || RespValue::Error(server_error("ERR unknown subcommand 'MYID'. Try CLUSTER HELP."));
     for reply in [denied(), unknown()] {
         let fakes = FakeCluster::new(&HALVES);
         for host in ["a", "b"] {

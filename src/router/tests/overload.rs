@@ -160,7 +160,9 @@ async fn queued_calls_leave_a_server_that_falls_silent() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_of_no_use_retires_the_connection() {
     let bench = Bench::new(&[ALL]).await;
-    bench.fakes.queue_replies("a", [refusal("READONLY You can't write against a read only replica.")]);
+    bench
+        .fakes
+        .queue_replies("a", [refusal("READONLY You can't write against a read only replica.")]);
     assert_eq!(bench.call("k").await.unwrap().in_doubt, None);
     assert_eq!(bench.fakes.dials("a"), 2);
     let bench = Bench::new(&[ALL]).await;
@@ -200,7 +202,8 @@ async fn calls_to_a_server_that_refuses_wait_for_its_next_dial() {
         bench.fakes.set_dial_behavior("a", DialBehavior::Accept);
     };
     let (answers, ()) = tokio::join!(calls, repair);
-    let sent: Vec<LocalInstant> = answers.into_iter().map(|answer| answer.unwrap().sent_at).collect();
+    let sent: Vec<LocalInstant> =
+        answers.into_iter().map(|answer| answer.unwrap().sent_at).collect();
     assert!(sent.iter().all(|moment| *moment == sent[0]), "all at the moment when it is back");
 }
 
@@ -219,7 +222,10 @@ async fn router_close_ends_a_call_that_waits_to_reconnect_and_all_dials() {
         let (outcome, (dials, closed)) = tokio::join!(bench.call("k"), end);
         assert!(matches!(outcome.unwrap_err().kind, CallErrorKind::Closed));
         // The pause of the call itself is short.
-        assert!(bench.clock.now().saturating_duration_since(closed) <= Duration::from_millis(100), "{door:?}");
+        assert!(
+            bench.clock.now().saturating_duration_since(closed) <= Duration::from_millis(100),
+            "{door:?}"
+        );
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(bench.fakes.dials("a"), dials, "{door:?}");
     }

@@ -87,7 +87,10 @@ async fn a_refused_asking_is_the_answer() {
     };
     let is_refusal = |outcome: Result<CallReply, CallError>| {
         let reason = outcome.unwrap_err().kind;
-        assert!(matches!(&reason, CallErrorKind::Rejected(error) if error.code == "NOPERM"), "{reason:?}");
+        assert!(
+            matches!(&reason, CallErrorKind::Rejected(error) if error.code == "NOPERM"),
+            "{reason:?}"
+        );
     };
     let bench = refused(Bench::new(&HALVES).await);
     is_refusal(bench.call("k").await);

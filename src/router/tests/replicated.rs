@@ -39,7 +39,9 @@ async fn a_slow_replica_holds_up_nobody_else() {
     let (slow, plain) = tokio::join!(bench.confirmed("k"), bench.call("k2"));
     let (slow, plain) = (slow.unwrap(), plain.unwrap());
     assert_eq!(slow.replicas_confirmed, 0);
-    assert!(slow.received_at.saturating_duration_since(plain.received_at) >= Duration::from_millis(200));
+    assert!(
+        slow.received_at.saturating_duration_since(plain.received_at) >= Duration::from_millis(200)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -144,7 +144,10 @@ async fn a_name_that_no_sentinel_knows_is_told() {
         fakes.set_sentinel(sentinel, FakeSentinel::default());
     }
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
-    assert!(matches!(&error.kind, CallErrorKind::InvalidDeployment(why) if why.contains("`m`")), "{error:?}");
+    assert!(
+        matches!(&error.kind, CallErrorKind::InvalidDeployment(why) if why.contains("`m`")),
+        "{error:?}"
+    );
 }
 
 /// The first answer does not say how many sentinels there are, and the others are slow.
@@ -226,7 +229,9 @@ async fn sentinels_that_cannot_be_reached_are_told_apart() {
         let named = error.to_string();
         assert!(named.contains("(tried s1:1, s2:1, s3:1): "), "{named}");
     }
-    SENTINELS.iter().for_each(|sentinel| fakes.set_dial_behavior(sentinel, DialBehavior::WrongPassword));
+    SENTINELS
+        .iter()
+        .for_each(|sentinel| fakes.set_dial_behavior(sentinel, DialBehavior::WrongPassword));
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::PermanentConnectionError), "{error:?}");
     let error = connect_by(&fakes, &["a"]).await.unwrap_err();
@@ -321,7 +326,9 @@ async fn sentinels_are_asked_when_the_master_says_that_it_is_a_replica_now() {
     watched.call(1).await.unwrap();
     watched.fail_over(&["s1"]);
     watched.fakes.set_replica("a", true);
-    watched.fakes.queue_replies("a", [refusal("READONLY You can't write against a read only replica.")]);
+    watched
+        .fakes
+        .queue_replies("a", [refusal("READONLY You can't write against a read only replica.")]);
     watched.call(1).await.unwrap();
     assert_eq!(watched.calls(), (2, 1));
 }
@@ -431,7 +438,10 @@ async fn a_node_of_a_cluster_is_no_master_of_sentinels() {
     let fakes = servers();
     fakes.set_id_of("a", text("an id"));
     let error = connect_by(&fakes, &SENTINELS).await.unwrap_err();
-    assert!(matches!(&error.kind, CallErrorKind::InvalidDeployment(why) if why.contains("a:1")), "{error:?}");
+    assert!(
+        matches!(&error.kind, CallErrorKind::InvalidDeployment(why) if why.contains("a:1")),
+        "{error:?}"
+    );
 }
 
 /// It may have run after the other one took over, and then it is lost.

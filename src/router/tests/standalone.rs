@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::node::fake::slots;
-use crate::router::belief::{ServerProcess, UnexpectedServer, ReportedTopology, NodeView};
+use crate::router::belief::{NodeView, ReportedTopology, ServerProcess, UnexpectedServer};
 use crate::router::cluster_slots;
 use crate::router::connection::ConnectionLimits;
 use crate::router::membership::Membership;

@@ -75,7 +75,12 @@ async fn a_wanted_channel_is_joined_at_the_owner_and_its_messages_come() {
     let received = bench.clock.now();
     assert_eq!(
         event,
-        SubscriptionEvent::Message { slot: slot(), address: address("a"), payload: "hello".into(), received }
+        SubscriptionEvent::Message {
+            slot: slot(),
+            address: address("a"),
+            payload: "hello".into(),
+            received
+        }
     );
 }
 
@@ -171,9 +176,10 @@ async fn migrating_slot_is_subscribed_at_source_and_target() {
     assert_eq!((joins(&bench, "a"), bench.fakes.count("b", asking)), (0, 1));
     assert_eq!(looks(&mut events), 1);
     assert_eq!(at(&bench).as_deref(), Some("a-0123456789"), "the source owns the slot");
-    bench
-        .fakes
-        .notify("b", PubSubEvent::Message { channel: channel(), payload: "from the target".into() });
+    bench.fakes.notify(
+        "b",
+        PubSubEvent::Message { channel: channel(), payload: "from the target".into() },
+    );
     assert!(
         matches!(events.recv().await, Some(SubscriptionEvent::Message { address: from, .. }) if from == address("b"))
     );
@@ -206,8 +212,9 @@ async fn a_guest_that_is_sent_away_does_not_come_back() {
 async fn a_server_without_shard_subscriptions_is_left_in_peace() {
     let bench = Bench::new(&[ALL]).await;
     let mut events = events(&bench);
-    let unknown =
-        SubscribeReply::Refuse("ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ");
+    let unknown = SubscribeReply::Refuse(
+        "ERR unknown command `SSUBSCRIBE`, with args beginning with: `{k}news`, ",
+    );
     bench.fakes.on_subscribe("a", [unknown]);
     bench.router.subscriptions().subscribe(slot(), channel());
     settled().await;
@@ -228,7 +235,11 @@ async fn ssubscribe_is_retried_after_an_error_or_no_reply() {
     let mut events = events(&bench);
     bench.fakes.on_subscribe(
         "a",
-        [SubscribeReply::Refuse("CLUSTERDOWN x"), SubscribeReply::Ignore, SubscribeReply::Refuse("LOADING x")],
+        [
+            SubscribeReply::Refuse("CLUSTERDOWN x"),
+            SubscribeReply::Ignore,
+            SubscribeReply::Refuse("LOADING x"),
+        ],
     );
     bench.router.subscriptions().subscribe(slot(), channel());
     tokio::time::sleep(Duration::from_secs(5)).await;

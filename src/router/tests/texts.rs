@@ -114,7 +114,10 @@ async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
     let began = bench.clock.now();
     bench.fakes.queue_replies("a", [refusal("NOSCRIPT x")]);
     bench.router.call(&x, bench.within(10)).await.unwrap();
-    assert_eq!(bench.clock.now().saturating_duration_since(began), RouterConfig::default().response_timeout);
+    assert_eq!(
+        bench.clock.now().saturating_duration_since(began),
+        RouterConfig::default().response_timeout
+    );
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
     paused.await.unwrap();
 }

@@ -55,7 +55,10 @@ async fn silence_until_the_deadline_is_told() {
     assert_eq!(bench.fakes.dials("a"), 1);
     // And a call that is already late is not sent.
     let error = bench.router.call(&call("x"), deadline).await.unwrap_err();
-    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt.is_none(), "{error}");
+    assert!(
+        matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt.is_none(),
+        "{error}"
+    );
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 2);
 }
 
@@ -66,7 +69,10 @@ async fn a_broken_connection_is_made_again() {
         let start = bench.clock.now();
         bench.fakes.queue_replies("a", [FakeReply::Break { maybe_sent }]);
         assert_eq!(bench.call("x").await.unwrap().in_doubt, in_doubt);
-        assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_millis(105), "soon");
+        assert!(
+            bench.clock.now().saturating_duration_since(start) < Duration::from_millis(105),
+            "soon"
+        );
     }
     assert_eq!(bench.fakes.dials("a"), 3);
 }
@@ -183,12 +189,19 @@ async fn calls_to_one_shard_continue_while_another_master_hangs() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let error = stuck.await.unwrap().unwrap_err();
-    assert!(matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt == Some(0), "{error}");
+    assert!(
+        matches!(error.kind, CallErrorKind::TimedOut(None)) && error.in_doubt == Some(0),
+        "{error}"
+    );
 }
 
 /// Answers in 100 ms, but the connection's task reads it late.
 fn unread(bench: &Bench, turns_of_others: usize) -> FakeReply {
-    FakeReply::DelayedRead(Duration::from_millis(100), turns_of_others, script_reply(bench.fakes.server_ms()))
+    FakeReply::DelayedRead(
+        Duration::from_millis(100),
+        turns_of_others,
+        script_reply(bench.fakes.server_ms()),
+    )
 }
 
 impl Bench {
@@ -261,8 +274,10 @@ async fn call_with_one_attempt_in_doubt_returns_error_in_doubt() {
     let bench = Bench::new(&[ALL]).await;
     let nowhere = refusal(&format!("MOVED {} host", Slot::of("x")));
     bench.fakes.queue_replies("a", [FakeReply::Hang, nowhere]);
-    let limited =
-        Call { not_after: Some(bench.clock.now().saturating_add(Duration::from_secs(2))), ..call("x") };
+    let limited = Call {
+        not_after: Some(bench.clock.now().saturating_add(Duration::from_secs(2))),
+        ..call("x")
+    };
     let error = bench.router.call(&limited, bench.within(5)).await.unwrap_err();
     assert!(matches!(error.kind, CallErrorKind::MalformedReply(_)), "{error}");
     assert_eq!(error.in_doubt, Some(0), "though the silent one had a limit");

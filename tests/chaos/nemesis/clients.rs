@@ -9,7 +9,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::process;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, Result, PollLimit};
+use crate::support::{Error, PollLimit, Result};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let mut living = scene.living();

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::{fail_over, moves};
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Result, Server, ClusterConfig, PollLimit, find_binary};
+use crate::support::{Cluster, ClusterConfig, PollLimit, Result, Server, find_binary};
 
 /// Names the library, if it is not where Debian's package `libfaketime` installs it.
 const LIBRARY: &str = "RWLEASE_FAKETIME";

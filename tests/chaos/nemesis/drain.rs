@@ -7,7 +7,7 @@ use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Cluster, Result, ServerSettings, PollLimit};
+use crate::support::{Cluster, PollLimit, Result, ServerSettings};
 
 /// A number that a server handles quickly.
 const AT_ONCE: usize = 200;

@@ -3,7 +3,7 @@
 use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
-use crate::support::{Error, FailoverMode, Result, PollLimit};
+use crate::support::{Error, FailoverMode, PollLimit, Result};
 
 pub async fn strike(scene: &mut Scene) -> Result {
     let (master, replica) = longest_ago(scene).await?;

@@ -13,7 +13,8 @@ use crate::chaos::history::now;
 use crate::chaos::ledger::Change;
 use crate::chaos::scene::Scene;
 use crate::support::{
-    Cluster, FailoverMode, NetworkNamespace, Result, Server, ServerSettings, ClusterConfig, PollLimit,
+    Cluster, ClusterConfig, FailoverMode, NetworkNamespace, PollLimit, Result, Server,
+    ServerSettings,
 };
 
 /// The node of the minority.

@@ -8,7 +8,7 @@ use rwlease::{ErrorKind, Locks, Slot};
 use super::ensure;
 use crate::chaos::history::now;
 use crate::chaos::scene::Scene;
-use crate::support::{ConnectBuilder, Error, Result, PollLimit};
+use crate::support::{ConnectBuilder, Error, PollLimit, Result};
 
 /// The timeout of a request, and the time that it may take on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -75,7 +75,12 @@ impl Book {
 }
 
 impl Page {
-    fn check(&self, mode: LockMode, token: u64, overlaps: Overlaps) -> std::result::Result<(), String> {
+    fn check(
+        &self,
+        mode: LockMode,
+        token: u64,
+        overlaps: Overlaps,
+    ) -> std::result::Result<(), String> {
         if self.tokens.contains(&token) {
             return Err("the token was handed out before".into());
         } else if overlaps == Overlaps::InFailovers {

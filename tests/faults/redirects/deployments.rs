@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::PATIENCE;
 use super::masters::on_each_master;
 use crate::support::{
-    Cluster, ConnectBuilder, Error, Result, Server, ServerSettings, ClusterConfig, StandaloneServer, ClusterNodes, PollLimit,
-    connect,
+    Cluster, ClusterConfig, ClusterNodes, ConnectBuilder, Error, PollLimit, Result, Server,
+    ServerSettings, StandaloneServer, connect,
 };
 
 /// How many new clients try each mixture.

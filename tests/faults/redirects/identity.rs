@@ -12,7 +12,8 @@ use super::bus::Bus;
 use super::masters::on_each_master;
 use super::{LONG, client, key, raw};
 use crate::support::{
-    Cluster, ConnectBuilder, Error, Result, Server, ClusterConfig, StandaloneServer, ClusterNodes, PollLimit, connect,
+    Cluster, ClusterConfig, ClusterNodes, ConnectBuilder, Error, PollLimit, Result, Server,
+    StandaloneServer, connect,
 };
 
 const SLOTS: u16 = 16_384;
@@ -101,7 +102,9 @@ async fn after_a_takeover_nobody_locks_at_the_old_master_of_a_partition() -> Res
     cluster.node(replica).run_words::<()>("CLUSTER FAILOVER TAKEOVER").await?;
     let wait_limit = PollLimit::new("all others to know the new master");
     for number in (0..6).filter(|&number| number != old) {
-        while ClusterNodes::of(cluster.node(number)).await?.master_of(slot) != Some(cluster.id(replica)) {
+        while ClusterNodes::of(cluster.node(number)).await?.master_of(slot)
+            != Some(cluster.id(replica))
+        {
             wait_limit.pause(number).await?;
         }
     }
@@ -134,7 +137,11 @@ async fn a_node_that_lags_misleads_nobody() -> Result {
         let assign = format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(1));
         cluster.node(number).run_words::<()>(&assign).await?;
     }
-    assert_eq!(ClusterNodes::of(cluster.node(2)).await?.master_of(slot), Some(cluster.id(0)), "it lags");
+    assert_eq!(
+        ClusterNodes::of(cluster.node(2)).await?.master_of(slot),
+        Some(cluster.id(0)),
+        "it lags"
+    );
     raw::reset_errors(&cluster).await?;
     for _ in 0..10 {
         let locks = connect(&[cluster.node(2).url()]).await?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease::{Locks, LockMode, Released};
+use rwlease::{LockMode, Locks, Released};
 use tokio::task::JoinSet;
 
 use super::PATIENCE;
 use super::book::{Book, Overlaps};
 use super::raw::Witness;
-use crate::support::{Error, Result, PollLimit};
+use crate::support::{Error, PollLimit, Result};
 
 /// What one task works with.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::{PATIENCE, client, key, raw, settings};
-use crate::support::{Cluster, ConnectBuilder, Error, Result, ClusterConfig, PollLimit};
+use crate::support::{Cluster, ClusterConfig, ConnectBuilder, Error, PollLimit, Result};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
@@ -28,7 +28,8 @@ async fn a_master_that_is_killed_stops_nobody_for_good() -> Result {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_that_is_stopped_delays_only_its_own_shard() -> Result {
     let cluster =
-        Cluster::start_with(ClusterConfig::default().line("cluster-require-full-coverage no")).await?;
+        Cluster::start_with(ClusterConfig::default().line("cluster-require-full-coverage no"))
+            .await?;
     let mut shards = Shards::start(&cluster).await?;
     cluster.node(shards.sick).freeze()?;
     let meanwhile = shards.outlive(&cluster).await?;

@@ -11,7 +11,7 @@ use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster, settings};
-use crate::support::{Cluster, ConnectBuilder, Error, SlotMigration, Result, PollLimit};
+use crate::support::{Cluster, ConnectBuilder, Error, PollLimit, Result, SlotMigration};
 
 /// How far the move of a slot has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::key;
 pub use crate::support::Fields;
-use crate::support::{Cluster, Error, Result, PollLimit, expand_fields};
+use crate::support::{Cluster, Error, PollLimit, Result, expand_fields};
 
 /// The lock's hash at one node, and its time to live in ms. The node may be importing the slot.
 pub async fn state_at(cluster: &Cluster, node: usize, name: &str) -> Result<(Fields, i64)> {

@@ -9,7 +9,9 @@ use super::book::{Book, Overlaps};
 use super::load::Load;
 use super::raw::{self, Witness};
 use super::{LONG, PATIENCE, client, key, on_cluster};
-use crate::support::{Cluster, ConnectBuilder, Error, ProxyFlow, Proxy, Result, StandaloneServer, PollLimit, fields};
+use crate::support::{
+    Cluster, ConnectBuilder, Error, PollLimit, Proxy, ProxyFlow, Result, StandaloneServer, fields,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_cut_connections_mixes_no_replies_and_leaves_nothing() -> Result {

@@ -6,7 +6,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, Locks, LockMode};
+use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, LockMode, Locks};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Locks, LockMode};
+use rwlease::{ErrorKind, LockMode, Locks};
 
 use super::bench::{Bench, eventually, soon};
 use crate::support::ConnectBuilder;

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use rwlease::{Lease, Locks};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectBuilder, Fields, ProxyFlow, Proxy, StandaloneServer, expand_fields};
+use crate::support::{ConnectBuilder, Fields, Proxy, ProxyFlow, StandaloneServer, expand_fields};
 
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, LeaseState, Locks, LeaseLoss, LockMode, Released, RenewalPolicy};
+use rwlease::{ErrorKind, LeaseLoss, LeaseState, LockMode, Locks, Released, RenewalPolicy};
 use tokio::time::Instant;
 
 use super::bench::{Bench, eventually, soon};
@@ -89,7 +89,10 @@ async fn loss_is_reported_to_all_observers_before_the_next_grant() {
     eventually("it is heard of", || async { losses.lock().unwrap().len() > 2 }).await;
     let losses = losses.lock().unwrap();
     let told: Vec<_> = losses.iter().map(|loss| (&*loss.lock, loss.mode)).collect();
-    assert_eq!(told, [("told", LockMode::Write), ("told", LockMode::Read), ("told", LockMode::Read)]);
+    assert_eq!(
+        told,
+        [("told", LockMode::Write), ("told", LockMode::Read), ("told", LockMode::Read)]
+    );
 }
 
 /// What is queued is delivered before the shutdown ends.

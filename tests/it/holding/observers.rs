@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use rwlease::{Lease, Locks, LockMode, Quorum, Retry};
+use rwlease::{Lease, LockMode, Locks, Quorum, Retry};
 use tokio::time::sleep;
 
-use crate::support::{ConnectBuilder, ProxyFlow, Proxy, StandaloneServer, connect};
+use crate::support::{ConnectBuilder, Proxy, ProxyFlow, StandaloneServer, connect};
 
 const ROUNDS: usize = 1_000;
 

@@ -6,7 +6,7 @@ use futures::future::{join_all, try_join_all};
 use rwlease::{ErrorKind, LeaseState, Locks, RwLock};
 
 use super::bench::{Record, eventually, soon};
-use crate::support::{Cluster, expand_fields, connect, wait_renewed};
+use crate::support::{Cluster, connect, expand_fields, wait_renewed};
 
 const LEASE: Duration = Duration::from_secs(3);
 

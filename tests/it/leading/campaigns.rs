@@ -115,7 +115,8 @@ async fn run_is_cancelled_when_the_leader_loses_its_lease() {
 async fn run_is_not_resumed_after_the_lease_has_ended() {
     let leader = client(&EmbeddedCluster::new()).await.leader("stopped").unwrap();
     let steps = AtomicU32::new(0);
-    let campaign = leader.campaign().lease(Duration::from_millis(200)).renewal(RenewalPolicy::Manual);
+    let campaign =
+        leader.campaign().lease(Duration::from_millis(200)).renewal(RenewalPolicy::Manual);
     let work = campaign.run(async |lease| {
         while lease.is_held() {
             std::thread::sleep(Duration::from_millis(1));

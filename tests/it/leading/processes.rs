@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use rwlease::{ErrorKind, Leader, LeaderWatch, Leadership, Lease, Locks};
 use tokio::time::timeout;
 
-use crate::support::{Cluster, ConnectBuilder, Result, ClusterConfig, PollLimit};
+use crate::support::{Cluster, ClusterConfig, ConnectBuilder, PollLimit, Result};
 use crate::waiting::child::{self, Child};
 
 const LEASE: Duration = Duration::from_secs(1);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{ErrorKind, LeaseState, Locks, LockMode, Released, RenewalPolicy, Semaphore, SemaphoreGuard};
+use rwlease::{
+    ErrorKind, LeaseState, LockMode, Locks, Released, RenewalPolicy, Semaphore, SemaphoreGuard,
+};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 

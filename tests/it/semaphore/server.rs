@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rwlease::{ErrorKind, Semaphore};
 
-use crate::support::{StandaloneServer, PollLimit, connect};
+use crate::support::{PollLimit, StandaloneServer, connect};
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::queue::{until, until_listening};
 use super::{hearing, soon};
-use crate::support::{Cluster, Result, Server, ClusterConfig, scripts_run};
+use crate::support::{Cluster, ClusterConfig, Result, Server, scripts_run};
 
 /// The commands that a server runs for each grantee, by name. Commands inside scripts count too.
 type PerGrantee = BTreeMap<String, f64>;

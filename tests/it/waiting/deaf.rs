@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::queue::{Queue, until};
 use super::{LONG, soon};
-use crate::support::{Cluster, ConnectBuilder, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, ConnectBuilder, Result};
 
 const WAITERS: usize = 5;
 
@@ -18,7 +18,8 @@ async fn waiter_without_subscription_is_granted_by_polling() -> Result {
     let mut urls = cluster.urls();
     if cluster.version().has_sharded_pubsub() {
         for node in cluster.nodes() {
-            node.run_words::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish").await?;
+            node.run_words::<()>("ACL SETUSER deaf on >secret ~* &* +@all -ssubscribe -spublish")
+                .await?;
         }
         urls = urls.iter().map(|url| url.replace("redis://", "redis://deaf:secret@")).collect();
     }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::child::{self, Child};
 use super::queue::{Queue, until, until_listening};
 use super::{by_push, hearing, soon};
-use crate::support::{Cluster, ConnectBuilder, FailoverMode, Result, ClusterConfig, scripts_run};
+use crate::support::{Cluster, ClusterConfig, ConnectBuilder, FailoverMode, Result, scripts_run};
 
 const DEAD: usize = 3;
 

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use rwlease::RwLock;
 
-use crate::support::{Cluster, Error, Result, Server, PollLimit, expand_fields, fields};
+use crate::support::{Cluster, Error, PollLimit, Result, Server, expand_fields, fields};
 
 #[derive(Clone, Debug)]
 pub struct Queue {

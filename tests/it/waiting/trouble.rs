@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::queue::{Queue, name_of, until, until_listening};
 use super::{hearing, soon};
-use crate::support::{ClientKind, Cluster, FailoverMode, Result, Server, PollLimit, scripts_run};
+use crate::support::{ClientKind, Cluster, FailoverMode, PollLimit, Result, Server, scripts_run};
 
 /// A holder, and a client that waits.
 struct Two {

@@ -10,7 +10,8 @@ use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_shard_delays_no_call_to_another() {
-    let cluster = Cluster::start_with(ClusterConfig { node_timeout: 60_000, ..ClusterConfig::of(3, 0) });
+    let cluster =
+        Cluster::start_with(ClusterConfig { node_timeout: 60_000, ..ClusterConfig::of(3, 0) });
     let cluster = cluster.await.unwrap();
     let locks = connect(&cluster.urls()).await.unwrap();
     let mut names = (0..).map(|number| format!("doc:{number}"));

@@ -5,7 +5,7 @@
 
 use tokio::time::sleep;
 
-use crate::support::{ProxyFlow, Proxy, connect};
+use crate::support::{Proxy, ProxyFlow, connect};
 use crate::{LONG, MS, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]

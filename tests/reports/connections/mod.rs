@@ -1,6 +1,6 @@
 //! Reports about connections, clusters and sentinels.
 
-use crate::support::{Server, ServerSettings, PollLimit};
+use crate::support::{PollLimit, Server, ServerSettings};
 
 mod eredis_2;
 mod glide_4990;

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rwlease::{Locks, Sentinel};
 
-use crate::support::{Fake, SentinelDeployment, ServerAct, SentinelConfigForTest};
+use crate::support::{Fake, SentinelConfigForTest, SentinelDeployment, ServerAct};
 use crate::{SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_message_of_a_failover_misleads_nobody() {
-    let watch = SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
+    let watch =
+        SentinelConfigForTest { replicas: 1, sentinels: 1, ..SentinelConfigForTest::default() };
     let watched = SentinelDeployment::start_with(watch).await.unwrap();
     let master = watched.master().await.unwrap();
     let (own, other) = (watched.server(master).port(), watched.server(1 - master).port());
@@ -44,7 +45,10 @@ async fn old_message_of_a_failover_misleads_nobody() {
         tokio::time::sleep(SECOND / 2).await;
         let guard = soon(lock.write()).await.unwrap();
         let key = "EXISTS rwlease:doc";
-        assert!(watched.server(master).run_words::<bool>(key).await.unwrap(), "it is at the master");
+        assert!(
+            watched.server(master).run_words::<bool>(key).await.unwrap(),
+            "it is at the master"
+        );
         let _ = guard.release().await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rwlease::Locks;
 
-use crate::support::{Fake, ServerAct, StandaloneServer, wait_renewed, wait_for_waiters};
+use crate::support::{Fake, ServerAct, StandaloneServer, wait_for_waiters, wait_renewed};
 use crate::{SECOND, client, soon, wait_to_write};
 
 #[tokio::test(flavor = "multi_thread")]

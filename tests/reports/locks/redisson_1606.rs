@@ -5,7 +5,7 @@
 
 use rwlease::Quorum;
 
-use crate::support::{CutPoint, Proxy, StandaloneServer, PollLimit, connect};
+use crate::support::{CutPoint, PollLimit, Proxy, StandaloneServer, connect};
 use crate::{LONG, SECOND, soon};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,8 @@ async fn channels_are_left_when_nobody_waits() {
     let wait_limit = PollLimit::limited("no channels", 2 * LONG);
     loop {
         let plain: Vec<String> = server.run_words("PUBSUB CHANNELS").await.unwrap();
-        let sharded: Vec<String> = server.run_words("PUBSUB SHARDCHANNELS").await.unwrap_or_default();
+        let sharded: Vec<String> =
+            server.run_words("PUBSUB SHARDCHANNELS").await.unwrap_or_default();
         if plain.is_empty() && sharded.is_empty() {
             break;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::support::{ProxyFlow, Proxy};
+use crate::support::{Proxy, ProxyFlow};
 use crate::{LONG, MS, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]

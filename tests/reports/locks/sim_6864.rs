@@ -6,7 +6,7 @@
 use rwlease::Locks;
 use tokio::time::sleep;
 
-use crate::support::{ConnectBuilder, ProxyFlow, Proxy};
+use crate::support::{ConnectBuilder, Proxy, ProxyFlow};
 use crate::{LONG, SECOND, one, soon};
 
 #[tokio::test(flavor = "multi_thread")]

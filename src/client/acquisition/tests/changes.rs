@@ -35,7 +35,11 @@ fn an_upgrade_that_is_given_up_ends_its_wait_and_what_was_granted_becomes_a_read
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, Some(END_WAIT)]);
     let granted = bench.grant(6, LEASE);
     let _ = bench.released(true, ReleaseReply::UpgradeGranted(granted));
-    let [None, Some(WorkerCall::Downgrade(downgrade))] = bench.on(AcquisitionEvent::TimerFired).worker_calls else { panic!() };
+    let [None, Some(WorkerCall::Downgrade(downgrade))] =
+        bench.on(AcquisitionEvent::TimerFired).worker_calls
+    else {
+        panic!()
+    };
     assert_eq!(downgrade.token, 6);
     let told = bench.told(RenewReply::Renewed(granted));
     let _ = bench.on(AcquisitionEvent::DowngradeReply(Ok(told)));
@@ -46,18 +50,33 @@ fn an_upgrade_that_is_given_up_ends_its_wait_and_what_was_granted_becomes_a_read
 fn an_upgrade_begins_when_no_change_can_arrive_any_more() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let _ = bench.on(AcquisitionEvent::Downgrade);
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, Some(WorkerCall::Downgrade(_))]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, Some(WorkerCall::Downgrade(_))]
+    ));
     let until = Some(at(1_000));
     let policy = WaitPolicy::Queue { deadline: until };
-    assert!(matches!(bench.on(AcquisitionEvent::Upgrade(policy)).next_step, Some(RequestStep::WaitUntil(_))));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::Upgrade(policy)).next_step,
+        Some(RequestStep::WaitUntil(_))
+    ));
     let _ = bench.on(AcquisitionEvent::DowngradeReply(no_answer()));
-    assert!(matches!(bench.on(AcquisitionEvent::Upgrade(policy)).next_step, Some(RequestStep::WaitUntil(_))), "it may arrive");
+    assert!(
+        matches!(
+            bench.on(AcquisitionEvent::Upgrade(policy)).next_step,
+            Some(RequestStep::WaitUntil(_))
+        ),
+        "it may arrive"
+    );
     let next = bench.after(1_000).on(AcquisitionEvent::Upgrade(policy)).next_step.unwrap();
     assert_eq!(kind_of(next), ErrorKind::TimedOut);
     let told = bench.told(RenewReply::Renewed(bench.grant(5, LEASE)));
     let _ = bench.on(AcquisitionEvent::DowngradeReply(Ok(told)));
     let policy = WaitPolicy::Queue { deadline: None };
-    assert!(matches!(bench.on(AcquisitionEvent::Upgrade(policy)).next_step, Some(RequestStep::CallNow)));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::Upgrade(policy)).next_step,
+        Some(RequestStep::CallNow)
+    ));
 }
 
 #[test]
@@ -81,7 +100,11 @@ fn a_wait_that_is_over_is_ended_until_no_attempt_of_it_can_arrive() {
     let _ = bench.on(AcquisitionEvent::Upgrade(WaitPolicy::strict_try(at(5_000))));
     bench.call();
     assert!(matches!(bench.acquired(AcquireReply::Busy), RequestStep::Busy));
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, Some(END_WAIT)], "it lingers");
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, Some(END_WAIT)],
+        "it lingers"
+    );
     let _ = bench.on(AcquisitionEvent::ReleaseStarted);
     let effects = bench.given_back(ReleaseReply::Released);
     assert!(!effects.deregister, "the upgrade may still arrive");
@@ -93,13 +116,16 @@ fn a_wait_that_is_over_is_ended_until_no_attempt_of_it_can_arrive() {
     ended.after(2_900 + 20);
     let _ = ended.on(AcquisitionEvent::TimerFired);
     let _ = ended.after(500).released(true, ReleaseReply::NotFound);
-    assert!(matches!(&ended.state, AcquisitionState::Held(holding) if holding.pending_change().is_none()));
+    assert!(
+        matches!(&ended.state, AcquisitionState::Held(holding) if holding.pending_change().is_none())
+    );
 }
 
 #[test]
 fn a_downgrade_makes_a_lease_longer_unless_replicas_must_confirm_it() {
     for (replicas, ends) in [(0, 10_000), (1, 9_000)] {
-        let mut bench = Bench::holding(LockMode::Write, 5, |options| options.min_replicas = replicas);
+        let mut bench =
+            Bench::holding(LockMode::Write, 5, |options| options.min_replicas = replicas);
         let _ = bench.after(1_000).on(AcquisitionEvent::Downgrade);
         let _ = bench.on(AcquisitionEvent::TimerFired);
         let told = bench.told(RenewReply::Renewed(bench.grant(5, LEASE)));
@@ -135,7 +161,9 @@ fn a_downgrade_is_called_off_until_it_is_sent() {
     let _ = bench.on(AcquisitionEvent::Downgrade);
     let _ = bench.on(AcquisitionEvent::TimerFired);
     let _ = bench.on(AcquisitionEvent::CancelDowngrade);
-    assert!(matches!(&bench.state, AcquisitionState::Held(holding) if holding.pending_change().is_some()));
+    assert!(
+        matches!(&bench.state, AcquisitionState::Held(holding) if holding.pending_change().is_some())
+    );
 }
 
 #[test]

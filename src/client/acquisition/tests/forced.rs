@@ -49,7 +49,8 @@ fn the_server_is_asked_once_more_of_what_is_heard_meanwhile() {
 /// The user renews it, or nobody does: the question does not extend it.
 #[test]
 fn a_lease_that_nobody_renews_is_asked_about_and_not_made_longer() {
-    let mut bench = Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Manual);
+    let mut bench =
+        Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Manual);
     bench.on(AcquisitionEvent::ForceReleased { token: 5 });
     assert!(asks(&bench.on(AcquisitionEvent::TimerFired)));
     bench.asked(None);
@@ -60,7 +61,10 @@ fn a_lease_that_nobody_renews_is_asked_about_and_not_made_longer() {
 fn a_renewal_that_is_due_is_the_question() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     bench.after(4_000).on(AcquisitionEvent::ForceReleased { token: 5 });
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
     bench.renewed(RenewReply::NotHeld);
     assert!(bench.is_lost());
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
@@ -102,7 +106,10 @@ fn an_end_that_is_heard_of_before_the_grant_is_asked_about_after_it() {
     bench.acquired(QUEUED);
     bench.on(AcquisitionEvent::ForceReleased { token: 5 });
     assert!(matches!(bench.push(5, LEASE), RequestStep::Granted { .. }));
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
     bench.renewed(RenewReply::NotHeld);
     assert!(bench.is_lost());
 }

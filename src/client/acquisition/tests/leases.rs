@@ -4,19 +4,33 @@ use super::*;
 
 #[test]
 fn a_lease_is_renewed_while_its_limits_allow_it_and_ends_by_itself() {
-    let mut bench = Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Limited(1));
+    let mut bench =
+        Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Limited(1));
     bench.after(2_000);
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
     bench.after(1_000);
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None], "it is on its way");
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, None],
+        "it is on its way"
+    );
     let grant = bench.grant(5, LEASE);
     let _ = bench.renewed(RenewReply::Renewed(grant));
     assert_eq!(bench.ends(), at(12_000));
     bench.after(5_000);
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None], "there was one renewal");
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, None],
+        "there was one renewal"
+    );
     let effects = bench.after(4_000).on(AcquisitionEvent::TimerFired);
-    assert!(bench.is_lost() && effects.notify_end && effects.loss.is_some_and(|lost| !lost.by_server));
+    assert!(
+        bench.is_lost() && effects.notify_end && effects.loss.is_some_and(|lost| !lost.by_server)
+    );
     let late = bench.renewed(RenewReply::Renewed(grant));
     assert!(bench.is_lost() && late.loss.is_none(), "for good, and told once");
 }
@@ -44,7 +58,10 @@ fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
     let mut granted = Bench::upgrading(5);
     granted.after(1_000);
     let grant = granted.grant(6, LEASE);
-    assert!(matches!(granted.acquired(AcquireReply::Granted(grant)), RequestStep::Granted { token: 6, .. }));
+    assert!(matches!(
+        granted.acquired(AcquireReply::Granted(grant)),
+        RequestStep::Granted { token: 6, .. }
+    ));
     assert!(!renew(&mut granted, 5, at(900)), "sent before the upgrade");
     assert!(renew(&mut granted, 5, at(1_100)), "the server has lost the upgrade");
 }
@@ -54,7 +71,10 @@ fn another_token_is_another_lease_unless_an_upgrade_explains_it() {
 fn renewal_answered_other_while_upgrading_changes_no_deadline_and_is_not_repeated_at_once() {
     let mut bench = Bench::upgrading(5);
     bench.after(3_000);
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
     let ends = bench.ends();
     let grant = bench.grant(6, LEASE);
     let effects = bench.renewed(RenewReply::Other(grant));
@@ -62,7 +82,11 @@ fn renewal_answered_other_while_upgrading_changes_no_deadline_and_is_not_repeate
     assert_eq!((bench.ends(), bench.is_lost()), (ends, false));
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
     assert!(matches!(bench.push(6, LEASE), RequestStep::Granted { token: 6, .. }));
-    let [Some(WorkerCall::Renew { renew, .. }), None] = bench.on(AcquisitionEvent::TimerFired).worker_calls else { panic!() };
+    let [Some(WorkerCall::Renew { renew, .. }), None] =
+        bench.on(AcquisitionEvent::TimerFired).worker_calls
+    else {
+        panic!()
+    };
     assert_eq!((renew.mode, renew.token), (LockMode::Write, 6), "the claim");
     // An answer to another renewal of the read, which comes after the upgrade.
     let mut late = bench.told(RenewReply::Other(grant));
@@ -75,7 +99,8 @@ fn renewal_answered_other_while_upgrading_changes_no_deadline_and_is_not_repeate
 fn renewal_says_the_mode_the_token_and_the_permits_that_are_held() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let renewal = |bench: &mut Bench| {
-        let [Some(WorkerCall::Renew { renew, .. }), _] = bench.after(3_500).on(AcquisitionEvent::TimerFired).worker_calls
+        let [Some(WorkerCall::Renew { renew, .. }), _] =
+            bench.after(3_500).on(AcquisitionEvent::TimerFired).worker_calls
         else {
             panic!()
         };
@@ -108,11 +133,14 @@ fn lease_replaced_at_renewal_is_not_kept_and_its_release_gives_up() {
     let mut bench = replaced();
     let _ = bench.on(AcquisitionEvent::TimerFired);
     for _ in 0..100 {
-        let _ = bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome: no_answer() });
+        let _ = bench
+            .on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome: no_answer() });
         let _ = bench.after(1_000).on(AcquisitionEvent::TimerFired);
     }
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
-    assert!(matches!(&bench.state, AcquisitionState::Held(holding) if holding.pending_change().is_none()));
+    assert!(
+        matches!(&bench.state, AcquisitionState::Held(holding) if holding.pending_change().is_none())
+    );
     let mut good = Bench::holding(LockMode::Write, 5, |_| {});
     assert!(good.on(AcquisitionEvent::LetExpire).deregister);
 }
@@ -124,7 +152,9 @@ fn a_revoked_lease_ends_at_its_deadline() {
     let effects = bench.renewed(RenewReply::Revoked(grant));
     assert!(matches!(effects.telemetry, Some(TelemetryEvent::Renewed { outcome: "revoked", .. })));
     assert_eq!(kind_of(effects.next_step.unwrap()), ErrorKind::Revoked);
-    assert!(matches!(&bench.state, AcquisitionState::Held(it) if it.is_at_risk(bench.now) && !it.is_lost()));
+    assert!(
+        matches!(&bench.state, AcquisitionState::Held(it) if it.is_at_risk(bench.now) && !it.is_lost())
+    );
     bench.after(5_000);
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
     assert_eq!(bench.ends(), at(9_000));
@@ -191,7 +221,10 @@ fn an_upgrade_that_is_granted_after_a_revocation_is_renewed() {
     let next = bench.acquired(AcquireReply::Granted(granted));
     assert!(matches!(next, RequestStep::Granted { token: 6, .. }), "{next:?}");
     bench.after(3_000);
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
     let grant = bench.grant(6, LEASE);
     let _ = bench.renewed(RenewReply::Renewed(grant));
     assert_eq!(bench.ends(), at(12_000));
@@ -203,13 +236,23 @@ fn a_renewal_that_fails_is_tried_again_and_the_lease_is_uncertain_meanwhile() {
     bench.after(3_000);
     let _ = bench.on(AcquisitionEvent::TimerFired);
     let effects = bench.on(AcquisitionEvent::RenewReply(no_answer()));
-    assert!(effects.notify_waiters && matches!(effects.telemetry, Some(TelemetryEvent::RenewalFailed { .. })));
-    assert!(matches!(&bench.state, AcquisitionState::Held(holding) if holding.is_at_risk(bench.now)));
+    assert!(
+        effects.notify_waiters
+            && matches!(effects.telemetry, Some(TelemetryEvent::RenewalFailed { .. }))
+    );
+    assert!(
+        matches!(&bench.state, AcquisitionState::Held(holding) if holding.is_at_risk(bench.now))
+    );
     bench.after(900);
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
     let grant = bench.grant(5, LEASE);
     let _ = bench.renewed(RenewReply::Renewed(grant));
-    assert!(matches!(&bench.state, AcquisitionState::Held(holding) if !holding.is_at_risk(bench.now)));
+    assert!(
+        matches!(&bench.state, AcquisitionState::Held(holding) if !holding.is_at_risk(bench.now))
+    );
 }
 
 /// A renewal may be late by a sixth of the lease.
@@ -243,10 +286,14 @@ fn a_claim_is_not_counted_as_a_renewal() {
         }
         assert_eq!(sent, claims, "{renewal:?}");
     }
-    let mut bench = Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Manual);
+    let mut bench =
+        Bench::holding(LockMode::Read, 5, |options| options.renewal = RenewalPolicy::Manual);
     let _ = bench.on(AcquisitionEvent::Upgrade(WaitPolicy::Queue { deadline: None }));
     bench.call();
     bench.acquired(AcquireReply::Queued { ticket: 0, ahead: 1 });
     bench.push(6, Duration::from_millis(1_500));
-    assert!(matches!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(WorkerCall::Renew { .. }), None]));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [Some(WorkerCall::Renew { .. }), None]
+    ));
 }

@@ -10,19 +10,22 @@ mod waiting;
 
 use std::time::Duration;
 
-use super::event::{GrantSource, Context, Effects, AcquisitionEvent, RequestStep, TelemetryEvent, GrantPush, WorkerCall};
+use super::event::{
+    AcquisitionEvent, Context, Effects, GrantPush, GrantSource, RequestStep, TelemetryEvent,
+    WorkerCall,
+};
 use super::state::AcquisitionState;
-use crate::client::reply::{ScriptCallError, ScriptResult, ScriptReply};
+use crate::client::reply::{ScriptCallError, ScriptReply, ScriptResult};
 use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::client::settings::ClientConfig;
 use crate::clock::LocalInstant;
 use crate::error::ErrorKind;
 use crate::node::{Address, ServerError};
 use crate::protocol::{
-    AcquireReply, ClientId, ReleaseReply, Envelope, Fairness, AcquireKind, Grant, LockKind, LockMode, PermitRequest, ReleaseRequest,
-    RenewReply, ReleasePermitsRequest,
+    AcquireKind, AcquireReply, ClientId, Envelope, Fairness, Grant, LockKind, LockMode,
+    PermitRequest, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply,
 };
-use crate::router::{CallError, ClockBounds, CallErrorKind};
+use crate::router::{CallError, CallErrorKind, ClockBounds};
 
 const LEASE: Duration = Duration::from_secs(9);
 
@@ -44,7 +47,8 @@ struct Bench {
 
 impl Bench {
     fn new(mode: LockMode, change: impl FnOnce(&mut LeaseOptions), policy: WaitPolicy) -> Bench {
-        let settings = ClientConfig { safety_margin: Some(Duration::ZERO), ..ClientConfig::default() };
+        let settings =
+            ClientConfig { safety_margin: Some(Duration::ZERO), ..ClientConfig::default() };
         let mut options = LeaseOptions { lease: LEASE, ..LeaseOptions::from_config(&settings) };
         change(&mut options);
         let goal = AcquireKind::Lock(mode, Fairness::PhaseFair);
@@ -63,7 +67,10 @@ impl Bench {
         let mut told = bench.told(AcquireReply::Granted(bench.grant(token, LEASE)));
         told.replicas_confirmed = 9;
         let effects = bench.on(AcquisitionEvent::AcquireReply(Ok(told)));
-        assert!(matches!(effects.next_step, Some(RequestStep::Granted { by: GrantSource::Reply, .. })), "{effects:?}");
+        assert!(
+            matches!(effects.next_step, Some(RequestStep::Granted { by: GrantSource::Reply, .. })),
+            "{effects:?}"
+        );
         bench
     }
 

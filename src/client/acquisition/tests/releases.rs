@@ -12,9 +12,16 @@ fn a_request_that_is_dropped_is_released_until_no_attempt_can_arrive() {
     let next = bench.on(AcquisitionEvent::AcquireReply(Ok(late))).next_step.unwrap();
     assert_eq!(kind_of(next), ErrorKind::Cancelled, "what comes late is not held");
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(RELEASE), None]);
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None], "it is on its way");
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, None],
+        "it is on its way"
+    );
     let effects = bench.after(10).released(false, ReleaseReply::NotFound);
-    assert!(!effects.deregister && effects.wake_worker_at > Some(at(2_000)), "the call may still arrive");
+    assert!(
+        !effects.deregister && effects.wake_worker_at > Some(at(2_000)),
+        "the call may still arrive"
+    );
     bench.after(3_100);
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(RELEASE), None]);
     assert!(bench.released(false, ReleaseReply::NotFound).deregister);
@@ -46,7 +53,10 @@ fn a_release_is_tried_until_what_may_be_there_has_ended_by_itself() {
     let mut told = bench.told(ReleaseReply::NotFound);
     told.envelope.server_now = 1_000_000;
     let outcome = Ok(told);
-    let again = bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }).wake_worker_at.unwrap();
+    let again = bench
+        .on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome })
+        .wake_worker_at
+        .unwrap();
     bench.after(1_500);
     assert!(again > at(25_000) && !bench.on(AcquisitionEvent::TimerFired).deregister);
 }
@@ -55,7 +65,9 @@ fn a_release_is_tried_until_what_may_be_there_has_ended_by_itself() {
 fn a_guard_that_is_dropped_is_released() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let effects = bench.on(AcquisitionEvent::Abandon);
-    assert!(matches!(effects.hold_end, Some((LockMode::Write, "dropped", _))) && effects.notify_end);
+    assert!(
+        matches!(effects.hold_end, Some((LockMode::Write, "dropped", _))) && effects.notify_end
+    );
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [Some(RELEASE), None]);
     let why = failed(CallErrorKind::TimedOut(None), None);
     let effects = bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome: why });
@@ -70,7 +82,10 @@ fn a_release_of_its_holder_ends_it_unless_an_attempt_can_still_arrive() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let effects = bench.on(AcquisitionEvent::ReleaseStarted);
     assert!(matches!(effects.hold_end, Some((LockMode::Write, "released", _))));
-    assert!(bench.after(10_000).on(AcquisitionEvent::TimerFired).loss.is_none(), "its end is no loss");
+    assert!(
+        bench.after(10_000).on(AcquisitionEvent::TimerFired).loss.is_none(),
+        "its end is no loss"
+    );
     let effects = bench.given_back(ReleaseReply::Released);
     assert!(effects.deregister && effects.notify_end);
 
@@ -115,7 +130,13 @@ fn an_end_means_nothing_to_what_is_over() {
     let mut bench = Bench::holding(LockMode::Write, 5, |_| {});
     let _ = bench.on(AcquisitionEvent::LetExpire);
     assert_eq!(bench.state, AcquisitionState::Ended);
-    for event in [AcquisitionEvent::Abandon, AcquisitionEvent::RequestEnded, AcquisitionEvent::TimerFired, AcquisitionEvent::ReleaseStarted, AcquisitionEvent::Downgrade] {
+    for event in [
+        AcquisitionEvent::Abandon,
+        AcquisitionEvent::RequestEnded,
+        AcquisitionEvent::TimerFired,
+        AcquisitionEvent::ReleaseStarted,
+        AcquisitionEvent::Downgrade,
+    ] {
         let effects = bench.on(event);
         assert!(!effects.deregister && !effects.notify_end && effects.wake_worker_at.is_none());
     }

@@ -10,14 +10,18 @@ fn a_grant_is_held_from_its_sending_less_the_margin() {
     bench.after(1_000);
     let mut told = bench.told(AcquireReply::Granted(bench.grant(5, LEASE)));
     told.sent_at = at(0);
-    assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(Ok(told))).next_step, Some(RequestStep::Granted { .. })));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::AcquireReply(Ok(told))).next_step,
+        Some(RequestStep::Granted { .. })
+    ));
     assert_eq!(bench.ends(), at(8_700));
 }
 
 #[test]
 fn accepted_longer_lease_ends_by_the_margin_of_its_length() {
     let settings = ClientConfig::default();
-    let options = LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::from_config(&settings) };
+    let options =
+        LeaseOptions { lease: Duration::from_millis(40), ..LeaseOptions::from_config(&settings) };
     let from = ClientId::from_random([0; 11]).acquisition(1);
     let goal = AcquireKind::Transfer { mode: LockMode::Write, from, token: 5 };
     let policy = WaitPolicy::strict_try(at(1_000));
@@ -46,8 +50,11 @@ fn an_answer_that_took_longer_than_the_lease_is_no_grant() {
 
 #[test]
 fn grant_or_renewal_not_confirmed_by_replicas_returns_unavailable() {
-    let mut bench =
-        Bench::new(LockMode::Write, |options| options.min_replicas = 1, WaitPolicy::Queue { deadline: None });
+    let mut bench = Bench::new(
+        LockMode::Write,
+        |options| options.min_replicas = 1,
+        WaitPolicy::Queue { deadline: None },
+    );
     bench.call();
     let next = bench.acquired(AcquireReply::Granted(bench.grant(5, LEASE)));
     assert_eq!(kind_of(next), ErrorKind::Unavailable);
@@ -69,7 +76,10 @@ fn refused_try_is_released_only_if_an_earlier_attempt_can_still_arrive() {
         let mut bench = Bench::new(LockMode::Write, |_| {}, WaitPolicy::strict_try(at(5_000)));
         bench.call();
         if let Some(first) = first {
-            assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(first)).next_step, Some(RequestStep::CallNow)));
+            assert!(matches!(
+                bench.on(AcquisitionEvent::AcquireReply(first)).next_step,
+                Some(RequestStep::CallNow)
+            ));
             bench.call();
         }
         assert!(matches!(bench.acquired(AcquireReply::Busy), RequestStep::Busy));
@@ -90,7 +100,9 @@ fn a_try_waits_for_caches_alone_and_not_longer_than_it_may() {
         assert!(acquire.wait.unwrap().only_for_cached);
         bench
     };
-    for refusal in [AcquireReply::Busy, AcquireReply::Recalling, AcquireReply::QueueFull { waiters: 3 }] {
+    for refusal in
+        [AcquireReply::Busy, AcquireReply::Recalling, AcquireReply::QueueFull { waiters: 3 }]
+    {
         let mut bench = begin(5_000);
         assert!(matches!(bench.acquired(refusal), RequestStep::Busy));
         assert_eq!(bench.state, AcquisitionState::Ended);
@@ -115,7 +127,11 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
             bench.acquired(QUEUED);
             bench.call();
         }
-        let next = bench.after(100).on(AcquisitionEvent::AcquireReply(failed(reason, None))).next_step.unwrap();
+        let next = bench
+            .after(100)
+            .on(AcquisitionEvent::AcquireReply(failed(reason, None)))
+            .next_step
+            .unwrap();
         assert_eq!(kind_of(next), kind);
         bench.state
     };
@@ -128,7 +144,11 @@ fn failed_acquire_is_released_only_after_a_server_has_queued_it() {
     for (reason, kind) in reasons {
         assert_eq!(fail(false, reason(), kind), AcquisitionState::Ended, "{}", reason());
         let state = fail(true, reason(), kind);
-        assert!(matches!(state, AcquisitionState::Releasing(_)), "it has a place in the queue: {}", reason());
+        assert!(
+            matches!(state, AcquisitionState::Releasing(_)),
+            "it has a place in the queue: {}",
+            reason()
+        );
     }
 }
 
@@ -144,7 +164,10 @@ fn a_script_that_fails_changes_nothing_of_a_mutex() {
         bench.kind = kind;
         bench.call();
         if let Some(first) = first {
-            assert!(matches!(bench.on(AcquisitionEvent::AcquireReply(first)).next_step, Some(RequestStep::CallNow)));
+            assert!(matches!(
+                bench.on(AcquisitionEvent::AcquireReply(first)).next_step,
+                Some(RequestStep::CallNow)
+            ));
             bench.call();
         }
         let failure = failed(no_right("ACL failure in script: no permissions to run 'set'"), None);
@@ -184,7 +207,9 @@ fn an_overloaded_node_is_called_again_while_there_is_time_to_be_answered() {
     for (left, again) in [(501, true), (500, false)] {
         let mut bench = Bench::new(LockMode::Read, |_| {}, WaitPolicy::strict_try(at(left)));
         bench.call();
-        let next = bench.on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Overloaded, None))).next_step;
+        let next = bench
+            .on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Overloaded, None)))
+            .next_step;
         assert_eq!(matches!(next, Some(RequestStep::CallNow)), again, "{next:?}");
     }
 }
@@ -208,5 +233,8 @@ fn reply_with_more_waiters_to_grant_starts_the_pump() {
     let mut late = bench.told(ReleaseReply::NotFound);
     late.envelope.has_pump_work = true;
     let outcome = Ok(late);
-    assert!(bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }).pump, "also when it is over");
+    assert!(
+        bench.on(AcquisitionEvent::WorkerReleaseReply { only_wait: false, outcome }).pump,
+        "also when it is over"
+    );
 }

@@ -17,7 +17,11 @@ fn permits_are_given_back_once() {
     let mut bench = three_permits();
     assert_eq!(bench.on(AcquisitionEvent::ReleasePermits { keep: 1 }).wake_worker_at, Some(at(0)));
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, keeps(1));
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None], "it is on its way");
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        [None, None],
+        "it is on its way"
+    );
     assert!(bench.shrunk(1, 5).notify_waiters);
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, [None, None]);
     assert!(!bench.is_lost());
@@ -34,7 +38,11 @@ fn a_call_under_way_that_keeps_too_many_is_followed_by_another() {
     assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, keeps(1));
     let _ = bench.shrunk(1, 5);
     let _ = bench.on(AcquisitionEvent::ReleasePermits { keep: 2 });
-    assert_eq!(bench.on(AcquisitionEvent::TimerFired).worker_calls, keeps(1), "never more than before");
+    assert_eq!(
+        bench.on(AcquisitionEvent::TimerFired).worker_calls,
+        keeps(1),
+        "never more than before"
+    );
 }
 
 #[test]
@@ -72,6 +80,11 @@ fn shrink_of_released_or_lost_permits_has_no_effect() {
     let _ = lost.renewed(RenewReply::NotHeld);
     let _ = lost.on(AcquisitionEvent::ReleasePermits { keep: 1 });
     assert!(
-        !lost.on(AcquisitionEvent::TimerFired).worker_calls.iter().flatten().any(|it| matches!(it, WorkerCall::ReleasePermits(_)))
+        !lost
+            .on(AcquisitionEvent::TimerFired)
+            .worker_calls
+            .iter()
+            .flatten()
+            .any(|it| matches!(it, WorkerCall::ReleasePermits(_)))
     );
 }

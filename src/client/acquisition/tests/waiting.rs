@@ -9,11 +9,16 @@ fn a_place_in_a_full_server_s_queue_is_waited_for() {
     bench.acquired(QUEUED);
     bench.call();
     let full = || ServerError { code: "OOM".into(), message: "no".into() };
-    let next = bench.on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Rejected(full()), None))).next_step;
+    let next = bench
+        .on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Rejected(full()), None)))
+        .next_step;
     assert!(matches!(next, Some(RequestStep::WaitUntil(_))), "{next:?}");
     let mut first = Bench::waiting(LockMode::Read);
     first.call();
-    let next = first.on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Rejected(full()), None))).next_step.unwrap();
+    let next = first
+        .on(AcquisitionEvent::AcquireReply(failed(CallErrorKind::Rejected(full()), None)))
+        .next_step
+        .unwrap();
     assert_eq!(kind_of(next), ErrorKind::Refused);
 }
 
@@ -24,8 +29,14 @@ fn a_waiter_polls_by_its_place_and_ends_with_its_time() {
     bench.call();
     let next = bench.acquired(QUEUED);
     assert!(matches!(next, RequestStep::WaitUntil(wake) if wake == at(1_000)), "{next:?}");
-    assert!(matches!(bench.after(999).on(AcquisitionEvent::Wake).next_step, Some(RequestStep::WaitUntil(_))));
-    assert!(matches!(bench.after(1).on(AcquisitionEvent::Wake).next_step, Some(RequestStep::CallNow)));
+    assert!(matches!(
+        bench.after(999).on(AcquisitionEvent::Wake).next_step,
+        Some(RequestStep::WaitUntil(_))
+    ));
+    assert!(matches!(
+        bench.after(1).on(AcquisitionEvent::Wake).next_step,
+        Some(RequestStep::CallNow)
+    ));
     let RequestStep::Send { acquire, .. } = bench.call() else { panic!() };
     assert_eq!(acquire.wait.unwrap().ticket, 1);
     bench.acquired(QUEUED);
@@ -53,7 +64,10 @@ fn the_next_poll_falls_into_the_window_of_the_last_call() {
         for wake in [first, first + second] {
             let _ = bench.on(AcquisitionEvent::Call { is_subscribed: hears });
             let next = bench.acquired(AcquireReply::Queued { ticket: 7, ahead: 11 });
-            assert!(matches!(next, RequestStep::WaitUntil(until) if until == at(wake)), "{hears}: {next:?}");
+            assert!(
+                matches!(next, RequestStep::WaitUntil(until) if until == at(wake)),
+                "{hears}: {next:?}"
+            );
             bench.after(wake - bench.now.as_duration().as_millis() as u64);
         }
     }
@@ -81,9 +95,16 @@ fn a_pushed_grant_is_held_and_claimed_at_once() {
     bench.call();
     bench.acquired(QUEUED);
     let window = Duration::from_millis(1_500);
-    assert!(matches!(bench.push(5, window), RequestStep::Granted { by: GrantSource::Push, token: 5, .. }));
+    assert!(matches!(
+        bench.push(5, window),
+        RequestStep::Granted { by: GrantSource::Push, token: 5, .. }
+    ));
     assert!(bench.ends() <= bench.now.saturating_add(window));
-    let [Some(WorkerCall::Renew { renew, .. }), None] = bench.on(AcquisitionEvent::TimerFired).worker_calls else { panic!() };
+    let [Some(WorkerCall::Renew { renew, .. }), None] =
+        bench.on(AcquisitionEvent::TimerFired).worker_calls
+    else {
+        panic!()
+    };
     assert_eq!(renew.lease, LEASE);
 }
 
@@ -91,7 +112,8 @@ fn a_pushed_grant_is_held_and_claimed_at_once() {
 fn a_pushed_grant_that_ends_soon_or_that_replicas_must_confirm_is_polled_for() {
     let pushed = |replicas: u32, late: u64| {
         let wait = WaitPolicy::Queue { deadline: None };
-        let mut bench = Bench::new(LockMode::Write, |options| options.min_replicas = replicas, wait);
+        let mut bench =
+            Bench::new(LockMode::Write, |options| options.min_replicas = replicas, wait);
         bench.call();
         bench.acquired(QUEUED);
         let mut bound = ClockBounds::default();
@@ -130,7 +152,10 @@ fn a_push_that_came_before_a_newer_one_does_not_count() {
         };
         let _ = bench.on(AcquisitionEvent::GrantPushed(Box::new(pushed)));
     }
-    assert!(matches!(bench.on(AcquisitionEvent::Wake).next_step, Some(RequestStep::Granted { token: 6, .. })));
+    assert!(matches!(
+        bench.on(AcquisitionEvent::Wake).next_step,
+        Some(RequestStep::Granted { token: 6, .. })
+    ));
 }
 
 #[test]
@@ -141,7 +166,9 @@ fn a_time_that_is_up_just_after_a_poll_says_nothing_against_the_server() {
         bench.call();
         bench.acquired(QUEUED);
         bench.after(2_000 - silence).call();
-        kind_of(bench.after(silence).on(AcquisitionEvent::AcquireReply(no_answer())).next_step.unwrap())
+        kind_of(
+            bench.after(silence).on(AcquisitionEvent::AcquireReply(no_answer())).next_step.unwrap(),
+        )
     };
     assert_eq!([poll(499), poll(500)], [ErrorKind::TimedOut, ErrorKind::Unavailable]);
 }

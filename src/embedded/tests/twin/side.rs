@@ -12,7 +12,7 @@ use super::super::scripts_equal_server::message;
 use super::super::{at_once, words};
 use super::scripts::{Folder, SLOW_PATH};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubEvent, RespValue, PubSubConnection};
+use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 use crate::protocol::line::expand_line;
 
 /// A command's words.
