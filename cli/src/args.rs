@@ -94,13 +94,13 @@ pub enum CliCommand {
     /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
     /// grace. Both come before the servers can grant the lock to the next waiter. A command that
     /// runs as another user cannot be stopped; `run` says so.
-    RunArgs(RunArgs),
+    Run(RunArgs),
     /// Show who holds a lock and who waits for it
-    StatusArgs(StatusArgs),
+    Status(StatusArgs),
     /// List the locks that the servers know
-    ListArgs(ListArgs),
+    List(ListArgs),
     /// Show the slots of locks, without a call to a server
-    SlotArgs(SlotArgs),
+    Slot(SlotArgs),
     /// Prevent the holders of a lock from renewing it
     ///
     /// The lock is free when their leases end, and is never held by two that exclude each other. A
@@ -114,7 +114,7 @@ pub enum CliCommand {
     /// the others learn it at their next renewal. Until then, only a store that compares fencing
     /// tokens is safe. Prefer `rwlease revoke`, which waits for the leases to end.
     #[command(after_help = "Example:\n  rwlease release --force backup")]
-    ReleaseArgs(ReleaseArgs),
+    Release(ReleaseArgs),
     /// Look for what would break a lock here
     ///
     /// Checks the state of the cluster, versions, the user's rights, the memory policy, clocks and
@@ -124,10 +124,10 @@ pub enum CliCommand {
     Doctor,
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease")]
-    CompletionsArgs(CompletionsArgs),
+    Completions(CompletionsArgs),
     /// Print a manual page
     #[command(after_help = "Example:\n  rwlease man run | man -l -")]
-    ManArgs(ManArgs),
+    Man(ManArgs),
 }
 
 #[derive(clap::Args)]
@@ -138,7 +138,7 @@ pub struct RunArgs {
 
     /// Hold the lock together with other readers
     #[arg(long, group = "mode")]
-    pub parse: bool,
+    pub read: bool,
 
     /// Hold the lock alone (the default)
     #[arg(long, group = "mode")]
@@ -147,11 +147,11 @@ pub struct RunArgs {
     /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET. The command must take
     /// the lock up before the lease ends; this process neither renews nor releases it
     #[arg(long, conflicts_with = "permits")]
-    pub transfer: bool,
+    pub hand_on: bool,
 
     /// Take up the lock of the ticket in RWLEASE_TICKET, instead of waiting for the lock
     #[arg(long, conflicts_with = "mode")]
-    pub accept_transfer: bool,
+    pub take_up: bool,
 
     /// Hold N permits of a semaphore that has LIMIT permits, such as 2/10
     #[arg(long, group = "mode", value_name = "N/LIMIT", value_parser = permits)]
@@ -173,7 +173,7 @@ pub struct RunArgs {
 
     /// Number of replicas that must confirm the lock and each renewal
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub min_replicas: u32,
+    pub replicas: u32,
 
     /// Show nothing while waiting
     #[arg(long, short)]
@@ -206,7 +206,7 @@ pub struct StatusArgs {
 
     /// Time between two queries
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "watch")]
-    pub interval: Duration,
+    pub every: Duration,
 
     /// Print one JSON object for each query
     #[arg(long)]
@@ -218,7 +218,7 @@ pub struct StatusArgs {
 pub struct ListArgs {
     /// Beginning of the names
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
-    pub prefix: String,
+    pub start: String,
 }
 
 #[derive(clap::Args)]
@@ -294,7 +294,7 @@ fn with_marked_name(mut words: Vec<OsString>) -> Option<clap::error::Result<Args
     let marked = words.remove(mark + 1).into_string().ok()?;
     words[mark] = "NAME".into();
     let mut args = parse_words(&words);
-    if let Ok(Args { command: CliCommand::RunArgs(RunArgs { name, .. }), .. }) = &mut args {
+    if let Ok(Args { command: CliCommand::Run(RunArgs { name, .. }), .. }) = &mut args {
         *name = marked;
     }
     Some(args)

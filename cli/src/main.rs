@@ -53,14 +53,14 @@ fn main() -> ExitCode {
 async fn perform(args: Args) -> Result<ExitStatus, CliError> {
     let servers = args.servers;
     match args.command {
-        CliCommand::RunArgs(args) => run::run(&servers, args).await,
-        CliCommand::StatusArgs(args) => status::status(&servers, args).await,
-        CliCommand::ListArgs(args) => list::list(&servers, &args.prefix).await,
-        CliCommand::SlotArgs(args) => slot::slot(&servers.prefix, &args.names),
+        CliCommand::Run(args) => run::run(&servers, args).await,
+        CliCommand::Status(args) => status::status(&servers, args).await,
+        CliCommand::List(args) => list::list(&servers, &args.start).await,
+        CliCommand::Slot(args) => slot::slot(&servers.prefix, &args.names),
         CliCommand::Revoke(args) => revoke::revoke(&servers, &args.name).await,
-        CliCommand::ReleaseArgs(args) => revoke::release(&servers, &args.name).await,
+        CliCommand::Release(args) => revoke::release(&servers, &args.name).await,
         CliCommand::Doctor => doctor::doctor(&servers).await,
-        CliCommand::CompletionsArgs(args) => manual::completions(args.shell),
-        CliCommand::ManArgs(args) => manual::man(args.command.as_deref()),
+        CliCommand::Completions(args) => manual::completions(args.shell),
+        CliCommand::Man(args) => manual::man(args.command.as_deref()),
     }
 }

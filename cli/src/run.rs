@@ -44,9 +44,8 @@ const ID: &str = "RWLEASE_ID";
 
 pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus, CliError> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
-    let ticket =
-        args.accept_transfer.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
-    if !args.transfer {
+    let ticket = args.take_up.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
+    if !args.hand_on {
         program::check(&args.command[0])?;
     }
     // Handled from here on, so that no signal can end this process while it holds the lock.
@@ -64,7 +63,7 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
         None => acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
     };
     let environment = servers.environment();
-    if args.transfer {
+    if args.hand_on {
         return hand_on::run(&locks, held, &args, &wait_limit, environment, &mut signals).await;
     }
     let mut watch = LeaseMonitor::new(held.lease());
@@ -85,7 +84,7 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
         ended => {
             // Without replicas that must confirm it, a renewal that was not answered in time says
             // that the servers did not answer.
-            let answers = async || args.min_replicas > 0 && waiting::is_answered(&wanted).await;
+            let answers = async || args.replicas > 0 && waiting::is_answered(&wanted).await;
             let why = clues.reason(is_gone, answers).await;
             locks.shutdown(RELEASE_TIMEOUT).await;
             Err(lease_lost_error(&args.name, &why, ended))

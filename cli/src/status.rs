@@ -37,7 +37,7 @@ pub async fn status(servers: &ServerArgs, args: args::StatusArgs) -> Result<Exit
                 Err(failure) if failure.is_transient() => print_error(&failure.to_string()),
                 looked => looked?,
             }
-            tokio::time::sleep(args.interval.max(MIN_INTERVAL)).await;
+            tokio::time::sleep(args.every.max(MIN_INTERVAL)).await;
             Ok::<_, CliError>(())
         };
         tokio::select! {

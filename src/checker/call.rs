@@ -164,9 +164,9 @@ impl CallRequest {
                 kind: AcquireKind::Lock(LockMode::Write, _),
                 ..
             }) => "acquire_write",
-            CallRequest::Acquire(AcquireRequest {
-                kind: AcquireKind::PermitRequest(_), ..
-            }) => "acquire permits",
+            CallRequest::Acquire(AcquireRequest { kind: AcquireKind::Permits(_), .. }) => {
+                "acquire permits"
+            }
             CallRequest::Acquire(_) => "upgrade",
             CallRequest::Work(WorkerCall::Renew { .. }) => "renew",
             CallRequest::Work(WorkerCall::Holds { .. }) => "holds",

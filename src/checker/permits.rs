@@ -28,7 +28,7 @@ fn held_permits(view: &LockView) -> u64 {
 fn requested(step: &ScriptRun<'_>) -> Option<u64> {
     match step.request {
         CallRequest::Acquire(AcquireRequest {
-            kind: AcquireKind::PermitRequest(PermitRequest { count, .. }),
+            kind: AcquireKind::Permits(PermitRequest { count, .. }),
             ..
         }) => Some(u64::from(*count)),
         _ => None,

@@ -558,7 +558,7 @@ fn is_found_in_clients(
 
 #[test]
 fn client_that_counts_a_lease_from_the_reply_is_found() {
-    is_found_in_the_client("who believes has a lease", ClientFault::CountsFromTheAnswer, SLOW);
+    is_found_in_the_client("who believes has a lease", ClientFault::CountsLeaseFromReply, SLOW);
 }
 
 #[test]
@@ -568,7 +568,7 @@ fn client_that_never_releases_is_found() {
 
 #[test]
 fn client_that_ignores_recalls_is_found() {
-    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecalls, NO_FAULTS);
+    is_found_in_clients(&[CR, W], RECALLS, ClientFault::IgnoresRecall, NO_FAULTS);
 }
 
 #[test]
@@ -592,7 +592,7 @@ fn client_that_never_polls_is_found() {
 fn a_history_tells_of_the_same_client_by_the_same_letter() {
     let plan = ModelPlan { budget: SLOW, call_slice: UNIT, ..ModelPlan::new("planted", &[W, W]) };
     let changed = ScriptVariant {
-        client: Some(ClientFault::CountsFromTheAnswer),
+        client: Some(ClientFault::CountsLeaseFromReply),
         ..ScriptVariant::default()
     };
     let history = find(plan, changed).unwrap().history;

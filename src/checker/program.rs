@@ -114,7 +114,7 @@ impl AcquireProgram {
         let permits = (count > 0).then_some(PermitRequest { count, limit: LIMIT });
         let options = LeaseOptions { permits, ..options };
         let goal =
-            permits.map_or(AcquireKind::Lock(self.mode, self.fairness), AcquireKind::PermitRequest);
+            permits.map_or(AcquireKind::Lock(self.mode, self.fairness), AcquireKind::Permits);
         AcquisitionState::new(goal, &options, self.policy(), LOCAL_NOW)
     }
 

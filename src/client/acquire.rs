@@ -28,9 +28,8 @@ pub(crate) async fn acquire(
     options: &LeaseOptions,
     policy: WaitPolicy,
 ) -> Result<Option<Arc<Acquisition>>> {
-    let goal = options
-        .permits
-        .map_or(AcquireKind::Lock(mode, options.fairness), AcquireKind::PermitRequest);
+    let goal =
+        options.permits.map_or(AcquireKind::Lock(mode, options.fairness), AcquireKind::Permits);
     run_acquisition(client, lock, (goal, mode), options, policy).await
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn retry_at(now: LocalInstant, lease: Duration, random: f64) -> Local
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RenewalBudget {
     /// How many more renewals, if there is a limit.
-    pub(crate) remaining_at: Option<u32>,
+    pub(crate) renewals_left: Option<u32>,
     /// The end of the longest hold, if there is a limit.
     pub(crate) hold_deadline: Option<LocalInstant>,
 }
@@ -82,11 +82,11 @@ pub(crate) struct RenewalBudget {
 impl RenewalBudget {
     /// Whether another renewal may be sent at `now`.
     pub(crate) fn can_renew(&self, now: LocalInstant) -> bool {
-        self.remaining_at != Some(0) && self.hold_deadline.is_none_or(|ends| now < ends)
+        self.renewals_left != Some(0) && self.hold_deadline.is_none_or(|ends| now < ends)
     }
 
     pub(crate) fn record_renewal(&mut self) {
-        self.remaining_at = self.remaining_at.map(|left| left.saturating_sub(1));
+        self.renewals_left = self.renewals_left.map(|left| left.saturating_sub(1));
     }
 
     /// The lease to request at `now`, which does not exceed the longest hold.
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn renewals_stop_at_their_limits() {
-        let mut twice = RenewalBudget { remaining_at: Some(2), hold_deadline: None };
+        let mut twice = RenewalBudget { renewals_left: Some(2), hold_deadline: None };
         assert!(twice.can_renew(at(0)));
         twice.record_renewal();
         twice.record_renewal();
         assert!(!twice.can_renew(at(0)));
-        let held = RenewalBudget { remaining_at: None, hold_deadline: Some(at(1_000)) };
+        let held = RenewalBudget { renewals_left: None, hold_deadline: Some(at(1_000)) };
         assert!(held.can_renew(at(999)) && !held.can_renew(at(1_000)));
         assert_eq!(held.lease(at(400), ms(5_000)), ms(600));
         assert_eq!(

@@ -46,7 +46,7 @@ pub(crate) async fn renew_and_drain(
             return Err(acquisition.lock.add_context(client.failure_or(lease_lost_error()))); // the client was shut down
         };
         let ends =
-            || in_doubt.map_or(0, |doubt| doubt.max_not_after(server_now, confirmed.sent_at));
+            || in_doubt.map_or(0, |doubt| doubt.latest_server_time(server_now, confirmed.sent_at));
         let after = *certain_after.get_or_insert_with(ends);
         if server_now > after {
             let (id, deadline) = (acquisition.id, confirmed.grant.deadline);

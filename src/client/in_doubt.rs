@@ -31,7 +31,7 @@ impl InDoubtUntil {
 
     /// The last moment of the server's clock at which the server may carry one of them out. An
     /// answer to a call that was sent at `sent` has read `server_now`.
-    pub(crate) fn max_not_after(&self, server_now: u64, sent: LocalInstant) -> u64 {
+    pub(crate) fn latest_server_time(&self, server_now: u64, sent: LocalInstant) -> u64 {
         let left = || {
             u64::try_from(self.local_deadline.saturating_duration_since(sent).as_millis())
                 .unwrap_or(u64::MAX)
@@ -67,11 +67,11 @@ mod tests {
     #[test]
     fn a_moment_that_was_sent_is_exact_and_any_other_is_guessed() {
         let exact = InDoubtUntil::with_not_after(at(2_000), 9_500);
-        assert_eq!(exact.max_not_after(9_000, at(1_700)), 9_500);
+        assert_eq!(exact.latest_server_time(9_000, at(1_700)), 9_500);
         for guessed in
             [InDoubtUntil::local_only(at(2_000)), InDoubtUntil::with_not_after(at(2_000), 0)]
         {
-            assert_eq!(guessed.max_not_after(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
+            assert_eq!(guessed.latest_server_time(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
         }
     }
 
@@ -82,9 +82,12 @@ mod tests {
             InDoubtUntil::with_not_after(at(2_000), 9_500),
         );
         let together = later_of(Some(early), Some(late)).unwrap();
-        assert_eq!((together.local_deadline, together.max_not_after(1, at(0))), (at(3_000), 9_500));
+        assert_eq!(
+            (together.local_deadline, together.latest_server_time(1, at(0))),
+            (at(3_000), 9_500)
+        );
         let guessed = later_of(Some(late), Some(InDoubtUntil::local_only(at(1_000)))).unwrap();
-        assert_eq!(guessed.max_not_after(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
+        assert_eq!(guessed.latest_server_time(9_000, at(1_700)), 9_000 + 300 + SLACK_MS);
         assert_eq!(
             (later_of(None, Some(late)), later_of(Some(late), None)),
             (Some(late), Some(late))

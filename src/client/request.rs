@@ -45,7 +45,7 @@ impl LeaseOptions {
     /// none.
     pub(crate) fn renewals(&self, now: LocalInstant) -> RenewalBudget {
         if self.reserved {
-            return RenewalBudget { remaining_at: None, hold_deadline: None };
+            return RenewalBudget { renewals_left: None, hold_deadline: None };
         }
         let left = match self.renewal {
             RenewalPolicy::Automatic => None,
@@ -53,7 +53,7 @@ impl LeaseOptions {
             RenewalPolicy::Manual => Some(0),
         };
         RenewalBudget {
-            remaining_at: left,
+            renewals_left: left,
             hold_deadline: self.max_hold.map(|hold| now.saturating_add(hold)),
         }
     }

@@ -82,7 +82,7 @@ impl CommandSpec {
     }
 
     /// A command that writes and may need memory.
-    pub(super) const fn denies_oom(
+    pub(super) const fn may_grow(
         name: &'static str,
         args: (usize, usize),
         act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,

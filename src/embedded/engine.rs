@@ -231,7 +231,7 @@ impl EmbeddedClusterBuilder {
     /// Makes servers at the same addresses as those of `engine`, with other node ids and with its
     /// time. For simulations in which [an address passes to another
     /// server](super::Network::lead_to).
-    pub fn address_twin(mut self, engine: &EmbeddedCluster) -> Self {
+    pub fn same_addresses_as(mut self, engine: &EmbeddedCluster) -> Self {
         self.address_twin = Some(engine.clone());
         self
     }

@@ -18,7 +18,7 @@ const ENVELOPE_CAPACITY: usize = 96;
 pub(crate) struct Command {
     /// Each word with its length before it: `$3\r\nGET\r\n`.
     bytes: Vec<u8>,
-    append: usize,
+    words: usize,
     shape: ReplyShape,
 }
 
@@ -57,7 +57,7 @@ impl Command {
     /// Adds all words of another command.
     pub(crate) fn append(mut self, other: &Command) -> Self {
         self.bytes.extend_from_slice(&other.bytes);
-        self.append += other.append;
+        self.words += other.words;
         self
     }
 
@@ -68,7 +68,7 @@ impl Command {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.append
+        self.words
     }
 
     pub(crate) fn shape(&self) -> ReplyShape {
@@ -89,7 +89,7 @@ impl Command {
     /// The words in order.
     #[cfg(any(test, feature = "redis", feature = "fred", feature = "embedded"))]
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        WordIter { rest: &self.bytes, remaining: self.append }
+        WordIter { rest: &self.bytes, remaining: self.words }
     }
 
     fn push(&mut self, word: &[u8]) {
@@ -97,7 +97,7 @@ impl Command {
             self.bytes.reserve(INITIAL_CAPACITY);
         }
         push_word(&mut self.bytes, word);
-        self.append += 1;
+        self.words += 1;
     }
 }
 
@@ -149,14 +149,14 @@ impl EncodedScriptCall<'_> {
             + ENVELOPE_CAPACITY;
         let mut bytes = Vec::with_capacity(size);
         self.write(&mut bytes);
-        Command { bytes, append: self.len(), shape: ReplyShape::Script(self.shape) }
+        Command { bytes, words: self.len(), shape: ReplyShape::Script(self.shape) }
     }
 }
 
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Some words are passwords.
-        f.debug_struct("Command").field("words", &self.append).finish_non_exhaustive()
+        f.debug_struct("Command").field("words", &self.words).finish_non_exhaustive()
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) enum AcquireKind {
         token: u64,
     },
     /// Permits of a semaphore.
-    PermitRequest(PermitRequest),
+    Permits(PermitRequest),
 }
 
 /// The permits wanted of a semaphore.
@@ -199,14 +199,14 @@ impl AcquireRequest {
                 &scripts.accept_transfer,
                 args.arg(mode.letter()).arg(from.as_str()).arg_u64(token),
             ),
-            AcquireKind::PermitRequest(PermitRequest { count, limit }) => {
+            AcquireKind::Permits(PermitRequest { count, limit }) => {
                 let args = args.arg_u64(count.into()).arg_u64(limit.into());
                 (&scripts.semaphore_acquire, args)
             }
         };
         let args = match (lock.kind, self.kind) {
             (LockKind::SetNxMutex, _) | (_, AcquireKind::Transfer { .. }) => args,
-            (_, AcquireKind::PermitRequest(_)) => args.arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Permits(_)) => args.arg(lock.slot.hashed_part()),
             (_, AcquireKind::Lock(..)) if self.is_cacheable => {
                 args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hashed_part())
             }

@@ -49,7 +49,7 @@ pub(super) fn acquire(
         AcquireKind::Lock(LockMode::Write, _)
         | AcquireKind::Upgrade { .. }
         | AcquireKind::Transfer { .. }
-        | AcquireKind::PermitRequest(_) => (&scripts.acquire_write, [other_key, &lock.key]),
+        | AcquireKind::Permits(_) => (&scripts.acquire_write, [other_key, &lock.key]),
     };
     Call {
         script,

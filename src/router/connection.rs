@@ -250,7 +250,7 @@ impl ServerConnection {
         self.map_verified.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn map_verified(&self) -> bool {
+    pub(crate) fn is_map_verified(&self) -> bool {
         self.map_verified.load(Ordering::Relaxed)
     }
 

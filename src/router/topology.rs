@@ -504,7 +504,7 @@ impl Topology {
                 {
                     Admission::Admitted => false,
                     // The new map may come from a node that lags behind.
-                    Admission::CheckSlotMap => !connection.map_verified(),
+                    Admission::CheckSlotMap => !connection.is_map_verified(),
                     Admission::FindOriginal | Admission::Rejected(_) => true,
                 }
         });

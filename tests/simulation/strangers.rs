@@ -19,8 +19,8 @@ impl Strangers {
         court: &Court,
         census: &Census,
     ) -> Strangers {
-        let cluster = EmbeddedCluster::builder().address_twin(engine).build();
-        let single = EmbeddedCluster::builder().standalone().address_twin(engine).build();
+        let cluster = EmbeddedCluster::builder().same_addresses_as(engine).build();
+        let single = EmbeddedCluster::builder().standalone().same_addresses_as(engine).build();
         for stranger in [&cluster, &single] {
             let (court, census) = (court.clone(), census.clone());
             stranger.set_observer(move |served: &ServedCommand<'_>| judge(served, &court, &census));

@@ -49,7 +49,7 @@ pub async fn accept_transfer(
     signals: &mut Signals,
 ) -> Result<HeldGuard, CliError> {
     let taking = async {
-        let request = locks.take_up(ticket).lease(args.lease).replicas(args.min_replicas);
+        let request = locks.take_up(ticket).lease(args.lease).replicas(args.replicas);
         let limit = wait_limit.left()?.filter(|left| !left.is_zero());
         let taken = limit.into_iter().fold(request, TakeUp::timeout).await;
         taken.map(HeldGuard::from).map_err(CliError::from)

@@ -67,7 +67,7 @@ impl HeldGuard {
         limit: Option<Duration>,
     ) -> Result<HeldGuard> {
         Ok(match wanted {
-            LockTarget::Lock(lock) if args.parse => {
+            LockTarget::Lock(lock) if args.read => {
                 HeldGuard::Read(with_options(lock.read(), args, limit).await?)
             }
             LockTarget::Lock(lock) => {
@@ -81,7 +81,7 @@ impl HeldGuard {
 
     async fn try_acquire(wanted: &LockTarget, args: &RunArgs) -> Result<Option<HeldGuard>> {
         Ok(match wanted {
-            LockTarget::Lock(lock) if args.parse => {
+            LockTarget::Lock(lock) if args.read => {
                 try_with_options(lock.try_read(), args).await?.map(HeldGuard::Read)
             }
             LockTarget::Lock(lock) => {
@@ -135,10 +135,10 @@ fn with_options<'a, G: Guard>(
     args: &RunArgs,
     limit: Option<Duration>,
 ) -> Acquire<'a, G> {
-    let request = request.lease(args.lease).replicas(args.min_replicas);
+    let request = request.lease(args.lease).replicas(args.replicas);
     limit.into_iter().fold(request, Acquire::timeout)
 }
 
 fn try_with_options<'a, G: Guard>(request: TryAcquire<'a, G>, args: &RunArgs) -> TryAcquire<'a, G> {
-    request.lease(args.lease).replicas(args.min_replicas)
+    request.lease(args.lease).replicas(args.replicas)
 }

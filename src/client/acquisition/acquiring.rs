@@ -81,7 +81,7 @@ pub(super) struct PushedGrant {
 #[derive(Debug)]
 pub(super) enum AcquireTransition {
     Continue(RequestStep),
-    NewLease(NewLease),
+    Granted(NewLease),
     /// It ends, and has nothing at the server.
     EndedClean(RequestStep),
     /// It ends, and may have something at the server.
@@ -153,7 +153,7 @@ impl AcquireState {
         match self.goal {
             AcquireKind::Lock(mode, _) | AcquireKind::Transfer { mode, .. } => mode,
             AcquireKind::Upgrade { .. } => LockMode::Write,
-            AcquireKind::PermitRequest(_) => LockMode::Read,
+            AcquireKind::Permits(_) => LockMode::Read,
         }
     }
 
@@ -239,9 +239,7 @@ impl AcquireState {
             // A grant lasts no longer than the lease that is requested. Without pushes it must last
             // until the next poll. An upgrade must be claimed within the longest hold all the same.
             claim_timeout: match self.goal {
-                AcquireKind::Lock(..)
-                | AcquireKind::Transfer { .. }
-                | AcquireKind::PermitRequest(_)
+                AcquireKind::Lock(..) | AcquireKind::Transfer { .. } | AcquireKind::Permits(_)
                     if !hears =>
                 {
                     window
@@ -380,7 +378,7 @@ impl AcquireState {
             )));
         }
         let claim_or_renew_at = deadline::renew_at(sent, self.options.lease, at.jitter);
-        AcquireTransition::NewLease(NewLease {
+        AcquireTransition::Granted(NewLease {
             grant,
             deadline: ends,
             margin,
@@ -450,7 +448,7 @@ impl AcquireState {
     /// The error if the semaphore's limit does not allow this request.
     fn limit_mismatch(&self, limit: u32) -> Error {
         let expected = match self.goal {
-            AcquireKind::PermitRequest(permits) => permits.limit.to_string(),
+            AcquireKind::Permits(permits) => permits.limit.to_string(),
             AcquireKind::Lock(..) | AcquireKind::Upgrade { .. } | AcquireKind::Transfer { .. } => {
                 "none".into()
             }
@@ -497,12 +495,12 @@ impl AcquireState {
         if self.is_try { RequestStep::Busy } else { RequestStep::Failed(timed_out_error()) }
     }
 
-    pub(super) fn push_missed(&mut self) {
+    pub(super) fn on_push_missed(&mut self) {
         self.push_missed = true;
     }
 
     /// Records a grant that was pushed.
-    pub(super) fn pushed_grant(&mut self, pushed: GrantPush, at: &Context<'_>) {
+    pub(super) fn on_pushed(&mut self, pushed: GrantPush, at: &Context<'_>) {
         let GrantPush {
             grant,
             server_now: now,
@@ -541,7 +539,7 @@ impl AcquireState {
                     && ends.saturating_duration_since(now) > least
                     && self.options.min_replicas == 0 =>
             {
-                AcquireTransition::NewLease(NewLease {
+                AcquireTransition::Granted(NewLease {
                     grant,
                     deadline: ends,
                     margin,

@@ -84,7 +84,7 @@ impl HeldLease {
         }
         self.extend(ends, margin);
         if claim_or_renew_at <= at.now {
-            let left = &mut self.renewals.remaining_at;
+            let left = &mut self.renewals.renewals_left;
             *left = left.map(|left| left.saturating_add(1));
         }
         self.schedule_renewal(claim_or_renew_at, at.now);

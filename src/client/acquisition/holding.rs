@@ -112,8 +112,8 @@ impl HeldLease {
         let options = request.options.clone();
         let claims = claim_or_renew_at <= at.now;
         let mut renewals = options.renewals(at.now);
-        renewals.remaining_at =
-            renewals.remaining_at.map(|left| left.saturating_add(u32::from(claims)));
+        renewals.renewals_left =
+            renewals.renewals_left.map(|left| left.saturating_add(u32::from(claims)));
         let mut holding = HeldLease {
             mode: request.mode(),
             token: grant.token,
@@ -202,7 +202,7 @@ impl HeldLease {
 
     /// How many more renewals are sent, if there is a limit.
     pub(crate) fn renewals_left(&self) -> Option<u32> {
-        self.renewals.remaining_at
+        self.renewals.renewals_left
     }
 
     /// From here on it counts as in use, and is not recalled.
@@ -221,7 +221,7 @@ impl HeldLease {
             RenewalTimer::DueAt(due) => due <= at.now,
             RenewalTimer::InFlight(_) => true,
         };
-        let left = &mut self.renewals.remaining_at;
+        let left = &mut self.renewals.renewals_left;
         *left = left.map(|left| left.saturating_add(u32::from(is_due)));
         if let RenewalTimer::DueAt(due) = self.renewal_timer {
             self.schedule_renewal(due, at.now);

@@ -59,7 +59,7 @@ impl InDoubtAttempts {
         }
         let until = match self.resolved_at_server_ms {
             Some(until) => until,
-            None => self.in_doubt?.max_not_after(server_now, sent),
+            None => self.in_doubt?.latest_server_time(server_now, sent),
         };
         self.resolved_at_server_ms = Some(until);
         (server_now <= until)

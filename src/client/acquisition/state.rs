@@ -49,13 +49,13 @@ impl AcquisitionState {
             }
             (AcquisitionEvent::PushMissed, _) => {
                 if let Some(acquiring) = self.acquiring() {
-                    acquiring.push_missed();
+                    acquiring.on_push_missed();
                     fx.notify_waiters = true;
                 }
             }
             (AcquisitionEvent::GrantPushed(pushed), _) => {
                 if let Some(acquiring) = self.acquiring() {
-                    acquiring.pushed_grant(*pushed, at);
+                    acquiring.on_pushed(*pushed, at);
                     fx.notify_waiters = true;
                 }
             }
@@ -182,7 +182,7 @@ impl AcquisitionState {
         let turn = acquiring.apply(event, at, fx);
         fx.next_step = Some(match turn {
             AcquireTransition::Continue(next) => next,
-            AcquireTransition::NewLease(granted) => match self {
+            AcquireTransition::Granted(granted) => match self {
                 AcquisitionState::Held(holding) => match holding.finish_upgrade(granted, at, fx) {
                     Some(next) => next,
                     None => RequestStep::Failed(self.end_error()),

@@ -60,7 +60,7 @@ struct LocalState {
 /// What a request was granted.
 #[derive(Debug)]
 pub(crate) enum CachedGrant {
-    LocalState(LeaseShare),
+    Shared(LeaseShare),
     /// An acquisition of its own.
     Uncached(Arc<Acquisition>),
 }
@@ -132,7 +132,7 @@ impl CachedLock {
 
     pub(crate) fn status(&self) -> LocalLockStatus {
         let now = self.client.clock.now();
-        let local = self.local_state();
+        let local = self.lock_local();
         let hold = self.lease();
         let look = hold.as_ref().map(|hold| hold.gate.look());
         let mode =
@@ -179,7 +179,7 @@ impl CachedLock {
         let now = self.client.clock.now();
         let until = now.saturating_add(timeout);
         if let Some(share) = self.try_fast_path(mode, now) {
-            return Ok(Some(CachedGrant::LocalState(share)));
+            return Ok(Some(CachedGrant::Shared(share)));
         }
         if self.conflicts_with(mode) {
             return Ok(None);
@@ -214,7 +214,7 @@ impl CachedLock {
     /// A plain lease that was acquired here was released.
     pub(crate) fn record_uncached_release(&self) {
         let now = self.client.clock.now();
-        self.local_state().policy.record_uncached_use(now);
+        self.lock_local().policy.record_uncached_use(now);
     }
 
     /// Whether a local guard or request is in the way of a try. Readers never are in the way of a
@@ -224,7 +224,7 @@ impl CachedLock {
             LockMode::Read => hold.gate.look().has_writer(),
             LockMode::Write => !hold.gate.look().is_unused(),
         };
-        let (local, current) = (self.local_state(), self.lease());
+        let (local, current) = (self.lock_local(), self.lease());
         local.draining_leases.iter().chain(&current).any(excludes) || local.queue.must_wait(mode)
     }
 
@@ -234,7 +234,7 @@ impl CachedLock {
         mode: LockMode,
         now: LocalInstant,
     ) -> Result<LocalAcquire<'_>> {
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         let head = local.queue.head();
         if head.is_none()
             && let Some(share) = self.try_fast_path(mode, now)
@@ -347,7 +347,7 @@ impl CachedLock {
     pub(super) fn admit_queued(&self, hold: &Arc<CachedLease>) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
-        self.grant_ready(&mut self.local_state(), hold, now, &mut grants);
+        self.grant_ready(&mut self.lock_local(), hold, now, &mut grants);
         deliver_grants(grants);
     }
 
@@ -355,7 +355,7 @@ impl CachedLock {
     pub(super) fn on_last_guard_dropped(&self, hold: &Arc<CachedLease>, mode: LockMode) {
         let mut grants = Vec::new();
         let now = self.client.clock.now();
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         if mode == LockMode::Write {
             local.queue.start_reader_phase();
         }
@@ -386,7 +386,7 @@ impl CachedLock {
     /// cached, all local requests continue by themselves.
     pub(super) fn next_mode(&self) -> Option<LockMode> {
         let now = self.client.clock.now();
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         let plain = if local.policy.is_penalized(now) {
             Some(UncachedReason::RecalledEarly)
         } else {
@@ -415,13 +415,13 @@ impl CachedLock {
     }
 
     pub(super) fn head(&self) -> Option<LockMode> {
-        self.local_state().queue.head()
+        self.lock_local().queue.head()
     }
 
     /// The hold was acquired, and its gate is still closed: gives the head of the queue its share.
     /// False if the hold serves nobody.
     pub(super) fn install_lease(&self, hold: &Arc<CachedLease>) -> bool {
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         let mode = match local.queue.head() {
             Some(LockMode::Write) if !hold.gate.look().allows_writers() => Some(LockMode::Read),
             head => head,
@@ -441,7 +441,7 @@ impl CachedLock {
 
     /// Stops new guards of this hold. True if it has no guards.
     pub(super) fn close_gate(&self, hold: &Arc<CachedLease>) -> bool {
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         let mut current = self.lease_mut();
         if current.as_ref().is_some_and(|other| Arc::ptr_eq(other, hold)) {
             *current = None;
@@ -456,18 +456,18 @@ impl CachedLock {
 
     /// A closed hold has no guards left.
     pub(super) fn remove_drained(&self, hold: &Arc<CachedLease>) {
-        self.local_state().draining_leases.retain(|other| !Arc::ptr_eq(other, hold));
+        self.lock_local().draining_leases.retain(|other| !Arc::ptr_eq(other, hold));
     }
 
     pub(super) fn record_release(&self) {
         let now = self.client.clock.now();
-        self.local_state().policy.last_release(now);
+        self.lock_local().policy.record_release(now);
     }
 
     pub(super) fn record_recall(&self, served: u32, took: Duration) {
         telemetry::record_recall_done(&self.lock, true, took);
         let now = self.client.clock.now();
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         // Requests of this client that went to the server before there was a hold are served by the
         // next hold when they return.
         if self.uncached_requests.load(Ordering::Relaxed) > 0 {
@@ -482,7 +482,7 @@ impl CachedLock {
 
     /// Makes all local requests continue by themselves.
     pub(super) fn send_all_to_server(&self, kept: bool, why: Option<UncachedReason>) {
-        let mut local = self.local_state();
+        let mut local = self.lock_local();
         let all = local.queue.take_all();
         local.task_is_running = kept;
         drop(local);
@@ -497,7 +497,7 @@ impl CachedLock {
         self.lease.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn local_state(&self) -> MutexGuard<'_, LocalState> {
+    fn lock_local(&self) -> MutexGuard<'_, LocalState> {
         self.local_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -558,7 +558,7 @@ impl Drop for LocalWait<'_> {
             return;
         };
         let entry = self.entry;
-        let sender = entry.local_state().queue.remove(self.mode, self.ticket);
+        let sender = entry.lock_local().queue.remove(self.mode, self.ticket);
         drop(sender);
         drop(turn); // and with it a share that was granted meanwhile
         if let Some(hold) = entry.lease() {

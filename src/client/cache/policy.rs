@@ -46,14 +46,14 @@ impl CachePolicy {
     }
 
     /// A hold was released.
-    pub(super) fn last_release(&mut self, now: LocalInstant) {
+    pub(super) fn record_release(&mut self, now: LocalInstant) {
         self.last_release = Some(now);
     }
 
     /// A plain lease was released.
     pub(super) fn record_uncached_use(&mut self, now: LocalInstant) {
         self.penalty_uses = self.penalty_uses.saturating_sub(1);
-        self.last_release(now);
+        self.record_release(now);
     }
 
     /// A hold was released because others wanted the lock. It had served so many guards, and the
@@ -97,7 +97,7 @@ mod tests {
     fn the_second_request_within_a_second_is_cached() {
         let mut policy = CachePolicy::default();
         assert!(!policy.should_cache(at(0), R));
-        policy.last_release(at(100));
+        policy.record_release(at(100));
         assert!(policy.should_cache(at(1_100), R) && !policy.should_cache(at(1_101), R));
     }
 
@@ -121,7 +121,7 @@ mod tests {
     fn cache_penalty_grows_with_each_miss_and_is_reset_by_many_uses() {
         let mut policy = CachePolicy::default();
         let took = Duration::from_millis(1);
-        policy.last_release(at(0));
+        policy.record_release(at(0));
         policy.record_recall(3, took, at(0));
         use_plainly(&mut policy, 9);
         assert!(policy.is_penalized(at(8)) && !policy.is_penalized(at(9)));

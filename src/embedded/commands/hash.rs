@@ -13,9 +13,9 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("HVALS", (1, 1), KeyPositions::First, CommandHandler::Store(hvals)),
     CommandSpec::reads("HLEN", (1, 1), KeyPositions::First, CommandHandler::Store(hlen)),
     CommandSpec::reads("HEXISTS", (2, 2), KeyPositions::First, CommandHandler::Store(hexists)),
-    CommandSpec::denies_oom("HSET", (3, ANY_ARITY), hset),
-    CommandSpec::denies_oom("HSETNX", (3, 3), hsetnx),
-    CommandSpec::denies_oom("HINCRBY", (3, 3), hincrby),
+    CommandSpec::may_grow("HSET", (3, ANY_ARITY), hset),
+    CommandSpec::may_grow("HSETNX", (3, 3), hsetnx),
+    CommandSpec::may_grow("HINCRBY", (3, 3), hincrby),
     CommandSpec::writes("HDEL", (2, ANY_ARITY), KeyPositions::First, hdel),
 ];
 

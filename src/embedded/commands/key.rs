@@ -194,7 +194,7 @@ fn scan(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
     let found: Vec<_> = found
         .filter(|key| {
             let kind = store.entry(key).map(kind_of).unwrap_or_default();
-            options.type_command.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
+            options.kind.is_none_or(|wanted| wanted.eq_ignore_ascii_case(kind.as_bytes()))
         })
         .collect();
     Ok(RedisReply::List(vec![RedisReply::bulk(next.to_string()), RedisReply::bulks(found)]))
@@ -202,13 +202,13 @@ fn scan(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
-    type_command: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
     count: usize,
 }
 
 impl<'a> ScanOptions<'a> {
     fn parse(words: &[&'a [u8]]) -> Result<Self, ErrorReply> {
-        let mut options = ScanOptions { pattern: None, type_command: None, count: 10 };
+        let mut options = ScanOptions { pattern: None, kind: None, count: 10 };
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(ErrorReply::SYNTAX);
@@ -216,7 +216,7 @@ impl<'a> ScanOptions<'a> {
         for [name, value] in pairs {
             match name.to_ascii_uppercase().as_slice() {
                 b"MATCH" => options.pattern = Some(value),
-                b"TYPE" => options.type_command = Some(value),
+                b"TYPE" => options.kind = Some(value),
                 b"COUNT" => {
                     let count = usize::try_from(number::parse_argument(value)?).ok();
                     options.count = count.filter(|count| *count > 0).ok_or(ErrorReply::SYNTAX)?;

@@ -7,8 +7,8 @@ use crate::embedded::store::{Keyspace, StoredKey, StoredValue};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("GET", (1, 1), KeyPositions::First, CommandHandler::Store(get)),
-    CommandSpec::denies_oom("SET", (2, ANY_ARITY), set),
-    CommandSpec::denies_oom("SETNX", (2, 2), setnx),
+    CommandSpec::may_grow("SET", (2, ANY_ARITY), set),
+    CommandSpec::may_grow("SETNX", (2, 2), setnx),
 ];
 
 fn get(store: &mut Keyspace, args: &[&[u8]]) -> CommandResult {

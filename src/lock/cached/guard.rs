@@ -45,7 +45,7 @@ impl Held {
 
     pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> Held {
         let by = match granted {
-            CachedGrant::LocalState(share) => By::Share(share),
+            CachedGrant::Shared(share) => By::Share(share),
             CachedGrant::Uncached(acquisition) => {
                 let lease = Lease::new(entry.client().clone(), acquisition);
                 By::Lease(Hold(lease), entry.clone())

@@ -76,7 +76,7 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         if let Stage::New = self.stage
             && let Some(share) = ready!(self.begin(context))?
         {
-            return Poll::Ready(Ok(CachedGrant::LocalState(share)));
+            return Poll::Ready(Ok(CachedGrant::Shared(share)));
         }
         if let Poll::Ready(error) = self.cancel.poll(context) {
             return Poll::Ready(Err(error));
@@ -84,7 +84,7 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         if let Stage::Local(place, limit) = &mut self.stage {
             match (Pin::new(place).poll(context), limit) {
                 (Poll::Ready(LocalWaitOutcome::Granted(share)), _) => {
-                    return Poll::Ready(Ok(CachedGrant::LocalState(share)));
+                    return Poll::Ready(Ok(CachedGrant::Shared(share)));
                 }
                 (Poll::Ready(LocalWaitOutcome::Uncached(why)), limit) => {
                     telemetry::record_uncached(why);
@@ -195,7 +195,7 @@ impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
                 budget.made_progress();
                 return Poll::Ready(Ok(Some(G::of(Held::new(
                     self.entry,
-                    CachedGrant::LocalState(share),
+                    CachedGrant::Shared(share),
                 )))));
             }
             self.waiting = Some(self.wait());

@@ -97,7 +97,7 @@ impl WriteQueue {
             let request = state.queued_bytes;
             for (command, expected) in commands.iter().zip(expected) {
                 let write = |outgoing: &mut Vec<u8>| outgoing.extend_from_slice(command.bytes());
-                state.queued_bytes(request, command.len(), write, command.shape(), expected);
+                state.put(request, command.len(), write, command.shape(), expected);
             }
         })
     }
@@ -110,9 +110,7 @@ impl WriteQueue {
         shape: ReplyShape,
         expected: PendingReply,
     ) -> Result<(), ConnectionError> {
-        self.push_with(|state| {
-            state.queued_bytes(state.queued_bytes, words, write, shape, expected)
-        })
+        self.push_with(|state| state.put(state.queued_bytes, words, write, shape, expected))
     }
 
     fn push_with(&self, put: impl FnOnce(&mut WriteQueueState)) -> Result<(), ConnectionError> {
@@ -225,7 +223,7 @@ impl WriteQueue {
 }
 
 impl WriteQueueState {
-    fn queued_bytes(
+    fn put(
         &mut self,
         request: u64,
         words: usize,

@@ -25,7 +25,7 @@ const MASTER_RETENTION: Duration = Duration::from_secs(10);
 pub(crate) struct MasterView {
     known: Option<KnownMaster>,
     /// The ids of the sentinels of this deployment, as far as they are known.
-    sentinel_count: HashSet<Box<str>>,
+    sentinels: HashSet<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl MasterView {
             });
         }
         if is_foreign {
-            self.sentinel_count = reports.iter().flat_map(|report| ids_in(report)).collect();
+            self.sentinels = reports.iter().flat_map(|report| ids_in(report)).collect();
         }
         MasterUpdate::Changed
     }
@@ -108,9 +108,9 @@ impl MasterView {
             return true;
         };
         let master = self.master();
-        self.sentinel_count.is_empty()
+        self.sentinels.is_empty()
             || (master.is_some() && report.address() == master)
-            || ids_in(report).any(|id| self.sentinel_count.contains(&id))
+            || ids_in(report).any(|id| self.sentinels.contains(&id))
     }
 
     /// Keeps the sentinels that own reports are from or tell of. The others are gone: sentinels
@@ -119,16 +119,16 @@ impl MasterView {
         let mut noted: HashSet<Box<str>> = HashSet::new();
         // One of them may be known by another one only.
         loop {
-            let before = self.sentinel_count.len();
+            let before = self.sentinels.len();
             let own = reports.iter().filter(|report| self.is_own(report));
             noted.extend(own.flat_map(ids_in));
-            self.sentinel_count.extend(noted.iter().cloned());
-            if self.sentinel_count.len() == before {
+            self.sentinels.extend(noted.iter().cloned());
+            if self.sentinels.len() == before {
                 break;
             }
         }
         if reports.iter().any(|report| self.is_own(report) && !report.peers.is_empty()) {
-            self.sentinel_count = noted;
+            self.sentinels = noted;
         }
     }
 

@@ -22,7 +22,7 @@ const RESEND_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct SubscribeQueue {
     /// The joins that have no answer so far.
-    mark_sent: BTreeMap<Bytes, InFlightSubscribe>,
+    in_flight: BTreeMap<Bytes, InFlightSubscribe>,
     /// The waiting joins, with whether each follows an ASK.
     queued: HashMap<Bytes, bool>,
     /// The order of `queued`. A channel that is no longer in `queued` was left meanwhile.
@@ -47,13 +47,13 @@ impl SubscribeQueue {
 
     /// Removes a channel. Returns false if its join was not sent: then there is nothing to leave.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
-        self.mark_sent.remove(channel);
+        self.in_flight.remove(channel);
         self.queued.remove(channel).is_none()
     }
 
     /// The next join to send, if there is room in the window.
     pub(super) fn next(&mut self, now: LocalInstant) -> Option<LinkCommand> {
-        if self.mark_sent.len() >= MAX_IN_FLIGHT {
+        if self.in_flight.len() >= MAX_IN_FLIGHT {
             return None;
         }
         loop {
@@ -68,7 +68,7 @@ impl SubscribeQueue {
     /// Notes that a join was sent.
     pub(super) fn mark_sent(&mut self, now: LocalInstant, channel: Bytes, asking: bool) {
         self.note_sent(&channel);
-        self.mark_sent.insert(channel, InFlightSubscribe { asking, at: now });
+        self.in_flight.insert(channel, InFlightSubscribe { asking, at: now });
     }
 
     /// Takes a confirmation. Returns false if nobody requested it.
@@ -90,11 +90,11 @@ impl SubscribeQueue {
 
     /// Takes an answer. Returns whether the join followed an ASK.
     pub(super) fn on_reply(&mut self, channel: &Bytes) -> bool {
-        self.mark_sent.remove(channel).is_some_and(|sent| sent.asking)
+        self.in_flight.remove(channel).is_some_and(|sent| sent.asking)
     }
 
     pub(super) fn has_unanswered(&self) -> bool {
-        !self.mark_sent.is_empty()
+        !self.in_flight.is_empty()
     }
 
     /// The joins to send again.
@@ -104,7 +104,7 @@ impl SubscribeQueue {
         last_heard: LocalInstant,
     ) -> Vec<LinkCommand> {
         let mut overdue = Vec::new();
-        for (channel, sent) in &mut self.mark_sent {
+        for (channel, sent) in &mut self.in_flight {
             let silence = now.saturating_duration_since(sent.at.max(last_heard));
             if silence >= RESEND_AFTER_SILENCE
                 || now.saturating_duration_since(sent.at) >= RESEND_AFTER
