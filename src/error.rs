@@ -62,7 +62,7 @@ pub enum ErrorKind {
     /// The lock's queue has reached its limit.
     TooManyWaiters,
     /// The semaphore has another limit than the caller gave, or one that is too low for the call.
-    /// [`Error::limit`] returns the limit it has.
+    /// [`Error::semaphore_limit`] returns the limit it has.
     LimitMismatch,
 }
 

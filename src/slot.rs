@@ -8,7 +8,7 @@ use crc16::{State, XMODEM};
 /// The number of hash slots of a cluster.
 const SLOT_COUNT: u16 = 16_384;
 
-/// The length of the longest tag that [`Slot::tag`] returns.
+/// The length of the longest tag that [`Slot::hashed_part`] returns.
 const MAX_TAG_LEN: usize = 4;
 
 /// A hash slot of a Redis Cluster, 0 to 16383.
@@ -155,7 +155,7 @@ fn hashed_part(key: &[u8]) -> &[u8] {
     }
 }
 
-/// The tags of all slots one after another, each padded with spaces to [`TAG_LENGTH`].
+/// The tags of all slots one after another, each padded with spaces to [`MAX_TAG_LEN`].
 static TAGS: LazyLock<String> = LazyLock::new(|| {
     let mut tags = vec![[b' '; MAX_TAG_LEN]; usize::from(SLOT_COUNT)];
     let mut missing = tags.len();

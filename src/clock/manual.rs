@@ -14,8 +14,8 @@ use super::{Clock, LocalInstant};
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
-/// [`ManualClock::running`] makes a clock that also follows tokio's time, so it works in a test
-/// with paused time as well as in a program. [`ManualClock::still`] makes a clock that moves by
+/// [`ManualClock::following_tokio`] makes a clock that also follows tokio's time, so it works in a test
+/// with paused time as well as in a program. [`ManualClock::frozen`] makes a clock that moves by
 /// hand alone: its readings, and the order in which it wakes sleepers, depend on nothing outside
 /// the process.
 #[derive(Debug)]

@@ -29,13 +29,13 @@ const DEFAULT_START_TIME: Duration = Duration::from_secs(1_735_689_600);
 ///
 /// Use it under [`Locks`](crate::Locks) in demos and unit tests: it starts no servers, sends
 /// nothing over a network, and its time can be moved by hand. A clone is another handle of the same
-/// engine. [`faults`](Engine::faults) is for tests of failures and for simulations.
+/// engine. [`faults`](EmbeddedCluster::faults) is for tests of failures and for simulations.
 ///
 /// ```
 /// use std::time::Duration;
-/// use rwlease::embedded::Engine;
+/// use rwlease::embedded::EmbeddedCluster;
 ///
-/// let engine = Engine::new();
+/// let engine = EmbeddedCluster::new();
 /// let before = engine.now();
 /// engine.advance(Duration::from_secs(30));
 /// assert!(engine.now() >= before + Duration::from_secs(30));
@@ -45,7 +45,7 @@ pub struct EmbeddedCluster {
     pub(super) shared: Arc<EmbeddedState>,
 }
 
-/// Builds an [`Engine`].
+/// Builds an [`EmbeddedCluster`].
 #[derive(Clone, Debug)]
 #[must_use = "it builds nothing until `build` is called"]
 pub struct EmbeddedClusterBuilder {
@@ -121,7 +121,7 @@ impl EmbeddedCluster {
     }
 
     /// Sends one command directly to a server, without a network, and returns the reply in the form
-    /// of [`Served::reply`]. For tests.
+    /// of [`ServedCommand::reply`]. For tests.
     #[doc(hidden)]
     pub fn execute(&self, server: usize, words: &[&[u8]]) -> Vec<String> {
         let command = words.iter().fold(Command::new(), |command, word| command.arg(word));
@@ -139,12 +139,12 @@ impl EmbeddedCluster {
         FaultInjector::new(self.shared.clone())
     }
 
-    /// How many calls scripts have made since the last [`reset_tally`](Engine::reset_tally).
+    /// How many calls scripts have made since the last [`reset_script_stats`](EmbeddedCluster::reset_script_stats).
     pub fn script_stats(&self) -> ScriptStats {
         lock(&self.shared.world).tally
     }
 
-    /// Resets the [`tally`](Engine::tally) to zero.
+    /// Resets the [`tally`](EmbeddedCluster::script_stats) to zero.
     pub fn reset_script_stats(&self) {
         lock(&self.shared.world).tally = ScriptStats::default();
     }
@@ -209,7 +209,7 @@ impl EmbeddedClusterBuilder {
         self
     }
 
-    /// Makes time stand still except for [`Engine::advance`]: two runs that do the same are the
+    /// Makes time stand still except for [`EmbeddedCluster::advance`]: two runs that do the same are the
     /// same.
     pub fn manual_time(mut self) -> Self {
         self.has_manual_time = true;
@@ -230,7 +230,7 @@ impl EmbeddedClusterBuilder {
 
     /// Makes servers at the same addresses as those of `engine`, with other node ids and with its
     /// time. For simulations in which [an address passes to another
-    /// server](super::Network::lead_to).
+    /// server](super::Network::redirect_connections).
     pub fn same_addresses_as(mut self, engine: &EmbeddedCluster) -> Self {
         self.address_twin = Some(engine.clone());
         self

@@ -1,6 +1,6 @@
 //! Faults of servers, for tests and simulations.
 //!
-//! Using an [`Engine`](super::Engine) requires nothing from this file, and nothing here has a
+//! Using an [`EmbeddedCluster`](super::EmbeddedCluster) requires nothing from this file, and nothing here has a
 //! counterpart for real servers.
 
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl FaultInjector {
 impl FaultInjector {
     /// Lets a replica replace a master. It lacks the last `lose` writes (a script is one write),
     /// but has everything that it has acknowledged to a `WAIT`. A replica that
-    /// [lags](Faults::hold_back) has what it had when that began. The new master knows no scripts
+    /// [lags](FaultInjector::lag_replica) has what it had when that began. The new master knows no scripts
     /// and has no subscribers.
     ///
     /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it
@@ -97,7 +97,7 @@ impl FaultInjector {
     }
 
     /// Pauses a server, as `SIGSTOP` does: what is sent to it waits. A replica
-    /// [lags](Faults::hold_back) until it resumes.
+    /// [lags](FaultInjector::lag_replica) until it resumes.
     pub fn pause(&self, server: usize) {
         self.change(|world| {
             if world.servers.get(server).is_some_and(|it| it.health == ProcessState::Up) {

@@ -4,7 +4,7 @@
 //! It behaves as TCP does. On one connection messages arrive in the order in which they were sent,
 //! each of them once. If one is lost, so are all that follow, and the connection breaks (its ends
 //! may learn that late, or never). What a client sent before it gave up a connection can still
-//! arrive after what it sent on the next one. Only [`Fate::again`] goes further than TCP.
+//! arrive after what it sent on the next one. Only [`Delivery::duplicate_after`] goes further than TCP.
 
 mod host;
 mod line;

@@ -92,7 +92,7 @@ impl Lease {
 
     /// Whether the lock is held for reading or for writing, or `None` once the guard is released or
     /// dropped. Permits of a [`Semaphore`](crate::Semaphore) are shared, so they count as
-    /// [`Mode::Read`].
+    /// [`LockMode::Read`].
     ///
     /// From the call of a downgrade on it is a read. The write guard of a
     /// [`Reentrant`](crate::Reentrant) that is dropped while read guards are left begins a
@@ -182,7 +182,7 @@ impl Lease {
     }
 
     /// Extends the lease to its requested length, counted from now. Needed only for leases that are
-    /// not [renewed](crate::Renewal) by the client. One round trip.
+    /// not [renewed](crate::RenewalPolicy) by the client. One round trip.
     ///
     /// # Errors
     ///

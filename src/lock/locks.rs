@@ -65,7 +65,7 @@ impl Locks {
     /// Connects to servers in this process that nothing else uses, for unit tests and experiments.
     ///
     /// To share the servers between clients, to set their clock or to make them fail, build an
-    /// [`Engine`](crate::embedded::Engine) and connect to it by
+    /// [`EmbeddedCluster`](crate::embedded::Engine) and connect to it by
     /// [`connect_embedded`](Builder::connect_embedded).
     ///
     /// ```

@@ -369,7 +369,7 @@ impl MultiGuard {
     }
 
     /// Extends all leases to their requested lengths, in the time of one round trip. Needed only
-    /// for leases that are not [renewed](crate::Renewal) by the client.
+    /// for leases that are not [renewed](crate::RenewalPolicy) by the client.
     ///
     /// # Errors, Cancel safety
     ///

@@ -31,7 +31,7 @@ impl Locks {
     /// ```
     /// # #[cfg(feature = "embedded")]
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-    /// # let engine = rwlease::embedded::Engine::new();
+    /// # let engine = rwlease::embedded::EmbeddedCluster::new();
     /// # let locks = rwlease::Locks::builder().connect_embedded(&engine).await?;
     /// # let others = rwlease::Locks::builder().connect_embedded(&engine).await?;
     /// let ticket = locks.rwlock("order:{42}")?.write().await?.into_ticket().await?;

@@ -1,7 +1,7 @@
 //! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
 //!
 //! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and
-//! [`Subscription`]. It returns the server's answers unchanged, and says of each failure whether
+//! [`PubSubConnection`]. It returns the server's answers unchanged, and says of each failure whether
 //! the command may have been sent. Deadlines are the router's: it drops the future of a call whose
 //! time is up, and what was sent stays sent.
 

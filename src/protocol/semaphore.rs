@@ -25,7 +25,7 @@ pub(crate) struct SetLimitRequest {
     pub(crate) limit: u32,
 }
 
-/// The outcome of `SetLimit`.
+/// The outcome of `SetLimitRequest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetLimitReply {
     Set,

@@ -30,7 +30,7 @@ pub(crate) struct ConnectionPool {
     by_address: RwLock<FxHashMap<Address, Arc<ServerConnection>>>,
     dials: Mutex<HashMap<Address, DialState>>,
     closed: AtomicBool,
-    /// Wakes the dials when `Connections` is closed.
+    /// Wakes the dials when `ConnectionPool` is closed.
     closing: Notify,
 }
 

@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// As [`Router::each`].
+    /// As [`Router::call_each`].
     pub(crate) async fn each(
         &self,
         calls: &[Call],
@@ -73,7 +73,7 @@ impl Transport {
         }
     }
 
-    /// As [`Router::bound`].
+    /// As [`Router::clock_bounds`].
     pub(crate) fn bound(&self, address: &Address) -> Option<ClockBounds> {
         match self {
             Transport::Router(router) => router.clock_bounds(address),
@@ -131,7 +131,7 @@ impl Transport {
         }
     }
 
-    /// As [`Subscriptions::listen`](crate::router::Subscriptions::listen). The application's
+    /// As [`Subscriptions::set_listener`](crate::router::Subscriptions::listen). The application's
     /// connection brings no events.
     pub(crate) fn listen(&self, listener: EventListener) {
         match self {

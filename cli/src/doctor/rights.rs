@@ -212,7 +212,7 @@ impl NodeFacts {
         self.try_query_as(words, connection, words).await
     }
 
-    /// The same for a query that [`NEEDED_FOR`] has by this name.
+    /// The same for a query that [`OPTIONAL_COMMANDS`] has by this name.
     pub async fn try_query_as<T: FromRedisValue>(
         &mut self,
         name: &'static str,

@@ -59,7 +59,7 @@ pub(crate) enum AcquisitionEvent {
     CancelDowngrade,
     /// The holder sends its own release.
     ReleaseStarted,
-    /// That release was answered. Without an answer, a [`Drop`](Event::Drop) follows.
+    /// That release was answered. Without an answer, a [`Drop`](Event::Abandon) follows.
     ReleaseReply(ScriptReply<ReleaseReply>),
     /// Leave it to its lease.
     LetExpire,

@@ -1,6 +1,6 @@
 //! One acquisition: an id, from its first call until nothing can come of it any more.
 //!
-//! Its [`State`] is a pure function of events ([`State::on`]). This module is the shell around it,
+//! Its [`State`] is a pure function of events ([`State::apply`]). This module is the shell around it,
 //! which callers and the worker share and wait on.
 
 mod acquiring;

@@ -95,7 +95,7 @@ impl QuorumGuard {
     }
 
     /// Extends the leases to their requested length, on a majority of the members. Needed only for
-    /// leases that are not [renewed](crate::Renewal) by the client.
+    /// leases that are not [renewed](crate::RenewalPolicy) by the client.
     ///
     /// Members that did not grant the lock or have lost it are taken anew, if the lock is held
     /// without them. One round trip, and one or two more if a member is missing.

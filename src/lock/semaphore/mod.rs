@@ -109,7 +109,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another limit, which
-    /// [`Error::limit`] returns; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
+    /// [`Error::semaphore_limit`] returns; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
     /// [`Unavailable`](ErrorKind::Unavailable), [`Refused`](ErrorKind::Refused),
     /// [`Foreign`](ErrorKind::Foreign), [`Incompatible`](ErrorKind::Incompatible).
     ///
