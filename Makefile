@@ -12,7 +12,7 @@ VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
 # What of `faults` is rows of the scorecard.
 SCORECARD := migration failover
 # How many tests of a program run at a time: most of them wait most of the time.
-# tests/support/turn.rs limits the servers that they start.
+# tests/support/server_limit.rs limits the servers that they start.
 # Run a suite of the command together with one of the library. Alone, it is built with fewer
 # features, and so is all that it needs.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast

@@ -29,10 +29,10 @@ pub(crate) enum ClientFailure {
 
 /// The health of one client. All its tasks share it. The first failure stays.
 #[derive(Clone, Default)]
-pub(crate) struct ClientHealth(Arc<Shared>);
+pub(crate) struct ClientHealth(Arc<HealthState>);
 
 #[derive(Default)]
-struct Shared {
+struct HealthState {
     failure: OnceLock<ClientFailure>,
     on_failure: OnceLock<Box<dyn Fn() + Send + Sync>>,
     has_ended: AtomicBool,
@@ -67,7 +67,7 @@ impl ClientHealth {
     /// As `watch`, for a task that nothing aborts: if it is dropped before its end, its runtime has
     /// ended.
     pub(crate) async fn watch_to_end(self, name: &'static str, task: impl Future<Output = ()>) {
-        let mut end = TaskEnd { health: self.clone(), is_reached: false };
+        let mut end = WatchedTask { health: self.clone(), is_reached: false };
         self.watch(name, task).await;
         end.is_reached = true;
     }
@@ -94,12 +94,12 @@ impl fmt::Debug for ClientHealth {
 }
 
 /// Tells the end of a task from the end of its runtime.
-struct TaskEnd {
+struct WatchedTask {
     health: ClientHealth,
     is_reached: bool,
 }
 
-impl Drop for TaskEnd {
+impl Drop for WatchedTask {
     fn drop(&mut self) {
         if !self.is_reached {
             self.health.fail(ClientFailure::RuntimeEnded);

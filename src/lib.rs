@@ -73,6 +73,7 @@
 #[allow(unused_extern_crates)] // unused without the backends of real servers
 extern crate self as rwlease;
 
+mod backend;
 mod backoff;
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -87,33 +88,34 @@ mod error;
 mod excerpt;
 mod health;
 mod lock;
-mod node;
 mod protocol;
 mod router;
 mod slot;
 mod telemetry;
 
+#[cfg(any(feature = "native", feature = "redis"))]
+pub use backend::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use client::cache::UncachedReason;
-pub use client::lost::LeaseLoss;
-pub use client::request::RenewalPolicy;
+pub use client::lease_options::RenewalPolicy;
+pub use client::loss::LeaseLoss;
 pub use error::{Error, ErrorKind, Result};
+pub use lock::accept_transfer::{TakeUp, TakenUp};
 pub use lock::builder::Builder;
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use lock::builder::sentinel::Sentinel;
+pub use lock::cached::config::Cache;
 pub use lock::cached::guard::{CachedGuard, CachedReadGuard, CachedWriteGuard};
+pub use lock::cached::lease_watcher::LeaseWatch;
 pub use lock::cached::request::{CachedAcquire, TryCached};
-pub use lock::cached::settings::Cache;
-pub use lock::cached::watch::LeaseWatch;
 pub use lock::cached::{CachedRwLock, LocalStatus};
+pub use lock::client::Locks;
 pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, SemaphoreGuard, WriteGuard};
 pub use lock::leader::leadership::Leadership;
 pub use lock::leader::watch::LeaderWatch;
 pub use lock::leader::{CurrentLeader, Leader};
 pub use lock::lease::{Lease, LeaseState};
-pub use lock::list::Listing;
-pub use lock::locks::Locks;
-pub use lock::multi::{Multi, MultiGuard};
-pub use lock::mutex::{Mutex, MutexStatus};
+pub use lock::lock_scan::Listing;
+pub use lock::multi_lock::{Multi, MultiGuard};
 pub use lock::quorum::Quorum;
 pub use lock::quorum::guard::QuorumGuard;
 pub use lock::quorum::request::QuorumAcquire;
@@ -128,14 +130,12 @@ pub use lock::semaphore::Semaphore;
 pub use lock::semaphore::status::{
     PermitHolder, PermitWaiter, SemaphoreStatus, SemaphoreStatusQuery,
 };
+pub use lock::set_nx_mutex::{Mutex, MutexStatus};
 pub use lock::status::{Holder, Status, StatusQuery, Waiter};
-pub use lock::take_up::{TakeUp, TakenUp};
-pub use lock::ticket::Ticket;
+pub use lock::transfer::Ticket;
 #[cfg(feature = "legacy")]
 pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
 pub use lock::upgrade::{Upgrade, UpgradeError};
-#[cfg(any(feature = "native", feature = "redis"))]
-pub use node::{Credentials, CredentialsFuture, CredentialsProvider};
 pub use protocol::{Fairness, LockMode, scripts};
 pub use router::Script;
 pub use slot::{CrossSlot, Slot, assert_same_slot};

@@ -226,11 +226,11 @@ fn collect(part: &serde_json::Value, queries: &mut Vec<String>) {
 
 /// How the source emits metrics.
 const TOLD: [&str; 7] = [
-    "count!(\"",
-    "count_each!(\"",
-    "measure!(\"",
-    "measure_each!(\"",
-    "level!(\"",
+    "count_event!(\"",
+    "count_labeled!(\"",
+    "record_duration!(\"",
+    "record_duration_labeled!(\"",
+    "server_gauge!(\"",
     "counter!(\"",
     "gauge!(\"",
 ];

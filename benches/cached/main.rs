@@ -18,14 +18,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod crowds;
+mod contention;
 #[path = "../load/generator.rs"]
 #[allow(dead_code)]
 mod generator;
 #[path = "../common/lock.rs"]
 #[allow(dead_code)]
 mod lock;
-#[path = "../handoff/peers.rs"]
+#[path = "../handoff/other_libraries.rs"]
 #[allow(dead_code)]
 mod peers;
 #[path = "../handoff/scenario.rs"]
@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{BenchCluster, Goals, Table};
-use crowds::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
+use contention::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
 use peers::OtherLibraries;
 use rwlease::{CachedRwLock, Locks};
 use support::Result;

@@ -24,7 +24,7 @@ mod generator;
 #[path = "../common/lock.rs"]
 mod lock;
 #[allow(dead_code)]
-mod peers;
+mod other_libraries;
 mod report;
 mod scenario;
 #[path = "../../tests/support/mod.rs"]
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use common::BenchCluster;
 use contenders::{PushOnly, RwleaseLock};
-use peers::OtherLibraries;
+use other_libraries::OtherLibraries;
 use report::{Report, Row};
 use rwlease::Locks;
 use support::Result;

@@ -28,7 +28,7 @@ mod goals;
 mod limit;
 #[path = "../common/lock.rs"]
 mod lock;
-#[path = "../handoff/peers.rs"]
+#[path = "../handoff/other_libraries.rs"]
 #[allow(dead_code)]
 mod peers;
 mod report;

@@ -16,7 +16,7 @@
 #[path = "../common/goal.rs"]
 mod goal;
 mod open_loop;
-mod paced;
+mod paced_proxy;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 #[path = "../common/table.rs"]
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use goal::Goals;
 use open_loop::{LoadStage, OpenLoop};
-use paced::PacedProxy;
+use paced_proxy::PacedProxy;
 use support::{Result, StandaloneServer};
 use table::Table;
 

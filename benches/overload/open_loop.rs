@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use rwlease::Locks;
 use tokio::time::{Instant, sleep};
 
-use crate::paced::{PacedProxy, ProxyCounters};
+use crate::paced_proxy::{PacedProxy, ProxyCounters};
 use crate::support::Result;
 
 /// How long a caller waits for its lock.

@@ -1,6 +1,6 @@
 //! All input figures of the model.
 
-use super::printed::BenchOutput;
+use super::bench_output::BenchOutput;
 use super::table::Table;
 
 /// A figure: its name, its value, and the bench that prints it.

@@ -14,12 +14,12 @@
     unreachable_pub
 )]
 
+mod bench_output;
 mod compare;
 mod costs;
 mod inputs;
 mod measure;
 mod model;
-mod printed;
 mod simulation;
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -1,21 +1,21 @@
 //! `rwlease doctor`: what would break a lock here?
 
+mod access_error;
 mod checks;
-mod clock;
+mod clock_offset;
 mod finding;
 mod identity;
-mod locked_out;
 mod probe;
 mod rights;
 mod sentinels;
-mod trial;
-mod who;
+mod server_identity;
+mod trial_lock;
 
 use std::io::Write;
 
 use crate::args::ServerArgs;
 use crate::exit::{CHECK_FAILED, CliError, ExitStatus};
-use crate::show;
+use crate::format;
 use finding::Severity;
 
 pub async fn doctor(servers: &ServerArgs) -> Result<ExitStatus, CliError> {
@@ -24,7 +24,7 @@ pub async fn doctor(servers: &ServerArgs) -> Result<ExitStatus, CliError> {
     let mut findings = checks::all(&deployment);
     findings.extend(identity::all(&deployment));
     findings.extend(sentinels::all(&deployment));
-    findings.extend(trial::all(servers, &deployment).await);
+    findings.extend(trial_lock::all(servers, &deployment).await);
     findings.sort_by_key(|finding| finding.severity);
     let mut out = anstream::stdout().lock();
     let findings = finding::merge_equal(findings);
@@ -33,7 +33,7 @@ pub async fn doctor(servers: &ServerArgs) -> Result<ExitStatus, CliError> {
     }
     let of = |level| findings.iter().filter(|finding| finding.severity == level).count();
     let (wrong, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let warnings_counted = show::with_noun(warnings as u64, "warning", "warnings");
+    let warnings_counted = format::with_noun(warnings as u64, "warning", "warnings");
     writeln!(out, "{wrong} wrong, {warnings_counted}")?;
     out.flush()?;
     Ok(if wrong > 0 { ExitStatus(CHECK_FAILED) } else { ExitStatus::DONE })

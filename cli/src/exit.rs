@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use nix::sys::signal::Signal;
 use rwlease::{Error, ErrorKind};
 
-use crate::show;
+use crate::format;
 
 /// Printed by `--help`; `docs/cli.md` has the same table.
 pub const TABLE: &str = "\
@@ -103,7 +103,7 @@ impl fmt::Display for CliError {
 /// Prints one line on standard error. A failure to write it is ignored.
 pub fn print_error(message: &str) {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = show::escape_controls(&line);
+    let line = format::escape_controls(&line);
     let style = anstyle::Style::new().bold();
     let _ = writeln!(anstream::stderr(), "{style}rwlease:{style:#} {line}");
 }

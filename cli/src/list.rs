@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::args::ServerArgs;
 use crate::exit::{CliError, ExitStatus};
-use crate::show;
+use crate::format;
 
 pub async fn list(servers: &ServerArgs, start: &str) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
@@ -12,7 +12,7 @@ pub async fn list(servers: &ServerArgs, start: &str) -> Result<ExitStatus, CliEr
     let mut listing = locks.list(start);
     while let Some(names) = listing.next_page().await? {
         for name in names {
-            writeln!(out, "{}", show::escape_controls(&name))?;
+            writeln!(out, "{}", format::escape_controls(&name))?;
         }
     }
     out.flush()?;

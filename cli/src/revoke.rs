@@ -4,8 +4,8 @@ use std::io::Write;
 
 use crate::args::ServerArgs;
 use crate::exit::{CliError, ExitStatus};
-use crate::kind::wrong_kind_for_lock;
-use crate::show;
+use crate::format;
+use crate::lock_kind::wrong_kind_for_lock;
 
 /// The way to free a semaphore.
 const STOP_HOLDERS: &str =
@@ -17,14 +17,14 @@ pub async fn revoke(servers: &ServerArgs, name: &str) -> Result<ExitStatus, CliE
         Ok(revoked) => revoked,
         Err(error) => return Err(wrong_kind_for_lock(&locks, name, error, STOP_HOLDERS).await),
     };
-    let name = show::escape_controls(name);
+    let name = format::escape_controls(name);
     let mut out = anstream::stdout().lock();
     match revoked {
         None => writeln!(out, "nobody holds {name}")?,
         Some(revoked) => {
-            let holders = show::holders(revoked.writer.is_some(), revoked.readers);
+            let holders = format::holders(revoked.writer.is_some(), revoked.readers);
             let until = match revoked.writer {
-                Some(left) => format!("in {} at the latest", show::duration(left)),
+                Some(left) => format!("in {} at the latest", format::duration(left)),
                 None => "when their leases end".to_owned(),
             };
             writeln!(out, "revoked {name} from {holders}: it is free {until}")?;
@@ -40,12 +40,12 @@ pub async fn release(servers: &ServerArgs, name: &str) -> Result<ExitStatus, Cli
         Ok(released) => released,
         Err(error) => return Err(wrong_kind_for_lock(&locks, name, error, STOP_HOLDERS).await),
     };
-    let name = show::escape_controls(name);
+    let name = format::escape_controls(name);
     let mut out = anstream::stdout().lock();
     match released {
         None => writeln!(out, "nobody holds {name}")?,
         Some(released) => {
-            let holders = show::holders(released.writer, released.readers);
+            let holders = format::holders(released.writer, released.readers);
             let token = released.token;
             writeln!(
                 out,

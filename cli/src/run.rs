@@ -3,15 +3,15 @@
 mod command;
 mod deadlines;
 mod group;
-mod hand_on;
 mod held;
 pub mod launch;
 mod loss;
 mod program;
 mod supervision;
 mod terminal;
+mod transfer;
+mod wait_display;
 mod wait_limit;
-mod waiting;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process;
@@ -27,7 +27,7 @@ use crate::signals::{self, Signals};
 use deadlines::Deadlines;
 use held::{HeldGuard, LockTarget};
 use loss::LeaseMonitor;
-use supervision::{Ended, run_under};
+use supervision::{CommandEnd, run_under};
 use wait_limit::WaitLimit;
 
 /// How long a process that was told to end tries to leave the queue.
@@ -44,7 +44,7 @@ const ID: &str = "RWLEASE_ID";
 
 pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus, CliError> {
     let deadlines = Deadlines::new(args.lease, args.grace)?;
-    let ticket = args.take_up.then(|| hand_on::transfer_from_env(&args.name)).transpose()?;
+    let ticket = args.take_up.then(|| transfer::transfer_from_env(&args.name)).transpose()?;
     if !args.hand_on {
         program::check(&args.command[0])?;
     }
@@ -58,13 +58,13 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
     let wanted = LockTarget::of(&locks, &args)?;
     let held = match ticket {
         Some(ticket) => {
-            hand_on::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?
+            transfer::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?
         }
         None => acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
     };
     let environment = servers.environment();
     if args.hand_on {
-        return hand_on::run(&locks, held, &args, &wait_limit, environment, &mut signals).await;
+        return transfer::run(&locks, held, &args, &wait_limit, environment, &mut signals).await;
     }
     let mut watch = LeaseMonitor::new(held.lease());
     let outcome = run_under(&mut watch, &args, environment, &deadlines, &mut signals).await;
@@ -75,7 +75,7 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
-        Ended::ByItself(status) if !is_gone => {
+        CommandEnd::ByItself(status) if !is_gone => {
             if let ReleaseReport::Unknown(why) = given_back {
                 print_error(&why);
             }
@@ -84,7 +84,7 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
         ended => {
             // Without replicas that must confirm it, a renewal that was not answered in time says
             // that the servers did not answer.
-            let answers = async || args.replicas > 0 && waiting::is_answered(&wanted).await;
+            let answers = async || args.replicas > 0 && wait_display::is_answered(&wanted).await;
             let why = clues.reason(is_gone, answers).await;
             locks.shutdown(RELEASE_TIMEOUT).await;
             Err(lease_lost_error(&args.name, &why, ended))
@@ -117,7 +117,7 @@ async fn acquire(
             Err(error) => return Err(CliError::from(error)),
         }
     };
-    let shown = waiting::with_wait_display(locks.client_id(), wanted, args.quiet, ask());
+    let shown = wait_display::with_wait_display(locks.client_id(), wanted, args.quiet, ask());
     let outcome = tokio::select! {
         exit = wait_termination_signal(signals) => Err(exit.into()),
         held = wait_limit.within(shown) => held,
@@ -197,14 +197,16 @@ fn spawn_error(command: &str, error: &std::io::Error) -> CliError {
     }
 }
 
-fn lease_lost_error(name: &str, why: &str, ended: Ended) -> CliError {
+fn lease_lost_error(name: &str, why: &str, ended: CommandEnd) -> CliError {
     let command = match ended {
-        Ended::ByItself(status) => {
+        CommandEnd::ByItself(status) => {
             format!("the command ended by itself ({status}), maybe after others got the lock")
         }
-        Ended::InGrace => "the command ended after SIGTERM".to_owned(),
-        Ended::Killed => "the command was killed".to_owned(),
-        Ended::GoesOn(who) => format!("{who} could not be stopped and goes on without the lock"),
+        CommandEnd::InGrace => "the command ended after SIGTERM".to_owned(),
+        CommandEnd::Killed => "the command was killed".to_owned(),
+        CommandEnd::GoesOn(who) => {
+            format!("{who} could not be stopped and goes on without the lock")
+        }
     };
     let advice = "check how much of its work is done before you run it again";
     CliError::new(LOST, format!("lock `{name}`: the lease was lost: {why}; {command}; {advice}"))

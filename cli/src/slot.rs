@@ -5,13 +5,13 @@ use std::io::Write;
 use rwlease::Slot;
 
 use crate::exit::{CliError, ExitStatus};
-use crate::show;
+use crate::format;
 
 pub fn slot(prefix: &str, names: &[String]) -> Result<ExitStatus, CliError> {
     let mut out = anstream::stdout().lock();
     for name in names {
         let slot = Slot::of(format!("{prefix}{name}"));
-        writeln!(out, "{slot:>5}  {}", show::escape_controls(name))?;
+        writeln!(out, "{slot:>5}  {}", format::escape_controls(name))?;
     }
     out.flush()?;
     Ok(ExitStatus::DONE)

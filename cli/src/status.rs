@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{self, ServerArgs};
 use crate::exit::{CliError, ExitStatus, print_error};
-use crate::show;
+use crate::format;
 use crate::signals::Signals;
 
 /// The least time between two queries.
@@ -85,13 +85,13 @@ fn print_text(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> 
     let bold = anstyle::Style::new().bold();
     let held = match (&status.writer, status.reading.len() as u64) {
         (None, 0) => "free".to_owned(),
-        (writer, readers) => format!("held by {}", show::holders(writer.is_some(), readers)),
+        (writer, readers) => format!("held by {}", format::holders(writer.is_some(), readers)),
     };
-    let waiting = show::with_noun(status.waiters, "waits", "wait");
+    let waiting = format::with_noun(status.waiters, "waits", "wait");
     writeln!(
         out,
         "{bold}{}{bold:#}  slot {slot}  {held}, {waiting}  last token {}",
-        show::escape_controls(name),
+        format::escape_controls(name),
         status.token
     )?;
     let rows: Vec<[String; 6]> = (status.writer.iter().chain(&status.reading).map(holder_row))
@@ -118,10 +118,10 @@ fn holder_row(holder: &Holder) -> [String; 6] {
     };
     [
         state.into(),
-        show::mode(holder.mode).into(),
+        format::mode(holder.mode).into(),
         holder.id.clone(),
-        show::duration(holder.age),
-        show::duration(holder.remaining),
+        format::duration(holder.age),
+        format::duration(holder.remaining),
         holder.token.to_string(),
     ]
 }
@@ -130,10 +130,10 @@ fn waiter_row(waiter: &Waiter, state: &str) -> [String; 6] {
     let state = if waiter.remaining.is_zero() { "gone" } else { state };
     [
         state.into(),
-        show::mode(waiter.mode).into(),
+        format::mode(waiter.mode).into(),
         waiter.id.clone(),
-        show::duration(waiter.age),
-        show::duration(waiter.remaining),
+        format::duration(waiter.age),
+        format::duration(waiter.remaining),
         String::new(),
     ]
 }
@@ -143,7 +143,7 @@ fn to_json(name: &str, slot: Slot, status: &Status) -> Value {
     let holder = |holder: &Holder| {
         json!({
             "id": holder.id,
-            "mode": show::mode(holder.mode),
+            "mode": format::mode(holder.mode),
             "token": holder.token,
             "age": seconds(holder.age),
             "remaining": seconds(holder.remaining),
@@ -154,7 +154,7 @@ fn to_json(name: &str, slot: Slot, status: &Status) -> Value {
     let waiter = |waiter: &Waiter| {
         json!({
             "id": waiter.id,
-            "mode": show::mode(waiter.mode),
+            "mode": format::mode(waiter.mode),
             "age": seconds(waiter.age),
             "remaining": seconds(waiter.remaining),
         })

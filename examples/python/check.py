@@ -1,6 +1,7 @@
 """Checks of the client that need no server: python3 check.py."""
 
 import itertools
+import threading
 import unittest
 from unittest import mock
 
@@ -78,9 +79,13 @@ class Replies(unittest.TestCase):
         queued = f"queued {NOW} 0 12 11 {NOW + 9_000} further words"
         locks, answers = client(HOLDS, queued, queued, granted(), RELEASED)
         locks.poll = 0.25
-        with mock.patch("time.sleep") as sleep:
+        # Threads of other tests' locks may sleep at the same time.
+        pauses, own_thread = [], threading.get_ident()
+        def record(seconds):
+            if threading.get_ident() == own_thread:
+                pauses.append(seconds * 1000)
+        with mock.patch("time.sleep", side_effect=record):
             locks.read("a", wait=60).release()
-        pauses = [call.args[0] * 1000 for call in sleep.call_args_list]
         places = [call[-2 if at else -1] for at, call in enumerate(answers.of("acquire_read"))]
         windows, times_to_live = zip(*(map(int, place.split(" ")[:2]) for place in places))
         for pause, window in zip(pauses, windows):

@@ -4,13 +4,13 @@ use std::future::IntoFuture;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::blocking::background_runtime::{background, run};
 use crate::blocking::lease::Lease;
 use crate::blocking::request::sealed::Wrap;
-use crate::blocking::runner::{background, run};
 use crate::error::Result;
 use crate::lock::guard::{self, Released};
-use crate::lock::ticket::Ticket;
-use crate::lock::{cached, leader, multi, quorum, reentrant, upgrade};
+use crate::lock::transfer::Ticket;
+use crate::lock::{cached, leader, multi_lock, quorum, reentrant, upgrade};
 
 /// Guards of one lease.
 macro_rules! guards {
@@ -196,7 +196,7 @@ macro_rules! shares {
 }
 
 shares! {
-    MultiGuard = multi::MultiGuard;
+    MultiGuard = multi_lock::MultiGuard;
     QuorumGuard = quorum::guard::QuorumGuard;
     CachedReadGuard = cached::guard::CachedReadGuard;
     CachedWriteGuard = cached::guard::CachedWriteGuard;

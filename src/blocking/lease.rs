@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 
-use crate::blocking::runner::{run, spawn};
+use crate::blocking::background_runtime::{run, spawn};
 use crate::error::Result;
 use crate::health::catch;
 use crate::lock::lease;

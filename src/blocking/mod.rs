@@ -36,33 +36,33 @@
 //! [`Invalid`](crate::ErrorKind::Invalid), also on threads of tokio's `spawn_blocking`. Use the
 //! async types instead. Guards can be dropped on any thread.
 
+mod background_runtime;
+mod client;
+mod election;
 mod guard;
-mod leader;
 mod lease;
-mod locks;
-mod mutex;
 mod request;
-mod runner;
 mod rwlock;
 mod semaphore;
-mod ticket;
+mod set_nx_mutex;
 mod together;
+mod transfer;
 #[cfg(feature = "legacy")]
 mod two_key;
 
+pub use client::{Listing, Locks};
+pub use election::{Leader, LeaderWatch};
 pub use guard::{
     CachedReadGuard, CachedWriteGuard, Leadership, MultiGuard, MutexGuard, QuorumGuard, ReadGuard,
     ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard, SemaphoreGuard, Upgrade,
     UpgradeError, WriteGuard,
 };
-pub use leader::{Leader, LeaderWatch};
 pub use lease::Lease;
-pub use locks::{Listing, Locks};
-pub use mutex::Mutex;
 pub use request::Request;
 pub use rwlock::{CachedRwLock, RwLock};
 pub use semaphore::Semaphore;
-pub use ticket::TakenUp;
+pub use set_nx_mutex::Mutex;
 pub use together::{Quorum, Reentrant};
+pub use transfer::TakenUp;
 #[cfg(feature = "legacy")]
 pub use two_key::{TwoKeyGuard, TwoKeyRwLock};

@@ -3,14 +3,14 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
+use crate::blocking::background_runtime::run;
 use crate::blocking::guard::{MultiGuard, QuorumGuard};
-use crate::blocking::runner::run;
-use crate::client::request::RenewalPolicy;
+use crate::client::lease_options::RenewalPolicy;
 use crate::error::Result;
 use crate::lock::cached::guard::CachedGuard;
 use crate::lock::cached::request::{CachedAcquire, TryCached};
 use crate::lock::guard::Guard;
-use crate::lock::multi::Multi;
+use crate::lock::multi_lock::Multi;
 use crate::lock::quorum::request::QuorumAcquire;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::retry::Retry;

@@ -1,7 +1,7 @@
 //! Read/write locks for programs without a runtime.
 
+use crate::blocking::background_runtime::run;
 use crate::blocking::request::Request;
-use crate::blocking::runner::run;
 use crate::error::Result;
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
 use crate::lock::cached::request::{CachedAcquire, TryCached};

@@ -1,7 +1,7 @@
 //! The semaphore for programs without a runtime.
 
+use crate::blocking::background_runtime::run;
 use crate::blocking::request::Request;
-use crate::blocking::runner::run;
 use crate::error::Result;
 use crate::lock::guard::SemaphoreGuard;
 use crate::lock::request::{Acquire, TryAcquire};

@@ -1,9 +1,9 @@
 //! The blocking `Reentrant` and `Quorum`.
 
-use crate::blocking::locks::Locks;
-use crate::blocking::mutex::Mutex;
+use crate::blocking::client::Locks;
 use crate::blocking::request::Request;
 use crate::blocking::rwlock::RwLock;
+use crate::blocking::set_nx_mutex::Mutex;
 use crate::error::Result;
 use crate::lock::quorum::request::QuorumAcquire;
 use crate::lock::reentrant::{ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard};

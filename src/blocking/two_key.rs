@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::blocking::locks::Locks;
-use crate::blocking::runner::run;
+use crate::blocking::background_runtime::run;
+use crate::blocking::client::Locks;
 use crate::error::Result;
 use crate::lock::guard::Released;
 use crate::lock::two_key;

@@ -1,10 +1,10 @@
 //! Calls under way, their answers, and the messages of the server.
 
+use crate::backend::RespValue;
 use crate::checker::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW};
 use crate::client::acquisition::WorkerCall;
-use crate::client::acquisition::shift::TimeVisitor;
+use crate::client::acquisition::time_visitor::TimeVisitor;
 use crate::clock::LocalInstant;
-use crate::node::RespValue;
 use crate::protocol::{
     AcquireKind, AcquireReply, AcquireRequest, Envelope, ForceReleaseReply, Grant, HoldsRequest,
     LockKey, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, ReplyError,

@@ -1,20 +1,20 @@
 //! One client: its program, and its real acquisition, driven as `client::acquire` and
 //! `client::worker` drive it.
 
+use crate::backend::Address;
+use crate::checker::cached_hold::ModelCachedLease;
 use crate::checker::call::{
     CallAnswer, CallRequest, CallStage, ModelCall, ModelMessage, ModelMessageKind,
 };
-use crate::checker::hold::ModelCachedLease;
 use crate::checker::program::{AcquireProgram, LeaseChange};
 use crate::checker::time::{AgingVisitor, LOCAL_NOW, SERVER_NOW, TokenVisitor, UNIT, server_ms};
-use crate::client::acquisition::shift::TimeVisitor;
+use crate::client::acquisition::time_visitor::TimeVisitor;
 use crate::client::acquisition::{
     AcquisitionEvent, AcquisitionState, Context, GrantPush, RequestStep, WorkerCall,
 };
-use crate::client::reply::{ScriptCallError, ScriptReply, ScriptResult};
-use crate::client::settings::ClientConfig;
+use crate::client::config::ClientConfig;
+use crate::client::script_result::{ScriptCallError, ScriptReply, ScriptResult};
 use crate::clock::LocalInstant;
-use crate::node::Address;
 use crate::protocol::{
     AcquireRequest, Envelope, Grant, LockKind, LockMode, ReleaseReply, ReleaseRequest,
 };

@@ -8,22 +8,22 @@
 // This is a test: it fails by a panic, prints its findings, and measures its own time.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, clippy::disallowed_methods)]
 
-mod beliefs;
+mod cached_hold;
 mod call;
 mod canonical;
 mod client;
 mod faults;
-mod hold;
-mod intern;
-mod permits;
-mod planted;
+mod interner;
+mod lock_view;
+mod model_cases;
 mod program;
 mod report;
-mod rules;
 mod score;
+mod scripts_under_test;
 mod search;
-mod step;
+mod seeded_faults;
+mod semaphore_invariants;
+mod state_invariants;
+mod step_invariants;
 mod time;
-mod view;
 mod world;
-mod worlds;

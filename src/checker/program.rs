@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::checker::time::UNIT;
 use crate::client::acquisition::AcquisitionState;
-use crate::client::polling::PollConfig;
-use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
-use crate::client::settings::ClientConfig;
+use crate::client::config::ClientConfig;
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::poll_schedule::PollConfig;
 use crate::protocol::{AcquireKind, Fairness, LockMode, PermitRequest};
 
 use crate::checker::time::LOCAL_NOW;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::checker::beliefs::ClientHold;
 use crate::checker::call::{ModelCall, ModelMessageKind};
 use crate::checker::search::SearchSummary;
+use crate::checker::state_invariants::ClientHold;
 use crate::checker::time::SERVER_NOW;
 use crate::checker::world::{FAULT_NAMES, LockModel, ModelAction, ModelState};
 

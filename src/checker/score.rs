@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::checker::faults::{self, ScriptMutant, is_held_out};
-use crate::checker::program::{FaultBudget, ModelPlan};
-use crate::checker::search::search;
-use crate::checker::step::ScriptVariant;
-use crate::checker::world::LockModel;
-use crate::checker::worlds::{
+use crate::checker::model_cases::{
     CR, CW, NO_FAULTS, P1, P2, PS, R, RF, RU, SHORT, TP, TW, W, WD, WDU, WF,
 };
+use crate::checker::program::{FaultBudget, ModelPlan};
+use crate::checker::scripts_under_test::ScriptVariant;
+use crate::checker::search::search;
+use crate::checker::world::LockModel;
 
 /// How many states of one world are searched for one fault.
 const MAX_STATES: usize = 120_000;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-use crate::checker::beliefs;
 use crate::checker::report;
+use crate::checker::state_invariants;
 use crate::checker::world::{FAULT_NAMES, LockModel, ModelState};
 
 /// How a state was first found.
@@ -119,7 +119,7 @@ impl StateSearch<'_> {
             let (known, broken) = match self.known.get(&fingerprint(&next)) {
                 Some(known) => (*known, None),
                 None => {
-                    let broken = beliefs::first_violation(self.model, &next);
+                    let broken = state_invariants::first_violation(self.model, &next);
                     let found = Discovery { from: number, action: action_number, depth };
                     (self.note(next, found), broken)
                 }

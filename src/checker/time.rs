@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::client::acquisition::shift::TimeVisitor;
+use crate::client::acquisition::time_visitor::TimeVisitor;
 use crate::clock::LocalInstant;
 
 /// The length of a tick: the grace of the scripts.

@@ -1,7 +1,7 @@
 //! The state of a world, and what is the same in all states.
 
 mod actions;
-mod form;
+mod canonical_form;
 mod results;
 mod runs;
 
@@ -13,13 +13,13 @@ pub(super) use results::GUARDS;
 
 use crate::checker::call::{ModelCall, ModelMessage};
 use crate::checker::client::{ClientFault, ModelClient};
-use crate::checker::intern::Interner;
+use crate::checker::interner::Interner;
+use crate::checker::lock_view::LockView;
 use crate::checker::program::{FaultBudget, ModelPlan};
-use crate::checker::step::ScriptVariant;
-use crate::checker::view::LockView;
-use crate::checker::world::form::KnownTokens;
+use crate::checker::scripts_under_test::ScriptVariant;
+use crate::checker::world::canonical_form::KnownTokens;
 use crate::checker::world::runs::{RunKey, RunResult};
-use crate::client::settings::ClientConfig;
+use crate::client::config::ClientConfig;
 use crate::embedded::{LockHash, ScriptStep};
 use crate::protocol::{self, ClientId, LockKey, Scripts};
 

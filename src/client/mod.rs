@@ -1,23 +1,23 @@
 //! What all locks of one client share: the router, the clock, the settings, and the registry of
 //! acquisitions.
 
-pub(crate) mod acquire;
+pub(crate) mod acquire_task;
 pub(crate) mod acquisition;
 pub(crate) mod cache;
+pub(crate) mod config;
 pub(crate) mod deadline;
-pub(crate) mod hand_on;
 pub(crate) mod in_doubt;
-pub(crate) mod lost;
-pub(crate) mod polling;
+pub(crate) mod lease_options;
+pub(crate) mod loss;
+pub(crate) mod manual_renewal;
+pub(crate) mod poll_schedule;
 mod registry;
-pub(crate) mod renewal;
-pub(crate) mod reply;
-pub(crate) mod request;
-pub(crate) mod schedule;
-pub(crate) mod settings;
+pub(crate) mod script_result;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded"))]
 mod tests;
+pub(crate) mod timer_queue;
+pub(crate) mod transfer;
 pub(crate) mod worker;
 
 use std::ops::Deref;
@@ -27,17 +27,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::backend::RespValue;
 use crate::client::acquisition::{
     Acquisition, AcquisitionEvent, AcquisitionState, Context, Effects,
 };
 use crate::client::cache::{CachedLock, CachedLockMap};
-use crate::client::lost::{LeaseLoss, LossReports};
+use crate::client::config::ClientConfig;
+use crate::client::loss::{LeaseLoss, LossReports};
 use crate::client::registry::{AcquisitionRegistry, DueWork};
-use crate::client::settings::ClientConfig;
 use crate::clock::{Clock, LocalInstant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
-use crate::node::RespValue;
 use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
 use crate::router::{Call, RuntimeHandle, Transport};
 use crate::slot::Slot;
@@ -57,7 +57,7 @@ pub(crate) struct ClientInner {
     pub(crate) losses: Arc<LossReports>,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached_lease_count: AtomicUsize,
-    pub(crate) stale_recall_limit: cache::stray::RecallRateLimit,
+    pub(crate) stale_recall_limit: cache::stale_recall::RecallRateLimit,
     /// Wakes the worker.
     pub(crate) worker_wake: Notify,
     /// Notified when the last acquisition has ended.
@@ -91,7 +91,7 @@ impl ClientInner {
             runtime,
             losses,
             cached_lease_count: AtomicUsize::new(0),
-            stale_recall_limit: cache::stray::RecallRateLimit::default(),
+            stale_recall_limit: cache::stale_recall::RecallRateLimit::default(),
             worker_wake: Notify::new(),
             drained: Notify::new(),
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
 use crate::client::acquisition::Acquisition;
-use crate::client::schedule::TimerQueue;
+use crate::client::timer_queue::TimerQueue;
 use crate::clock::LocalInstant;
 use crate::protocol::LockKey;
 use crate::slot::Slot;

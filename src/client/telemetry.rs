@@ -6,11 +6,11 @@ use std::time::Duration;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, debug_span, error, trace, warn};
 
+use crate::backend::Address;
 use crate::client::acquisition::{GrantSource, TelemetryEvent};
-use crate::client::lost::LeaseLoss;
+use crate::client::loss::LeaseLoss;
 use crate::error::ErrorKind;
 use crate::health::ClientFailure;
-use crate::node::Address;
 use crate::protocol::{ClientId, LockKey, LockMode, ReleaseReply};
 use crate::slot::Slot;
 use crate::telemetry::{count_event, count_labeled, record_duration, record_duration_labeled};

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use crate::backend::Address;
 use crate::client::acquisition::{AcquisitionEvent, AcquisitionState};
-use crate::client::reply::ScriptReply;
+use crate::client::script_result::ScriptReply;
 use crate::embedded::EmbeddedCluster;
 use crate::lock::lease::Lease;
-use crate::node::Address;
 use crate::protocol::{Envelope, Grant, RenewReply};
 use crate::{LeaseState, Locks, RenewalPolicy};
 

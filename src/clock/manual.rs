@@ -14,9 +14,9 @@ use super::{Clock, LocalInstant};
 
 /// A clock that [`advance`](ManualClock::advance) moves at once.
 ///
-/// [`ManualClock::following_tokio`] makes a clock that also follows tokio's time, so it works in a test
-/// with paused time as well as in a program. [`ManualClock::frozen`] makes a clock that moves by
-/// hand alone: its readings, and the order in which it wakes sleepers, depend on nothing outside
+/// [`ManualClock::following_tokio`] makes a clock that also follows tokio's time, so it works in a
+/// test with paused time as well as in a program. [`ManualClock::frozen`] makes a clock that moves
+/// by hand alone: its readings, and the order in which it wakes sleepers, depend on nothing outside
 /// the process.
 #[derive(Debug)]
 pub(crate) struct ManualClock {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::cluster::KeyKind;
-use super::engine::EmbeddedState;
+use super::cluster::EmbeddedState;
+use super::cluster_state::ClusterWorld;
 use super::lock;
-use super::script_host::LuaHost;
+use super::lua_host::LuaHost;
+use super::routing::KeyKind;
 use super::server::ProcessState;
 use super::session::Session;
-use super::world::ClusterWorld;
-use crate::health::ClientHealth;
-use crate::node::{
+use crate::backend::{
     Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
     PubSubConnection, PubSubEvent, RespValue, ResponseFuture,
 };
+use crate::health::ClientHealth;
 
 /// Opens connections to the servers of one engine.
 #[derive(Debug)]

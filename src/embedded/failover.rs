@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::cluster_state::ClusterWorld;
+use super::keyspace::Keyspace;
 use super::replication::ReplicaProgress;
 use super::server::{EmbeddedServer, ProcessState, ServerRole};
 use super::slots::SlotTable;
-use super::store::Keyspace;
-use super::world::ClusterWorld;
 
 impl ClusterWorld {
     /// Lets a replica replace a master, without the master's last writes. Returns the number of the

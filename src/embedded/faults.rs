@@ -1,15 +1,15 @@
 //! Faults of servers, for tests and simulations.
 //!
-//! Using an [`EmbeddedCluster`](super::EmbeddedCluster) requires nothing from this file, and nothing here has a
-//! counterpart for real servers.
+//! Using an [`EmbeddedCluster`](super::EmbeddedCluster) requires nothing from this file, and
+//! nothing here has a counterpart for real servers.
 
 use std::sync::Arc;
 
-use super::answer::ErrorReply;
-use super::engine::EmbeddedState;
+use super::cluster::EmbeddedState;
+use super::cluster_state::ClusterWorld;
 use super::lock;
+use super::reply::ErrorReply;
 use super::server::{EmbeddedServer, ProcessState};
-use super::world::ClusterWorld;
 use crate::slot::Slot;
 
 /// The faults of one engine's servers.
@@ -64,8 +64,8 @@ impl FaultInjector {
 impl FaultInjector {
     /// Lets a replica replace a master. It lacks the last `lose` writes (a script is one write),
     /// but has everything that it has acknowledged to a `WAIT`. A replica that
-    /// [lags](FaultInjector::lag_replica) has what it had when that began. The new master knows no scripts
-    /// and has no subscribers.
+    /// [lags](FaultInjector::lag_replica) has what it had when that began. The new master knows no
+    /// scripts and has no subscribers.
     ///
     /// The old master becomes a replica at once, unless it is isolated, paused or stopped: then it
     /// learns of the promotion later, and until then serves as before. A master without replicas is

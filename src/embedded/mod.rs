@@ -11,49 +11,49 @@
 //!   channels can be subscribed to.
 //! - A script that does not end is not stopped.
 
-mod answer;
-mod call;
 mod cluster;
-mod command;
+mod cluster_state;
+mod command_spec;
 mod commands;
 mod connection;
-mod engine;
 mod failover;
 mod faults;
 mod glob;
 mod hashing;
-mod log;
-mod moves;
-mod network;
+mod keyspace;
+mod lua_call;
+mod lua_host;
 mod number;
-#[cfg(test)]
-mod pure_step;
+mod observer;
 mod random;
 mod replication;
-mod script_host;
+mod reply;
+mod routing;
 mod script_reply;
+#[cfg(test)]
+mod script_step;
 mod server;
 mod session;
+mod simulated_network;
+mod slot_migration;
 mod slots;
-mod store;
 mod subscribers;
 #[cfg(test)]
 mod tests;
-mod watch;
-mod world;
+mod undo_log;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use engine::{EmbeddedCluster, EmbeddedClusterBuilder};
+pub use cluster::{EmbeddedCluster, EmbeddedClusterBuilder};
+pub use cluster_state::ScriptStats;
 pub use faults::FaultInjector;
-pub use network::{
+pub use observer::{CommandObserver, ServedCommand};
+#[cfg(test)]
+pub(crate) use script_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
+pub use session::WaitSemantics;
+pub use simulated_network::{
     Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,
 };
-#[cfg(test)]
-pub(crate) use pure_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
-pub use session::WaitSemantics;
-pub use watch::{CommandObserver, ServedCommand};
-pub use world::ScriptStats;
 
 /// Locks the mutex, also after a panic elsewhere: each change is complete before its lock is
 /// released.

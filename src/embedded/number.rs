@@ -1,6 +1,6 @@
 //! Numbers as the server reads them.
 
-use super::answer::ErrorReply;
+use super::reply::ErrorReply;
 
 /// Reads an integer in its one canonical form: no sign `+`, no leading zero, no space.
 pub(super) fn parse(bytes: &[u8]) -> Option<i64> {

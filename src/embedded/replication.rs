@@ -3,11 +3,11 @@
 //! A replica that keeps up is not stored: its data are its master's, without the last writes if it
 //! is promoted. A replica that is held back has its own data.
 
-use super::answer::{CommandResult, ErrorReply, RedisReply};
+use super::cluster_state::{ClusterWorld, CommandSite};
+use super::keyspace::Keyspace;
 use super::number;
+use super::reply::{CommandResult, ErrorReply, RedisReply};
 use super::server::{EmbeddedServer, ProcessState, ServerRole};
-use super::store::Keyspace;
-use super::world::{ClusterWorld, CommandSite};
 
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]

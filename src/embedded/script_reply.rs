@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use mlua::{LuaString, Table, Value};
 
-use super::answer::{ErrorReply, to_single_line};
+use super::lua_host::CHUNK_NAME;
 use super::number;
-use super::script_host::CHUNK_NAME;
+use super::reply::{ErrorReply, to_single_line};
 use super::server::Digest;
-use crate::node::RespValue;
+use crate::backend::RespValue;
 
 /// How deep a reply may be nested. The server has a similar limit.
 const MAX_DEPTH: usize = 100;

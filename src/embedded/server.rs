@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use sha1_smol::Sha1;
 
-use super::answer::ErrorReply;
 use super::connection::PausedInput;
+use super::keyspace::Keyspace;
 use super::replication::ReplicaProgress;
+use super::reply::ErrorReply;
 use super::slots::SlotTable;
-use super::store::Keyspace;
 use super::subscribers::Subscribers;
-use crate::node::Address;
+use crate::backend::Address;
 use crate::slot::Slot;
 
 /// The SHA-1 digest of a script's text, as 40 hexadecimal digits.

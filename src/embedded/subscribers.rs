@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::node::{PubSubEvent, ServerError};
+use crate::backend::{PubSubEvent, ServerError};
 use crate::slot::Slot;
 
 /// The connections that carry subscriptions, and the channels of each.

@@ -3,12 +3,12 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::client::acquire;
+use crate::client::acquire_task;
 use crate::client::acquisition::AcquisitionEvent;
-use crate::client::hand_on::renew_and_drain;
-use crate::client::reply::parse_reply;
-use crate::client::request::WaitPolicy;
+use crate::client::lease_options::WaitPolicy;
+use crate::client::script_result::parse_reply;
 use crate::client::telemetry;
+use crate::client::transfer::renew_and_drain;
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lease::Lease;
@@ -259,7 +259,7 @@ macro_rules! guard {
                 policy: WaitPolicy,
             ) -> Result<Option<Self>> {
                 let Acquire { client, lock, options, .. } = request;
-                let taken = acquire::acquire(client, lock, $mode, options, policy).await?;
+                let taken = acquire_task::acquire(client, lock, $mode, options, policy).await?;
                 Ok(taken.map(|acquisition| $name(Hold(Lease::new(client.0.clone(), acquisition)))))
             }
 

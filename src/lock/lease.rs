@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::ClientInner;
 use crate::client::acquisition::{Acquisition, AcquisitionEvent, ChangeKind, HeldLease};
-use crate::client::request::WaitPolicy;
-use crate::client::{acquire, renewal};
+use crate::client::lease_options::WaitPolicy;
+use crate::client::{acquire_task, manual_renewal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::LockMode;
 use crate::slot::Slot;
@@ -196,12 +196,12 @@ impl Lease {
     /// If the future is dropped, the server may or may not carry out the renewal. The lease here is
     /// unchanged.
     pub async fn renew(&self) -> Result<()> {
-        renewal::renew(&self.client, &self.acquisition).await.map(drop)
+        manual_renewal::renew(&self.client, &self.acquisition).await.map(drop)
     }
 
     /// Upgrades to a write. False if it was a try and others read.
     pub(crate) async fn become_writer(&self, policy: WaitPolicy) -> Result<bool> {
-        acquire::upgrade(&self.client, &self.acquisition, policy).await
+        acquire_task::upgrade(&self.client, &self.acquisition, policy).await
     }
 
     /// Whether it is a write and stays one. A downgrade that has not been sent is cancelled.

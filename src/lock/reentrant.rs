@@ -9,15 +9,15 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 
 use crate::client::ClientHandle;
-use crate::client::acquire;
+use crate::client::acquire_task;
 use crate::client::acquisition::{self, AcquisitionEvent};
-use crate::client::request::WaitPolicy;
+use crate::client::lease_options::WaitPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
-use crate::lock::mutex::Mutex as PlainMutex;
 use crate::lock::request::{Acquire, TryAcquire};
 use crate::lock::rwlock::RwLock;
+use crate::lock::set_nx_mutex::Mutex as PlainMutex;
 use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// A `Reentrant` with at least this many locks drops the entries of those it no longer holds.
@@ -117,12 +117,12 @@ impl fmt::Debug for Reentrant {
 struct Entry {
     /// Locked by the request that calls the server.
     turn: tokio::sync::Mutex<()>,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<SharedLease>>,
 }
 
 /// A lease, and the number of guards that share it.
 #[derive(Debug)]
-struct Held {
+struct SharedLease {
     hold: Hold,
     reads: usize,
     writes: usize,
@@ -139,7 +139,7 @@ enum Part {
 }
 
 /// What is left after a share is released.
-enum Left {
+enum RemainingShares {
     /// Nothing.
     Nobody(Hold),
     /// Only reads: the lease becomes a read.
@@ -149,7 +149,7 @@ enum Left {
     Stale,
 }
 
-impl Held {
+impl SharedLease {
     fn count(&mut self, part: Part) -> &mut usize {
         match part {
             Part::Read => &mut self.reads,
@@ -173,7 +173,7 @@ struct Share {
 }
 
 impl Entry {
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+    fn held(&self) -> MutexGuard<'_, Option<SharedLease>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,7 +191,7 @@ impl Entry {
 
     /// Starts with a new lease.
     fn begin(self: &Arc<Self>, lease: Lease, part: Part) -> Share {
-        let mut new = Held { hold: Hold(lease.clone()), reads: 0, writes: 0, upgrades: 0 };
+        let mut new = SharedLease { hold: Hold(lease.clone()), reads: 0, writes: 0, upgrades: 0 };
         *new.count(part) += 1;
         let lost = self.held().replace(new);
         drop(lost);
@@ -202,22 +202,24 @@ impl Entry {
         Share { entry: self.clone(), lease, part, gone: false }
     }
 
-    fn leave(&self, lease: &Lease, part: Part) -> Left {
+    fn leave(&self, lease: &Lease, part: Part) -> RemainingShares {
         let mut current = self.held();
         let Some(held) = current.as_mut().filter(|held| held.is(lease)) else {
-            return Left::Stale;
+            return RemainingShares::Stale;
         };
         *held.count(part) -= 1;
         if held.reads + held.writes + held.upgrades == 0 {
-            return current.take().map_or(Left::Stale, |held| Left::Nobody(held.hold));
+            return current
+                .take()
+                .map_or(RemainingShares::Stale, |held| RemainingShares::Nobody(held.hold));
         }
         // An upgrade that was just granted does not count as a write yet. Its request is about to
         // turn its share into a write, or to drop it.
         if held.writes + held.upgrades == 0 && lease.mode() == Some(LockMode::Write) {
             lease.client.apply(&lease.acquisition, AcquisitionEvent::Downgrade);
-            return Left::Readers;
+            return RemainingShares::Readers;
         }
-        Left::Others
+        RemainingShares::Others
     }
 }
 
@@ -235,14 +237,14 @@ impl Share {
     async fn release(mut self) -> Result<Released> {
         self.gone = true;
         match self.entry.leave(&self.lease, self.part) {
-            Left::Nobody(hold) => hold.release().await,
-            Left::Readers => match self.lease.downgraded().await {
+            RemainingShares::Nobody(hold) => hold.release().await,
+            RemainingShares::Readers => match self.lease.downgraded().await {
                 Ok(()) => Ok(Released::Released),
                 Err(error) if error.kind() == ErrorKind::Lost => Ok(Released::AlreadyLost),
                 Err(_) => Ok(Released::Unknown),
             },
-            Left::Others if self.lease.is_held() => Ok(Released::Released),
-            Left::Others | Left::Stale => Ok(Released::AlreadyLost),
+            RemainingShares::Others if self.lease.is_held() => Ok(Released::Released),
+            RemainingShares::Others | RemainingShares::Stale => Ok(Released::AlreadyLost),
         }
     }
 }
@@ -298,7 +300,7 @@ async fn take<G>(
         let granted = upgrade.lease.become_writer(policy).await?;
         return Ok(granted.then(|| upgrade.turn_into(Part::Write)));
     }
-    let taken = acquire::acquire(client, lock, mode, options, policy).await?;
+    let taken = acquire_task::acquire(client, lock, mode, options, policy).await?;
     Ok(taken.map(|acquisition| entry.begin(Lease::new(client.0.clone(), acquisition), part)))
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::client::ClientHandle;
-use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
 use crate::error::Result;
 use crate::lock::guard::Guard;
 use crate::lock::lease::Lease;
 use crate::lock::reentrant::Reentrant;
 use crate::lock::retry::Retry;
-use crate::lock::running;
-use crate::lock::wait::{Cancel, Wait};
+use crate::lock::run_while_held;
+use crate::lock::wait_options::{Cancel, Wait};
 use crate::protocol::{Fairness, LockKey};
 
 /// A request for a lock. It is sent when it is awaited, and returns a guard.
@@ -173,7 +173,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
         G: 'a,
     {
         let guard = self.await?;
-        running::run(guard, work).await
+        run_while_held::run(guard, work).await
     }
 }
 
@@ -281,7 +281,7 @@ macro_rules! options {
         /// completes, for example that of a cancellation token, a channel or a signal. The request
         /// then releases what it was granted. Default: never.
         pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
-            self.cancel = $crate::lock::wait::Cancel::on(cancelled);
+            self.cancel = $crate::lock::wait_options::Cancel::on(cancelled);
             self
         }
 
@@ -292,7 +292,7 @@ macro_rules! options {
         }
 
         /// As [`Acquire::renewal`](crate::Acquire::renewal).
-        pub fn renewal(mut self, renewal: $crate::client::request::RenewalPolicy) -> Self {
+        pub fn renewal(mut self, renewal: $crate::client::lease_options::RenewalPolicy) -> Self {
             self.options.renewal = renewal;
             self
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backoff::{Backoff, DEFAULT_JITTER, scale};
-use crate::client::settings::MIN_BLAMED_SILENCE;
+use crate::client::config::MIN_BLAMED_SILENCE;
 use crate::clock::{Clock, LocalInstant};
 use crate::error::{Error, ErrorKind, Result};
 

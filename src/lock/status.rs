@@ -1,6 +1,6 @@
 //! The status of a read/write lock: its holders and waiters.
 
-mod queue;
+mod waiter_merge;
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -15,7 +15,7 @@ use crate::protocol::{
     HolderRecord, HoldsRequest, InspectReply, InspectRequest, LockKey, LockMode, PageCursor,
     WaiterRecord,
 };
-use queue::Queue;
+use waiter_merge::MergedQueue;
 
 /// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: usize = 100;
@@ -260,7 +260,7 @@ fn status(view: InspectReply, first_reader: u64, size: usize) -> Status {
         })
     };
     let reader = first_reader.saturating_add(size as u64).min(view.reader_count);
-    let mut queue = Queue::new(view.waiting_writers, view.waiting_readers);
+    let mut queue = MergedQueue::new(view.waiting_writers, view.waiting_readers);
     let waiting = queue.by_ref().take(size).map(|(mode, entry)| waiter(now, mode, entry)).collect();
     let (next_writer, next_reader) = queue.rest();
     let is_last = reader == view.reader_count && next_writer.is_none() && next_reader.is_none();

@@ -7,17 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::client::ClientHandle;
-use crate::client::acquire;
-use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
-use crate::client::settings::check_lease;
+use crate::client::acquire_task;
+use crate::client::config::check_lease;
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result};
+use crate::lock::client::Locks;
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::Lease;
-use crate::lock::locks::Locks;
 use crate::lock::retry::Retry;
-use crate::lock::wait::Wait;
+use crate::lock::wait_options::Wait;
 use crate::protocol::{LockKey, LockKind, LockMode};
 use crate::slot::{Slot, assert_same_slot};
 
@@ -194,7 +194,8 @@ impl TwoKeyRwLock {
         options: &LeaseOptions,
         policy: WaitPolicy,
     ) -> Result<Option<TwoKeyGuard>> {
-        let taken = acquire::acquire(&self.client, self.lock(mode), mode, options, policy).await?;
+        let taken =
+            acquire_task::acquire(&self.client, self.lock(mode), mode, options, policy).await?;
         let guard = |acquisition| TwoKeyGuard {
             hold: Hold(Lease::new(self.client.0.clone(), acquisition)),
             mode,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::client::request::WaitPolicy;
+use crate::client::lease_options::WaitPolicy;
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 

@@ -11,9 +11,9 @@ use super::semaphore::limit;
 #[cfg(feature = "legacy")]
 use super::two_key;
 use super::{LockMode, Scripts};
+use crate::backend::{Command, RespValue};
 use crate::clock::LocalInstant;
 use crate::decimal::Decimal;
-use crate::node::{Command, RespValue};
 use crate::router::Call;
 
 /// The policy that orders waiting readers and writers.

@@ -1,8 +1,8 @@
 //! Turns the errors of servers and connections into errors of this library.
 
+use crate::backend::{ConnectionError, ServerError};
 use crate::error::{Error, ErrorKind};
 use crate::health::ClientFailure;
-use crate::node::{ConnectionError, ServerError};
 use crate::router::{CallError, CallErrorKind};
 
 impl From<CallError> for Error {

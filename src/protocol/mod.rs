@@ -6,18 +6,18 @@ mod id;
 mod inspect;
 mod key;
 #[cfg(all(test, feature = "embedded"))]
-#[path = "../../tests/support/line.rs"]
+#[path = "../../tests/support/state_line.rs"]
 #[allow(clippy::duplicate_mod)] // `node::tests` has all of the support
 pub(crate) mod line;
-mod mutex;
 mod push;
-mod raise;
+mod raise_token;
 mod release;
 mod renew;
 mod reply;
 mod revoke;
 mod script;
 mod semaphore;
+mod set_nx_mutex;
 #[cfg(feature = "legacy")]
 pub(crate) mod two_key;
 
@@ -31,11 +31,10 @@ pub(crate) use inspect::{
     HolderRecord, HoldsRequest, InspectReply, InspectRequest, PageCursor, WaiterRecord,
 };
 pub(crate) use key::{LockKey, LockKind, MAX_NAME_LEN};
-pub(crate) use mutex::InspectSetNxRequest;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use push::GrantMessage;
 pub(crate) use push::PushMessage;
-pub(crate) use raise::{MAX_TOKEN_LEAD, RaiseTokenReply, RaiseTokenRequest};
+pub(crate) use raise_token::{MAX_TOKEN_LEAD, RaiseTokenReply, RaiseTokenRequest};
 pub(crate) use release::{ReleaseReply, ReleaseRequest, parse_pump_reply, pump_request};
 pub(crate) use renew::{DowngradeRequest, RenewReply, RenewRequest};
 pub(crate) use reply::{Envelope, ReplyError};
@@ -46,6 +45,7 @@ pub(crate) use semaphore::{
     InspectSemaphoreReply, InspectSemaphoreRequest, ReleasePermitsRequest, SemaphoreCursor,
     SetLimitReply, SetLimitRequest,
 };
+pub(crate) use set_nx_mutex::InspectSetNxRequest;
 
 /// The mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

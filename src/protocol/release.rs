@@ -7,7 +7,7 @@ use super::key::{LockKey, LockKind};
 use super::reply::{Envelope, ReplyError, ReplyReader};
 #[cfg(feature = "legacy")]
 use super::two_key;
-use crate::node::{Command, RespValue};
+use crate::backend::{Command, RespValue};
 use crate::router::Call;
 
 /// Ends an acquisition's lease or wait.

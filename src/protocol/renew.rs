@@ -7,7 +7,7 @@ use super::id::AcquisitionId;
 use super::key::{LockKey, LockKind};
 use super::reply::{Envelope, ReplyError, ReplyReader};
 use super::{LockMode, Scripts};
-use crate::node::{Command, RespValue};
+use crate::backend::{Command, RespValue};
 use crate::router::Call;
 
 /// Extends a lease, or claims a grant. If the server's record of this token holds more than the

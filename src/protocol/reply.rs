@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::backend::{RespValue, ServerError};
 use crate::decimal::parse_leading_u64;
-use crate::node::{RespValue, ServerError};
 
 /// A reply that does not have its script's shape, or an error from the server.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use super::Scripts;
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};
-use crate::node::{Command, RespValue};
+use crate::backend::{Command, RespValue};
 use crate::router::{Call, Script};
 
 /// The leases that were revoked.

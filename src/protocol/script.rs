@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::node::GRANTED;
+use crate::backend::GRANTED;
 use crate::router::Script;
 
 /// The statuses of several scripts.

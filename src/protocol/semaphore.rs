@@ -7,8 +7,8 @@ use super::id::AcquisitionId;
 use super::inspect::{HolderRecord, NONE, WaiterRecord, entry, malformed, parse_pairs, record};
 use super::key::LockKey;
 use super::reply::{Envelope, ReplyError, ReplyReader};
+use crate::backend::{Command, RespValue};
 use crate::clock::LocalInstant;
-use crate::node::{Command, RespValue};
 use crate::router::{Call, Script};
 
 /// Gives back some of the permits.

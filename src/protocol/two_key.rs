@@ -8,8 +8,8 @@ use super::acquire::{AcquireKind, AcquireRequest};
 use super::id::AcquisitionId;
 use super::key::LockKey;
 use super::script::{RELEASE, TRY};
+use crate::backend::Command;
 use crate::clock::LocalInstant;
-use crate::node::Command;
 use crate::protocol::LockMode;
 use crate::router::{Call, Script};
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use crate::node::Address;
+use crate::backend::Address;
 use crate::router::{lock, telemetry};
 
 /// How many entries are remembered as reported. Further ones are not reported.

@@ -8,14 +8,14 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
 
+use crate::backend::{Address, Command, RespValue};
 use crate::clock::LocalInstant;
-use crate::node::{Address, Command, RespValue};
 use crate::router::Router;
 use crate::router::call::{Call, CallError, CallReply, Script};
 use crate::router::connection::{ExchangeError, Priority, ServerConnection, TimedReply};
 use crate::router::in_flight::{AttemptOutcome, InFlightCall, WaitEnd};
-use crate::router::sent_with::SendMarker;
-use crate::router::texts::{NoScriptReply, UploadTurn};
+use crate::router::script_upload::{NoScriptReply, UploadTurn};
+use crate::router::send_marker::SendMarker;
 
 /// The most calls in one pipeline, so that a batch does not keep a server from others for long.
 const MAX_PIPELINE: usize = 128;

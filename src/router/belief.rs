@@ -19,8 +19,8 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::node::Address;
-use crate::router::map::SlotMap;
+use crate::backend::Address;
+use crate::router::slot_map::SlotMap;
 use crate::slot::Slot;
 
 pub(crate) use deployment::Deployment;

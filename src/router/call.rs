@@ -11,10 +11,10 @@
 //! - A script that may answer `granted` has the acquisition's id as the first of its own arguments,
 //!   and the reply names it in the fourth word.
 
+use crate::backend::{Address, Command, ConnectionError, RespValue, ServerError};
 use crate::clock::LocalInstant;
 use crate::health::ClientFailure;
-use crate::node::{Address, Command, ConnectionError, RespValue, ServerError};
-use crate::router::tried::ServerList;
+use crate::router::server_list::ServerList;
 use crate::slot::Slot;
 
 /// A Lua script of the protocol.

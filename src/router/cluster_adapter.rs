@@ -22,17 +22,17 @@ use ::redis::{Cmd, RedisError, Value};
 use futures::future::{self, Either};
 use futures::stream::{FuturesUnordered, StreamExt};
 
+use crate::backend::redis::{connect_error, from_value, to_cmd};
+use crate::backend::{Address, ConnectionError, RespValue, ServerError, server_ms};
 use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
-use crate::node::redis::{connect_error, from_value, to_cmd};
-use crate::node::{Address, ConnectionError, RespValue, ServerError, server_ms};
-use crate::router::about::parse_time;
-use crate::router::answer::{ReplyAction, action_for_reply};
-use crate::router::clock_bound::ClockBounds;
+use crate::router::address_translation::AddressTranslator;
+use crate::router::clock_bounds::ClockBounds;
 use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, to_command};
+use crate::router::reply_action::{ReplyAction, action_for_reply};
+use crate::router::reply_timeout::reply_timeout;
+use crate::router::server_info::parse_time;
 use crate::router::telemetry::{self, AttemptResult, ServerLoad};
-use crate::router::time_out::reply_timeout;
-use crate::router::translation::AddressTranslator;
 use crate::router::{
     ATTEMPT_BACKOFF, Call, CallError, CallErrorKind, CallReply, RuntimeHandle, closed, lock,
 };

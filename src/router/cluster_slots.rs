@@ -1,9 +1,9 @@
 //! Reads replies to `CLUSTER SLOTS`. An entry that cannot be used costs no other one its slots.
 
-use crate::node::{Address, RespValue};
+use crate::backend::{Address, RespValue};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntry;
-use crate::router::map::SlotMap;
-use crate::router::translation::AddressTranslator;
+use crate::router::slot_map::SlotMap;
 use crate::slot::Slot;
 
 /// A reply to `CLUSTER SLOTS`.
@@ -313,7 +313,7 @@ mod tests {
             10 => RespValue::Array(vec![]),
             11 => RespValue::Array(vec![RespValue::Nil, RespValue::Int(0), RespValue::Nil]),
             12 => RespValue::Array(vec![text("ip"), RespValue::Nil, text("hostname")]),
-            13 => RespValue::Error(crate::node::ServerError {
+            13 => RespValue::Error(crate::backend::ServerError {
                 code: "ERR".into(),
                 message: "x".into(),
             }),

@@ -9,23 +9,23 @@ use std::time::Duration;
 use futures::future::{self, Either};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
 
-use crate::clock::{Clock, LocalInstant};
-use crate::node::{
+use crate::backend::{
     Address, Command, CommandConnection, ConnectionError, Connector, EncodedScriptCall,
     ProtocolError, ReplyShape, RespValue, ResponseFuture, server_ms,
 };
-use crate::router::about::{auth_error, check_kind, parse_server_name, parse_time};
+use crate::clock::{Clock, LocalInstant};
+use crate::router::activity::LastActivity;
 use crate::router::belief::{ServerIdentity, ServerProcess};
-use crate::router::clock_bound::ClockBounds;
-use crate::router::heard::LastActivity;
-use crate::router::pulse::SharedTimer;
+use crate::router::clock_bounds::ClockBounds;
+use crate::router::connect_error::{connect_error, no_handshake};
+use crate::router::master_term::MasterTerm;
+use crate::router::reply_timeout::reply_timeout;
 use crate::router::runtime::RuntimeHandle;
+use crate::router::server_info::{auth_error, check_kind, parse_server_name, parse_time};
+use crate::router::shared_timer::SharedTimer;
 use crate::router::telemetry::ServerLoad;
-use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
-use crate::router::time_out::reply_timeout;
-use crate::router::unopened::{connect_error, no_handshake};
-use crate::router::{answer, delete_if_equal, lock};
+use crate::router::{delifeq, lock, reply_action};
 use crate::slot::Slot;
 
 /// The most pipelines of batches under way at once. More would only wait at the server and time out
@@ -197,7 +197,7 @@ impl ServerConnection {
         let mut bound = ClockBounds::default();
         bound.observe(sent, received, parse_time(replies.next()).map_err(at)?);
         let info = replies.next();
-        let deletes_if_equal = info.as_ref().is_some_and(delete_if_equal::is_supported);
+        let deletes_if_equal = info.as_ref().is_some_and(delifeq::is_supported);
         let name = parse_server_name(info).unwrap_or_else(|| UNKNOWN_SERVER.into());
         let identity = ServerIdentity::from_reply(replies.next()).map_err(at)?;
         let runtime = RuntimeHandle::current(connector.health());
@@ -469,7 +469,7 @@ impl ServerConnection {
         match server_ms(reply) {
             Some(0) => {}
             Some(server_ms) => lock(&self.clock_bounds.0).observe(sent, received, server_ms),
-            None if answer::invalidates_connection(reply, slot) => self.retire_untrusted(),
+            None if reply_action::invalidates_connection(reply, slot) => self.retire_untrusted(),
             None => {}
         }
     }

@@ -11,12 +11,12 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use crate::node::{Address, ConnectionError};
+use crate::backend::{Address, ConnectionError};
 use crate::router::belief::{Deployment, NodeView, ReportedTopology, UnexpectedServer};
 use crate::router::sentinels::SentinelGroup;
+use crate::router::server_list::Failures;
 use crate::router::telemetry;
 use crate::router::topology::{DiscoveryError, NodeReply, QUERY_STAGGER, SAMPLE_SIZE, Topology};
-use crate::router::tried::Failures;
 
 /// A search for the deployment.
 struct Search<'a> {

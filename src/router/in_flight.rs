@@ -1,30 +1,30 @@
 //! One call: its attempts, from server to server, until one answers or the deadline passes.
 
-mod settle;
+mod outcome;
 
 #[cfg(feature = "cluster-async")]
-pub(crate) use settle::MAX_PROTOCOL_ERRORS;
+pub(crate) use outcome::MAX_PROTOCOL_ERRORS;
 
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::LocalInstant;
-use crate::node::{
+use crate::backend::{
     Address, Command, ConnectionError, EncodedScriptCall, GRANTED, RespValue, ScriptShape,
     ServerError,
 };
+use crate::clock::LocalInstant;
 use crate::router::Router;
-use crate::router::answer::merge_asking_reply;
 use crate::router::call::{Call, CallError, CallErrorKind, CallReply, Script};
 use crate::router::connection::{
     ExchangeError, PermitError, SendPermit, ServerConnection, TimedReply,
 };
-use crate::router::delete_if_equal::{self, DelIfEqMiss};
-use crate::router::sent_with::SendMarker;
+use crate::router::delifeq::{self, DelIfEqMiss};
+use crate::router::reply_action::merge_asking_reply;
+use crate::router::reply_timeout::reply_timeout;
+use crate::router::script_upload::NoScriptReply;
+use crate::router::send_marker::SendMarker;
 use crate::router::telemetry::AttemptResult;
-use crate::router::texts::NoScriptReply;
-use crate::router::time_out::reply_timeout;
 use crate::router::topology::RefreshSource;
 
 /// A call under way and the history of its attempts.
@@ -186,7 +186,7 @@ impl<'a> InFlightCall<'a> {
     /// another attempt.
     pub(crate) fn next_server(&mut self) -> Result<Option<Address>, CallError> {
         if self.router.connections.is_closed() {
-            return Err(self.into_error(self.router.closed()));
+            return Err(self.call_error(self.router.closed()));
         }
         let known = self.target.address.clone();
         let address = known.or_else(|| self.router.topology.master_of(self.call.slot));
@@ -198,7 +198,7 @@ impl<'a> InFlightCall<'a> {
                 }
                 Some(_) => CallErrorKind::TimedOut(self.last_error.take()),
             };
-            return Err(self.into_error(reason));
+            return Err(self.call_error(reason));
         }
         if address.is_none() {
             drop(self.router.topology.refresh(RefreshSource::Any));
@@ -265,7 +265,7 @@ impl<'a> InFlightCall<'a> {
         deletes: bool,
     ) -> Command {
         if deletes {
-            return delete_if_equal::command(self.call);
+            return delifeq::command(self.call);
         }
         to_command(self.call, self.brings_text(), connection.name(), not_after)
     }
@@ -280,7 +280,7 @@ impl<'a> InFlightCall<'a> {
     ) -> AttemptOutcome {
         let TimedReply { mut value, sent_at: sent, received_at: received } = exchange;
         if deletes {
-            value = match delete_if_equal::parse_reply(value) {
+            value = match delifeq::parse_reply(value) {
                 Ok(reply) => reply,
                 Err(undone) => {
                     if undone == DelIfEqMiss::Unsupported {
@@ -433,7 +433,7 @@ impl<'a> InFlightCall<'a> {
                 },
             )
         } else {
-            let command = delete_if_equal::command(self.call);
+            let command = delifeq::command(self.call);
             connection.call_with(Some(permit), command, self.deadline).await
         };
         match outcome {

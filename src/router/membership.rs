@@ -5,8 +5,9 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use futures::TryFutureExt;
 use futures::future::{join_all, try_join};
 
+use crate::backend::{Address, Command, ConnectionError, Connector, ReplyShape, RespValue};
 use crate::clock::Clock;
-use crate::node::{Address, Command, ConnectionError, Connector, ReplyShape, RespValue};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::belief::{
     Admission, DeploymentKind, KnownCluster, NodeView, ServerIdentity, ServerProcess,
@@ -16,8 +17,7 @@ use crate::router::connection::{ConnectionLimits, ServerConnection};
 use crate::router::sentinels::SentinelGroup;
 use crate::router::telemetry;
 use crate::router::time_limit::TimeLimit;
-use crate::router::translation::AddressTranslator;
-use crate::router::{read, views, write};
+use crate::router::{node_query, read, write};
 
 /// What is known about the servers, shared by all that connect to them.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Membership {
         limit: TimeLimit,
     ) -> Result<NodeView, ConnectionError> {
         let skip = |entry| self.bad_entries.report(node, entry);
-        views::query_node_view(connection, node, limit, &self.translation, skip).await
+        node_query::query_node_view(connection, node, limit, &self.translation, skip).await
     }
 
     /// Connects, and checks that the server is a known one.

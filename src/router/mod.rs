@@ -1,46 +1,46 @@
 //! The router: slots, the slot map, redirects, retries.
 
-mod about;
-mod answer;
+mod activity;
 mod bad_entries;
 mod batch;
 mod belief;
 mod call;
-mod clock_bound;
+mod clock_bounds;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
 mod cluster_slots;
 mod connection;
-mod connections;
-mod delete_if_equal;
+mod connection_pool;
+mod delifeq;
 mod discovery;
-mod heard;
 mod in_flight;
-mod map;
-mod masters;
+mod master_query;
 mod membership;
-mod pulse;
 mod replicated;
+mod reply_action;
 mod runtime;
-mod sent_with;
+mod send_marker;
+mod server_info;
+mod shared_timer;
+mod slot_map;
 // Only URLs name sentinels.
+mod address_translation;
+mod connect_error;
+mod master_term;
+mod master_watch;
+mod node_query;
+mod reply_timeout;
+mod script_upload;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(dead_code, unused_imports))]
 mod sentinels;
+mod server_list;
 mod subscriptions;
 pub(crate) mod telemetry;
-mod tenure;
 #[cfg(test)]
 mod tests;
-mod texts;
 mod time_limit;
-mod time_out;
 mod topology;
-mod translation;
 mod transport;
-mod tried;
-mod unopened;
-mod views;
-mod watchers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -48,24 +48,25 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::backend::{Address, Connector};
 use crate::backoff::{Backoff, scale, with_jitter};
 use crate::clock::{Clock, LocalInstant};
 use crate::health::ClientHealth;
-use crate::node::{Address, Connector};
 use crate::slot::Slot;
+use address_translation::AddressTranslator;
 use connection::ConnectionLimits;
-use connections::ConnectionPool;
+use connection_pool::ConnectionPool;
 use in_flight::InFlightCall;
 use membership::Membership;
 use replicated::ReplicatedCallPools;
+use script_upload::ScriptUploads;
 use sentinels::SentinelGroup;
-use texts::ScriptUploads;
 use topology::{DiscoveryError, RefreshSource, Topology};
-use translation::AddressTranslator;
 
+pub(crate) use address_translation::TranslateFn;
 pub use call::Script;
 pub(crate) use call::{Call, CallError, CallErrorKind, CallReply};
-pub(crate) use clock_bound::ClockBounds;
+pub(crate) use clock_bounds::ClockBounds;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
 pub(crate) use connection::Priority;
@@ -73,7 +74,6 @@ pub(crate) use runtime::RuntimeHandle;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
 pub(crate) use sentinels::SentinelTargets;
 pub(crate) use subscriptions::{EventListener, SubscriptionEvent, Subscriptions};
-pub(crate) use translation::TranslateFn;
 pub(crate) use transport::Transport;
 
 /// Pauses between the attempts of one call.

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::backend::{Address, Command, Connector, ReplyShape, RespValue};
 use crate::clock::{Clock, LocalInstant};
-use crate::node::{Address, Command, Connector, ReplyShape, RespValue};
-use crate::router::answer::merge_asking_reply;
 use crate::router::call::Call;
 use crate::router::connection::{ConnectionLimits, ExchangeError, ServerConnection, TimedReply};
-use crate::router::connections::ConnectionPool;
+use crate::router::connection_pool::ConnectionPool;
 use crate::router::in_flight::{AttemptOutcome, to_command};
 use crate::router::lock;
 use crate::router::membership::Membership;
+use crate::router::reply_action::merge_asking_reply;
 use crate::router::runtime::RuntimeHandle;
-use crate::router::sent_with::SendMarker;
+use crate::router::send_marker::SendMarker;
 
 /// The most calls in one group.
 const MAX_GROUP: usize = 128;

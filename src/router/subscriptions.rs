@@ -6,11 +6,11 @@
 //! - [`link`] is a task for each server, with one connection that carries subscriptions alone.
 //!   [`joins`] limits how many joins are under way at once.
 
-mod joins;
-mod keeper;
+mod channel_target;
 mod link;
-mod place;
-mod reports;
+mod link_events;
+mod manager;
+mod subscribe_queue;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,13 +21,13 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use crate::backend::{Address, Connector};
 use crate::clock::{Clock, LocalInstant};
-use crate::node::{Address, Connector};
 use crate::router::read;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::topology::Topology;
 use crate::slot::Slot;
-use keeper::{ManagerCommand, SubscriptionManager};
+use manager::{ManagerCommand, SubscriptionManager};
 
 /// An event of the subscriptions.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{debug, info, trace, warn};
 
-use crate::node::Address;
+use crate::backend::Address;
 use crate::slot::Slot;
 use crate::telemetry::{
     Gauge, count_event, count_labeled, emit_in_drop, record_duration, server_gauge,

@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use crate::clock::{Clock, LocalInstant};
-use crate::node::fake::{
+use crate::backend::fake::{
     DialBehavior, EPOCH_MS, FakeCluster, FakeReply, TestClock, address, refusal, script_reply, text,
 };
-use crate::node::{Command, RespValue};
+use crate::backend::{Command, RespValue};
+use crate::clock::{Clock, LocalInstant};
 use crate::router::{
     Call, CallError, CallErrorKind, CallReply, Priority, Router, RouterConfig, Script,
 };

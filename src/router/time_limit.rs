@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::node::{Address, ConnectionError};
+use crate::backend::{Address, ConnectionError};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeLimit {

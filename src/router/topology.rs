@@ -11,23 +11,23 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
+use crate::backend::{Address, ConnectionError};
 use crate::backoff::{Backoff, with_jitter};
 use crate::clock::{Clock, LocalInstant};
-use crate::node::{Address, ConnectionError};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::belief::{
     Admission, DeploymentKind, NodeView, ReportedTopology, UnexpectedServer,
 };
 use crate::router::call::{CallError, CallErrorKind};
+use crate::router::connect_error::{Announcer, announced};
 use crate::router::connection::ServerConnection;
-use crate::router::connections::ConnectionPool;
+use crate::router::connection_pool::ConnectionPool;
+use crate::router::master_watch::MasterWatches;
 use crate::router::membership::Membership;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::sentinels::{SentinelError, SentinelGroup};
+use crate::router::server_list::ServerList;
 use crate::router::telemetry;
-use crate::router::translation::AddressTranslator;
-use crate::router::tried::ServerList;
-use crate::router::unopened::{Announcer, announced};
-use crate::router::watchers::MasterWatches;
 use crate::router::{Slot, lock};
 
 /// The interval from the start of one refresh to the start of the next. It doubles after each

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::backend::{Address, Command, RespValue};
 use crate::clock::LocalInstant;
-use crate::node::{Address, Command, RespValue};
 use crate::router::{
     Call, CallError, CallReply, ClockBounds, EventListener, Priority, Router, RuntimeHandle,
 };

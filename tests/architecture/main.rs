@@ -22,7 +22,7 @@ const LAYERS: [&str; 16] = [
     "telemetry",
     "health",
     "error",
-    "node",
+    "backend",
     "embedded",
     "router",
     "protocol",
@@ -111,7 +111,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The module of a file: `node/redis/dial.rs` is `node::redis::dial`.
+/// The module of a file: `backend/redis/dial.rs` is `backend::redis::dial`.
 fn module_of(file: &Path) -> Vec<String> {
     let mut module: Vec<String> =
         file.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();

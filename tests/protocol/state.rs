@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lab::{GRACE, KEEP};
-use super::support::line::{expand_line, invalid_fields};
+use super::support::state_line::{expand_line, invalid_fields};
 
 #[derive(Debug)]
 pub struct State {

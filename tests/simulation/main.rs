@@ -22,7 +22,7 @@ mod crossings;
 mod hash;
 #[path = "../judge/mod.rs"]
 mod judge;
-#[path = "../support/line.rs"]
+#[path = "../support/state_line.rs"]
 mod line;
 mod mutants;
 mod nemesis;

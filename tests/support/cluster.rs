@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use redis::cmd;
 use tokio::time::Instant;
 
-use super::turn::acquire_server_slots;
+use super::server_limit::acquire_server_slots;
 use super::{
     ClusterNodeEntry, ClusterNodes, Error, PollLimit, Result, Server, ServerSettings, Version,
 };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::{Command, Stdio};
 
-use super::tree::find_in_project;
+use super::project_path::find_in_project;
 use super::{Cluster, Error, Result, Server};
 
 const COMPOSER: &str = "cluster-compose/cluster";

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::tree::find_in_project;
+use super::project_path::find_in_project;
 use super::{Error, Result, Server};
 
 /// Where `make redis-py` puts it, from the root of the project.

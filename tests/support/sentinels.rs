@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use redis::Value;
 use tokio::time::sleep;
 
-use super::turn::acquire_server_slots;
+use super::server_limit::acquire_server_slots;
 use super::{Error, PollLimit, Result, Server, ServerSettings};
 
 /// The name by which the sentinels know the master.

@@ -17,8 +17,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::container::Container;
-use super::tree::find_in_project;
-use super::turn::acquire_server_slots;
+use super::project_path::find_in_project;
+use super::server_limit::acquire_server_slots;
 use super::watchdog::{keeps_folders, watchdog};
 use super::{Error, PollLimit, Result};
 

@@ -26,5 +26,5 @@ pub async fn unheard(cluster: &Cluster, channels: &[String]) -> Result<Seen> {
 /// How many subscribers the shard channel has at the master of its slot.
 pub async fn subscribers(cluster: &Cluster, channel: &str) -> Result<u64> {
     let master = cluster.master_of(cluster.slot_of(channel).await?).await?;
-    cluster.node(master).say(&format!("SPUBLISH {channel} word")).await
+    cluster.node(master).run_words(&format!("SPUBLISH {channel} word")).await
 }

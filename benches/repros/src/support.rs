@@ -3,8 +3,8 @@
 // Only a part of it is needed here.
 #![allow(dead_code, unused_imports)]
 
-#[path = "../../../tests/support/clients.rs"]
-mod clients;
+#[path = "../../../tests/support/kill_clients.rs"]
+mod kill_clients;
 #[path = "../../../tests/support/cluster.rs"]
 mod cluster;
 #[path = "../../../tests/support/container.rs"]
@@ -13,28 +13,28 @@ mod container;
 mod error;
 #[path = "../../../tests/support/failover.rs"]
 mod failover;
-#[path = "../../../tests/support/moves.rs"]
-mod moves;
+#[path = "../../../tests/support/slot_migration.rs"]
+mod slot_migration;
 #[path = "../../../tests/support/proxy.rs"]
 mod proxy;
 #[path = "../../../tests/support/server.rs"]
 mod server;
-#[path = "../../../tests/support/tree.rs"]
-mod tree;
-#[path = "../../../tests/support/turn.rs"]
-mod turn;
-#[path = "../../../tests/support/view.rs"]
-mod view;
-#[path = "../../../tests/support/wait_limit.rs"]
-mod wait_limit;
+#[path = "../../../tests/support/project_path.rs"]
+mod project_path;
+#[path = "../../../tests/support/server_limit.rs"]
+mod server_limit;
+#[path = "../../../tests/support/cluster_nodes.rs"]
+mod cluster_nodes;
+#[path = "../../../tests/support/poll_until.rs"]
+mod poll_until;
 #[path = "../../../tests/support/watchdog.rs"]
 mod watchdog;
 
-pub use clients::Clients;
-pub use cluster::{Cluster, Shape};
+pub use kill_clients::ClientKind;
+pub use cluster::{Cluster, ClusterConfig};
 pub use error::{Error, Result};
-pub use failover::Failover;
-pub use proxy::{Cut, Proxies};
+pub use failover::FailoverMode;
+pub use proxy::{CutPoint, Proxies};
 pub use server::{Server, ServerSettings, Version};
-pub use view::{Entry, View};
-pub use wait_limit::PollLimit;
+pub use cluster_nodes::{ClusterNodeEntry, ClusterNodes};
+pub use poll_until::PollLimit;

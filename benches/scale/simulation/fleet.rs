@@ -6,8 +6,8 @@ use std::time::Duration;
 use rwlease::embedded::{SimulatedHost, SimulatedNetwork};
 use rwlease::{Locks, Result, Slot, WriteGuard};
 
-use super::book::HolderLedger;
 use super::counts::PREFIX;
+use super::ledger::HolderLedger;
 use super::plan::Plan;
 
 /// How long an uncontended lock is held.

@@ -5,9 +5,9 @@
 // The bench and the test each compile this as their own module, and need only a part of it.
 #![allow(dead_code, unused_imports)]
 
-mod book;
 mod counts;
 mod fleet;
+mod ledger;
 mod plan;
 
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use rwlease::Slot;
 use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand, SimulatedNetwork};
 
-use book::HolderLedger;
 use counts::{FixedLatency, MessageCounter};
 use fleet::Fleet;
+use ledger::HolderLedger;
 
-pub use book::Outcome;
 pub use counts::{CountedMessage, ServerCounts};
+pub use ledger::Outcome;
 pub use plan::Plan;
 
 /// Time advances in multiples of this, so that events at about the same time share one step.

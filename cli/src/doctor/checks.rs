@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::clock::distance;
+use super::clock_offset::distance;
 use super::finding::{Finding, Severity};
 use super::probe::{Deployment, LuaSupport, Mode, Node, NodeFacts, Role};
 use super::rights;
-use crate::show;
+use crate::format;
 
 const SLOTS: u16 = 16_384;
 
@@ -89,8 +89,8 @@ fn deployment_shape(deployment: &Deployment) -> Option<Finding> {
     }
     let replicas = deployment.nodes.iter().filter(|node| node.role == Role::Replica).count();
     let masters = deployment.nodes.len() - replicas;
-    let masters = show::with_noun(masters as u64, "master", "masters");
-    let replicas = show::with_noun(replicas as u64, "replica", "replicas");
+    let masters = format::with_noun(masters as u64, "master", "masters");
+    let replicas = format::with_noun(replicas as u64, "replica", "replicas");
     Some(Finding::new(Severity::Ok, format!("a cluster of {masters} and {replicas}")))
 }
 
@@ -181,11 +181,11 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
         _ => {
             return Some(Finding::new(
                 Severity::Ok,
-                format!("the nodes' clocks are at most {} apart", show::duration(most)),
+                format!("the nodes' clocks are at most {} apart", format::duration(most)),
             ));
         }
     };
-    let (one, other, least) = (&one.address, &other.address, show::duration(least));
+    let (one, other, least) = (&one.address, &other.address, format::duration(least));
     let advice = "synchronize the clocks by NTP, or use a larger margin";
     Some(Finding::new(
         level,
@@ -276,7 +276,7 @@ fn state(facts: &NodeFacts) -> Vec<Finding> {
         ));
     }
     if let Some(moving) = facts.moving.filter(|&moving| moving > 0) {
-        let slots = show::with_noun(moving as u64, "slot is", "slots are");
+        let slots = format::with_noun(moving as u64, "slot is", "slots are");
         findings.push(Finding::new(
             Severity::Info,
             format!("{slots} moving; locks move along, but an abandoned move should be finished"),
@@ -314,7 +314,7 @@ pub fn survives_outage(takes: Duration, setting: &str) -> Option<Finding> {
         _ => return None,
     };
     let (takes, lease, outage) =
-        (show::duration(takes), show::duration(LEASE), show::duration(outage));
+        (format::duration(takes), format::duration(LEASE), format::duration(outage));
     Some(Finding::new(
         level,
         format!(
@@ -347,7 +347,7 @@ fn replicas(facts: &NodeFacts, takes_over: bool) -> Option<Finding> {
         ),
         _ => Finding::new(
             Severity::Ok,
-            format!("{} in step", show::with_noun(well as u64, "replica", "replicas")),
+            format!("{} in step", format::with_noun(well as u64, "replica", "replicas")),
         ),
     })
 }
@@ -397,7 +397,7 @@ fn replication_link(facts: &NodeFacts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::ClockOffset;
+    use super::super::clock_offset::ClockOffset;
     use super::super::probe::{Address, SlotRange};
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Severity};
 use super::probe::{Address, Deployment, NodeFacts, Role};
-use super::who::{ServerIdentities, UrlTarget};
+use super::server_identity::{ServerIdentities, UrlTarget};
 
 pub fn all(deployment: &Deployment) -> Vec<Finding> {
     let mut findings = unreachable(deployment);

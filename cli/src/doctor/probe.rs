@@ -13,11 +13,11 @@ use redis::{
     TlsCertificates, Value,
 };
 
-use super::clock::ClockOffset;
-use super::locked_out::access_error;
+use super::access_error::access_error;
+use super::clock_offset::ClockOffset;
 use super::rights::CONFIG_GET;
 use super::sentinels::SentinelFacts;
-use super::who::{ServerIdentities, UrlTarget, resolve};
+use super::server_identity::{ServerIdentities, UrlTarget, resolve};
 use crate::args::ServerArgs;
 use crate::connect::{CLIENT_NAME, Certificates};
 use crate::exit::{CliError, REFUSED, UNAVAILABLE};

@@ -7,14 +7,14 @@ use futures::future::join_all;
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
+use super::access_error::access_error;
 use super::checks::{requires_good_replicas, survives_outage};
 use super::finding::{Finding, Severity};
-use super::locked_out::access_error;
 use super::probe::{Address, Deployment, Prober, is_refused, query};
 use super::rights::refusal;
 use crate::args::ServerArgs;
 use crate::exit::{CliError, USAGE};
-use crate::show;
+use crate::format;
 
 /// With fewer, the death of one can leave too few to replace the master.
 const MIN_SENTINELS: usize = 3;
@@ -203,7 +203,7 @@ fn number_of(sentinels: &SentinelFacts) -> Option<Finding> {
     let others = says.filter_map(|says| number(says, "num-other-sentinels"));
     let count = others.max()? as usize + 1;
     (count < MIN_SENTINELS).then(|| {
-        let counted = show::with_noun(count as u64, "sentinel watches", "sentinels watch");
+        let counted = format::with_noun(count as u64, "sentinel watches", "sentinels watch");
         let advice = "run at least three, on separate machines";
         Finding::new(
             Severity::Warning,

@@ -14,8 +14,8 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{sleep, sleep_until};
 
 use super::group::{Group, Member};
-use super::hand_on::TRANSFER_VAR;
 use super::terminal::Terminal;
+use super::transfer::TRANSFER_VAR;
 use super::{launch, program};
 use crate::signals;
 

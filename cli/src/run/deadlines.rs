@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::exit::CliError;
-use crate::show;
+use crate::format;
 
 /// The longest sleep between two checks: a sleep stands still while the machine is suspended, but a
 /// lease does not.
@@ -34,7 +34,7 @@ impl Deadlines {
         let grace = grace.unwrap_or((lease / 4).min(Duration::from_secs(10)));
         if grace > lease / 3 {
             let message =
-                format!("--grace {} is more than a third of the lease", show::duration(grace));
+                format!("--grace {} is more than a third of the lease", format::duration(grace));
             return Err(CliError::usage(format!(
                 "{message}; use a longer --lease or a shorter --grace"
             )));

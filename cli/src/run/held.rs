@@ -9,7 +9,7 @@ use rwlease::{
 
 use crate::args::{PermitSpec, RunArgs};
 use crate::exit::{CliError, TRY_LATER, USAGE};
-use crate::kind::{wrong_kind_for_lock, wrong_kind_for_semaphore};
+use crate::lock_kind::{wrong_kind_for_lock, wrong_kind_for_semaphore};
 
 /// What to acquire.
 pub enum LockTarget {

@@ -20,7 +20,7 @@ use crate::signals::{self, Signals};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How the command ended.
-pub enum Ended {
+pub enum CommandEnd {
     ByItself(ExitStatus),
     /// It ended while the lease was being lost: within the grace, or by SIGKILL.
     InGrace,
@@ -36,7 +36,7 @@ pub async fn run_under(
     mut environment: Vec<(&'static str, OsString)>,
     deadlines: &Deadlines,
     signals: &mut Signals,
-) -> Result<Ended, CliError> {
+) -> Result<CommandEnd, CliError> {
     let lease = watch.lease;
     environment.push((TOKEN, lease.token().to_string().into()));
     environment.push((ID, lease.id().into()));
@@ -56,9 +56,9 @@ pub async fn run_under(
             DeadlineAction::Kill => {
                 return Ok(match command.kill().await? {
                     _ if command.is_alive() => outlived(&args.name, &mut command, signals).await?,
-                    Some(_) if command.terminated_at().is_some() => Ended::InGrace,
-                    Some(status) => Ended::ByItself(status),
-                    None => Ended::Killed,
+                    Some(_) if command.terminated_at().is_some() => CommandEnd::InGrace,
+                    Some(status) => CommandEnd::ByItself(status),
+                    None => CommandEnd::Killed,
                 });
             }
         };
@@ -68,7 +68,7 @@ pub async fn run_under(
                 CommandEvent::Ended(_) if command.terminated_at().is_some() => {
                     return end_of_all(watch, deadlines, &mut command).await;
                 }
-                CommandEvent::Ended(status) => return Ok(Ended::ByItself(status)),
+                CommandEvent::Ended(status) => return Ok(CommandEnd::ByItself(status)),
                 CommandEvent::Stopped(signal) => stopped(&mut command, signal, || lease.is_held()),
             },
             signal = signals.next() => pass_on(&args.name, &mut command, signal),
@@ -84,21 +84,21 @@ async fn end_of_all(
     watch: &mut LeaseMonitor<'_>,
     deadlines: &Deadlines,
     command: &mut SupervisedCommand,
-) -> Result<Ended, CliError> {
+) -> Result<CommandEnd, CliError> {
     while command.is_alive() {
         match deadlines.step(watch.remaining(), command.terminated_at()) {
             DeadlineAction::Kill => {
                 command.kill().await?;
                 return Ok(match command.is_alive() {
-                    true => Ended::GoesOn(group::named(&command.living())),
-                    false => Ended::Killed,
+                    true => CommandEnd::GoesOn(group::named(&command.living())),
+                    false => CommandEnd::Killed,
                 });
             }
             DeadlineAction::Wait(pause) => sleep(pause.min(LOOK)).await,
             DeadlineAction::Terminate => sleep(LOOK).await,
         }
     }
-    Ok(Ended::InGrace)
+    Ok(CommandEnd::InGrace)
 }
 
 /// SIGKILL has not ended all processes of the command. While the first of them lives, so does this
@@ -107,10 +107,10 @@ async fn outlived(
     name: &str,
     command: &mut SupervisedCommand,
     signals: &mut Signals,
-) -> Result<Ended, CliError> {
+) -> Result<CommandEnd, CliError> {
     let who = group::named(&command.living());
     if command.has_ended()? {
-        return Ok(Ended::GoesOn(who));
+        return Ok(CommandEnd::GoesOn(who));
     }
     print_error(&format!(
         "lock `{name}`: the lease is lost, but {who} cannot be stopped, and goes on without the lock; stop it as its user"
@@ -118,11 +118,11 @@ async fn outlived(
     loop {
         tokio::select! {
             event = command.next_event() => match event? {
-                CommandEvent::Ended(status) => return Ok(Ended::ByItself(status)),
+                CommandEvent::Ended(status) => return Ok(CommandEnd::ByItself(status)),
                 CommandEvent::Stopped(_) => {}
             },
             signal = signals.next() => match signals::is_terminating(signal) {
-                true => return Ok(Ended::GoesOn(who)),
+                true => return Ok(CommandEnd::GoesOn(who)),
                 false => pass_on(name, command, signal),
             },
         }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::args::RunArgs;
 use crate::exit::{CliError, TRY_LATER, UNAVAILABLE};
-use crate::show;
+use crate::format;
 
 /// How long after the limit a wait may still say why it failed.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ impl WaitLimit {
     ) -> Result<T, CliError> {
         let Some(until) = self.until else { return doing.await };
         timeout_at(until + LAST_WORDS, doing).await.unwrap_or_else(|_| {
-            let limit = self.timeout.map(show::duration).unwrap_or_default();
+            let limit = self.timeout.map(format::duration).unwrap_or_default();
             let advice = format!("or use a --timeout longer than {limit}");
             let message = format!("lock `{}`: {NO_ANSWER}, {advice}", self.name);
             Err(CliError::new(UNAVAILABLE, message))

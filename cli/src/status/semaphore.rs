@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::seconds;
 use crate::exit::CliError;
-use crate::show;
+use crate::format;
 
 /// Merges all pages.
 pub async fn query_all_pages(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus> {
@@ -33,11 +33,11 @@ pub fn print(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(),
     writeln!(
         out,
         "{bold}{}{bold:#}  slot {}  semaphore, {} of {} permits in use, {}  last token {}",
-        show::escape_controls(named.name()),
+        format::escape_controls(named.name()),
         named.slot(),
         status.in_use,
         status.limit.unwrap_or(0),
-        show::with_noun(status.waiters, "waits", "wait"),
+        format::with_noun(status.waiters, "waits", "wait"),
         status.token
     )?;
     let rows: Vec<[String; 6]> =
@@ -62,8 +62,8 @@ fn holds(holder: &PermitHolder) -> [String; 6] {
         "holds".into(),
         holder.permits.to_string(),
         holder.id.clone(),
-        show::duration(holder.age),
-        show::duration(holder.remaining),
+        format::duration(holder.age),
+        format::duration(holder.remaining),
         holder.token.to_string(),
     ]
 }
@@ -73,8 +73,8 @@ fn waits(waiter: &PermitWaiter) -> [String; 6] {
         if waiter.remaining.is_zero() { "gone" } else { "waits" }.into(),
         waiter.permits.to_string(),
         waiter.id.clone(),
-        show::duration(waiter.age),
-        show::duration(waiter.remaining),
+        format::duration(waiter.age),
+        format::duration(waiter.remaining),
         String::new(),
     ]
 }

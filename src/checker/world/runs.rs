@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::checker::call::{CallRequest, CallStage, ModelCall, ModelMessage, ModelMessageKind};
 use crate::checker::client::server_name;
-use crate::checker::rules::{self, ScriptRun};
+use crate::checker::step_invariants::{self, ScriptRun};
 use crate::checker::time::{SERVER_NOW, SERVER_US};
 use crate::checker::world::{LockModel, ModelState};
 use crate::embedded::{ScriptInput, ScriptOutput};
@@ -180,9 +180,9 @@ impl LockModel {
             newest: on.newest,
             lost_history: on.lost_history,
         };
-        let violation = rules::first_violation(&step, |rule| self.judges(rule));
+        let violation = step_invariants::first_violation(&step, |rule| self.judges(rule));
         let stage = (!call.is_abandoned()).then_some(CallStage::Answered(envelope, answer));
-        let newest = rules::newest_token(after_view).max(on.newest);
+        let newest = step_invariants::newest_token(after_view).max(on.newest);
         RunResult { lock: after, newest, stage, messages, reply_text: said, violation }
     }
 }

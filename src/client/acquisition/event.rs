@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::client::lost::LeaseLoss;
-use crate::client::reply::{ScriptReply, ScriptResult};
-use crate::client::request::WaitPolicy;
-use crate::client::settings::ClientConfig;
+use crate::backend::Address;
+use crate::client::config::ClientConfig;
+use crate::client::lease_options::WaitPolicy;
+use crate::client::loss::LeaseLoss;
+use crate::client::script_result::{ScriptReply, ScriptResult};
 use crate::clock::LocalInstant;
 use crate::error::Error;
-use crate::node::Address;
 use crate::protocol::{
     AcquireReply, AcquireRequest, DowngradeRequest, Grant, LockKey, LockKind, LockMode,
     ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,

@@ -1,20 +1,20 @@
 //! One acquisition: an id, from its first call until nothing can come of it any more.
 //!
-//! Its [`State`] is a pure function of events ([`State::apply`]). This module is the shell around it,
-//! which callers and the worker share and wait on.
+//! Its [`State`] is a pure function of events ([`State::apply`]). This module is the shell around
+//! it, which callers and the worker share and wait on.
 
-mod acquiring;
-mod changing;
+mod acquire_state;
 mod event;
-mod holding;
-mod pending;
-mod releasing;
-mod renewing;
-#[cfg(all(test, feature = "embedded"))]
-pub(crate) mod shift;
+mod held_lease;
+mod lease_changes;
+mod pending_change;
+mod pending_release;
+mod renewal;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) mod time_visitor;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,13 +22,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use acquiring::timed_out_error;
+pub(crate) use acquire_state::timed_out_error;
 pub(crate) use event::{
     AcquisitionEvent, Context, Effects, GrantPush, GrantSource, RequestStep, TelemetryEvent,
     WorkerCall,
 };
-pub(crate) use holding::{HeldLease, Keepalive};
-pub(crate) use pending::ChangeKind;
+pub(crate) use held_lease::{HeldLease, Keepalive};
+pub(crate) use pending_change::ChangeKind;
 pub(crate) use state::{AcquisitionState, lease_lost_error};
 
 use crate::protocol::{AcquisitionId, LockKey, LockMode};

@@ -1,10 +1,10 @@
 //! The state of an acquisition, and its transitions: a pure function.
 
-use crate::client::acquisition::acquiring::{AcquireState, AcquireTransition};
+use crate::client::acquisition::acquire_state::{AcquireState, AcquireTransition};
 use crate::client::acquisition::event::{AcquisitionEvent, Context, Effects, RequestStep};
-use crate::client::acquisition::holding::HeldLease;
-use crate::client::acquisition::releasing::PendingRelease;
-use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::client::acquisition::held_lease::HeldLease;
+use crate::client::acquisition::pending_release::PendingRelease;
+use crate::client::lease_options::{LeaseOptions, WaitPolicy};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::AcquireKind;

@@ -12,12 +12,12 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::client::ClientInner;
 use crate::client::acquisition::Acquisition;
+use crate::client::cache::cache_policy::CachePolicy;
 use crate::client::cache::hold::{CachedLease, LeaseShare};
-use crate::client::cache::policy::CachePolicy;
-use crate::client::cache::queue::{GrantSender, LocalQueue, LocalWaitOutcome};
-use crate::client::cache::{CacheTimes, UncachedReason, keeper, telemetry};
-use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
-use crate::client::{SlotSubscription, acquire};
+use crate::client::cache::local_queue::{GrantSender, LocalQueue, LocalWaitOutcome};
+use crate::client::cache::{CacheTimes, UncachedReason, lease_task, telemetry};
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::{SlotSubscription, acquire_task};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocol::{LockKey, LockMode};
@@ -199,7 +199,7 @@ impl CachedLock {
     ) -> Result<Option<Arc<Acquisition>>> {
         let _here = UncachedRequestGuard::new(&self.uncached_requests);
         let options = LeaseOptions { renewal: RenewalPolicy::Automatic, ..self.options(false) };
-        acquire::acquire(&self.client, &self.lock, mode, &options, policy).await
+        acquire_task::acquire(&self.client, &self.lock, mode, &options, policy).await
     }
 
     pub(super) fn options(&self, cached: bool) -> LeaseOptions {
@@ -276,7 +276,7 @@ impl CachedLock {
         drop(local);
         deliver_grants(grants);
         if starts {
-            keeper::spawn(self);
+            lease_task::spawn(self);
         } else if hold.is_none_or(|hold| !hold.will_admit(mode, now)) {
             self.wake();
         }

@@ -2,7 +2,7 @@
 //! cached lock share it without a mutex; `cache::interleavings` searches their interleavings.
 
 use crate::client::cache::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::client::cache::word::{AtomicGate, GateSnapshot};
+use crate::client::cache::atomic_gate::{AtomicGate, GateSnapshot};
 use crate::clock::LocalInstant;
 use crate::protocol::{LockMode, TOKEN_BLOCK};
 

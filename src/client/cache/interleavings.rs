@@ -16,21 +16,21 @@ const FIRST_TOKEN: u64 = 7;
 const NOW: Moment = Moment::from_nanos(1);
 
 /// A gate with the data that its lock protects. loom reports each access that is not ordered.
-struct Protected {
+struct GuardedCell {
     gate: Gate,
     data: UnsafeCell<u64>,
     /// The greatest token of a writer.
     newest: AtomicU64,
 }
 
-impl Protected {
+impl GuardedCell {
     /// An open gate of a hold that owns this many tokens beyond the first.
-    fn new(mode: Mode, more_tokens: u64) -> Protected {
+    fn new(mode: Mode, more_tokens: u64) -> GuardedCell {
         let gate = Gate::new(mode, FIRST_TOKEN);
         gate.owns_up_to(FIRST_TOKEN + more_tokens);
         gate.set_grant_until(Moment::from_nanos(1_000));
         gate.word.open();
-        Protected { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
+        GuardedCell { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
     }
 
     /// Holds in this mode for a moment, if the gate lets it in. Returns its token, and whether it
@@ -66,7 +66,7 @@ fn search(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
     search(|| {
-        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
         let others = [Mode::Write, Mode::Read].map(|mode| {
             let lock = lock.clone();
             thread::spawn(move || lock.hold(mode))
@@ -83,7 +83,7 @@ fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
 fn last_token_is_used_once() {
     for mode in [Mode::Read, Mode::Write] {
         search(move || {
-            let lock = Arc::new(Protected::new(Mode::Write, 0));
+            let lock = Arc::new(GuardedCell::new(Mode::Write, 0));
             let other = thread::spawn({
                 let lock = lock.clone();
                 move || lock.hold(mode)
@@ -101,7 +101,7 @@ fn last_token_is_used_once() {
 #[test]
 fn downgraded_writer_shares_with_readers_alone() {
     search(|| {
-        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
         let others = [Mode::Write, Mode::Read].map(|mode| {
             let lock = lock.clone();
             thread::spawn(move || lock.hold(mode))
@@ -124,7 +124,7 @@ fn downgraded_writer_shares_with_readers_alone() {
 fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
     for mode in [Mode::Read, Mode::Write] {
         search(move || {
-            let lock = Arc::new(Protected::new(Mode::Write, 8));
+            let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
             let notified = Arc::new(AtomicBool::new(false));
             let guards = [mode, Mode::Read].map(|mode| {
                 let (lock, notified) = (lock.clone(), notified.clone());
@@ -147,7 +147,7 @@ fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
 #[test]
 fn queued_request_is_passed_by_nobody_and_notified() {
     search(|| {
-        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
         let notified = Arc::new(AtomicBool::new(false));
         let guard = thread::spawn({
             let (lock, notified) = (lock.clone(), notified.clone());
@@ -169,7 +169,7 @@ fn queued_request_is_passed_by_nobody_and_notified() {
 #[test]
 fn lost_hold_lets_nobody_in() {
     search(|| {
-        let lock = Arc::new(Protected::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
         let other = thread::spawn({
             let lock = lock.clone();
             move || lock.hold(Mode::Write)

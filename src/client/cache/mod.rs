@@ -6,29 +6,29 @@
 //! the server, and releases them.
 
 mod atomic;
-mod entries;
+mod atomic_gate;
+mod cache_policy;
+mod cached_lease;
+mod cached_lock_map;
 mod entry;
 mod gate;
 mod hold;
 #[cfg(all(test, rwlease_loom))]
 mod interleavings;
-mod keeper;
-mod losing;
-mod policy;
-mod queue;
-pub(crate) mod stray;
+mod lease_task;
+mod local_queue;
+pub(crate) mod stale_recall;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded", not(rwlease_loom)))]
 mod tests;
-mod word;
 
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use entries::CachedLockMap;
+pub(crate) use cached_lock_map::CachedLockMap;
 pub(crate) use entry::{CachedGrant, CachedLock, LocalAcquire, LocalWait};
 pub(crate) use hold::LeaseShare;
-pub(crate) use queue::LocalWaitOutcome;
+pub(crate) use local_queue::LocalWaitOutcome;
 
 /// The longest time between contacts, which limits the effect of a lost recall.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);

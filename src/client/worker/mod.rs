@@ -5,7 +5,7 @@
 //! bounded amount of work, however many guards there are. Then the other tasks of the runtime have
 //! theirs.
 
-mod push;
+mod push_handler;
 mod send;
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
+use crate::backend::Address;
 use crate::client::ClientInner;
 use crate::client::acquisition::{Acquisition, AcquisitionEvent};
 use crate::clock::LocalInstant;
-use crate::node::Address;
 use crate::protocol::{Envelope, LockKey, parse_pump_reply, pump_request};
 
-pub(crate) use push::install_push_handler;
+pub(crate) use push_handler::install_push_handler;
 use send::{CallGroup, WorkerBatch};
 
 /// How long the worker sleeps when nothing is due.

@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use crate::client::ClientInner;
 use crate::client::acquisition::{Acquisition, AcquisitionEvent, WorkerCall};
-use crate::client::reply::parse_reply;
+use crate::client::script_result::parse_reply;
 use crate::clock::LocalInstant;
 use crate::protocol::{HoldsRequest, ReleasePermitsRequest, ReleaseRequest, RenewReply};
 use crate::router::{Call, CallError, CallReply, Priority};

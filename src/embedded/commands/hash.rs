@@ -1,9 +1,9 @@
 //! Commands on hashes.
 
-use crate::embedded::answer::{CommandResult, ErrorReply, RedisReply};
-use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::keyspace::{Fields, Keyspace};
 use crate::embedded::number;
-use crate::embedded::store::{Fields, Keyspace};
+use crate::embedded::reply::{CommandResult, ErrorReply, RedisReply};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("HGET", (2, 2), KeyPositions::First, CommandHandler::Store(hget)),

@@ -1,8 +1,8 @@
 //! Commands on keys of any type, and on when they expire.
 
-use crate::embedded::answer::{CommandResult, ErrorReply, RedisReply};
-use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
-use crate::embedded::store::{Keyspace, StoredKey, StoredValue};
+use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::keyspace::{Keyspace, StoredKey, StoredValue};
+use crate::embedded::reply::{CommandResult, ErrorReply, RedisReply};
 use crate::embedded::{glob, number};
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[

@@ -4,4 +4,4 @@ pub(super) mod hash;
 pub(super) mod key;
 pub(super) mod script;
 pub(super) mod server;
-pub(super) mod text;
+pub(super) mod string;

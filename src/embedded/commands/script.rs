@@ -5,14 +5,14 @@ use std::sync::Mutex;
 use sha1_smol::Sha1;
 
 use super::server::unknown_subcommand;
-use crate::embedded::answer::{ErrorReply, OK, RedisReply};
-use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::backend::RespValue;
+use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
+use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::lock;
+use crate::embedded::lua_host::LuaHost;
 use crate::embedded::number;
-use crate::embedded::script_host::LuaHost;
+use crate::embedded::reply::{ErrorReply, OK, RedisReply};
 use crate::embedded::server::Digest;
-use crate::embedded::world::{ClusterWorld, CommandSite};
-use crate::node::RespValue;
 
 pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads(

@@ -1,9 +1,9 @@
 //! Commands on the server itself, the cluster, and channels.
 
-use crate::embedded::answer::{CommandResult, ErrorReply, OK, RedisReply};
-use crate::embedded::command::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
+use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
+use crate::embedded::reply::{CommandResult, ErrorReply, OK, RedisReply};
 use crate::embedded::server::ServerRole;
-use crate::embedded::world::{ClusterWorld, CommandSite};
 use crate::embedded::{glob, number};
 use crate::slot::Slot;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{at_once, words};
+use crate::backend::{Command, CommandConnection, RespValue};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{Command, CommandConnection, RespValue};
 use crate::slot::Slot;
 
 const KEY: &str = "key";

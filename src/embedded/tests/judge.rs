@@ -1,7 +1,7 @@
 //! Which parts of a reply must be equal.
 
 use super::real::RealConnection;
-use crate::node::{RespValue, ServerError};
+use crate::backend::{RespValue, ServerError};
 
 pub(super) struct Judge {
     /// Such as `redis 7.0.15`.

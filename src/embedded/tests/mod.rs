@@ -15,7 +15,7 @@ mod twin;
 
 use futures::FutureExt;
 
-use crate::node::Command;
+use crate::backend::Command;
 
 fn words<W: AsRef<[u8]>>(words: &[W]) -> Command {
     words.iter().fold(Command::new(), |all, word| all.arg(word))

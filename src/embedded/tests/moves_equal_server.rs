@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::judge::Judge;
 use super::real::{RealConnection, RealServer};
 use super::{at_once, words};
+use crate::backend::{CommandConnection, RespValue};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{CommandConnection, RespValue};
 use crate::slot::Slot;
 
 /// Two masters with half of the slots each, real ones and embedded ones. The slot of `{t}` is the

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::random_calls::{Calls, heard_channels};
-use crate::embedded::pure_step::{LISTENER, SERVER, ScriptInput, ScriptStep, lock_at};
+use crate::backend::{Command, PubSubEvent};
+use crate::embedded::script_step::{LISTENER, SERVER, ScriptInput, ScriptStep, lock_at};
 use crate::embedded::{EmbeddedCluster, lock};
-use crate::node::{Command, PubSubEvent};
 use crate::protocol::Scripts;
 
 /// A served call and a pure step from the same state have the same result.

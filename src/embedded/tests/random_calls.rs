@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::node::RespValue;
+use crate::backend::RespValue;
 
 /// One call of a script.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::embedded::answer::ErrorReply;
-use crate::node::RespValue;
+use crate::backend::RespValue;
+use crate::embedded::reply::ErrorReply;
 
 /// A server that ends when this is dropped.
 pub(super) struct RealServer {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{at_once, words};
+use crate::backend::{CommandConnection, RespValue};
 use crate::embedded::{EmbeddedCluster, WaitSemantics};
-use crate::node::{CommandConnection, RespValue};
 use crate::slot::Slot;
 
 const KEY: &str = "key";

@@ -19,8 +19,8 @@ use super::judge::Judge;
 use super::random_calls::{self, Call, Calls, LOCKS};
 use super::real::{RealConnection, RealServer, program};
 use super::{at_once, words};
+use crate::backend::{PubSubConnection, PubSubEvent, RespValue};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 
 pub(super) const GIVEN_CLOCK: &str = include_str!("given_clock.lua");
 

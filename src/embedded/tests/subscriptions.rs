@@ -6,8 +6,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{at_once, words};
+use crate::backend::{PubSubConnection, PubSubEvent, RespValue};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 use crate::slot::Slot;
 
 const CHANNEL: &str = "{key}channel";

@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use super::words;
+use crate::backend::RespValue;
 use crate::embedded::EmbeddedCluster;
-use crate::node::RespValue;
 
 const SCRIPT: &str = "
     local time = redis.call('TIME')

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::{Builder, refuse};
 use crate::embedded::{EmbeddedCluster, SimulatedHost};
 use crate::error::Result;
-use crate::lock::locks::Locks;
+use crate::lock::client::Locks;
 use crate::protocol::Scripts;
 
 impl Builder {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Builder, refuse};
+use crate::backend::fred::{self, FredConnector};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
-use crate::lock::locks::Locks;
-use crate::node::fred::{self, FredConnector};
+use crate::lock::client::Locks;
 use crate::protocol::Scripts;
 
 impl Builder {

@@ -1,23 +1,23 @@
 //! The settings of a client, and the ways to connect. Only this module knows every layer.
 
+#[cfg(feature = "cluster-async")]
+mod cluster_connection;
 #[cfg(feature = "embedded")]
 mod embedded;
 #[cfg(feature = "fred")]
 mod fred;
 #[cfg(any(feature = "native", feature = "redis"))]
 pub(crate) mod sentinel;
-#[cfg(feature = "cluster-async")]
-mod shared;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod urls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::lost::{LeaseLoss, LossListener};
-use crate::client::settings::ClientConfig;
+use crate::client::config::ClientConfig;
+use crate::client::loss::{LeaseLoss, LossListener};
 use crate::error::{Error, Result};
-use crate::lock::cached::settings::Cache;
+use crate::lock::cached::config::Cache;
 use crate::protocol::Fairness;
 #[cfg(feature = "embedded")]
 use crate::protocol::Scripts;

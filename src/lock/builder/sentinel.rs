@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::backend::dialer::{Dialer, PubSubKind, RedactedUrl, SentinelUrl, UrlError, sentinel};
+use crate::backend::{Address, Credentials, CredentialsProvider};
 use crate::error::{Error, Result};
-use crate::node::dialer::{Dialer, PubSubKind, RedactedUrl, SentinelUrl, UrlError, sentinel};
-use crate::node::{Address, Credentials, CredentialsProvider};
 
 /// The sentinels that watch a server with replicas, and its name there, for
 /// [`Builder::sentinel`](crate::Builder::sentinel).

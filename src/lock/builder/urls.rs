@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::sentinel::{Sentinel, Servers};
 use super::{Builder, refuse};
+#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
+use crate::backend::dialer::TlsCertificates;
+use crate::backend::dialer::{Dialer, RedactedUrl, SentinelUrl, ServerUrl, UrlError};
+#[cfg(feature = "native")]
+use crate::backend::native::NativeConnector;
+#[cfg(feature = "redis")]
+use crate::backend::redis::RedisConnector;
+use crate::backend::{Address, Connector};
 use crate::clock::SystemClock;
 use crate::error::{Error, Result};
 use crate::health::ClientHealth;
-use crate::lock::locks::Locks;
-#[cfg(any(feature = "embedded", feature = "fred", feature = "cluster-async"))]
-use crate::node::dialer::TlsCertificates;
-use crate::node::dialer::{Dialer, RedactedUrl, SentinelUrl, ServerUrl, UrlError};
-#[cfg(feature = "native")]
-use crate::node::native::NativeConnector;
-#[cfg(feature = "redis")]
-use crate::node::redis::RedisConnector;
-use crate::node::{Address, Connector};
+use crate::lock::client::Locks;
 use crate::protocol::Scripts;
 use crate::router::SentinelTargets;
 
@@ -99,7 +99,7 @@ impl Builder {
     /// change while the client runs. It replaces the credentials of the URLs. A server that rejects
     /// them is [`Unavailable`](crate::ErrorKind::Unavailable) and is dialled again, unless the
     /// provider says that they cannot change. Default: those of the URLs, which must agree.
-    pub fn credentials(mut self, provider: impl crate::node::CredentialsProvider) -> Self {
+    pub fn credentials(mut self, provider: impl crate::backend::CredentialsProvider) -> Self {
         self.urls.dialer.credentials = Some(Arc::new(provider));
         self
     }

@@ -9,32 +9,32 @@ use tokio_util::sync::CancellationToken;
 use crate::client::acquisition::{AcquisitionEvent, HeldLease};
 use crate::client::cache::{CachedGrant, CachedLock, LeaseShare};
 use crate::error::Result;
-use crate::lock::cached::watch::LeaseWatch;
+use crate::lock::cached::lease_watcher::LeaseWatch;
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::protocol::LockMode;
 
 /// The contents of a guard: a share of the cached lease, or a lease of its own.
-pub struct Held {
+pub struct CachedGuardInner {
     /// Cancelled when the guard ends. Made for the first watch.
     over: OnceLock<CancellationToken>,
-    by: By,
+    by: CachedGuardGrant,
 }
 
-enum By {
+enum CachedGuardGrant {
     Share(LeaseShare),
     Lease(Hold, Arc<CachedLock>),
     /// It was released.
     Nothing,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for CachedGuardInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.describe("Held", f)
+        self.describe("CachedGuardInner", f)
     }
 }
 
-impl Held {
+impl CachedGuardInner {
     fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the token: reading it would consume it.
         f.debug_struct(what)
@@ -43,36 +43,36 @@ impl Held {
             .finish_non_exhaustive()
     }
 
-    pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> Held {
+    pub(super) fn new(entry: &Arc<CachedLock>, granted: CachedGrant) -> CachedGuardInner {
         let by = match granted {
-            CachedGrant::Shared(share) => By::Share(share),
+            CachedGrant::Shared(share) => CachedGuardGrant::Share(share),
             CachedGrant::Uncached(acquisition) => {
                 let lease = Lease::new(entry.client().clone(), acquisition);
-                By::Lease(Hold(lease), entry.clone())
+                CachedGuardGrant::Lease(Hold(lease), entry.clone())
             }
         };
-        Held { over: OnceLock::new(), by }
+        CachedGuardInner { over: OnceLock::new(), by }
     }
 
     fn entry(&self) -> Option<&CachedLock> {
         match &self.by {
-            By::Share(share) => Some(share.entry()),
-            By::Lease(_, entry) => Some(entry),
-            By::Nothing => None,
+            CachedGuardGrant::Share(share) => Some(share.entry()),
+            CachedGuardGrant::Lease(_, entry) => Some(entry),
+            CachedGuardGrant::Nothing => None,
         }
     }
 
     fn token(&self) -> u64 {
         match &self.by {
-            By::Share(share) => share.token(),
-            By::Lease(hold, _) => hold.0.token(),
-            By::Nothing => 0,
+            CachedGuardGrant::Share(share) => share.token(),
+            CachedGuardGrant::Lease(hold, _) => hold.0.token(),
+            CachedGuardGrant::Nothing => 0,
         }
     }
 
     fn remaining(&self) -> Duration {
         match &self.by {
-            By::Share(share) => {
+            CachedGuardGrant::Share(share) => {
                 let clock = &share.entry().client().clock;
                 let left = |held: &HeldLease| match held.is_lost() || held.is_releasing() {
                     true => Duration::ZERO,
@@ -80,8 +80,8 @@ impl Held {
                 };
                 share.acquisition().with_lease(left).unwrap_or_default()
             }
-            By::Lease(hold, _) => hold.0.remaining(),
-            By::Nothing => Duration::ZERO,
+            CachedGuardGrant::Lease(hold, _) => hold.0.remaining(),
+            CachedGuardGrant::Nothing => Duration::ZERO,
         }
     }
 
@@ -99,12 +99,12 @@ impl Held {
     /// The lease behind the guard. Do not return it to users: it outlives the guard.
     fn lease(&self) -> Option<Lease> {
         match &self.by {
-            By::Share(share) => {
+            CachedGuardGrant::Share(share) => {
                 let client = share.entry().client().clone();
                 Some(Lease::new(client, share.acquisition().clone()))
             }
-            By::Lease(hold, _) => Some(hold.0.clone()),
-            By::Nothing => None,
+            CachedGuardGrant::Lease(hold, _) => Some(hold.0.clone()),
+            CachedGuardGrant::Nothing => None,
         }
     }
 
@@ -133,8 +133,8 @@ impl Held {
     async fn release(mut self) -> Result<Released> {
         let was_held = self.is_held();
         self.end_watches();
-        match std::mem::replace(&mut self.by, By::Nothing) {
-            By::Lease(hold, entry) => {
+        match std::mem::replace(&mut self.by, CachedGuardGrant::Nothing) {
+            CachedGuardGrant::Lease(hold, entry) => {
                 entry.record_uncached_release();
                 hold.release().await
             }
@@ -152,21 +152,21 @@ impl Held {
 
     async fn downgrade(&mut self) -> Result<()> {
         match &mut self.by {
-            By::Share(share) => share.downgrade(),
-            By::Lease(hold, _) => {
+            CachedGuardGrant::Share(share) => share.downgrade(),
+            CachedGuardGrant::Lease(hold, _) => {
                 hold.0.client.apply(&hold.0.acquisition, AcquisitionEvent::Downgrade);
                 hold.0.downgraded().await?;
             }
-            By::Nothing => {}
+            CachedGuardGrant::Nothing => {}
         }
         Ok(())
     }
 }
 
-impl Drop for Held {
+impl Drop for CachedGuardInner {
     fn drop(&mut self) {
         self.end_watches();
-        if let By::Lease(_, entry) = &self.by {
+        if let CachedGuardGrant::Lease(_, entry) = &self.by {
             entry.record_uncached_release();
         }
     }
@@ -176,12 +176,12 @@ impl Drop for Held {
 pub trait CachedGuard: sealed::CachedGuard {}
 
 pub(crate) mod sealed {
-    use super::{Held, LockMode};
+    use super::{CachedGuardInner, LockMode};
 
     pub trait CachedGuard: Send + Unpin {
         const MODE: LockMode;
 
-        fn of(held: Held) -> Self;
+        fn of(held: CachedGuardInner) -> Self;
     }
 }
 
@@ -192,7 +192,7 @@ macro_rules! guard {
         /// It is not a [`Lease`](crate::Lease), which can be cloned and outlives its guard: the
         /// next local holder has the same lease.
         #[must_use = "the lock is given back as soon as the guard is dropped"]
-        pub struct $name(Held);
+        pub struct $name(CachedGuardInner);
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,7 +261,7 @@ macro_rules! guard {
         impl sealed::CachedGuard for $name {
             const MODE: LockMode = $mode;
 
-            fn of(held: Held) -> Self {
+            fn of(held: CachedGuardInner) -> Self {
                 $name(held)
             }
         }

@@ -1,9 +1,9 @@
 //! Cached locks: granted in memory, and recalled when another client wants them.
 
+pub(crate) mod config;
 pub(crate) mod guard;
+pub(crate) mod lease_watcher;
 pub(crate) mod request;
-pub(crate) mod settings;
-pub(crate) mod watch;
 
 use std::fmt;
 use std::sync::Arc;

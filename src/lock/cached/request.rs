@@ -17,8 +17,8 @@ use crate::client::cache::{
 };
 use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
-use crate::lock::cached::guard::{CachedGuard, Held};
-use crate::lock::wait::{Cancel, Wait};
+use crate::lock::cached::guard::{CachedGuard, CachedGuardInner};
+use crate::lock::wait_options::{Cancel, Wait};
 
 /// A request for a cached lock. It is sent when it is awaited, and returns a guard.
 ///
@@ -138,7 +138,7 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
         let granted = ready!(self.poll_granted(context));
         self.stage = Stage::Over;
         let granted = granted.map_err(|error| self.entry.with_lock(error))?;
-        Poll::Ready(Ok(G::of(Held::new(self.entry, granted))))
+        Poll::Ready(Ok(G::of(CachedGuardInner::new(self.entry, granted))))
     }
 }
 
@@ -179,7 +179,7 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
                 Err(error) => Err(error),
             };
             let granted = granted.map_err(|error: Error| entry.with_lock(error))?;
-            Ok(granted.map(|granted| G::of(Held::new(entry, granted))))
+            Ok(granted.map(|granted| G::of(CachedGuardInner::new(entry, granted))))
         })
     }
 }
@@ -193,7 +193,7 @@ impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
             if let Some(share) = self.entry.try_fast_path(G::MODE, self.entry.client().clock.now())
             {
                 budget.made_progress();
-                return Poll::Ready(Ok(Some(G::of(Held::new(
+                return Poll::Ready(Ok(Some(G::of(CachedGuardInner::new(
                     self.entry,
                     CachedGrant::Shared(share),
                 )))));

@@ -2,13 +2,13 @@
 
 use std::ops::Deref;
 
-use crate::client::acquire;
-use crate::client::request::WaitPolicy;
+use crate::client::acquire_task;
+use crate::client::lease_options::WaitPolicy;
 use crate::error::Result;
 use crate::lock::guard::{Guard, Hold, Released, sealed};
 use crate::lock::lease::Lease;
 use crate::lock::request::Acquire;
-use crate::lock::running;
+use crate::lock::run_while_held;
 use crate::protocol::LockMode;
 
 /// The leadership of an election. It is renewed while this lives.
@@ -54,7 +54,7 @@ impl Leadership {
     ///
     /// If the future is dropped, `work` is dropped, and the candidate resigns in the background.
     pub async fn run<T>(self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
-        running::run(self, work).await
+        run_while_held::run(self, work).await
     }
 
     /// Resigns and returns the outcome. The next candidate leads at once. One round trip.
@@ -78,7 +78,7 @@ impl Deref for Leadership {
 impl sealed::Guard for Leadership {
     async fn acquire(request: &Acquire<'_, Self>, policy: WaitPolicy) -> Result<Option<Self>> {
         let Acquire { client, lock, options, .. } = request;
-        let taken = acquire::acquire(client, lock, LockMode::Write, options, policy).await?;
+        let taken = acquire_task::acquire(client, lock, LockMode::Write, options, policy).await?;
         Ok(taken.map(|acquisition| Leadership(Hold(Lease::new(client.0.clone(), acquisition)))))
     }
 

@@ -28,12 +28,12 @@ pub struct LeaderWatch {
     leader: Leader,
     every: Duration,
     next_look: Option<LocalInstant>,
-    seen: Option<Seen>,
+    seen: Option<ReportedLeader>,
 }
 
 /// What was reported last.
 #[derive(Debug)]
-struct Seen {
+struct ReportedLeader {
     /// The leader's id, or `None` if nobody led.
     id: Option<String>,
     /// The greatest term that a server has reported.
@@ -77,7 +77,7 @@ impl LeaderWatch {
             let now = client.clock.now();
             let term = status.token;
             let current = CurrentLeader::of(status);
-            let seen = Seen::of(current.as_ref(), term, now);
+            let seen = ReportedLeader::of(current.as_ref(), term, now);
             match &mut self.seen {
                 Some(known) if known.is_newer_than(&seen) => {
                     if known.id.is_some() && now >= known.ends {
@@ -88,7 +88,7 @@ impl LeaderWatch {
                 known => {
                     let is_changed = known.as_ref().is_none_or(|known| known.id != seen.id);
                     let term = known.as_ref().map_or(term, |known| known.term.max(term));
-                    *known = Some(Seen { term, ..seen });
+                    *known = Some(ReportedLeader { term, ..seen });
                     if is_changed {
                         return Ok(current);
                     }
@@ -98,15 +98,15 @@ impl LeaderWatch {
     }
 }
 
-impl Seen {
-    fn of(current: Option<&CurrentLeader>, term: u64, now: LocalInstant) -> Seen {
+impl ReportedLeader {
+    fn of(current: Option<&CurrentLeader>, term: u64, now: LocalInstant) -> ReportedLeader {
         let ends = current.map_or(now, |current| now.saturating_add(current.remaining));
-        Seen { id: current.map(|current| current.id.clone()), term, ends }
+        ReportedLeader { id: current.map(|current| current.id.clone()), term, ends }
     }
 
     /// Whether `other` comes from a server that lacks the term of `self`. Its term is zero if the
     /// lock was idle for a while and was forgotten.
-    fn is_newer_than(&self, other: &Seen) -> bool {
+    fn is_newer_than(&self, other: &ReportedLeader) -> bool {
         other.term > 0 && other.term < self.term
     }
 }
@@ -125,8 +125,8 @@ impl fmt::Debug for LeaderWatch {
 mod tests {
     use super::*;
 
-    fn seen(id: Option<&str>, term: u64) -> Seen {
-        Seen { id: id.map(Into::into), term, ends: LocalInstant::default() }
+    fn seen(id: Option<&str>, term: u64) -> ReportedLeader {
+        ReportedLeader { id: id.map(Into::into), term, ends: LocalInstant::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::task::AbortHandle;
 
-use crate::client::request::RenewalPolicy;
+use crate::client::lease_options::RenewalPolicy;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::{Hold, Released};
 use crate::lock::lease::{Lease, LeaseState};
@@ -172,7 +172,7 @@ impl QuorumGuard {
     /// The outcome of writing the greatest token back, if so many members must refuse it that no
     /// majority can accept it. Then the token is not sent: each member that accepts it gives tokens
     /// from then on that the members that refused it refuse as well.
-    pub(super) fn foresee(&self) -> Option<Written> {
+    pub(super) fn foresee(&self) -> Option<TokenWriteBack> {
         let leases = self.members.leases();
         let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         // A member's token is not behind its clock.
@@ -180,18 +180,18 @@ impl QuorumGuard {
         let ahead = leases.iter().map(|(place, lease)| (*place, by(lease)));
         let refused: Vec<_> = ahead.filter(|(_, by)| *by > MAX_TOKEN_LEAD).collect();
         let count = leases.len() - refused.len();
-        (count < self.majority()).then_some(Written { token, count, refused })
+        (count < self.majority()).then_some(TokenWriteBack { token, count, refused })
     }
 
     /// Writes the greatest of the members' tokens back to the members.
-    pub(super) async fn write_token_back(&self) -> Option<Written> {
+    pub(super) async fn write_token_back(&self) -> Option<TokenWriteBack> {
         let leases = self.members.leases();
         let token = leases.iter().map(|(_, lease)| lease.token()).max()?;
         let raised = leases.iter().map(async |(place, lease)| match lease.token() == token {
             true => (*place, Some(RaiseTokenReply::Raised)),
             false => (*place, self.members.raise(lease, token).await),
         });
-        let mut written = Written { token, count: 0, refused: Vec::new() };
+        let mut written = TokenWriteBack { token, count: 0, refused: Vec::new() };
         for (place, raised) in join_all(raised).await {
             match raised {
                 Some(RaiseTokenReply::Raised) => written.count += 1,
@@ -222,7 +222,7 @@ impl Drop for QuorumGuard {
 }
 
 /// The outcome of writing a token back.
-pub(super) struct Written {
+pub(super) struct TokenWriteBack {
     pub(super) token: u64,
     /// How many members have it now.
     pub(super) count: usize,

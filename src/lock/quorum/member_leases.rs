@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::backoff::with_jitter;
 use crate::client::acquisition::HeldLease;
-use crate::client::request::{LeaseOptions, RenewalPolicy};
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy};
 use crate::clock::{Clock, LocalInstant};
 use crate::lock::guard::Hold;
 use crate::lock::lease::Lease;

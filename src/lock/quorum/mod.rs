@@ -10,7 +10,7 @@ mod telemetry;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::lock::locks::Locks;
+use crate::lock::client::Locks;
 use crate::lock::quorum::request::QuorumAcquire;
 use crate::protocol::{LockKind, LockMode};
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::client::ClientHandle;
-use crate::client::request::LeaseOptions;
+use crate::client::lease_options::LeaseOptions;
 use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
-use crate::lock::quorum::round::{Round, Tried};
+use crate::lock::quorum::round::{Round, RoundOutcome};
 use crate::lock::request::options;
-use crate::lock::wait::{Cancel, Wait};
+use crate::lock::wait_options::{Cancel, Wait};
 use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// The default timeout of a member is the lease divided by this, within the range below.
@@ -111,9 +111,9 @@ impl QuorumAcquire {
         let limit = self.wait.timeout.unwrap_or(round.member_timeout).min(round.member_timeout);
         let until = self.quorum.members[0].client.clock.now().saturating_add(limit);
         match round.run(until).await? {
-            Tried::Held(guard) => Ok(Some(guard)),
-            Tried::Refused => Ok(None),
-            Tried::Unreached(error) => Err(error),
+            RoundOutcome::Held(guard) => Ok(Some(guard)),
+            RoundOutcome::Refused => Ok(None),
+            RoundOutcome::Unreached(error) => Err(error),
         }
     }
 
@@ -148,17 +148,17 @@ impl QuorumAcquire {
             let began = clock.now();
             let until = tries.answer_by(began, round.member_timeout);
             let error = match round.run(until).await? {
-                Tried::Held(guard) => return Ok(guard),
-                Tried::Refused => {
+                RoundOutcome::Held(guard) => return Ok(guard),
+                RoundOutcome::Refused => {
                     unreached_since = None;
                     None
                 }
-                Tried::Unreached(_)
+                RoundOutcome::Unreached(_)
                     if unreached_since.is_none() && tries.was_cut_short(began, clock.now()) =>
                 {
                     return Err(round.with_lock(tries.out_of_time()));
                 }
-                Tried::Unreached(error) => {
+                RoundOutcome::Unreached(error) => {
                     let since = *unreached_since.get_or_insert(clock.now());
                     if clock.now().saturating_duration_since(since) >= client.settings.call_timeout
                     {

@@ -9,8 +9,9 @@ use futures::future::{Either, select};
 use futures::stream::FuturesUnordered;
 
 use super::telemetry;
-use crate::client::acquire;
-use crate::client::request::{LeaseOptions, WaitPolicy};
+use crate::backend::Address;
+use crate::client::acquire_task;
+use crate::client::lease_options::{LeaseOptions, WaitPolicy};
 use crate::clock::LocalInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::guard::Hold;
@@ -18,7 +19,6 @@ use crate::lock::lease::Lease;
 use crate::lock::quorum::Quorum;
 use crate::lock::quorum::guard::QuorumGuard;
 use crate::lock::quorum::member_leases::MemberLeases;
-use crate::node::Address;
 use crate::protocol::{LockKey, LockKind, LockMode};
 
 /// The minimum time a round waits for slow members after a majority has granted the lock.
@@ -37,7 +37,7 @@ pub(super) struct Round {
 }
 
 /// The outcome of one try at all members.
-pub(super) enum Tried {
+pub(super) enum RoundOutcome {
     Held(QuorumGuard),
     /// A majority answered, and others hold the lock.
     Refused,
@@ -47,7 +47,7 @@ pub(super) enum Tried {
 
 impl Round {
     /// Waits for the members' answers until then. A majority that is held by then is enough.
-    pub(super) async fn run(&self, mut until: LocalInstant) -> Result<Tried> {
+    pub(super) async fn run(&self, mut until: LocalInstant) -> Result<RoundOutcome> {
         let (members, majority) = (&self.quorum.members, self.quorum.majority());
         let clock = &*members[0].client.clock;
         let started = clock.now();
@@ -82,7 +82,7 @@ impl Round {
         let token = match self.locks[0].kind {
             LockKind::ReadWrite => match self.agree_on_token(&guard).await {
                 Ok(token) => Some(token),
-                Err(Some(wrong)) => return Ok(Tried::Unreached(wrong)),
+                Err(Some(wrong)) => return Ok(RoundOutcome::Unreached(wrong)),
                 Err(None) => return self.failed(false, failed),
             },
             _ => None,
@@ -91,7 +91,7 @@ impl Round {
             return self.failed(false, failed);
         }
         guard.begin(token);
-        Ok(Tried::Held(guard))
+        Ok(RoundOutcome::Held(guard))
     }
 
     /// Gives a majority the greatest token that its members gave.
@@ -157,20 +157,20 @@ impl Round {
     ) -> Result<Option<Hold>> {
         let (client, lock) = (&self.quorum.members[place].client, &self.locks[place]);
         let policy = WaitPolicy::strict_try(client.clock.now().saturating_add(self.member_timeout));
-        let taken = acquire::acquire(client, lock, self.mode, options, policy).await?;
+        let taken = acquire_task::acquire(client, lock, self.mode, options, policy).await?;
         Ok(taken.map(|acquisition| Hold(Lease::new((**client).clone(), acquisition))))
     }
 
     /// Decides what a try without a majority means. Fails if another try is useless.
-    fn failed(&self, answered: bool, failed: Option<Error>) -> Result<Tried> {
+    fn failed(&self, answered: bool, failed: Option<Error>) -> Result<RoundOutcome> {
         match failed {
-            _ if answered => Ok(Tried::Refused),
+            _ if answered => Ok(RoundOutcome::Refused),
             Some(error) if error.kind() != ErrorKind::Unavailable => Err(error),
             failed => {
                 let (members, majority) = (self.quorum.members.len(), self.quorum.majority());
                 let message = format!("less than {majority} of {members} members answered in time");
                 let error = self.with_lock(Error::new(ErrorKind::Unavailable, message));
-                Ok(Tried::Unreached(failed.into_iter().fold(error, Error::with_source)))
+                Ok(RoundOutcome::Unreached(failed.into_iter().fold(error, Error::with_source)))
             }
         }
     }

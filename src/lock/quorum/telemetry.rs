@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::field::display;
 use tracing::warn;
 
-use crate::node::Address;
+use crate::backend::Address;
 use crate::protocol::LockKey;
 
 /// A token was farther ahead than members accept. `outcome` is `ahead` for the member that gave it

@@ -8,7 +8,7 @@
 //! - What a server does not report (its map, the ids of nodes) is unknown. It is no contradiction,
 //!   except for run ids: a client cannot do without them where there are two servers.
 
-use crate::node::Address;
+use crate::backend::Address;
 use crate::router::belief::{NodeView, ReportedTopology, UnexpectedServer};
 
 /// The deployment of the first views.

@@ -1,10 +1,10 @@
 //! Views, and which of them is believed.
 
 use super::*;
-use crate::node::RespValue;
-use crate::node::fake::{address, id_of, slots, text};
+use crate::backend::RespValue;
+use crate::backend::fake::{address, id_of, slots, text};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::cluster_slots;
-use crate::router::translation::AddressTranslator;
 
 const BEFORE: [(u16, u16, &str); 3] = [(0, 5460, "a"), (5461, 10922, "b"), (10923, 16383, "c")];
 const AFTER: [(u16, u16, &str); 3] = [(0, 5460, "d"), (5461, 10922, "b"), (10923, 16383, "c")];

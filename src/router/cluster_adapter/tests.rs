@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::backend::Command;
 use crate::clock::SystemClock;
-use crate::node::Command;
 use crate::router::Script;
 
 const NOW_S: u64 = 1_700_000_000;

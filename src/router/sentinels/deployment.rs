@@ -51,7 +51,7 @@ fn is_related(one: &SentinelReport, other: &SentinelReport) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fake::address;
+    use crate::backend::fake::address;
     use crate::router::sentinels::report::ReportedMaster;
 
     /// A report of a sentinel that knows these others.

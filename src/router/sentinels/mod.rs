@@ -2,10 +2,10 @@
 //! made, when there is trouble, and when one of them reports a change ([`watch`]). [`belief`]
 //! decides which of them is believed.
 
-mod belief;
 mod deployment;
+mod master_view;
 mod report;
-mod watch;
+mod subscription;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,22 +16,22 @@ use futures::future::{self, Either};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
+use crate::backend::{Address, CommandConnection, ConnectionError, Connector};
 use crate::clock::Clock;
-use crate::node::{Address, CommandConnection, ConnectionError, Connector};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntries;
 use crate::router::belief::UnexpectedServer;
 use crate::router::connection::ConnectionLimits;
 use crate::router::lock;
+use crate::router::master_term::MasterTerm;
+use crate::router::server_list::{Failures, ServerList};
 use crate::router::telemetry;
-use crate::router::tenure::MasterTerm;
 use crate::router::time_limit::TimeLimit;
-use crate::router::translation::AddressTranslator;
-use crate::router::tried::{Failures, ServerList};
-use belief::{MasterUpdate, MasterView, is_majority};
 use deployment::contradiction;
+use master_view::{MasterUpdate, MasterView, is_majority};
 use report::{SentinelPeer, SentinelReport, report_commands};
 
-pub(crate) use watch::run_subscriptions;
+pub(crate) use subscription::run_subscriptions;
 
 /// How long to wait for the others once most sentinels have answered: one of the others may know of
 /// a failover that these have not heard of.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::node::{Address, Command, ConnectionError, ReplyShape, RespValue};
-use crate::router::about::shorten_run_id;
+use crate::backend::{Address, Command, ConnectionError, ReplyShape, RespValue};
+use crate::router::address_translation::AddressTranslator;
 use crate::router::bad_entries::BadEntry;
-use crate::router::translation::AddressTranslator;
+use crate::router::server_info::shorten_run_id;
 
 /// A sentinel's report.
 #[derive(Clone, Debug)]
@@ -218,7 +218,7 @@ fn text(reply: &RespValue) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::fake::{address, server_error, text};
+    use crate::backend::fake::{address, server_error, text};
 
     const RUN_ID: &str = "0123456789abcdef0123456789abcdef01234567";
 

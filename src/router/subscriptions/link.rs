@@ -12,13 +12,13 @@ use futures::future::{self, Either};
 use futures::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use crate::clock::{Clock, LocalInstant};
-use crate::node::{
+use crate::backend::{
     Address, Command, ConnectionError, Connector, MessageHandler, OpenedPubSub, ProtocolError,
     PubSubConnection, PubSubEvent, ServerError, is_auth_error,
 };
-use crate::router::about::parse_server_name;
-use crate::router::subscriptions::joins::SubscribeQueue;
+use crate::clock::{Clock, LocalInstant};
+use crate::router::server_info::parse_server_name;
+use crate::router::subscriptions::subscribe_queue::SubscribeQueue;
 use crate::router::subscriptions::{EventSender, SubscriptionEvent};
 use crate::router::telemetry::{self, ConnectionKind};
 use crate::router::time_limit::TimeLimit;

@@ -44,7 +44,7 @@ async fn a_refresh_passes_by_nodes_that_do_not_answer() {
     let bench = Bench::new(&[(0, 5000, "a"), (5001, 10000, "b"), (10001, 16383, "c")]).await;
     bench.fakes.stop("a", true);
     bench.fakes.set_slots_of("b", RespValue::Array(vec![]));
-    bench.fakes.set_slots_of("c", crate::node::fake::slots(&[(0, 16383, "c")]));
+    bench.fakes.set_slots_of("c", crate::backend::fake::slots(&[(0, 16383, "c")]));
     let start = bench.clock.now();
     bench.router.topology.refresh(RefreshSource::Prefer(address("a"))).await;
     assert!(
@@ -84,7 +84,7 @@ async fn a_server_that_is_no_cluster_serves_all_slots() {
     let fakes = FakeCluster::new(&[ALL]);
     fakes.set_slots_of(
         "a",
-        RespValue::Error(crate::node::fake::server_error(
+        RespValue::Error(crate::backend::fake::server_error(
             "ERR This instance has cluster support disabled",
         )),
     );
@@ -140,7 +140,7 @@ async fn address_translator_maps_addresses_announced_by_the_cluster() {
         settings.address_translator = Some(Arc::new(|host, port| (format!("{host}.out"), port)));
     })
     .await;
-    bench.fakes.set_slots_of("a.out", crate::node::fake::slots(&[ALL]));
+    bench.fakes.set_slots_of("a.out", crate::backend::fake::slots(&[ALL]));
     assert_eq!(bench.call("x").await.unwrap().server, address("a.out"));
 }
 

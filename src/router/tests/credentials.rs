@@ -75,7 +75,7 @@ async fn credentials_that_stay_the_same_are_refused_for_good() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_subscription_is_made_over_a_new_connection() {
     let bench = Bench::new(&[ALL]).await;
-    let refused = crate::node::fake::SubscribeReply::Refuse("NOAUTH Authentication required.");
+    let refused = crate::backend::fake::SubscribeReply::Refuse("NOAUTH Authentication required.");
     bench.fakes.on_subscribe("a", [refused]);
     let dials = bench.fakes.dials("a");
     bench.router.subscriptions().subscribe(Slot::of("k"), bytes::Bytes::from_static(b"{k}news"));

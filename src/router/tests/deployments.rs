@@ -1,7 +1,7 @@
 //! Seeds of several deployments, and seeds that are not of the cluster that the others are of.
 
 use super::*;
-use crate::node::fake::{cluster_info, server_error, slots};
+use crate::backend::fake::{cluster_info, server_error, slots};
 use crate::router::RefreshSource;
 use crate::router::tests::events::Events;
 

@@ -2,7 +2,7 @@
 //! nodes that lag or know little.
 
 use super::*;
-use crate::node::fake::{cluster_info, server_error, slots};
+use crate::backend::fake::{cluster_info, server_error, slots};
 use crate::router::RefreshSource;
 
 /// A third node, which serves the lower half after a change.

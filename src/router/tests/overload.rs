@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, join_all};
 
 use super::*;
 use crate::Locks;
-use crate::client::settings::ClientConfig;
-use crate::node::fake::CALLER;
+use crate::backend::fake::CALLER;
+use crate::client::config::ClientConfig;
 use crate::protocol::Scripts;
 
 fn late(ms: u64) -> FakeReply {
@@ -148,7 +148,7 @@ async fn queued_calls_leave_a_server_that_falls_silent() {
     let fakes = bench.fakes.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+        fakes.set_slots_of("b", crate::backend::fake::slots(&[(0, 16383, "b")]));
     });
     let keys: Vec<String> = (0..50).map(|number| format!("{{k}}{number}")).collect();
     let answers = join_all(keys.iter().map(|key| bench.call(key))).await;

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use super::*;
-use crate::node::PubSubEvent;
+use crate::backend::PubSubEvent;
 
 const CHANNEL: &str = "{k}news";
 
@@ -141,7 +141,7 @@ async fn each_end_of_a_subscription_is_counted_once() {
     bench.router.subscriptions().unsubscribe(Slot::of(CHANNEL));
     settled().await;
     assert_eq!(seen(), [3.0, 1.0, 2.0, 0.0]);
-    bench.fakes.on_subscribe("a", [crate::node::fake::SubscribeReply::Refuse("ERR not now")]);
+    bench.fakes.on_subscribe("a", [crate::backend::fake::SubscribeReply::Refuse("ERR not now")]);
     bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
     settled().await;
     assert_eq!(seen(), [4.0, 1.0, 2.0, 1.0], "refused, and joined later");

@@ -2,8 +2,8 @@
 //! do not count.
 
 use super::*;
-use crate::node::fake::FakeSentinel;
-use crate::node::{ConnectionError, PubSubEvent};
+use crate::backend::fake::FakeSentinel;
+use crate::backend::{ConnectionError, PubSubEvent};
 use crate::router::SentinelTargets;
 use crate::router::belief::UnexpectedServer;
 use crate::router::tests::events::Events;

@@ -2,12 +2,12 @@
 //! which server replaces it.
 
 use super::*;
-use crate::node::fake::slots;
+use crate::backend::fake::slots;
+use crate::router::address_translation::AddressTranslator;
 use crate::router::belief::{NodeView, ReportedTopology, ServerProcess, UnexpectedServer};
 use crate::router::cluster_slots;
 use crate::router::connection::ConnectionLimits;
 use crate::router::membership::Membership;
-use crate::router::translation::AddressTranslator;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connect_timeout: Duration::from_secs(1),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::node::PubSubEvent;
-use crate::node::fake::SubscribeReply;
+use crate::backend::PubSubEvent;
+use crate::backend::fake::SubscribeReply;
 use crate::router::SubscriptionEvent;
 
 const CHANNEL: &str = "{k}news";
@@ -139,7 +139,7 @@ async fn ssubscribe_refused_by_moved_is_sent_to_the_new_master() {
     let (bench, mut events) = joined().await;
     let moved: &'static str = format!("MOVED {} b:1", slot()).leak();
     bench.fakes.on_subscribe("a", [SubscribeReply::Refuse(moved)]);
-    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::backend::fake::slots(&[(0, 16383, "b")]));
     bench.fakes.notify("a", PubSubEvent::Unsubscribed { channel: channel() });
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!((joins(&bench, "a"), joins(&bench, "b")), (1, 1));
@@ -252,7 +252,7 @@ async fn ssubscribe_is_retried_after_an_error_or_no_reply() {
 async fn a_connection_that_has_died_silently_is_noticed() {
     let (bench, mut events) = joined().await;
     bench.fakes.stop("a", true);
-    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::backend::fake::slots(&[(0, 16383, "b")]));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(looks(&mut events) >= 2);
     assert_eq!(at(&bench).as_deref(), Some("b-0123456789"));
@@ -280,7 +280,7 @@ async fn a_silent_server_is_tried_now_and_then() {
 #[tokio::test(start_paused = true)]
 async fn subscription_after_master_loss_is_joined_at_its_successor() {
     let (bench, mut events) = joined().await;
-    bench.fakes.set_slots_of("b", crate::node::fake::slots(&[(0, 16383, "b")]));
+    bench.fakes.set_slots_of("b", crate::backend::fake::slots(&[(0, 16383, "b")]));
     bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
     bench.fakes.break_connections("a");
     tokio::time::sleep(Duration::from_secs(2)).await;

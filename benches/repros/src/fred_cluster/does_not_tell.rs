@@ -8,12 +8,12 @@ use tokio::time::sleep;
 use super::subscribed;
 use crate::hearing::unheard;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let (subscriber, channels) = subscribed(&cluster).await?;
     let mut seen = Seen::default();
     for channel in &channels {

@@ -5,12 +5,12 @@ use fred::prelude::*;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const AFTERWARDS: usize = 6;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let client = client(&cluster).build()?;
     client.init().await?;
     let slot = cluster.slot_of("moving").await?;

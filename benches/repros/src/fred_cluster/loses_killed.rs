@@ -8,14 +8,14 @@ use tokio::time::sleep;
 use super::subscribed;
 use crate::hearing::subscribers;
 use crate::seen::Seen;
-use crate::support::{Clients, Cluster, Result, Shape};
+use crate::support::{ClientKind, Cluster, Result, ClusterConfig};
 
 const CLIENTS: u64 = 10;
 const ROUNDS: usize = 4;
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(subscribed(&cluster).await?);
@@ -23,8 +23,8 @@ pub async fn run() -> Result<Seen> {
     let mut seen = Seen::default();
     for _ in 0..ROUNDS {
         for node in cluster.nodes() {
-            node.kill_clients(Clients::Subscribed).await?;
-            node.kill_clients(Clients::Commanding).await?;
+            node.kill_clients(ClientKind::Subscribed).await?;
+            node.kill_clients(ClientKind::Commanding).await?;
         }
         sleep(LIMIT).await;
         for channel in &clients[0].1 {

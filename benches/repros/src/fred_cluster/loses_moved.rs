@@ -7,12 +7,12 @@ use tokio::time::sleep;
 use super::subscribed;
 use crate::hearing::unheard;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let (_subscriber, channels) = subscribed(&cluster).await?;
     for channel in &channels {
         let slot = cluster.slot_of(channel).await?;

@@ -7,14 +7,14 @@ use tokio::task::JoinSet;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const ATTEMPTS: u32 = 20;
 const SLOTS: usize = 8;
 const KEYS_OF_EACH: usize = 8;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let mut builder = client(&cluster);
     builder.with_connection_config(|config| {
         config.max_command_attempts = ATTEMPTS;

@@ -8,13 +8,13 @@ use tokio::time::timeout;
 
 use super::config;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TRIES: usize = 3;
 const LONG: Duration = Duration::from_secs(10);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let client = Builder::from_config(config(&cluster)).build()?;
     client.init().await?;
     cluster.node(0).freeze()?;

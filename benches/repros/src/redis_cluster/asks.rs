@@ -8,13 +8,13 @@ use redis::cluster_async::ClusterConnection;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TASKS: usize = 64;
 const EACH: usize = 4;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let connection = client(&cluster).build()?.get_async_connection().await?;
     let slot = cluster.slot_of("{moving}").await?;
     cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;

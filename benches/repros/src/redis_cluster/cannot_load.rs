@@ -4,12 +4,12 @@ use redis::{RedisResult, cmd};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TRIES: usize = 3;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let mut connection = client(&cluster).build()?.get_async_connection().await?;
     cluster.node(1).freeze()?;
 

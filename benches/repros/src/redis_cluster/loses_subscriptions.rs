@@ -10,13 +10,13 @@ use tokio::time::sleep;
 use super::client;
 use crate::hearing::{all_heard, unheard};
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const CHANNELS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(2);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let (pushes, _told) = mpsc::unbounded_channel();
     let client =
         client(&cluster).use_protocol(ProtocolVersion::RESP3).push_sender(pushes).build()?;

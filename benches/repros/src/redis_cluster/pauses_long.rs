@@ -8,14 +8,14 @@ use tokio::time::sleep;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TRIES: usize = 3;
 const MOMENT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_millis(1_280);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let client = client(&cluster).overall_response_timeout(None).build()?;
     let mut connection = client.get_async_connection().await?;
 
@@ -24,7 +24,7 @@ pub async fn run() -> Result<Seen> {
         let keys = ["here", "there"].map(|key| format!("{{{number}}}{key}"));
         let slot = cluster.slot_of(&keys[0]).await?;
         let source = cluster.master_of(slot).await?;
-        cluster.node(source).say::<()>(&format!("SET {} word", keys[0])).await?;
+        cluster.node(source).run_words::<()>(&format!("SET {} word", keys[0])).await?;
         let step = cluster.begin_move(slot, 1 - source).await?;
         let began = Instant::now();
         let mut command = cmd("MGET");

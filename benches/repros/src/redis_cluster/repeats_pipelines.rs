@@ -5,12 +5,12 @@ use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TRIES: usize = 5;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let mut connection = client(&cluster).build()?.get_async_connection().await?;
     let keys = keys_of(&cluster, 0, 2 * TRIES).await?;
     let (staying, moving) = keys.split_at(TRIES);
@@ -23,7 +23,7 @@ pub async fn run() -> Result<Seen> {
         let master = Route::new(cluster.slot_of(staying).await?, SlotAddr::Master);
         let to = SingleNodeRoutingInfo::SpecificNode(master);
         let _ = connection.route_pipeline(pipeline, 0, 2, to).await;
-        let count: u64 = cluster.node(0).say(&format!("GET {staying}")).await?;
+        let count: u64 = cluster.node(0).run_words(&format!("GET {staying}")).await?;
         seen.note(count > 1);
     }
     Ok(seen)

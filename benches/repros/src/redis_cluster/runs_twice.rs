@@ -5,12 +5,12 @@ use redis::{AsyncCommands, RedisResult};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Cut, Proxies, Result, Shape};
+use crate::support::{Cluster, CutPoint, Proxies, Result, ClusterConfig};
 
 const TRIES: usize = 5;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let proxies = Proxies::start(&cluster).await?;
     let address = |port| NodeAddress::new("127.0.0.1", port);
     let proxied = [(address(cluster.node(0).port()), address(proxies.at(0).port()))];
@@ -19,10 +19,10 @@ pub async fn run() -> Result<Seen> {
 
     let mut seen = Seen::default();
     for key in 0..TRIES {
-        let sprung = proxies.at(0).trap("hincrby", Cut::AfterIt);
+        let sprung = proxies.at(0).trap("hincrby", CutPoint::AfterIt);
         let _: RedisResult<u64> = connection.hincr(key, "count", 1).await;
         sprung.await?;
-        let count: u64 = cluster.node(0).say(&format!("HGET {key} count")).await?;
+        let count: u64 = cluster.node(0).run_words(&format!("HGET {key} count")).await?;
         seen.note(count > 1);
     }
     Ok(seen)

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Clients, Cluster, Result, Shape};
+use crate::support::{ClientKind, Cluster, Result, ClusterConfig};
 
 const RUNS: usize = 4;
 const TASKS: usize = 64;
@@ -18,7 +18,7 @@ const KILLS: usize = 10;
 const LIMIT: Duration = Duration::from_secs(6);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(3, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await?;
     let mut seen = Seen::default();
     for _ in 0..RUNS {
         let connection = client(&cluster).build()?.get_async_connection().await?;
@@ -27,7 +27,7 @@ pub async fn run() -> Result<Seen> {
         for _ in 0..KILLS {
             sleep(Duration::from_millis(50)).await;
             for node in cluster.nodes() {
-                node.kill_clients(Clients::Commanding).await?;
+                node.kill_clients(ClientKind::Commanding).await?;
             }
         }
         load.shutdown().await;

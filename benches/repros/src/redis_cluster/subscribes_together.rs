@@ -10,13 +10,13 @@ use tokio::time::sleep;
 use super::client;
 use crate::hearing::{all_heard, unheard};
 use crate::seen::Seen;
-use crate::support::{Clients, Cluster, Result, Shape};
+use crate::support::{ClientKind, Cluster, Result, ClusterConfig};
 
 const CHANNELS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(3);
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(1, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 0)).await?;
     let (pushes, _told) = mpsc::unbounded_channel();
     let client =
         client(&cluster).use_protocol(ProtocolVersion::RESP3).push_sender(pushes).build()?;
@@ -27,7 +27,7 @@ pub async fn run() -> Result<Seen> {
     }
     all_heard(&cluster, &channels).await?;
 
-    cluster.node(0).kill_clients(Clients::Subscribed).await?;
+    cluster.node(0).kill_clients(ClientKind::Subscribed).await?;
     sleep(LIMIT).await;
     unheard(&cluster, &channels).await
 }

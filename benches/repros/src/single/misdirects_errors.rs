@@ -6,12 +6,12 @@ use futures::future::join_all;
 use tokio::join;
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const KEYS: usize = 5;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let (here, elsewhere) = (tag_of(&cluster, 0).await?, tag_of(&cluster, 1).await?);
     let server = ServerConfig::new_centralized(cluster.node(0).host(), cluster.node(0).port());
     let client = Builder::from_config(Config { server, ..Config::default() }).build()?;

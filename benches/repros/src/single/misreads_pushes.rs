@@ -7,13 +7,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const MOVES: usize = 5;
 const TASKS: usize = 16;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(2, 0)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let mut seen = Vec::new();
     for number in 0..MOVES {
         let channel = format!("channel{number}");

@@ -4,12 +4,12 @@
 use redis::cmd;
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, Shape};
+use crate::support::{Cluster, Result, ClusterConfig};
 
 const TRIES: usize = 5;
 
 pub async fn run() -> Result<Seen> {
-    let cluster = Cluster::start_with(Shape::of(1, 1)).await?;
+    let cluster = Cluster::start_with(ClusterConfig::of(1, 1)).await?;
     let mut writing = cluster.node(0).connect().await?;
     cluster.node(1).freeze()?;
 

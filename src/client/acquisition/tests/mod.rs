@@ -15,12 +15,12 @@ use super::event::{
     WorkerCall,
 };
 use super::state::AcquisitionState;
-use crate::client::reply::{ScriptCallError, ScriptReply, ScriptResult};
-use crate::client::request::{LeaseOptions, RenewalPolicy, WaitPolicy};
-use crate::client::settings::ClientConfig;
+use crate::backend::{Address, ServerError};
+use crate::client::config::ClientConfig;
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::script_result::{ScriptCallError, ScriptReply, ScriptResult};
 use crate::clock::LocalInstant;
 use crate::error::ErrorKind;
-use crate::node::{Address, ServerError};
 use crate::protocol::{
     AcquireKind, AcquireReply, ClientId, Envelope, Fairness, Grant, LockKind, LockMode,
     PermitRequest, ReleasePermitsRequest, ReleaseReply, ReleaseRequest, RenewReply,

@@ -7,7 +7,7 @@ use super::super::random_calls::{Call, is_deaf};
 use super::super::scripts_equal_server::gist;
 use super::conditions::{Condition, conditions};
 use super::side::{Lock, Outcome};
-use crate::node::RespValue;
+use crate::backend::RespValue;
 
 /// The least counts of the short form: a third of the usual ones.
 const LEAST: &[(&str, u64)] = &[

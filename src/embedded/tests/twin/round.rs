@@ -8,7 +8,7 @@ use super::super::random_calls::{Call, Calls, Habits, LOCKS};
 use super::Twins;
 use super::census::{Step, says_more};
 use super::side::{Command, Lock, Outcome};
-use crate::node::RespValue;
+use crate::backend::RespValue;
 
 /// The steps of a round.
 pub(super) const ROUND: u64 = 500;

@@ -11,8 +11,8 @@ use super::super::real::{RealConnection, RealServer};
 use super::super::scripts_equal_server::message;
 use super::super::{at_once, words};
 use super::scripts::{Folder, SLOW_PATH};
+use crate::backend::{PubSubConnection, PubSubEvent, RespValue};
 use crate::embedded::EmbeddedCluster;
-use crate::node::{PubSubConnection, PubSubEvent, RespValue};
 use crate::protocol::line::expand_line;
 
 /// A command's words.

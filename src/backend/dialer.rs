@@ -1,0 +1,242 @@
+//! Connects to servers that URLs name: TCP or TLS, and credentials. It serves all backends that
+//! take URLs.
+
+mod redacted_url;
+mod tcp;
+#[cfg(feature = "tls")]
+pub(super) mod tls;
+mod url;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
+
+use crate::backend::{Address, Command, ConnectionError, Credentials, CredentialsProvider};
+use crate::health::{ClientHealth, catch, catch_future};
+use crate::telemetry::callback_panicked;
+use tcp::dial;
+
+pub(crate) use redacted_url::RedactedUrl;
+pub(crate) use url::{SentinelUrl, ServerUrl, UrlError, sentinel};
+
+/// Certificates in PEM, where those of the system are not enough.
+#[derive(Clone, Default)]
+pub(crate) struct TlsCertificates {
+    /// Certificates to trust, instead of the system's root certificates.
+    pub(crate) roots: Option<Vec<u8>>,
+    /// The client's own certificate and its key.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The kind of channels to subscribe to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PubSubKind {
+    /// Shard channels.
+    #[default]
+    Sharded,
+    /// The channels of a sentinel, which has no others.
+    Regular,
+}
+
+/// Dials servers, with the settings for a session.
+#[derive(Clone, Default)]
+pub(crate) struct Dialer {
+    /// TLS to all servers, with these certificates.
+    pub(crate) tls: Option<TlsCertificates>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls_configs: tls::TlsConfigCache,
+    pub(crate) credentials: Option<Arc<dyn CredentialsProvider>>,
+    /// The database; a cluster has only one.
+    pub(crate) database: i64,
+    /// The name in the server's `CLIENT LIST`.
+    pub(crate) client_name: Option<String>,
+    pub(crate) channels: PubSubKind,
+    /// The health of the client whose connections these are.
+    pub(crate) health: ClientHealth,
+}
+
+impl PubSubKind {
+    /// The command that joins a channel.
+    pub(super) fn subscribe_command(self, channel: &[u8]) -> Command {
+        let subscribe = match self {
+            PubSubKind::Sharded => "SSUBSCRIBE",
+            PubSubKind::Regular => "SUBSCRIBE",
+        };
+        Command::new().arg(subscribe).arg(channel)
+    }
+
+    /// The command that leaves a channel.
+    pub(super) fn unsubscribe_command(self, channel: &[u8]) -> Command {
+        let unsubscribe = match self {
+            PubSubKind::Sharded => "SUNSUBSCRIBE",
+            PubSubKind::Regular => "UNSUBSCRIBE",
+        };
+        Command::new().arg(unsubscribe).arg(channel)
+    }
+}
+
+/// A connection on which nothing was sent yet.
+pub(super) enum RawStream {
+    Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer")
+            .field("tls", &self.tls.is_some())
+            .field("credentials", &self.credentials.is_some())
+            .field("database", &self.database)
+            .field("client_name", &self.client_name)
+            .finish()
+    }
+}
+
+impl Dialer {
+    /// Connects, at `place` if the host name was resolved before. Returns the server's address,
+    /// too.
+    pub(super) async fn dial(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        match &self.tls {
+            None => {
+                let plain = |stream| async { Ok(RawStream::Tcp(stream)) };
+                dial(address, place, plain, ConnectionError::from).await
+            }
+            Some(files) => self.dial_tls(address, place, files).await,
+        }
+    }
+
+    /// The credentials to send, if any.
+    pub(super) async fn credentials(&self) -> Result<Option<Credentials>, ConnectionError> {
+        let Some(provider) = &self.credentials else {
+            return Ok(None);
+        };
+        let provided = catch_future(async { provider.credentials().await }).await;
+        let provided = provided.map_err(|panic| {
+            callback_panicked("CredentialsProvider::credentials", &panic.message);
+            ConnectionError::not_sent(format!(
+                "the credentials provider panicked: {}",
+                panic.message
+            ))
+        })?;
+        provided.map(Some).map_err(|source| ConnectionError {
+            source: Some(source.into()),
+            ..ConnectionError::not_sent("no credentials")
+        })
+    }
+
+    /// Whether the next connection may have other credentials. They may, if the provider panics at
+    /// this question.
+    pub(super) fn rotates_credentials(&self) -> bool {
+        self.credentials.as_ref().is_some_and(|provider| {
+            catch(|| provider.can_change()).unwrap_or_else(|panic| {
+                callback_panicked("CredentialsProvider::may_change", &panic.message);
+                true
+            })
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    async fn dial_tls(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        files: &TlsCertificates,
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        let (stream, place) = self.tls_configs.dial(address, place, files).await?;
+        Ok((RawStream::Tls(Box::new(stream)), place))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn dial_tls(
+        &self,
+        _: &Address,
+        _: Option<IpAddr>,
+        _: &TlsCertificates,
+    ) -> Result<(RawStream, IpAddr), ConnectionError> {
+        Err(ConnectionError {
+            permanent: true,
+            ..ConnectionError::unsent("TLS needs the feature `tls`")
+        })
+    }
+}
+
+/// Hides the password that was sent.
+pub(super) fn hide_password(
+    failure: ConnectionError,
+    credentials: Option<&Credentials>,
+) -> ConnectionError {
+    match credentials.map(Credentials::parts) {
+        Some((_, password)) => failure.without_password(password),
+        None => failure,
+    }
+}
+
+/// A failure to connect, or one after which it does not matter what was sent.
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> ConnectionError {
+        ConnectionError {
+            is_permanent: is_final_of_tls(&error),
+            is_connection_refused: error.kind() == io::ErrorKind::ConnectionRefused,
+            is_closed_by_peer: is_disconnect(&error),
+            ..ConnectionError::not_sent(error.to_string())
+        }
+        .with_source(error)
+    }
+}
+
+impl ConnectionError {
+    fn with_source(self, source: impl StdError + Send + Sync + 'static) -> ConnectionError {
+        ConnectionError { source: Some(Arc::new(source)), ..self }
+    }
+}
+
+/// Returns true if the other side ended the connection.
+pub(super) fn is_disconnect(error: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ConnectionReset | BrokenPipe | UnexpectedEof))
+}
+
+/// Returns true if TLS failed in a way that no retry with the same settings can fix.
+#[cfg(feature = "tls")]
+pub(super) fn is_final_of_tls(error: &(dyn StdError + 'static)) -> bool {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let of_tls = match inner {
+        Some(inner) => inner.downcast_ref::<rustls::Error>(),
+        None => error.downcast_ref::<rustls::Error>(),
+    };
+    of_tls.is_some_and(tls::is_final)
+}
+
+#[cfg(not(feature = "tls"))]
+pub(super) fn is_final_of_tls(_: &(dyn StdError + 'static)) -> bool {
+    false
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_error_is_permanent_if_no_retry_can_fix_it() {
+        let untrusted = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let passing = rustls::Error::AlertReceived(rustls::AlertDescription::InternalError);
+        let of = |error| ConnectionError::from(io::Error::new(io::ErrorKind::InvalidData, error));
+        assert!(of(untrusted).is_permanent);
+        assert!(!of(passing).is_permanent);
+        assert!(
+            !ConnectionError::from(io::Error::from(io::ErrorKind::ConnectionReset)).is_permanent
+        );
+    }
+}

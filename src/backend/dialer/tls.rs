@@ -1,0 +1,262 @@
+//! The TLS configuration of a client: made once, so that the system's certificates are read once
+//! and sessions resume.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::backend::dialer::TlsCertificates;
+use crate::backend::dialer::tcp::dial;
+use crate::backend::{Address, ConnectionError};
+
+/// How many sessions with one server are kept. A resumed session brings new ones.
+const SESSIONS_PER_SERVER: usize = 8;
+
+/// For how many servers sessions are kept. If servers come and go under new addresses, all are
+/// forgotten from time to time.
+const MAX_SERVERS: usize = 1024;
+
+/// The configurations for all connections of one client. A clone starts without them, because the
+/// settings may be changed before it is used.
+#[derive(Default)]
+pub(crate) struct TlsConfigCache(Mutex<TlsConfigs>);
+
+#[derive(Default)]
+struct TlsConfigs {
+    shared: Option<ClientConfig>,
+    /// One for each server, with its own sessions: `rustls` keeps sessions by host name, and
+    /// several servers may share a name.
+    by_server: HashMap<Address, Arc<ClientConfig>>,
+}
+
+impl Clone for TlsConfigCache {
+    fn clone(&self) -> TlsConfigCache {
+        TlsConfigCache::default()
+    }
+}
+
+impl fmt::Debug for TlsConfigCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl TlsConfigCache {
+    /// Connects with TLS. The certificate is checked against the host, even if that was resolved to
+    /// `place` before.
+    pub(super) async fn dial(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        files: &TlsCertificates,
+    ) -> Result<(TlsStream<TcpStream>, IpAddr), ConnectionError> {
+        let connector = TlsConnector::from(self.configuration(address, files)?);
+        let name = ServerName::try_from(address.host.to_string()).map_err(
+            |error: InvalidDnsNameError| permanent_error(format!("no name of a server: {error}")),
+        )?;
+        dial(address, place, |stream| connector.connect(name.clone(), stream), dial_error).await
+    }
+
+    /// The configuration for that server.
+    fn configuration(
+        &self,
+        address: &Address,
+        files: &TlsCertificates,
+    ) -> Result<Arc<ClientConfig>, ConnectionError> {
+        // The state is consistent at every moment.
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.by_server.get(address) {
+            return Ok(known.clone());
+        }
+        let shared = match made.shared.take() {
+            Some(shared) => shared,
+            None => configuration(files)?,
+        };
+        let mut own = shared.clone();
+        own.resumption = Resumption::in_memory_sessions(SESSIONS_PER_SERVER);
+        let own = Arc::new(own);
+        made.shared = Some(shared);
+        if made.by_server.len() >= MAX_SERVERS {
+            made.by_server.clear();
+        }
+        made.by_server.insert(address.clone(), own.clone());
+        Ok(own)
+    }
+}
+
+/// Reads the certificates from the files, or from the system.
+fn configuration(files: &TlsCertificates) -> Result<ClientConfig, ConnectionError> {
+    // The application's provider of cryptography, if it has installed one.
+    let provider =
+        CryptoProvider::get_default().cloned().unwrap_or_else(|| ring::default_provider().into());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| permanent_error(error.to_string()))?
+        .with_root_certificates(roots(files)?);
+    let Some((certificate, key)) = &files.client else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|error| permanent_error(format!("the client's key cannot be read: {error}")))?;
+    builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| {
+        permanent_error(format!("the client's certificate cannot be used: {error}"))
+    })
+}
+
+fn roots(files: &TlsCertificates) -> Result<RootCertStore, ConnectionError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = &files.roots {
+        for certificate in certificates(pem)? {
+            roots.add(certificate).map_err(|error| {
+                permanent_error(format!("a root certificate cannot be used: {error}"))
+            })?;
+        }
+        return Ok(roots);
+    }
+    // An unreadable certificate, among hundreds, matters only to a server that needs it.
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    match found.errors.first() {
+        Some(error) if roots.is_empty() => {
+            Err(permanent_error(format!("the system's certificates cannot be read: {error}")))
+        }
+        _ => Ok(roots),
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| permanent_error(format!("a certificate cannot be read: {error}")))
+}
+
+/// The failure of a dial.
+fn dial_error(error: io::Error) -> ConnectionError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let advice = match inner {
+        Some(rustls::Error::InvalidMessage(_)) => "; the port may not speak TLS",
+        Some(_) => "",
+        None => return error.into(),
+    };
+    let message = format!("the TLS handshake failed: {error}{advice}");
+    ConnectionError { message, ..error.into() }
+}
+
+/// Returns true for what no retry with the same settings can fix: certificates, versions of the
+/// protocol, a port that does not speak it. Anything else may pass: a server that restarts, or a
+/// proxy that cannot reach it, ends a handshake as well.
+pub(in crate::backend) fn is_final(error: &rustls::Error) -> bool {
+    match error {
+        rustls::Error::InvalidCertificate(_)
+        | rustls::Error::InvalidCertRevocationList(_)
+        | rustls::Error::NoCertificatesPresented
+        | rustls::Error::InconsistentKeys(_)
+        | rustls::Error::UnsupportedNameType
+        | rustls::Error::PeerIncompatible(_)
+        | rustls::Error::InvalidMessage(_) => true,
+        rustls::Error::AlertReceived(alert) => is_final_alert(*alert),
+        _ => false,
+    }
+}
+
+/// Returns true if the server objects to the client's certificate, or to the versions and ciphers
+/// that the client offers.
+fn is_final_alert(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::ProtocolVersion
+            | AlertDescription::InsufficientSecurity
+            | AlertDescription::InappropriateFallback
+    )
+}
+
+/// A failure that no retry can fix.
+fn permanent_error(message: String) -> ConnectionError {
+    ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address { host: "host".into(), port }
+    }
+
+    fn root(pem: &str) -> TlsCertificates {
+        TlsCertificates { roots: Some(pem.into()), client: None }
+    }
+
+    #[test]
+    fn certificates_are_read_once_and_sessions_kept_by_server() {
+        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
+        let (good, bad) = (root(&authority.cert.pem()), root("-----BEGIN CERTIFICATE-----"));
+        let tls = TlsConfigCache::default();
+        let first = tls.configuration(&address(1), &good).unwrap();
+        // A file that is not read again cannot fail.
+        assert!(Arc::ptr_eq(&first, &tls.configuration(&address(1), &bad).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
+        let error = tls.clone().configuration(&address(1), &bad).unwrap_err();
+        assert!(error.is_permanent, "{error}");
+    }
+
+    #[test]
+    fn is_final_for_tls_certificate_version_or_protocol_error_is_true() {
+        use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+        for error in [
+            Error::InvalidCertificate(CertificateError::Expired),
+            Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+            Error::NoCertificatesPresented,
+            Error::AlertReceived(AlertDescription::CertificateRequired),
+            Error::AlertReceived(AlertDescription::UnknownCA),
+            Error::AlertReceived(AlertDescription::HandshakeFailure),
+            Error::AlertReceived(AlertDescription::ProtocolVersion),
+        ] {
+            assert!(is_final(&error), "{error:?}");
+        }
+        for error in [
+            Error::AlertReceived(AlertDescription::InternalError),
+            Error::AlertReceived(AlertDescription::CloseNotify),
+            Error::AlertReceived(AlertDescription::UserCanceled),
+            Error::AlertReceived(AlertDescription::DecodeError),
+            Error::AlertReceived(AlertDescription::UnrecognisedName),
+            Error::PeerMisbehaved(PeerMisbehaved::UnsolicitedEchExtension),
+            Error::General("x".into()),
+            Error::DecryptError,
+        ] {
+            assert!(!is_final(&error), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn servers_that_come_and_go_do_not_add_up() {
+        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
+        let (tls, files) = (TlsConfigCache::default(), root(&authority.cert.pem()));
+        for port in 1..=2 * MAX_SERVERS as u16 {
+            tls.configuration(&address(port), &files).unwrap();
+        }
+        assert!(tls.0.lock().unwrap().by_server.len() <= MAX_SERVERS);
+    }
+}

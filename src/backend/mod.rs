@@ -1,0 +1,356 @@
+//! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
+//!
+//! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and
+//! [`PubSubConnection`]. It returns the server's answers unchanged, and says of each failure
+//! whether the command may have been sent. Deadlines are the router's: it drops the future of a
+//! call whose time is up, and what was sent stays sent.
+
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod abort_on_drop;
+mod command;
+#[cfg(any(feature = "native", feature = "redis"))]
+mod credentials;
+#[cfg(any(feature = "native", feature = "redis"))]
+pub(crate) mod dialer;
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(feature = "fred")]
+pub(crate) mod fred;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod handshake_error;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod in_turn;
+#[cfg(feature = "native")]
+pub(crate) mod native;
+#[cfg(any(feature = "redis", feature = "fred"))]
+mod pipelining;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+mod resolve;
+mod response_future;
+mod shape;
+#[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
+mod tests;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use crate::excerpt::{excerpt, excerpt_of};
+use crate::health::ClientHealth;
+
+pub(crate) use command::{Command, EncodedScriptCall};
+#[cfg(any(feature = "native", feature = "redis"))]
+pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+pub(crate) use resolve::resolve_host;
+pub(crate) use response_future::ResponseFuture;
+pub(crate) use shape::{GRANTED, ProtocolError, ReplyShape, ScriptShape, server_ms};
+
+/// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
+/// refuse it (an older version, a user without the right) are used without it.
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+pub(crate) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where a server listens, as the client dials it (after address translation).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Address {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A server's answer to one command.
+#[derive(Clone, PartialEq)]
+pub(crate) enum RespValue {
+    Nil,
+    Int(i64),
+    /// A bulk string or a simple string ("OK").
+    String(Bytes),
+    Array(Vec<RespValue>),
+    Error(ServerError),
+}
+
+/// Shows the beginning: a reply can have many megabytes.
+impl fmt::Debug for RespValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&excerpt_of(format_args!("{:?}", FullReply(self))))
+    }
+}
+
+struct FullReply<'a>(&'a RespValue);
+
+impl fmt::Debug for FullReply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            RespValue::Nil => f.write_str("nil"),
+            RespValue::Int(number) => number.fmt(f),
+            RespValue::String(text) => write!(f, "\"{}\"", text.escape_ascii()),
+            RespValue::Array(items) => f.debug_list().entries(items.iter().map(FullReply)).finish(),
+            RespValue::Error(error) => write!(f, "({error})"),
+        }
+    }
+}
+
+/// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
+/// line, without what is too long to be shown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code} {message}")]
+pub(crate) struct ServerError {
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+impl ServerError {
+    pub(crate) fn new(code: &str, detail: &str) -> ServerError {
+        ServerError { code: excerpt(code), message: excerpt(detail) }
+    }
+
+    /// Takes the line of an error reply apart.
+    #[cfg(any(test, feature = "native", feature = "fred", feature = "embedded"))]
+    pub(crate) fn parse(line: &str) -> ServerError {
+        let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
+        ServerError::new(code, detail)
+    }
+}
+
+/// Returns true if the error means that the server does not recognise the client, or refuses its
+/// credentials.
+pub(crate) fn is_auth_error(code: &str) -> bool {
+    matches!(code, "NOAUTH" | "WRONGPASS")
+}
+
+/// A call that got no answer from the server.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionError {
+    pub(crate) message: String,
+    /// The command may have reached the server. True if it is unknown.
+    pub(crate) maybe_sent: bool,
+    /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad
+    /// certificate.
+    pub(crate) is_permanent: bool,
+    /// Nothing listens at that address: the machine is there, the server is not.
+    pub(crate) is_connection_refused: bool,
+    /// The other side ended the connection.
+    pub(crate) is_closed_by_peer: bool,
+    /// The caller's settings are wrong: no server of this kind can be used by them.
+    pub(crate) is_invalid: bool,
+    /// The replies on the connection do not fit its commands.
+    pub(crate) is_protocol_error: bool,
+    pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl ConnectionError {
+    /// A failure before anything was sent.
+    pub(crate) fn not_sent(message: impl Into<String>) -> ConnectionError {
+        ConnectionError {
+            message: message.into(),
+            maybe_sent: false,
+            is_permanent: false,
+            is_connection_refused: false,
+            is_closed_by_peer: false,
+            is_invalid: false,
+            is_protocol_error: false,
+            source: None,
+        }
+    }
+
+    /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO`
+    /// have the password.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn redact_arguments(self) -> ConnectionError {
+        match self.message.find(", with args beginning with") {
+            // The source has them, too.
+            Some(end) => {
+                ConnectionError { message: self.message[..end].into(), source: None, ..self }
+            }
+            None => self,
+        }
+    }
+
+    /// The connection has ended, and no other reason is known.
+    pub(crate) fn closed() -> ConnectionError {
+        ConnectionError::not_sent("the connection is gone")
+    }
+
+    /// The same, of a command that may have been sent.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    pub(crate) fn closed_in_flight() -> ConnectionError {
+        ConnectionError { maybe_sent: true, ..ConnectionError::closed() }
+    }
+
+    /// How much a failure says, where several addresses of one name failed: what no retry can fix
+    /// comes first. That nothing listens comes last, because it holds only if it is so at all of
+    /// them.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    fn weight(&self) -> u8 {
+        match (self.is_permanent, self.is_connection_refused) {
+            (true, _) => 2,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}
+
+impl From<ProtocolError> for ConnectionError {
+    fn from(error: ProtocolError) -> ConnectionError {
+        ConnectionError {
+            is_protocol_error: true,
+            source: Some(Arc::new(error.clone())),
+            ..ConnectionError::not_sent(error.to_string())
+        }
+    }
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for ConnectionError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        // Not the `Arc`, which is a separate error type.
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// The future of a connection, or of an operation on one.
+pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
+
+/// Opens connections.
+pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
+    /// Opens and authenticates a connection that carries commands.
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
+
+    /// The addresses to which a host name resolves now; none if that is unknown.
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        let _ = address;
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
+    /// As `connect`, to the server at one of the addresses of the host name.
+    fn connect_to_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+        let _ = place;
+        self.connect(address)
+    }
+
+    /// The health of the client that it connects. The tasks of its connections report to it.
+    fn health(&self) -> ClientHealth;
+
+    /// Opens a connection that carries subscriptions alone. Its notices come out of the receiver,
+    /// which ends when the connection is gone.
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub>;
+
+    /// Whether connections use TLS.
+    fn uses_tls(&self) -> bool {
+        false
+    }
+
+    /// Whether a new connection may have other credentials than the last one. If so, a server that
+    /// refused those is worth dialling again.
+    fn rotates_credentials(&self) -> bool {
+        false
+    }
+}
+
+/// A connection that carries subscriptions, and the receiver of its notices.
+pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
+
+/// A connection that carries commands. Calls from many tasks share it. Answers come in order.
+pub(crate) trait CommandConnection: fmt::Debug + Send + Sync + 'static {
+    /// Sends one command, now or at the first poll.
+    fn call(&self, command: Command) -> ResponseFuture<RespValue>;
+
+    /// As `call`, for a call of a script, whose words need not be assembled before.
+    fn call_script(&self, call: &EncodedScriptCall<'_>) -> ResponseFuture<RespValue> {
+        self.call(call.to_command())
+    }
+
+    /// Sends the commands in one pipeline, and returns one answer for each, in order. An error
+    /// reply is an answer: it does not affect the other commands.
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>>;
+
+    /// False once the connection is known to be unusable.
+    fn is_usable(&self) -> bool;
+
+    /// The address to which the host name resolved when this was opened; none if that is unknown.
+    fn resolved_addr(&self) -> Option<Arc<str>> {
+        None
+    }
+}
+
+/// Takes a message: channel and payload. It never waits.
+pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
+
+/// A connection that carries subscriptions, with one channel in each command: shard channels, or
+/// the channel of a sentinel if the connector is for sentinels.
+pub(crate) trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
+    /// Makes the task that reads the connection give each message to `handler` at once. A backend
+    /// that cannot do so still sends the messages as notices.
+    fn set_handler(&self, handler: MessageHandler) {
+        drop(handler);
+    }
+
+    /// Why the connection has ended, if that is known.
+    fn failure(&self) -> Option<ConnectionError> {
+        None
+    }
+
+    /// Sends one command. Only before the first channel is joined: after that, its answer could be
+    /// mistaken for that of a subscription.
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue>;
+
+    /// `SSUBSCRIBE channel`, after `ASKING` if `asking` is set (`SUBSCRIBE` at a sentinel). The
+    /// answer is a [`Notice`].
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()>;
+
+    /// `SUNSUBSCRIBE channel`.
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()>;
+}
+
+/// An event on a subscription's connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PubSubEvent {
+    /// The server confirmed the subscription.
+    Subscribed {
+        channel: Bytes,
+    },
+    /// The server ended the subscription, requested or not (the slot has moved, the master was
+    /// demoted).
+    Unsubscribed {
+        channel: Bytes,
+    },
+    /// The server refused the subscription (`MOVED`, `NOPERM`, unknown command).
+    Rejected {
+        channel: Bytes,
+        error: ServerError,
+    },
+    Message {
+        channel: Bytes,
+        payload: Bytes,
+    },
+}

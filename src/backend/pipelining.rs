@@ -1,0 +1,466 @@
+//! Passes commands that are ready at the same time to a client crate in pipelines.
+//!
+//! tokio runs a task that was just woken next, so the task that drives a crate's connection would
+//! write each command separately: a system call and a wake-up for each, here and at the server. So
+//! this task lets the others run first. Then all callers that are ready have put in their commands,
+//! and the crate writes many of them together.
+//!
+//! A command that is alone on its connection does not wait.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use futures::{FutureExt, future};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::backend::{
+    Command, CommandConnection, ConnectionError, ProtocolError, ReplyShape, RespValue,
+    ResponseFuture,
+};
+use crate::health::ClientHealth;
+
+/// A pipeline has at most so many requests, or a fourth of those under way if that is more. Its
+/// callers get their answers together: if all callers were in one, client and server would take
+/// turns, and each would be idle while the other one works.
+const MAX_PIPELINE: usize = 32;
+
+/// Most requests are one command.
+type Commands = SmallVec<[Command; 1]>;
+type PipelineReplies = SmallVec<[RespValue; 1]>;
+type PipelineResult = Result<PipelineReplies, ConnectionError>;
+
+/// A connection whose commands are passed on together.
+pub(super) struct PipeliningConnection {
+    queue: Arc<PipelineQueue>,
+    /// Pending answers keep the task, too.
+    task: Arc<AbortOnDrop>,
+}
+
+struct PipelineQueue {
+    node: Arc<dyn CommandConnection>,
+    /// A reply that did not fit its command: no other is believed any more.
+    out_of_step: OnceLock<ConnectionError>,
+    /// Requests that have begun and not ended.
+    in_flight: AtomicUsize,
+    waiting: Mutex<QueuedRequests>,
+}
+
+#[derive(Default)]
+struct QueuedRequests {
+    requests: VecDeque<QueuedRequest>,
+    /// The task's waker, while there is nothing to pass on.
+    task: Option<Waker>,
+}
+
+/// Commands that are sent directly after each other.
+struct QueuedRequest {
+    commands: Commands,
+    reply_tx: oneshot::Sender<PipelineResult>,
+}
+
+impl PipeliningConnection {
+    pub(super) fn wrap(
+        node: Arc<dyn CommandConnection>,
+        health: &ClientHealth,
+    ) -> Arc<dyn CommandConnection> {
+        let queue = Arc::new(PipelineQueue {
+            node,
+            out_of_step: OnceLock::new(),
+            in_flight: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+        });
+        let task = Arc::new(AbortOnDrop::spawn(health, "pipelines", run_pipeline(queue.clone())));
+        Arc::new(PipeliningConnection { queue, task })
+    }
+
+    fn request(&self, commands: Commands) -> impl Future<Output = PipelineResult> + Send + use<> {
+        let (queue, task) = (self.queue.clone(), self.task.clone());
+        async move {
+            let outcome = queue.request(commands).await;
+            drop(task);
+            outcome
+        }
+    }
+}
+
+impl fmt::Debug for PipeliningConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Coalesced").field(&self.queue.node).finish()
+    }
+}
+
+impl CommandConnection for PipeliningConnection {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
+        let request = self.request(SmallVec::from_buf([command]));
+        async move { Ok(request.await?.pop().unwrap_or(RespValue::Nil)) }.boxed().into()
+    }
+
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
+        let request = self.request(commands.into());
+        async move { Ok(request.await?.into_vec()) }.boxed().into()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.queue.out_of_step.get().is_none() && self.queue.node.is_usable()
+    }
+
+    fn resolved_addr(&self) -> Option<Arc<str>> {
+        self.queue.node.resolved_addr()
+    }
+}
+
+impl PipelineQueue {
+    async fn request(&self, commands: Commands) -> PipelineResult {
+        let others = self.in_flight.fetch_add(1, Ordering::AcqRel);
+        let _end = InFlightGuard(&self.in_flight);
+        if others == 0 {
+            return self.send(commands).await;
+        }
+        let (tell, told) = oneshot::channel();
+        let task = {
+            let mut waiting = self.lock();
+            waiting.requests.push_back(QueuedRequest { commands, reply_tx: tell });
+            waiting.task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+        let outcome = told.await.map_err(|_| ConnectionError::closed_in_flight())?;
+        self.believed(outcome)
+    }
+
+    /// Sends commands, and checks that each gets an answer of its shape.
+    async fn send(&self, commands: Commands) -> PipelineResult {
+        if let Some(failure) = self.out_of_step.get() {
+            return Err(ConnectionError { maybe_sent: false, ..failure.clone() });
+        }
+        let shapes: SmallVec<[ReplyShape; 1]> = commands.iter().map(Command::shape).collect();
+        let outcome = send(&*self.node, commands).await;
+        let failure = match &outcome {
+            Ok(replies) => {
+                let mut checks = shapes.iter().zip(replies).map(|(shape, one)| shape.check(one));
+                checks.find_map(Result::err).map(ConnectionError::from)
+            }
+            Err(failure) => Some(failure.clone()).filter(|failure| failure.is_protocol_error),
+        };
+        if let Some(failure) = failure {
+            let _ = self.out_of_step.set(failure); // the first one stays
+        }
+        self.believed(outcome)
+    }
+
+    /// An outcome that is not believed is unknown.
+    fn believed(&self, outcome: PipelineResult) -> PipelineResult {
+        match self.out_of_step.get() {
+            Some(failure) if outcome.is_ok() => {
+                Err(ConnectionError { maybe_sent: true, ..failure.clone() })
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Waits until there is something to pass on.
+    async fn wait_nonempty(&self) {
+        future::poll_fn(|context| {
+            let mut waiting = self.lock();
+            if waiting.requests.is_empty() {
+                waiting.task = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Takes the first requests. Leaves out those whose callers do not wait any more.
+    fn take_batch(&self) -> Vec<QueuedRequest> {
+        let mut waiting = self.lock();
+        let most = MAX_PIPELINE.max(self.in_flight.load(Ordering::Relaxed) / 4);
+        let count = waiting.requests.len().min(most);
+        let first = waiting.requests.drain(..count);
+        first.filter(|request| !request.reply_tx.is_closed()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueuedRequests> {
+        // The state is consistent at every moment.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts the end of a request, also if its caller gives up.
+struct InFlightGuard<'a>(&'a AtomicUsize);
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Passes on what waits, again and again.
+async fn run_pipeline(queue: Arc<PipelineQueue>) {
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            // First, because a batch is sent at its first poll.
+            Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            () = queue.wait_nonempty() => {
+                tokio::task::yield_now().await;
+                let requests = queue.take_batch();
+                if !requests.is_empty() {
+                    under_way.push(send_all(&queue, requests));
+                }
+            }
+        }
+    }
+}
+
+/// Sends requests together, and gives each its own answers.
+async fn send_all(queue: &PipelineQueue, mut requests: Vec<QueuedRequest>) {
+    let mut commands = Commands::new();
+    let counts: Vec<usize> = requests
+        .iter_mut()
+        .map(|request| {
+            let count = request.commands.len();
+            commands.extend(request.commands.drain(..));
+            count
+        })
+        .collect();
+    let mut outcome = queue.send(commands).await.map(IntoIterator::into_iter);
+    for (QueuedRequest { reply_tx: tell, .. }, count) in requests.into_iter().zip(counts) {
+        let own = match &mut outcome {
+            Ok(replies) => Ok(replies.take(count).collect()),
+            Err(failure) => Err(failure.clone()),
+        };
+        // The caller may have given up.
+        let _ = tell.send(own);
+    }
+}
+
+/// One answer for each command.
+async fn send(node: &dyn CommandConnection, mut commands: Commands) -> PipelineResult {
+    if commands.len() == 1
+        && let Some(command) = commands.pop()
+    {
+        return node.call(command).await.map(|reply| SmallVec::from_buf([reply]));
+    }
+    let replies = node.pipeline(&commands).await?;
+    if replies.len() == commands.len() {
+        return Ok(replies.into());
+    }
+    // It is unknown which answer belongs to which command.
+    let message = format!("{} answers to {} commands", replies.len(), commands.len());
+    let failure = ConnectionError::from(ProtocolError(message.into()));
+    Err(ConnectionError { maybe_sent: true, ..failure })
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use futures::future::join_all;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Records what it is sent, and answers with the first words as soon as it may.
+    #[derive(Debug)]
+    struct Recorder {
+        sent: Mutex<Vec<Vec<String>>>,
+        answers: Semaphore,
+        failure: Option<ConnectionError>,
+    }
+
+    impl Recorder {
+        fn new(failure: Option<ConnectionError>) -> Arc<Recorder> {
+            Arc::new(Recorder { sent: Mutex::default(), answers: Semaphore::new(0), failure })
+        }
+
+        fn sent(&self) -> Vec<Vec<String>> {
+            self.sent.lock().unwrap().clone()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    struct Recorded(Arc<Recorder>);
+
+    impl CommandConnection for Recorded {
+        fn call(&self, command: Command) -> ResponseFuture<RespValue> {
+            let replies = self.pipeline(&[command]);
+            async move { Ok(replies.await?.remove(0)) }.boxed().into()
+        }
+
+        fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
+            let first = |command: &Command| {
+                String::from_utf8_lossy(command.iter().next().unwrap()).into_owned()
+            };
+            let (recorder, words) =
+                (self.0.clone(), commands.iter().map(first).collect::<Vec<_>>());
+            async move {
+                recorder.sent.lock().unwrap().push(words.clone());
+                drop(recorder.answers.acquire().await.unwrap());
+                match &recorder.failure {
+                    Some(failure) => Err(failure.clone()),
+                    None => {
+                        Ok(words.into_iter().map(|word| RespValue::String(word.into())).collect())
+                    }
+                }
+            }
+            .boxed()
+            .into()
+        }
+
+        fn is_usable(&self) -> bool {
+            true
+        }
+    }
+
+    fn command(name: &str) -> Command {
+        Command::new().arg(name)
+    }
+
+    fn text(name: &str) -> RespValue {
+        RespValue::String(name.to_owned().into())
+    }
+
+    async fn turns() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// On a worker thread, where a task that is woken runs next.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn coalesced_calls_during_a_flight_are_sent_in_one_pipeline() {
+        tokio::spawn(go_together()).await.unwrap();
+    }
+
+    async fn go_together() {
+        let recorder = Recorder::new(None);
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
+        let first = tokio::spawn(node.call(command("first")));
+        turns().await;
+        assert_eq!(recorder.sent(), [["first"]], "alone, it does not wait");
+        let requests = [&["a"][..], &["ASKING", "GET"], &["b"]];
+        let rest = requests.map(|names| {
+            let commands: Vec<Command> = names.iter().map(|name| command(name)).collect();
+            tokio::spawn(node.pipeline(&commands))
+        });
+        turns().await;
+        let sent = recorder.sent();
+        assert_eq!((sent.len(), sent[1].len()), (2, 4), "{sent:?}");
+        assert!(sent[1].windows(2).any(|two| two == ["ASKING", "GET"]), "{sent:?}");
+        recorder.answers.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), text("first"));
+        for (task, names) in rest.into_iter().zip(requests) {
+            let expected: Vec<RespValue> = names.iter().map(|name| text(name)).collect();
+            assert_eq!(task.await.unwrap().unwrap(), expected);
+        }
+        let last = node.call(command("last"));
+        assert_eq!(last.await.unwrap(), text("last"));
+        assert_eq!(recorder.sent().len(), 3);
+    }
+
+    /// The numbers of requests in the pipelines when this many callers are ready.
+    async fn handed_over(count: usize) -> Vec<usize> {
+        let recorder = Recorder::new(None);
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
+        let first = tokio::spawn(node.call(command("first")));
+        turns().await;
+        let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        let calls = names.iter().map(|name| node.call(command(name)));
+        let calls = tokio::spawn(join_all(calls.collect::<Vec<_>>()));
+        turns().await;
+        let sent = recorder.sent();
+        assert_eq!(sent[1..].concat(), names, "in order");
+        recorder.answers.add_permits(1);
+        let answers = calls.await.unwrap().into_iter().map(Result::unwrap);
+        assert!(answers.eq(names.iter().map(|name| text(name))));
+        first.await.unwrap().unwrap();
+        sent[1..].iter().map(Vec::len).collect()
+    }
+
+    #[tokio::test]
+    async fn many_go_in_several_pipelines() {
+        assert_eq!(handed_over(MAX_PIPELINE).await, [MAX_PIPELINE]);
+        assert_eq!(handed_over(2 * MAX_PIPELINE + 1).await, [MAX_PIPELINE, MAX_PIPELINE, 1]);
+        assert_eq!(
+            handed_over(8 * MAX_PIPELINE - 1).await,
+            [2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE, 2 * MAX_PIPELINE - 1]
+        );
+    }
+
+    #[tokio::test]
+    async fn coalesced_call_dropped_before_its_pipeline_is_not_sent() {
+        let recorder = Recorder::new(None);
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
+        let first = tokio::spawn(node.call(command("first")));
+        turns().await;
+        let mut given_up = node.call(command("given up"));
+        let mut kept = node.call(command("kept"));
+        assert!(futures::poll!(&mut given_up).is_pending());
+        assert!(futures::poll!(&mut kept).is_pending());
+        drop(given_up);
+        turns().await;
+        assert_eq!(recorder.sent(), [["first"], ["kept"]]);
+        recorder.answers.add_permits(1);
+        assert_eq!(kept.await.unwrap(), text("kept"));
+        assert!(first.await.unwrap().is_ok());
+        let never_polled = node.call(command("never polled"));
+        drop(never_polled);
+        turns().await;
+        assert_eq!(recorder.sent().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn coalesced_pipeline_failure_is_returned_to_every_call() {
+        for maybe_sent in [true, false] {
+            let failure = ConnectionError { maybe_sent, ..ConnectionError::not_sent("reset") };
+            let recorder = Recorder::new(Some(failure));
+            let node = PipeliningConnection::wrap(
+                Arc::new(Recorded(recorder.clone())),
+                &ClientHealth::default(),
+            );
+            let first = tokio::spawn(node.call(command("first")));
+            turns().await;
+            let others = tokio::spawn(join_all(["a", "b"].map(|name| node.call(command(name)))));
+            turns().await;
+            recorder.answers.add_permits(1);
+            assert!(first.await.unwrap().is_err());
+            for outcome in others.await.unwrap() {
+                assert_eq!(outcome.unwrap_err().maybe_sent, maybe_sent);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn coalesced_dropped_during_a_call_drops_its_node_after_that_call() {
+        let recorder = Recorder::new(None);
+        let node = PipeliningConnection::wrap(
+            Arc::new(Recorded(recorder.clone())),
+            &ClientHealth::default(),
+        );
+        let answer = tokio::spawn(node.call(command("first")));
+        turns().await;
+        drop(node);
+        assert!(Arc::strong_count(&recorder) > 1, "an answer is waited for");
+        answer.abort();
+        let _ = answer.await;
+        turns().await;
+        assert_eq!(Arc::strong_count(&recorder), 1);
+    }
+}

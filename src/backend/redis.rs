@@ -1,0 +1,406 @@
+//! Connections by the `redis` crate: one `MultiplexedConnection` to each server.
+
+mod reply;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, Value,
+};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+use crate::backend::abort_on_drop::AbortOnDrop;
+use crate::backend::dialer::{Dialer, PubSubKind, RawStream, hide_password};
+use crate::backend::handshake_error::{hello_refused, select_refused};
+use crate::backend::pipelining::PipeliningConnection;
+use crate::backend::{
+    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials,
+    LIB_NAME, LIB_VERSION, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent, RespValue,
+    ResponseFuture, ServerError, resolve_host,
+};
+use crate::health::ClientHealth;
+pub(crate) use reply::{connect_error, from_value};
+use reply::{is_login_rejected, text_in};
+
+/// Opens connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RedisConnector {
+    pub(crate) dialer: Dialer,
+}
+
+impl Connector for RedisConnector {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+        self.connect_to(address, None)
+    }
+
+    fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
+        resolve_host(address).boxed()
+    }
+
+    fn connect_to_addr<'a>(
+        &'a self,
+        address: &'a Address,
+        place: &'a str,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+        self.connect_to(address, place.parse().ok())
+    }
+
+    fn subscribe<'a>(&'a self, address: &'a Address) -> ConnectionFuture<'a, OpenedPubSub> {
+        async move {
+            let (notify, notices) = mpsc::unbounded_channel();
+            // The connection's own task holds the only sender, so the receiver ends with the task.
+            let weak = notify.downgrade();
+            let handler = Arc::new(OnceLock::<MessageHandler>::new());
+            let handled_by = handler.clone();
+            let (connection, driver, _) = self
+                .open(address, None, move |push| match (event_of(push), handled_by.get()) {
+                    (Some(PubSubEvent::Message { channel, payload }), Some(handler)) => {
+                        handler(channel, payload)
+                    }
+                    (Some(notice), _) => drop(notify.send(notice)),
+                    (None, _) => {}
+                })
+                .await?;
+            let channels = self.dialer.channels;
+            let notify = weak;
+            let _driver = driver;
+            let subscription: Arc<dyn PubSubConnection> =
+                Arc::new(RedisPubSub { connection, channels, notify, handler, _driver });
+            Ok((subscription, notices))
+        }
+        .boxed()
+    }
+
+    fn health(&self) -> ClientHealth {
+        self.dialer.health.clone()
+    }
+
+    fn uses_tls(&self) -> bool {
+        self.dialer.tls.is_some()
+    }
+
+    fn rotates_credentials(&self) -> bool {
+        self.dialer.rotates_credentials()
+    }
+}
+
+impl RedisConnector {
+    /// Opens a connection that carries commands, to the server at `place` if one is given.
+    fn connect_to<'a>(
+        &'a self,
+        address: &'a Address,
+        place: Option<IpAddr>,
+    ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>> {
+        async move {
+            let broken = Arc::new(AtomicBool::new(false));
+            let tell = broken.clone();
+            let (connection, driver, place) = self
+                .open(address, place, move |push| {
+                    if push.kind == PushKind::Disconnection {
+                        tell.store(true, Ordering::Relaxed);
+                    }
+                })
+                .await?;
+            let place = place.to_string().into();
+            let node = RedisCommands { connection, broken, place, _driver: Arc::new(driver) };
+            Ok(PipeliningConnection::wrap(Arc::new(node), &self.dialer.health))
+        }
+        .boxed()
+    }
+
+    /// The failure to begin the session.
+    fn not_begun(&self, error: RedisError) -> ConnectionError {
+        match error.code() {
+            Some(code) => hello_refused(
+                &ServerError::new(code, error.detail().unwrap_or_default()),
+                self.rotates_credentials(),
+            ),
+            None => {
+                let passes = self.rotates_credentials() && is_login_rejected(&error);
+                let failure = connect_error(error);
+                ConnectionError { is_permanent: failure.is_permanent && !passes, ..failure }
+            }
+        }
+    }
+
+    /// Connects with RESP3, which separates a server's pushes from replies and reports when the
+    /// connection is gone.
+    async fn open(
+        &self,
+        address: &Address,
+        place: Option<IpAddr>,
+        on_push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<(MultiplexedConnection, AbortOnDrop, IpAddr), ConnectionError> {
+        let credentials = self.dialer.credentials().await?;
+        let session = session(credentials.as_ref());
+        let config = AsyncConnectionConfig::new()
+            // The router sets the time limits.
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(move |push| -> Result<(), ()> {
+                on_push(push);
+                Ok(())
+            });
+        let (stream, place) = self.dialer.dial(address, place).await?;
+        let begun = match stream {
+            RawStream::Tcp(stream) => self.start_session(stream, &session, config).await,
+            #[cfg(feature = "tls")]
+            RawStream::Tls(stream) => self.start_session(stream, &session, config).await,
+        };
+        let (connection, driver) =
+            begun.map_err(|failure| hide_password(failure, credentials.as_ref()))?;
+        Ok((connection, driver, place))
+    }
+
+    /// The crate would select the database by itself, but it drops the code of a refusal.
+    async fn select_database(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), ConnectionError> {
+        if self.dialer.database == 0 {
+            return Ok(());
+        }
+        let mut command = Cmd::new();
+        command.arg("SELECT").arg(self.dialer.database);
+        let selected = connection.send_packed_command(&command).await;
+        let refused = |error: RedisError| match error.code() {
+            Some(code) => {
+                let said = ServerError::new(code, error.detail().unwrap_or_default());
+                select_refused(&said, self.dialer.database)
+            }
+            None => connect_error(error),
+        };
+        selected.and_then(Value::extract_error).map(drop).map_err(refused)
+    }
+
+    /// Names the client. The server may refuse it: the name is only informative.
+    async fn set_client_name(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), ConnectionError> {
+        let Some(name) = &self.dialer.client_name else {
+            return Ok(());
+        };
+        let mut command = Cmd::new();
+        command.arg("CLIENT").arg("SETNAME").arg(name);
+        connection.send_packed_command(&command).await.map(drop).map_err(connect_error)
+    }
+
+    /// Starts the session on a new connection.
+    async fn start_session(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        session: &RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, AbortOnDrop), ConnectionError> {
+        let (mut connection, driver) =
+            MultiplexedConnection::new_with_config(session, stream, config)
+                .await
+                .map_err(|error| self.not_begun(error))?;
+        // Without this, the driver would wait for outstanding answers, which a frozen server never
+        // sends.
+        let driver = AbortOnDrop::spawn(&self.dialer.health, "connection of `redis`", driver);
+        self.select_database(&mut connection).await?;
+        self.set_client_name(&mut connection).await?;
+        Ok((connection, driver))
+    }
+}
+
+/// The credentials of this client, and its protocol version.
+fn session(credentials: Option<&Credentials>) -> RedisConnectionInfo {
+    let session = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name(LIB_NAME, LIB_VERSION);
+    match credentials.map(Credentials::parts) {
+        None => session,
+        Some((None, password)) => session.set_password(password),
+        Some((Some(username), password)) => session.set_password(password).set_username(username),
+    }
+}
+
+/// A connection that carries commands.
+#[derive(Clone)]
+struct RedisCommands {
+    connection: MultiplexedConnection,
+    broken: Arc<AtomicBool>,
+    place: Arc<str>,
+    /// Pending answers keep the task, too.
+    _driver: Arc<AbortOnDrop>,
+}
+
+impl fmt::Debug for RedisCommands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisNode").field("usable", &self.is_usable()).finish_non_exhaustive()
+    }
+}
+
+impl CommandConnection for RedisCommands {
+    fn call(&self, command: Command) -> ResponseFuture<RespValue> {
+        let (mut node, command) = (self.clone(), to_cmd(&command));
+        async move {
+            node.check()?;
+            let outcome = node.connection.send_packed_command(&command).await;
+            outcome.map(from_value).map_err(|error| node.command_error(error))
+        }
+        .boxed()
+        .into()
+    }
+
+    fn pipeline(&self, commands: &[Command]) -> ResponseFuture<Vec<RespValue>> {
+        let (mut node, count, pipeline) = (self.clone(), commands.len(), pipeline(commands));
+        async move {
+            node.check()?;
+            let outcome = node.connection.send_packed_commands(&pipeline, 0, count).await;
+            outcome
+                .map(|values| values.into_iter().map(from_value).collect())
+                .map_err(|error| node.command_error(error))
+        }
+        .boxed()
+        .into()
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed)
+    }
+
+    fn resolved_addr(&self) -> Option<Arc<str>> {
+        Some(self.place.clone())
+    }
+}
+
+impl RedisCommands {
+    fn check(&self) -> Result<(), ConnectionError> {
+        if self.is_usable() { Ok(()) } else { Err(ConnectionError::closed()) }
+    }
+
+    /// A failure after the command was handed over. It is unknown how far the command got.
+    fn command_error(&self, error: RedisError) -> ConnectionError {
+        if error.is_unrecoverable_error() {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        ConnectionError { maybe_sent: true, ..connect_error(error) }
+    }
+}
+
+/// A connection that carries subscriptions.
+struct RedisPubSub {
+    connection: MultiplexedConnection,
+    channels: PubSubKind,
+    notify: mpsc::WeakUnboundedSender<PubSubEvent>,
+    handler: Arc<OnceLock<MessageHandler>>,
+    _driver: AbortOnDrop,
+}
+
+impl fmt::Debug for RedisPubSub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedisSubscription")
+    }
+}
+
+impl PubSubConnection for RedisPubSub {
+    fn set_handler(&self, handler: MessageHandler) {
+        let _ = self.handler.set(handler); // the first one stays
+    }
+
+    fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue> {
+        async move {
+            let outcome = self.connection.clone().send_packed_command(&to_cmd(command)).await;
+            outcome
+                .map(from_value)
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })
+        }
+        .boxed()
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()> {
+        async move {
+            let asking = asking.then(Command::asking);
+            let join = self.channels.subscribe_command(channel);
+            let commands: Vec<Command> = asking.into_iter().chain([join]).collect();
+            // Only a push reports success. A reply here may belong to another command: the crate
+            // takes an unrequested `sunsubscribe` for one. But an error is never pushed.
+            let outcome = self
+                .connection
+                .clone()
+                .send_packed_commands(&pipeline(&commands), 0, commands.len())
+                .await;
+            let replies = outcome
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
+            let refused = replies.into_iter().map(from_value).find_map(|reply| match reply {
+                RespValue::Error(error) => Some(error),
+                _ => None,
+            });
+            if let Some((error, notify)) = refused.zip(self.notify.upgrade()) {
+                let _ = notify.send(PubSubEvent::Rejected {
+                    channel: Bytes::copy_from_slice(channel),
+                    error,
+                });
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn unsubscribe<'a>(&'a self, channel: &'a [u8]) -> ConnectionFuture<'a, ()> {
+        async move {
+            let command = self.channels.unsubscribe_command(channel);
+            let outcome = self.connection.clone().send_packed_command(&to_cmd(&command)).await;
+            let reply = outcome
+                .map_err(|error| ConnectionError { maybe_sent: true, ..connect_error(error) })?;
+            // A push reports success. A server that does not serve the slot answers by an error.
+            if let (RespValue::Error(_), Some(notify)) = (from_value(reply), self.notify.upgrade())
+            {
+                let _ = notify
+                    .send(PubSubEvent::Unsubscribed { channel: Bytes::copy_from_slice(channel) });
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// The notice in a push on a subscription's connection.
+fn event_of(push: PushInfo) -> Option<PubSubEvent> {
+    let PushInfo { kind, data } = push;
+    let mut data = data.into_iter();
+    let channel = text_in(data.next()?)?;
+    match kind {
+        PushKind::SSubscribe | PushKind::Subscribe => Some(PubSubEvent::Subscribed { channel }),
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => {
+            Some(PubSubEvent::Unsubscribed { channel })
+        }
+        PushKind::SMessage | PushKind::Message => {
+            Some(PubSubEvent::Message { channel, payload: text_in(data.next()?)? })
+        }
+        _ => None,
+    }
+}
+
+fn pipeline(commands: &[Command]) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(to_cmd(command));
+    }
+    pipeline
+}
+
+pub(crate) fn to_cmd(command: &Command) -> Cmd {
+    // A few bytes more than its words have.
+    let mut packed = Cmd::with_capacity(command.len(), command.bytes().len());
+    for word in command.iter() {
+        packed.arg(word);
+    }
+    packed
+}

@@ -1,0 +1,61 @@
+//! A pending answer.
+
+use std::fmt;
+use std::pin::Pin;
+#[cfg(feature = "native")]
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+#[cfg(feature = "native")]
+use tokio::sync::oneshot;
+
+use crate::backend::{ConnectionError, ConnectionFuture};
+
+/// A pending answer. It borrows nothing, so another task can await it after the caller has given
+/// up.
+pub(crate) enum ResponseFuture<T> {
+    /// A task of the connection completes it. This needs no box, and no future of the backend's
+    /// own.
+    #[cfg(feature = "native")]
+    Channel {
+        told: oneshot::Receiver<Result<T, ConnectionError>>,
+        /// What the answer needs and keeps alive until it has come.
+        kept: Arc<dyn KeptConnection>,
+    },
+    Boxed(ConnectionFuture<'static, T>),
+}
+
+/// The connection of a pending answer.
+#[cfg(feature = "native")]
+pub(crate) trait KeptConnection: Send + Sync {
+    /// The failure of all callers if replies did not fit their commands. An answer that came before
+    /// that, and was not taken, is not believed either.
+    fn out_of_step(&self) -> Option<ConnectionError>;
+}
+
+impl<T> Future for ResponseFuture<T> {
+    type Output = Result<T, ConnectionError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            #[cfg(feature = "native")]
+            ResponseFuture::Channel { told, kept } => Pin::new(told).poll(context).map(|told| {
+                let told = told.unwrap_or_else(|_| Err(ConnectionError::closed_in_flight()));
+                told.and_then(|answer| kept.out_of_step().map_or(Ok(answer), Err))
+            }),
+            ResponseFuture::Boxed(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> From<ConnectionFuture<'static, T>> for ResponseFuture<T> {
+    fn from(future: ConnectionFuture<'static, T>) -> Self {
+        ResponseFuture::Boxed(future)
+    }
+}
+
+impl<T> fmt::Debug for ResponseFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answering").finish_non_exhaustive()
+    }
+}

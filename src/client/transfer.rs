@@ -1,0 +1,59 @@
+//! Handing a lease on to another client.
+
+use std::time::Duration;
+
+use crate::client::acquisition::{Acquisition, AcquisitionEvent, lease_lost_error};
+use crate::client::{ClientInner, manual_renewal};
+use crate::error::Result;
+use crate::protocol::{AcquisitionId, LockMode};
+
+/// The lease as the client that takes it up must name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TransferredLease {
+    pub(crate) mode: LockMode,
+    pub(crate) id: AcquisitionId,
+    pub(crate) token: u64,
+    /// When it ends, server ms.
+    pub(crate) deadline: u64,
+}
+
+/// Renews the lease as [`settle`], and stops tracking it.
+///
+/// If the future is dropped, the lease is unchanged.
+pub(crate) async fn begin_transfer(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+) -> Result<TransferredLease> {
+    let handed_on = renew_and_drain(client, acquisition).await?;
+    client.apply(acquisition, AcquisitionEvent::Transfer);
+    Ok(handed_on)
+}
+
+/// Renews the lease to its full length, and waits until no earlier call for it can be carried out
+/// any more. A late acquire would find that its acquisition no longer holds the lock, and acquire
+/// the lock again, when nobody tracks it any more.
+pub(crate) async fn renew_and_drain(
+    client: &ClientInner,
+    acquisition: &Acquisition,
+) -> Result<TransferredLease> {
+    let mut certain_after = None;
+    loop {
+        let confirmed = manual_renewal::renew(client, acquisition).await?;
+        let server_now = confirmed.server_now;
+        let held = acquisition
+            .with_lease(|held| (held.mode, held.token, held.in_doubt(), held.requested_lease()));
+        let Some((mode, token, in_doubt, lease)) = held else {
+            return Err(acquisition.lock.add_context(client.failure_or(lease_lost_error()))); // the client was shut down
+        };
+        let ends =
+            || in_doubt.map_or(0, |doubt| doubt.latest_server_time(server_now, confirmed.sent_at));
+        let after = *certain_after.get_or_insert_with(ends);
+        if server_now > after {
+            let (id, deadline) = (acquisition.id, confirmed.grant.deadline);
+            return Ok(TransferredLease { mode, id, token, deadline });
+        }
+        // Nobody else may renew the lease.
+        let left = Duration::from_millis((after - server_now).saturating_add(1)).min(lease / 3);
+        client.clock.sleep_until(client.clock.now().saturating_add(left)).await;
+    }
+}

@@ -1,0 +1,143 @@
+//! The table of commands: their arguments, where their keys are, and what they do.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::cluster_state::{ClusterWorld, CommandSite};
+use super::commands::{hash, key, script, server, string};
+use super::hashing::DeterministicState;
+use super::keyspace::Keyspace;
+use super::number;
+use super::reply::CommandResult;
+use super::routing::KeyKind;
+
+#[derive(Debug)]
+pub(super) struct CommandSpec {
+    pub(super) name: &'static str,
+    /// The smallest and the largest number of arguments, without the name.
+    pub(super) args: (usize, usize),
+    pub(super) keys: KeyPositions,
+    pub(super) writes: bool,
+    /// It may need more memory, and is refused when memory is full.
+    pub(super) denies_oom: bool,
+    pub(super) allowed_in_scripts: bool,
+    pub(super) handler: CommandHandler,
+}
+
+/// Where a command's keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyPositions {
+    None,
+    First,
+    All,
+    /// After the script and the number of keys.
+    Counted,
+    /// A shard channel, which has a slot as a key does.
+    Channel,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CommandHandler {
+    /// Uses the keys alone.
+    Store(fn(&mut Keyspace, &[&[u8]]) -> CommandResult),
+    /// Uses the whole server.
+    Server(fn(&mut ClusterWorld, CommandSite, &[&[u8]]) -> CommandResult),
+    Script(script::ScriptCommand),
+    Acquiring,
+    Wait,
+}
+
+/// No limit to the number of arguments.
+pub(super) const ANY_ARITY: usize = usize::MAX;
+
+impl CommandSpec {
+    /// A command that only reads.
+    pub(super) const fn reads(
+        name: &'static str,
+        args: (usize, usize),
+        keys: KeyPositions,
+        act: CommandHandler,
+    ) -> Self {
+        CommandSpec {
+            name,
+            args,
+            keys,
+            writes: false,
+            denies_oom: false,
+            allowed_in_scripts: true,
+            handler: act,
+        }
+    }
+
+    /// A command that writes, but needs no memory.
+    pub(super) const fn writes(
+        name: &'static str,
+        args: (usize, usize),
+        keys: KeyPositions,
+        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
+    ) -> Self {
+        let reads = CommandSpec::reads(name, args, keys, CommandHandler::Store(act));
+        CommandSpec { writes: true, ..reads }
+    }
+
+    /// A command that writes and may need memory.
+    pub(super) const fn may_grow(
+        name: &'static str,
+        args: (usize, usize),
+        act: fn(&mut Keyspace, &[&[u8]]) -> CommandResult,
+    ) -> Self {
+        let writes = CommandSpec::writes(name, args, KeyPositions::First, act);
+        CommandSpec { denies_oom: true, ..writes }
+    }
+
+    pub(super) const fn not_in_scripts(self) -> Self {
+        CommandSpec { allowed_in_scripts: false, ..self }
+    }
+
+    /// Finds a command by its name, in any case.
+    pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+        static BY_NAME: LazyLock<HashMap<&'static [u8], &'static CommandSpec, DeterministicState>> =
+            LazyLock::new(|| {
+                let all = [
+                    hash::COMMANDS,
+                    key::COMMANDS,
+                    script::COMMANDS,
+                    server::COMMANDS,
+                    string::COMMANDS,
+                ];
+                let all = all.into_iter().flatten();
+                all.map(|command| (command.name.as_bytes(), command)).collect()
+            });
+        if let Some(command) = BY_NAME.get(name) {
+            return Some(command);
+        }
+        BY_NAME.get(name.to_ascii_uppercase().as_slice()).copied()
+    }
+
+    pub(super) fn accepts_arity(&self, args: usize) -> bool {
+        (self.args.0..=self.args.1).contains(&args)
+    }
+
+    pub(super) fn kind(&self) -> KeyKind {
+        match self.keys {
+            KeyPositions::Channel => KeyKind::Channel,
+            _ => KeyKind::Key,
+        }
+    }
+
+    /// The command's keys among its arguments.
+    pub(super) fn keys<'a, 'b>(&self, args: &'a [&'b [u8]]) -> &'a [&'b [u8]] {
+        match self.keys {
+            KeyPositions::None => &[],
+            KeyPositions::First | KeyPositions::Channel => args.get(..1).unwrap_or_default(),
+            KeyPositions::All => args,
+            KeyPositions::Counted => {
+                let count = args.get(1).and_then(|count| number::parse(count)).unwrap_or(0);
+                let count = usize::try_from(count).unwrap_or(0);
+                let keys = args.get(2..).unwrap_or_default();
+                keys.get(..count).unwrap_or_default()
+            }
+        }
+    }
+}

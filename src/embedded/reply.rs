@@ -1,0 +1,128 @@
+//! The answer of a command, before it is converted for a client or for a script.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::backend::{RespValue, ServerError};
+
+/// A short string of bytes: a key, a field, a value.
+pub(super) type Blob = SmallVec<[u8; 32]>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum RedisReply {
+    Nil,
+    Int(i64),
+    Bulk(Blob),
+    /// A simple string. A script sees a table with the field `ok`.
+    Status(&'static str),
+    List(Vec<RedisReply>),
+}
+
+/// An error reply: a code and a text, on one line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ErrorReply(Cow<'static, str>);
+
+pub(super) type CommandResult = Result<RedisReply, ErrorReply>;
+
+pub(super) const OK: RedisReply = RedisReply::Status("OK");
+
+impl RedisReply {
+    pub(super) fn bulk(bytes: impl AsRef<[u8]>) -> Self {
+        RedisReply::Bulk(Blob::from_slice(bytes.as_ref()))
+    }
+
+    pub(super) fn bulk_or_nil(bytes: Option<&Blob>) -> Self {
+        bytes.cloned().map_or(RedisReply::Nil, RedisReply::Bulk)
+    }
+
+    pub(super) fn count(count: usize) -> Self {
+        RedisReply::Int(count as i64)
+    }
+}
+
+impl ErrorReply {
+    pub(super) const WRONG_TYPE: Self = ErrorReply::from_static(
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    );
+    pub(super) const SYNTAX: Self = ErrorReply::from_static("ERR syntax error");
+    pub(super) const NOT_AN_INTEGER: Self =
+        ErrorReply::from_static("ERR value is not an integer or out of range");
+    pub(super) const OUT_OF_MEMORY: Self =
+        ErrorReply::from_static("OOM command not allowed when used memory > 'maxmemory'.");
+    pub(super) const NOT_IN_SCRIPTS: Self =
+        ErrorReply::from_static("ERR This Redis command is not allowed from script");
+    pub(super) const NO_CLUSTER: Self =
+        ErrorReply::from_static("ERR This instance has cluster support disabled");
+
+    pub(super) const fn from_static(line: &'static str) -> Self {
+        ErrorReply(Cow::Borrowed(line))
+    }
+
+    pub(super) fn new(line: impl Into<String>) -> Self {
+        ErrorReply(Cow::Owned(line.into()))
+    }
+
+    pub(super) fn line(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<RedisReply> for RespValue {
+    fn from(answer: RedisReply) -> Self {
+        match answer {
+            RedisReply::Nil => RespValue::Nil,
+            RedisReply::Int(number) => RespValue::Int(number),
+            RedisReply::Bulk(bytes) => RespValue::String(Bytes::copy_from_slice(&bytes)),
+            RedisReply::Status(text) => RespValue::String(Bytes::from_static(text.as_bytes())),
+            RedisReply::List(items) => {
+                RespValue::Array(items.into_iter().map(RespValue::from).collect())
+            }
+        }
+    }
+}
+
+impl From<ErrorReply> for RespValue {
+    fn from(failure: ErrorReply) -> Self {
+        RespValue::Error(failure.into())
+    }
+}
+
+impl From<ErrorReply> for ServerError {
+    /// The code is the part before the first space.
+    fn from(failure: ErrorReply) -> Self {
+        let line: Vec<u8> = to_single_line(failure.0.as_bytes()).collect();
+        ServerError::parse(&String::from_utf8_lossy(&line))
+    }
+}
+
+/// Makes a text fit into a reply of one line: line breaks become spaces, and a zero byte ends it.
+pub(super) fn to_single_line(text: &[u8]) -> impl Iterator<Item = u8> {
+    let text = text.iter().take_while(|byte| **byte != 0);
+    text.map(|byte| match byte {
+        b'\r' | b'\n' => b' ',
+        byte => *byte,
+    })
+}
+
+impl From<CommandResult> for RespValue {
+    fn from(outcome: CommandResult) -> Self {
+        outcome.map_or_else(RespValue::from, RespValue::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_its_code_and_the_rest_in_one_line() {
+        let error = |line: &str| ServerError::from(ErrorReply::new(line));
+        let (code, message) = ("MY".to_owned(), "own  text".to_owned());
+        assert_eq!(error("MY own\r\ntext"), ServerError { code, message });
+        assert_eq!(error("BARE").code, "BARE");
+        assert_eq!(error("CUT\0off").code, "CUT");
+        assert_eq!(error("").code, "");
+    }
+}

@@ -1,0 +1,450 @@
+//! Several locks at once, all or none.
+
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
+
+use crate::client::acquire_task;
+use crate::client::acquisition::AcquisitionEvent;
+use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::{ClientHandle, ClientInner};
+use crate::clock::LocalInstant;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::guard::{Hold, HoldRelease, Released};
+use crate::lock::lease::{Lease, LeaseState};
+use crate::lock::request::options;
+use crate::lock::wait_options::{Cancel, Wait};
+use crate::protocol::{LockKey, LockKind, LockMode};
+
+/// A request for several locks at once, in any slots and modes: it gets all of them or none.
+/// [`Locks::multi`](crate::Locks::multi) makes it. It is sent when it is awaited, and returns a
+/// [`MultiGuard`].
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+/// # let locks = rwlease::Locks::embedded().await?;
+/// let both = locks.multi().write("account:1").write("account:2").read("rates").await?;
+/// assert!(both.is_held());
+/// assert!(both.release().await?.was_held());
+/// # Ok(()) }
+/// # #[cfg(not(feature = "embedded"))] fn main() {}
+/// ```
+///
+/// # Deadlock
+///
+/// Two such requests never wait for each other. Locks are waited for in the byte order of their
+/// keys, in whatever order they are named, and while the request waits for one lock it holds only
+/// locks before it. A task that holds a lock by another request and waits for this one can still
+/// deadlock.
+///
+/// # Cost
+///
+/// All locks are tried at once: one command for each, in the time of one round trip. If one is
+/// refused, the request keeps the locks before the first refused one, releases the others, and
+/// waits for that one as [`Acquire`](crate::Acquire) waits. Then it tries the rest in the same way.
+/// With [`retry`](Multi::retry) it holds nothing while it waits: all are tried at once, and if one
+/// is refused, all are released.
+///
+/// # Fairness
+///
+/// Fairness is that of the lock on which the request is currently queued. A try can hold locks for
+/// a moment before it releases them, and somebody else's try can be refused meanwhile.
+///
+/// # Renewal
+///
+/// While the request waits for one lock, the client renews those that it holds, whatever
+/// [`renewal`](Multi::renewal) says, and reports no loss of them. Limits of renewals and of the
+/// hold count from when the guard is returned. If the request had to wait, and the client does not
+/// renew the leases after that, all leases are renewed once more before the guard is returned: one
+/// round trip.
+///
+/// # Errors
+///
+/// As [`Acquire`](crate::Acquire), with the lock at which it failed;
+/// [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key was named as a mutex and
+/// as a read/write lock. After an error none of the locks is held.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping the future leaves no lock and no place in a queue.
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Multi {
+    client: Arc<ClientHandle>,
+    named: Result<Vec<RequestedLock>>,
+    options: LeaseOptions,
+    wait: Wait,
+    cancel: Cancel<'static>,
+}
+
+type RequestedLock = (LockKey, LockMode);
+
+impl Multi {
+    pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
+        let options = LeaseOptions::from_config(&client.settings);
+        Multi {
+            client,
+            named: Ok(Vec::new()),
+            options,
+            wait: Wait::default(),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// Adds a read/write lock, for reading. A lock that is also named for writing is held for
+    /// writing.
+    pub fn read(self, name: impl AsRef<str>) -> Self {
+        self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Read)
+    }
+
+    /// Adds a read/write lock, for writing.
+    pub fn write(self, name: impl AsRef<str>) -> Self {
+        self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Write)
+    }
+
+    /// Adds a [`Mutex`](crate::Mutex).
+    pub fn mutex(self, name: impl AsRef<str>) -> Self {
+        self.want(LockKind::SetNxMutex, name.as_ref(), LockMode::Write)
+    }
+
+    options!();
+
+    /// Takes all of them, or returns `None` if others are in the way.
+    ///
+    /// Clients that have one of the locks [cached](crate::RwLock::cached) do not count: it waits
+    /// for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by default. The time
+    /// of one round trip; one more if a lock is not free.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As when it is awaited, but never `TimedOut` or `TriesUsedUp`.
+    pub async fn try_all(self) -> Result<Option<MultiGuard>> {
+        let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
+        let until = self.client.clock.now().saturating_add(limit);
+        let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
+        options.check()?;
+        let tried = try_each(&client, &wanted, &options, until).await?;
+        // This drops what was acquired behind the first refusal. The others are waited for in the
+        // order of their keys, so that no two requests wait for each other.
+        let mut held: Vec<Hold> = tried.into_iter().map_while(|hold| hold).collect();
+        let patience = client.clock.now().saturating_add(client.settings.cache.try_wait);
+        for (lock, mode) in &wanted[held.len()..] {
+            let for_cached = match lock.has_queue() {
+                true => patience.saturating_duration_since(client.clock.now()),
+                false => Duration::ZERO,
+            };
+            let policy = WaitPolicy::Try { deadline: until, cached_wait: for_cached };
+            match acquire_task::acquire(&client, lock, *mode, &options, policy).await? {
+                Some(taken) => held.push(Hold(Lease::new((*client).clone(), taken))),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(MultiGuard(held)))
+    }
+
+    fn want(mut self, kind: LockKind, name: &str, mode: LockMode) -> Self {
+        let settings = &self.client.settings;
+        let prefix = match kind {
+            LockKind::ReadWrite | LockKind::Semaphore => &settings.key_prefix,
+            LockKind::SetNxMutex => &settings.set_nx_key_prefix,
+        };
+        let lock = LockKey::new(kind, prefix, name);
+        self.named = self.named.and_then(|mut named| {
+            named.push((lock?, mode));
+            Ok(named)
+        });
+        self
+    }
+}
+
+impl IntoFuture for Multi {
+    type Output = Result<MultiGuard>;
+    type IntoFuture = BoxFuture<'static, Result<MultiGuard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.options.check()?;
+            self.wait.check()?;
+            let wanted = in_order(self.named?)?;
+            let taking = async {
+                match &self.wait.retry {
+                    Some(_) => take_at_once(&self.client, &wanted, &self.options, &self.wait).await,
+                    None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
+                }
+            };
+            self.cancel.or(pin!(taking)).await.map(MultiGuard)
+        })
+    }
+}
+
+/// The locks in the order of their keys, without duplicates.
+fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
+    if named.is_empty() {
+        return Err(Error::invalid("no lock was named"));
+    }
+    // The sort is stable. For one key the write comes first, and stands for both.
+    named.sort_by(|(one, mode), (other, other_mode)| {
+        let read_last = (*mode == LockMode::Read).cmp(&(*other_mode == LockMode::Read));
+        one.key.cmp(&other.key).then(read_last)
+    });
+    let mixed =
+        |pair: &[RequestedLock]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
+    if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
+        let error = Error::invalid("the key was named as a mutex and as a read/write lock");
+        return Err(pair[0].0.add_context(error));
+    }
+    named.dedup_by(|(one, _), (other, _)| one.key == other.key);
+    Ok(named)
+}
+
+/// Tries all of them at the same time.
+async fn try_each(
+    client: &Arc<ClientInner>,
+    wanted: &[RequestedLock],
+    options: &LeaseOptions,
+    until: LocalInstant,
+) -> Result<Vec<Option<Hold>>> {
+    try_join_all(wanted.iter().map(async |(lock, mode)| {
+        let taken =
+            acquire_task::acquire(client, lock, *mode, options, WaitPolicy::strict_try(until))
+                .await?;
+        Ok(taken.map(|acquisition| Hold(Lease::new(client.clone(), acquisition))))
+    }))
+    .await
+}
+
+/// Keeps the locks before the first refusal, and waits for the refused one.
+async fn take_in_turn(
+    client: &Arc<ClientInner>,
+    wanted: &[RequestedLock],
+    options: &LeaseOptions,
+    wait: &Wait,
+) -> Result<Vec<Hold>> {
+    let clock = &client.clock;
+    let reserving = LeaseOptions { reserved: true, ..options.clone() };
+    let mut waited = false;
+    let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
+    let mut held: Vec<Hold> = Vec::new();
+    loop {
+        let by = clock.now().saturating_add(client.settings.call_timeout);
+        let until = ends.map_or(by, |ends| ends.min(by));
+        let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
+        // This drops, and so releases, what was acquired behind the first refusal.
+        held.extend(tried.into_iter().map_while(|hold| hold));
+        keep_until_lost(&mut held);
+        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
+            return Ok(held);
+        }
+        let Some((lock, mode)) = wanted.get(held.len()) else { continue };
+        waited = true;
+        let turn = Wait {
+            timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
+            retry: None,
+        };
+        let take = |policy| acquire_task::acquire(client, lock, *mode, &reserving, policy);
+        let turn = std::pin::pin!(turn.for_lock(client, lock, take));
+        let next = match select(turn, std::pin::pin!(any_lost(&held))).await {
+            Either::Left((taken, _)) => Some(Lease::new(client.clone(), taken?)),
+            Either::Right(_) => None,
+        };
+        held.extend(next.map(Hold));
+        keep_until_lost(&mut held);
+        if held.len() == wanted.len() && begin_use(&mut held, options, waited).await {
+            return Ok(held);
+        }
+    }
+}
+
+/// Hands the reserved leases to their guard. False if one was lost before that: then those before
+/// it stay reserved. Leases that the client does not renew are renewed first, because they may have
+/// been held for a while.
+async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
+    if waited && options.renewal != RenewalPolicy::Automatic {
+        // A lease that cannot be renewed now is still held, or is waited for again.
+        join_all(held.iter().map(|hold| hold.0.renew())).await;
+    }
+    let count = held.len();
+    keep_until_lost(held);
+    if held.len() < count {
+        return false;
+    }
+    for hold in &*held {
+        hold.0.client.apply(&hold.0.acquisition, AcquisitionEvent::BeginUse);
+    }
+    true
+}
+
+/// Tries until it has all, and holds nothing between tries.
+async fn take_at_once(
+    client: &Arc<ClientInner>,
+    wanted: &[RequestedLock],
+    options: &LeaseOptions,
+    wait: &Wait,
+) -> Result<Vec<Hold>> {
+    let retry = wait.retry.clone().unwrap_or_default();
+    let mut tries = retry.begin(client.clock.now(), wait.timeout);
+    loop {
+        let until = tries.answer_by(client.clock.now(), client.settings.call_timeout);
+        let tried = try_each(client, wanted, options, until).await?;
+        if let Some(held) = tried.into_iter().collect() {
+            return Ok(held);
+        }
+        tries.pause(&*client.clock).await?;
+    }
+}
+
+/// Releases the locks behind the first one that was lost, which must be waited for in its place.
+fn keep_until_lost(held: &mut Vec<Hold>) {
+    let lost = held.iter().position(|hold| !hold.0.is_held());
+    held.truncate(lost.unwrap_or(held.len()));
+}
+
+async fn any_lost(held: &[Hold]) {
+    match held {
+        [] => std::future::pending().await,
+        held => drop(select_all(held.iter().map(|hold| Box::pin(hold.0.lost()))).await),
+    }
+}
+
+/// Several locks held together.
+///
+/// Dropping it releases all of them in the background.
+#[must_use = "dropped at once, the locks are released at once"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct MultiGuard(Vec<Hold>);
+
+impl MultiGuard {
+    /// The leases, in the order of the locks' keys. Each has its own [token](Lease::token).
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
+        self.0.iter().map(|hold| &hold.0)
+    }
+
+    /// The lease of the read/write lock with this name.
+    pub fn lease(&self, name: &str) -> Option<&Lease> {
+        self.lease_of(LockKind::ReadWrite, name)
+    }
+
+    /// The lease of the [`Mutex`](crate::Mutex) with this name.
+    pub fn mutex_lease(&self, name: &str) -> Option<&Lease> {
+        self.lease_of(LockKind::SetNxMutex, name)
+    }
+
+    fn lease_of(&self, kind: LockKind, name: &str) -> Option<&Lease> {
+        self.leases().find(|lease| lease.acquisition.lock.kind == kind && lease.name() == name)
+    }
+
+    /// The worst state of the leases, computed now.
+    pub fn state(&self) -> LeaseState {
+        let states = || self.leases().map(Lease::state);
+        if states().any(|state| state == LeaseState::Lost) {
+            LeaseState::Lost
+        } else if states().any(|state| state == LeaseState::Uncertain) {
+            LeaseState::Uncertain
+        } else {
+            LeaseState::Held
+        }
+    }
+
+    /// Whether all locks are held, computed now.
+    pub fn is_held(&self) -> bool {
+        self.state() != LeaseState::Lost
+    }
+
+    /// The time left of the lease that ends first, computed now.
+    pub fn remaining(&self) -> Duration {
+        self.leases().map(Lease::remaining).min().unwrap_or_default()
+    }
+
+    /// Completes when one of the locks is lost. The others are still held.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it can be dropped and called again.
+    pub async fn lost(&self) {
+        any_lost(&self.0).await;
+    }
+
+    /// Extends all leases to their requested lengths, in the time of one round trip. Needed only
+    /// for leases that are not [renewed](crate::RenewalPolicy) by the client.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As [`Lease::renew`], for the first that is lost, or otherwise for the first that failed.
+    pub async fn renew(&self) -> Result<()> {
+        let renewed = join_all(self.leases().map(Lease::renew)).await;
+        let failures = renewed.into_iter().filter_map(Result::err);
+        let worst = failures.min_by_key(|error| error.kind() != ErrorKind::Lost);
+        worst.map_or(Ok(()), Err)
+    }
+
+    /// Releases all locks, in the time of one round trip.
+    ///
+    /// Returns [`Released`](Released::Released) if all were held until now,
+    /// [`AlreadyLost`](Released::AlreadyLost) if one was known to be lost before, and otherwise
+    /// [`Unknown`](Released::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a
+    /// server refuses. The other locks are released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: if the future is dropped, the releases are finished in the background.
+    pub async fn release(self) -> Result<Released> {
+        let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
+        let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
+        let released: Vec<Released> = released.into_iter().collect::<Result<_>>()?;
+        Ok(if released.contains(&Released::AlreadyLost) {
+            Released::AlreadyLost
+        } else if released.contains(&Released::Unknown) {
+            Released::Unknown
+        } else {
+            Released::Released
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn wanted(kind: LockKind, name: &str, mode: LockMode) -> RequestedLock {
+        (LockKey::new(kind, "", name).unwrap(), mode)
+    }
+
+    #[test]
+    fn locks_come_in_the_order_of_their_keys_and_a_write_stands_for_a_read() {
+        let named = vec![
+            wanted(LockKind::ReadWrite, "b", LockMode::Read),
+            wanted(LockKind::SetNxMutex, "c", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
+            wanted(LockKind::ReadWrite, "b", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
+        ];
+        let order: Vec<_> = in_order(named)
+            .unwrap()
+            .into_iter()
+            .map(|(lock, mode)| (lock.name.to_string(), mode))
+            .collect();
+        let expected = [("a", LockMode::Read), ("b", LockMode::Write), ("c", LockMode::Write)];
+        assert_eq!(order, expected.map(|(name, mode)| (name.to_string(), mode)));
+    }
+
+    #[test]
+    fn multi_of_no_lock_or_one_key_of_two_kinds_returns_invalid() {
+        let both = vec![
+            wanted(LockKind::SetNxMutex, "a", LockMode::Write),
+            wanted(LockKind::ReadWrite, "a", LockMode::Read),
+        ];
+        for named in [vec![], both] {
+            assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! How a request waits: in the queue or by trying again, until the caller cancels it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::client::ClientInner;
+use crate::client::lease_options::WaitPolicy;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::retry::Retry;
+use crate::protocol::{LockKey, LockKind};
+
+/// How to wait for a lock: in its queue, or by trying again if the lock has none or `retry` is set.
+#[derive(Debug, Default)]
+pub(crate) struct Wait {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+}
+
+impl Wait {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timeout == Some(Duration::ZERO) {
+            let message = "a timeout must not be zero: there are requests that do not wait";
+            return Err(Error::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Acquires the lock, in the queue or by trying again.
+    pub(crate) async fn for_lock<T, F: Future<Output = Result<Option<T>>>>(
+        &self,
+        client: &ClientInner,
+        lock: &LockKey,
+        acquire: impl Fn(WaitPolicy) -> F,
+    ) -> Result<T> {
+        let clock = &*client.clock;
+        let retry = match &self.retry {
+            Some(retry) => retry,
+            None if lock.kind == LockKind::SetNxMutex => &Retry::default(),
+            None => {
+                let until = self.timeout.map(|timeout| clock.now().saturating_add(timeout));
+                let held = acquire(WaitPolicy::Queue { deadline: until }).await?;
+                return held
+                    .ok_or_else(|| lock.add_context(Error::invalid("a queue does not refuse")));
+            }
+        };
+        let mut tries = retry.begin(clock.now(), self.timeout);
+        loop {
+            let began = clock.now();
+            let until = tries.answer_by(began, client.settings.call_timeout);
+            match acquire(WaitPolicy::strict_try(until)).await {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) => {}
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && tries.was_cut_short(began, clock.now()) =>
+                {
+                    return Err(lock.add_context(tries.out_of_time()));
+                }
+                Err(error) => return Err(error),
+            }
+            tries.pause(clock).await.map_err(|error| lock.add_context(error))?;
+        }
+    }
+}
+
+/// A future that cancels the wait. (The mutex is never locked; it makes requests `Sync`.)
+#[derive(Default)]
+pub(crate) struct Cancel<'a>(Option<Mutex<BoxFuture<'a, ()>>>);
+
+impl<'a> Cancel<'a> {
+    pub(crate) fn on(future: impl Future<Output = ()> + Send + 'a) -> Self {
+        Cancel(Some(Mutex::new(Box::pin(future))))
+    }
+
+    /// Completes with the error to return when the caller cancels.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let Some(cancelled) = &mut self.0 else {
+            return Poll::Pending;
+        };
+        let cancelled = cancelled.get_mut().unwrap_or_else(PoisonError::into_inner);
+        ready!(cancelled.as_mut().poll(context));
+        Poll::Ready(Error::new(ErrorKind::Cancelled, "the caller cancelled the wait"))
+    }
+
+    /// Runs the work unless it is cancelled first. (The caller pins the work, so that it is not
+    /// copied here.)
+    pub(crate) async fn or<T>(
+        mut self,
+        mut work: Pin<&mut (impl Future<Output = Result<T>> + ?Sized)>,
+    ) -> Result<T> {
+        poll_fn(|context| match self.poll(context) {
+            Poll::Ready(error) => Poll::Ready(Err(error)),
+            Poll::Pending => work.as_mut().poll(context),
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Cancel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Cancel(..)" } else { "Cancel" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancelled_wait_says_so() {
+        let never = std::future::pending::<Result<()>>();
+        let cancelled = Cancel::on(std::future::ready(())).or(pin!(never)).await.unwrap_err();
+        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
+        let done = Cancel::on(std::future::pending()).or(pin!(async { Ok(7) })).await;
+        assert_eq!(done.unwrap(), 7);
+        assert_eq!(Cancel::default().or(pin!(async { Ok(7) })).await.unwrap(), 7);
+    }
+}
