@@ -111,6 +111,7 @@ fmt: ## Format the code
 
 lint: ## Check format, lints and words
 	scripts/check-words
+	scripts/check-names
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 

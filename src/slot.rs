@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_is_the_first_in_the_documented_order() {
+    fn tag_for_slot_is_the_first_in_the_documented_order() {
         let alphabet: Vec<char> = ('0'..='9').chain('A'..='Z').chain('a'..='z').collect();
         let mut all: Vec<String> = vec![String::new()];
         let mut seen = vec![false; 16_384];

@@ -165,8 +165,8 @@ impl Dialer {
         _: &TlsCertificates,
     ) -> Result<(RawStream, IpAddr), ConnectionError> {
         Err(ConnectionError {
-            permanent: true,
-            ..ConnectionError::unsent("TLS needs the feature `tls`")
+            is_permanent: true,
+            ..ConnectionError::not_sent("TLS needs the feature `tls`")
         })
     }
 }

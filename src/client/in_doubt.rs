@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_was_sent_is_exact_and_any_other_is_guessed() {
+    fn in_doubt_until_is_exact_for_a_sent_not_after_and_guessed_otherwise() {
         let exact = InDoubtUntil::with_not_after(at(2_000), 9_500);
         assert_eq!(exact.latest_server_time(9_000, at(1_700)), 9_500);
         for guessed in

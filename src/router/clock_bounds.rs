@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_true_moment_is_never_before_the_bound() {
+    fn clock_bound_is_never_later_than_the_server_time() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..1000 {
             let offset = random.u64(1_000..1_000_000); // the server's µs at local 0

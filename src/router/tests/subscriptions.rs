@@ -196,7 +196,7 @@ async fn migrating_slot_is_subscribed_at_source_and_target() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_is_sent_away_does_not_come_back() {
+async fn subscription_ended_by_an_ask_target_is_not_repeated_there() {
     let (bench, mut events) = joined().await;
     bench.fakes.queue_replies("a", [redirect("ASK", "k", "b")]);
     bench.call("k").await.unwrap();
