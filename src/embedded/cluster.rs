@@ -333,8 +333,8 @@ impl EmbeddedState {
             return stage.run(kind, args).unwrap_or_else(RespValue::from);
         }
         let outcome = match command.handler {
-            CommandHandler::Acquiring if !world.is_cluster => Err(ErrorReply::NO_CLUSTER),
-            CommandHandler::Acquiring => {
+            CommandHandler::Asking if !world.is_cluster => Err(ErrorReply::NO_CLUSTER),
+            CommandHandler::Asking => {
                 session.set_asking();
                 Ok(OK)
             }

@@ -134,7 +134,7 @@ impl ClusterWorld {
         match act {
             CommandHandler::Store(act) => act(&mut self.servers[at.server].store, args),
             CommandHandler::Server(act) => act(self, at, args),
-            CommandHandler::Acquiring | CommandHandler::Wait | CommandHandler::Script(_) => {
+            CommandHandler::Asking | CommandHandler::Wait | CommandHandler::Script(_) => {
                 Err(ErrorReply::NOT_IN_SCRIPTS)
             }
         }

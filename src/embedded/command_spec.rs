@@ -44,7 +44,7 @@ pub(super) enum CommandHandler {
     /// Uses the whole server.
     Server(fn(&mut ClusterWorld, CommandSite, &[&[u8]]) -> CommandResult),
     Script(script::ScriptCommand),
-    Acquiring,
+    Asking,
     Wait,
 }
 

@@ -39,7 +39,7 @@ pub(in crate::embedded) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::reads("HELLO", (0, ANY_ARITY), KeyPositions::None, CommandHandler::Server(hello))
         .not_in_scripts(),
     CommandSpec::reads("WAIT", (2, 2), KeyPositions::None, CommandHandler::Wait).not_in_scripts(),
-    CommandSpec::reads("ASKING", (0, 0), KeyPositions::None, CommandHandler::Acquiring)
+    CommandSpec::reads("ASKING", (0, 0), KeyPositions::None, CommandHandler::Asking)
         .not_in_scripts(),
 ];
 
