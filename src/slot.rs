@@ -8,7 +8,7 @@ use crc16::{State, XMODEM};
 /// The number of hash slots of a cluster.
 const SLOT_COUNT: u16 = 16_384;
 
-/// The length of the longest tag that [`Slot::hashed_part`] returns.
+/// The length of the longest tag that [`Slot::hash_tag`] returns.
 const MAX_TAG_LEN: usize = 4;
 
 /// A hash slot of a Redis Cluster, 0 to 16383.
@@ -66,10 +66,10 @@ impl Slot {
     /// use rwlease::Slot;
     ///
     /// let slot = Slot::of("order:{42}");
-    /// let channel = format!("{{{}}}news", slot.tag());
+    /// let channel = format!("{{{}}}news", slot.hash_tag());
     /// assert_eq!(Slot::of(channel), slot);
     /// ```
-    pub fn hashed_part(self) -> &'static str {
+    pub fn hash_tag(self) -> &'static str {
         let start = self.index() * MAX_TAG_LEN;
         TAGS[start..start + MAX_TAG_LEN].trim_end()
     }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn every_slot_has_a_tag_of_its_own() {
         for slot in Slot::all() {
-            let tag = slot.hashed_part();
+            let tag = slot.hash_tag();
             assert!((1..=4).contains(&tag.len()), "{slot}: {tag:?}");
             assert!(tag.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{slot}: {tag:?}");
             assert_eq!(Slot::of(tag), slot);
@@ -257,7 +257,7 @@ mod tests {
             for tag in &all {
                 let slot = Slot::of(tag);
                 if !std::mem::replace(&mut seen[slot.index()], true) {
-                    assert_eq!(slot.hashed_part(), tag);
+                    assert_eq!(slot.hash_tag(), tag);
                 }
             }
         }

@@ -159,7 +159,7 @@ async fn clients() -> (f64, f64) {
     let (few, at_first) = (connections(&cluster).await - connected, resident());
     for locks in &clients {
         for slot in 0..MASTERS {
-            let tag = rwlease::Slot::new((16_384 / MASTERS * slot) as u16).unwrap().hashed_part();
+            let tag = rwlease::Slot::new((16_384 / MASTERS * slot) as u16).unwrap().hash_tag();
             let lock = locks.rwlock(format!("{{{tag}}}")).unwrap();
             let _ = lock.write().await.unwrap().release().await.unwrap();
         }

@@ -206,12 +206,12 @@ impl AcquireRequest {
         };
         let args = match (lock.kind, self.kind) {
             (LockKind::SetNxMutex, _) | (_, AcquireKind::Transfer { .. }) => args,
-            (_, AcquireKind::Permits(_)) => args.arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Permits(_)) => args.arg(lock.slot.hash_tag()),
             (_, AcquireKind::Lock(..)) if self.is_cacheable => {
-                args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hashed_part())
+                args.arg_u64(TOKEN_BLOCK).arg(lock.slot.hash_tag())
             }
-            (_, AcquireKind::Lock(..)) => args.arg(ONE_TOKEN).arg(lock.slot.hashed_part()),
-            (_, AcquireKind::Upgrade { .. }) => args.arg(lock.slot.hashed_part()),
+            (_, AcquireKind::Lock(..)) => args.arg(ONE_TOKEN).arg(lock.slot.hash_tag()),
+            (_, AcquireKind::Upgrade { .. }) => args.arg(lock.slot.hash_tag()),
         };
         let args = match &self.wait {
             None => args,

@@ -36,7 +36,7 @@ impl ClientId {
 
     /// The channel on which this client receives the grants of a slot.
     pub(crate) fn channel(&self, slot: Slot) -> Bytes {
-        Bytes::from(format!("{{{}}}rwlease:{self}", slot.hashed_part()))
+        Bytes::from(format!("{{{}}}rwlease:{self}", slot.hash_tag()))
     }
 }
 

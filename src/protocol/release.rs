@@ -81,7 +81,7 @@ impl ReleaseRequest {
 pub(crate) fn pump_request(scripts: &'static Scripts, lock: &LockKey) -> Call {
     let (script, args) = match lock.kind {
         LockKind::Semaphore => (&scripts.semaphore_grant_waiters, Command::new()),
-        _ => (&scripts.grant_waiters, Command::new().arg(lock.slot.hashed_part())),
+        _ => (&scripts.grant_waiters, Command::new().arg(lock.slot.hash_tag())),
     };
     Call { script, slot: lock.slot, key: lock.key.clone(), second_key: None, args, not_after: None }
 }

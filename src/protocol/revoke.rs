@@ -42,7 +42,7 @@ fn call(script: &'static Script, lock: &LockKey, token: u64) -> Call {
         slot: lock.slot,
         key: lock.key.clone(),
         second_key: None,
-        args: Command::new().arg_u64(token).arg(lock.slot.hashed_part()),
+        args: Command::new().arg_u64(token).arg(lock.slot.hash_tag()),
         not_after: None,
     }
 }

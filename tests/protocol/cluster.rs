@@ -37,8 +37,8 @@ fn a_channel_of_the_locks_slot_is_heard_and_one_that_is_served_elsewhere_hurts_n
         let mut lab = Lab::on_server_time(&server);
         lab.checked = false;
         let slot = Slot::of(lab.key());
-        let tag = if wrong { Slot::new(16_383).unwrap().hashed_part() } else { slot.hashed_part() };
-        let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.hashed_part()));
+        let tag = if wrong { Slot::new(16_383).unwrap().hash_tag() } else { slot.hash_tag() };
+        let bob = lab.listen(&format!("{{{}}}rwlease:bob________", slot.hash_tag()));
         lab.write("ann1").granted();
         lab.request(&Request::write("bob1").waiting().subscribed(HERE).tagged(tag)).queued();
         assert_eq!(lab.release("ann1").status(), "released");

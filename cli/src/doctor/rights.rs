@@ -180,7 +180,7 @@ impl NodeFacts {
             _ => Slot::new(0),
         };
         let Some(slot) = slot else { return Ok(()) };
-        let channel = format!("{{{}}}rwlease:doctor", slot.hashed_part());
+        let channel = format!("{{{}}}rwlease:doctor", slot.hash_tag());
         for (name, words) in [
             ("SSUBSCRIBE", format!("SSUBSCRIBE {channel}")),
             ("SPUBLISH", format!("SPUBLISH {channel} x")),

@@ -48,7 +48,7 @@ fn any_slot_of(node: &Node) -> Option<Slot> {
 }
 
 async fn try_master(locks: &Locks, slot: Slot) -> Finding {
-    let name = format!("rwlease-doctor:{{{}}}:{}", slot.hashed_part(), locks.client_id());
+    let name = format!("rwlease-doctor:{{{}}}:{}", slot.hash_tag(), locks.client_id());
     let tried = match locks.rwlock(&name) {
         Ok(lock) => time_handoff(&lock).await,
         Err(error) => Err(error),
