@@ -1,7 +1,7 @@
 //! Whether a published message reaches any subscriber.
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, PollLimit};
+use crate::support::{Cluster, PollLimit, Result};
 
 /// Waits until every one of the shard channels has a subscriber.
 pub async fn all_heard(cluster: &Cluster, channels: &[String]) -> Result {

@@ -5,7 +5,7 @@ use fred::prelude::*;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const AFTERWARDS: usize = 6;
 
@@ -14,7 +14,7 @@ pub async fn run() -> Result<Seen> {
     let client = client(&cluster).build()?;
     client.init().await?;
     let slot = cluster.slot_of("moving").await?;
-    cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
+    cluster.begin_migration(slot, 1 - cluster.master_of(slot).await?).await?;
     let _: FredResult<Option<String>> = client.get("moving").await;
 
     let mut seen = Seen::default();

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::subscribed;
 use crate::hearing::subscribers;
 use crate::seen::Seen;
-use crate::support::{ClientKind, Cluster, Result, ClusterConfig};
+use crate::support::{ClientKind, Cluster, ClusterConfig, Result};
 
 const CLIENTS: u64 = 10;
 const ROUNDS: usize = 4;
@@ -24,7 +24,7 @@ pub async fn run() -> Result<Seen> {
     for _ in 0..ROUNDS {
         for node in cluster.nodes() {
             node.kill_clients(ClientKind::Subscribed).await?;
-            node.kill_clients(ClientKind::Commanding).await?;
+            node.kill_clients(ClientKind::Commands).await?;
         }
         sleep(LIMIT).await;
         for channel in &clients[0].1 {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::subscribed;
 use crate::hearing::unheard;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const LIMIT: Duration = Duration::from_secs(3);
 

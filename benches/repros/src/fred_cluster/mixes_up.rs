@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const ATTEMPTS: u32 = 20;
 const SLOTS: usize = 8;

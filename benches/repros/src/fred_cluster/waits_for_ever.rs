@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::config;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const TRIES: usize = 3;
 const LONG: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use redis::cluster_async::ClusterConnection;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const TASKS: usize = 64;
 const EACH: usize = 4;
@@ -17,7 +17,7 @@ pub async fn run() -> Result<Seen> {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let connection = client(&cluster).build()?.get_async_connection().await?;
     let slot = cluster.slot_of("{moving}").await?;
-    cluster.begin_move(slot, 1 - cluster.master_of(slot).await?).await?;
+    cluster.begin_migration(slot, 1 - cluster.master_of(slot).await?).await?;
 
     let written = join_all((0..TASKS).map(|task| write(connection.clone(), task))).await;
     Ok(written.into_iter().sum())

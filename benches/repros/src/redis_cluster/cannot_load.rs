@@ -4,7 +4,7 @@ use redis::{RedisResult, cmd};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const TRIES: usize = 3;
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::client;
 use crate::hearing::{all_heard, unheard};
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const CHANNELS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const TRIES: usize = 3;
 const MOMENT: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ pub async fn run() -> Result<Seen> {
         let slot = cluster.slot_of(&keys[0]).await?;
         let source = cluster.master_of(slot).await?;
         cluster.node(source).run_words::<()>(&format!("SET {} word", keys[0])).await?;
-        let step = cluster.begin_move(slot, 1 - source).await?;
+        let step = cluster.begin_migration(slot, 1 - source).await?;
         let began = Instant::now();
         let mut command = cmd("MGET");
         command.arg(&keys);
@@ -33,7 +33,7 @@ pub async fn run() -> Result<Seen> {
         let arrives = async {
             sleep(MOMENT).await;
             cluster.move_keys(step).await?;
-            cluster.finish_move(step).await
+            cluster.finish_migration(step).await
         };
         let (answer, arrived) = futures::future::join(asked, arrives).await;
         arrived?;

@@ -5,7 +5,7 @@ use redis::cluster_routing::{Route, SingleNodeRoutingInfo, SlotAddr};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const TRIES: usize = 5;
 

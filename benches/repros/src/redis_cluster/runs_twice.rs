@@ -5,7 +5,7 @@ use redis::{AsyncCommands, RedisResult};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{Cluster, CutPoint, Proxies, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, CutPoint, Proxies, Result};
 
 const TRIES: usize = 5;
 

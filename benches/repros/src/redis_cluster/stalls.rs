@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::client;
 use crate::seen::Seen;
-use crate::support::{ClientKind, Cluster, Result, ClusterConfig};
+use crate::support::{ClientKind, Cluster, ClusterConfig, Result};
 
 const RUNS: usize = 4;
 const TASKS: usize = 64;
@@ -27,7 +27,7 @@ pub async fn run() -> Result<Seen> {
         for _ in 0..KILLS {
             sleep(Duration::from_millis(50)).await;
             for node in cluster.nodes() {
-                node.kill_clients(ClientKind::Commanding).await?;
+                node.kill_clients(ClientKind::Commands).await?;
             }
         }
         load.shutdown().await;

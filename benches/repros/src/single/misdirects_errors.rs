@@ -6,7 +6,7 @@ use futures::future::join_all;
 use tokio::join;
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const KEYS: usize = 5;
 

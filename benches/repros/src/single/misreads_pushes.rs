@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::seen::Seen;
-use crate::support::{Cluster, Result, ClusterConfig};
+use crate::support::{Cluster, ClusterConfig, Result};
 
 const MOVES: usize = 5;
 const TASKS: usize = 16;
