@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use generator::{Run, closed, open};
+use generator::{LoadRun, closed, open};
 use lock::Lock;
 use rand::RngExt;
 use rds_lock::{Locker, Mode};
@@ -76,11 +76,11 @@ fn named<L: Named>(lock: &L, count: usize, reads: u8) -> Arc<[L]> {
     (0..count).map(|number| lock.named(number, reads)).collect()
 }
 
-fn answer_run(run: Run) -> Result<(), Failure> {
+fn answer_run(run: LoadRun) -> Result<(), Failure> {
     answer([run.elapsed])?;
     answer(run.pairs)?;
     answer(run.open)?;
-    answer(run.late)
+    answer(run.start_delays)
 }
 
 fn answer(times: impl IntoIterator<Item = Duration>) -> Result<(), Failure> {
