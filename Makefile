@@ -80,7 +80,7 @@ sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that
 	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact simulated_clients_run_for_minutes --nocapture
 
 check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well; QUICK=1: those of less than 20 seconds alone)
-	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) checker::worlds checker::planted --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
+	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) checker::model_cases checker::seeded_faults --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
 	@cat target/check.md
 
 loom: ## Search the interleavings of threads at the gate of cached locks

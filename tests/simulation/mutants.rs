@@ -75,7 +75,7 @@ const CHECK: Target = Target {
 const METRICS: Target = Target {
     name: "metrics",
     arguments: &["--test", "metrics"],
-    tests: &["prometheus_sees_each_step"],
+    tests: &["prometheus_sees_each_step_of_a_lock_and_the_dashboard_queries_what_there_is"],
 };
 
 /// Further suites for a sampled fault of the source.
@@ -92,11 +92,11 @@ const SUITES_OF_THE_CLIENT: &[Target] = &[
         tests: &[
             "client::",
             "router::",
-            "node::in_turn::",
+            "backend::in_turn::",
             "protocol::",
             "retry::",
             "leader::",
-            "ticket::",
+            "lock::transfer::",
             "blocking::",
         ],
     },
