@@ -9,11 +9,11 @@ use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
 use crate::client::cache::gate::Gate;
-use crate::clock::Moment;
-use crate::protocol::Mode;
+use crate::clock::LocalInstant;
+use crate::protocol::LockMode;
 
 const FIRST_TOKEN: u64 = 7;
-const NOW: Moment = Moment::from_nanos(1);
+const NOW: LocalInstant = LocalInstant::from_nanos(1);
 
 /// A gate with the data that its lock protects. loom reports each access that is not ordered.
 struct GuardedCell {
@@ -25,17 +25,17 @@ struct GuardedCell {
 
 impl GuardedCell {
     /// An open gate of a hold that owns this many tokens beyond the first.
-    fn new(mode: Mode, more_tokens: u64) -> GuardedCell {
+    fn new(mode: LockMode, more_tokens: u64) -> GuardedCell {
         let gate = Gate::new(mode, FIRST_TOKEN);
         gate.owns_up_to(FIRST_TOKEN + more_tokens);
-        gate.set_grant_until(Moment::from_nanos(1_000));
+        gate.set_grant_until(LocalInstant::from_nanos(1_000));
         gate.word.open();
         GuardedCell { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
     }
 
     /// Holds in this mode for a moment, if the gate lets it in. Returns its token, and whether it
     /// must notify on leaving.
-    fn hold(&self, mode: Mode) -> Option<(u64, bool)> {
+    fn hold(&self, mode: LockMode) -> Option<(u64, bool)> {
         if !self.gate.enter(mode, NOW) {
             return None;
         }
@@ -44,10 +44,10 @@ impl GuardedCell {
         }
         let token = self.gate.token();
         match mode {
-            Mode::Read => self.data.with(|_| {
+            LockMode::Read => self.data.with(|_| {
                 assert!(token >= self.newest.load(Ordering::Relaxed), "the token is stale");
             }),
-            Mode::Write => self.data.with_mut(|_| {
+            LockMode::Write => self.data.with_mut(|_| {
                 let newest = self.newest.swap(token, Ordering::Relaxed);
                 assert!(token > newest, "the token of an earlier writer");
             }),
@@ -66,12 +66,12 @@ fn search(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
     search(|| {
-        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
-        let others = [Mode::Write, Mode::Read].map(|mode| {
+        let lock = Arc::new(GuardedCell::new(LockMode::Write, 8));
+        let others = [LockMode::Write, LockMode::Read].map(|mode| {
             let lock = lock.clone();
             thread::spawn(move || lock.hold(mode))
         });
-        let own = lock.hold(Mode::Write);
+        let own = lock.hold(LockMode::Write);
         let held = others.map(|other| other.join().unwrap()).into_iter().chain([own]);
         assert!(held.flatten().count() > 0, "somebody gets in");
         assert!(lock.gate.look().is_unused());
@@ -81,18 +81,18 @@ fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
 /// A writer can look whether tokens are left, and enter only after a reader has used the last one.
 #[test]
 fn last_token_is_used_once() {
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [LockMode::Read, LockMode::Write] {
         search(move || {
-            let lock = Arc::new(GuardedCell::new(Mode::Write, 0));
+            let lock = Arc::new(GuardedCell::new(LockMode::Write, 0));
             let other = thread::spawn({
                 let lock = lock.clone();
                 move || lock.hold(mode)
             });
-            let own = lock.hold(Mode::Write);
+            let own = lock.hold(LockMode::Write);
             let tokens = [own, other.join().unwrap()].into_iter().flatten();
             let used: Vec<u64> =
                 tokens.map(|(token, _)| token).filter(|token| *token > 0).collect();
-            assert!(mode == Mode::Read || used.len() <= 1, "two writers have {used:?}");
+            assert!(mode == LockMode::Read || used.len() <= 1, "two writers have {used:?}");
             assert!(used.iter().all(|token| *token <= FIRST_TOKEN), "{used:?} are not owned");
         });
     }
@@ -101,17 +101,17 @@ fn last_token_is_used_once() {
 #[test]
 fn downgraded_writer_shares_with_readers_alone() {
     search(|| {
-        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
-        let others = [Mode::Write, Mode::Read].map(|mode| {
+        let lock = Arc::new(GuardedCell::new(LockMode::Write, 8));
+        let others = [LockMode::Write, LockMode::Read].map(|mode| {
             let lock = lock.clone();
             thread::spawn(move || lock.hold(mode))
         });
-        if lock.gate.enter(Mode::Write, NOW) && lock.gate.begin(Mode::Write).is_ok() {
+        if lock.gate.enter(LockMode::Write, NOW) && lock.gate.begin(LockMode::Write).is_ok() {
             let token = lock.gate.token();
             lock.data.with_mut(|_| lock.newest.store(token, Ordering::Relaxed));
             lock.gate.word.downgrade();
             lock.data.with(|_| assert_eq!(lock.newest.load(Ordering::Relaxed), token));
-            lock.gate.leave(Mode::Read);
+            lock.gate.leave(LockMode::Read);
         }
         others.map(|other| other.join().unwrap());
         assert!(lock.gate.look().is_unused());
@@ -122,11 +122,11 @@ fn downgraded_writer_shares_with_readers_alone() {
 /// enters after the close.
 #[test]
 fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [LockMode::Read, LockMode::Write] {
         search(move || {
-            let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
+            let lock = Arc::new(GuardedCell::new(LockMode::Write, 8));
             let notified = Arc::new(AtomicBool::new(false));
-            let guards = [mode, Mode::Read].map(|mode| {
+            let guards = [mode, LockMode::Read].map(|mode| {
                 let (lock, notified) = (lock.clone(), notified.clone());
                 thread::spawn(move || {
                     if let Some((_, true)) = lock.hold(mode) {
@@ -135,7 +135,7 @@ fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
                 })
             });
             let was_unused = lock.gate.word.close().is_unused();
-            assert!(lock.hold(Mode::Read).is_none() && lock.hold(Mode::Write).is_none());
+            assert!(lock.hold(LockMode::Read).is_none() && lock.hold(LockMode::Write).is_none());
             guards.map(|guard| guard.join().unwrap());
             assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
         });
@@ -147,19 +147,19 @@ fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
 #[test]
 fn queued_request_is_passed_by_nobody_and_notified() {
     search(|| {
-        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(LockMode::Write, 8));
         let notified = Arc::new(AtomicBool::new(false));
         let guard = thread::spawn({
             let (lock, notified) = (lock.clone(), notified.clone());
             move || {
-                if let Some((_, true)) = lock.hold(Mode::Write) {
+                if let Some((_, true)) = lock.hold(LockMode::Write) {
                     notified.store(true, Ordering::Relaxed);
                 }
             }
         });
         lock.gate.word.set_queued(true);
         let was_unused = lock.gate.look().is_unused();
-        assert!(lock.hold(Mode::Read).is_none(), "the fast path passes the queue");
+        assert!(lock.hold(LockMode::Read).is_none(), "the fast path passes the queue");
         guard.join().unwrap();
         assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
     });
@@ -169,13 +169,13 @@ fn queued_request_is_passed_by_nobody_and_notified() {
 #[test]
 fn lost_hold_lets_nobody_in() {
     search(|| {
-        let lock = Arc::new(GuardedCell::new(Mode::Write, 8));
+        let lock = Arc::new(GuardedCell::new(LockMode::Write, 8));
         let other = thread::spawn({
             let lock = lock.clone();
-            move || lock.hold(Mode::Write)
+            move || lock.hold(LockMode::Write)
         });
         lock.gate.lose();
-        assert!(lock.hold(Mode::Read).is_none() && lock.hold(Mode::Write).is_none());
+        assert!(lock.hold(LockMode::Read).is_none() && lock.hold(LockMode::Write).is_none());
         other.join().unwrap();
     });
 }
