@@ -124,6 +124,7 @@ doc: ## Build the documentation, look for links that lead nowhere and for figure
 	scripts/check-links
 	scripts/publish --check
 	scripts/pictures --check
+	RUSTDOCFLAGS="-D warnings" cargo doc -p rwlease --no-deps --all-features --document-private-items
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
 .PHONY: book

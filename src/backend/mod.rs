@@ -1,9 +1,9 @@
 //! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
 //!
-//! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`], [`Node`] and
-//! [`PubSubConnection`]. It returns the server's answers unchanged, and says of each failure
-//! whether the command may have been sent. Deadlines are the router's: it drops the future of a
-//! call whose time is up, and what was sent stays sent.
+//! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`],
+//! [`CommandConnection`] and [`PubSubConnection`]. It returns the server's answers unchanged, and
+//! says of each failure whether the command may have been sent. Deadlines are the router's: it
+//! drops the future of a call whose time is up, and what was sent stays sent.
 
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod abort_on_drop;
@@ -325,7 +325,7 @@ pub(crate) trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
     fn query<'a>(&'a self, command: &'a Command) -> ConnectionFuture<'a, RespValue>;
 
     /// `SSUBSCRIBE channel`, after `ASKING` if `asking` is set (`SUBSCRIBE` at a sentinel). The
-    /// answer is a [`Notice`].
+    /// answer is a [`PubSubEvent`].
     fn subscribe<'a>(&'a self, channel: &'a [u8], asking: bool) -> ConnectionFuture<'a, ()>;
 
     /// `SUNSUBSCRIBE channel`.

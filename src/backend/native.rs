@@ -2,7 +2,7 @@
 //! written together.
 //!
 //! A connection has two tasks. Callers put whole commands into the one buffer of a
-//! [`Wire`](wire::Wire). The writer takes everything in it, and the reader gives each answer to its
+//! [`WriteQueue`]. The writer takes everything in it, and the reader gives each answer to its
 //! caller. The connection knows how far a command got: one that was not passed to the kernel was
 //! not sent.
 

@@ -18,7 +18,7 @@ pub(crate) struct ScriptReply<T> {
     pub(crate) server: Address,
     /// The number of replicas that confirmed.
     pub(crate) replicas_confirmed: u32,
-    /// As in [`Answer::in_doubt`].
+    /// As in [`CallReply::in_doubt`].
     pub(crate) in_doubt: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum ScriptCallError {
 pub(crate) type ScriptResult<T> = Result<ScriptReply<T>, ScriptCallError>;
 
 impl ScriptCallError {
-    /// As in [`Answer::in_doubt`].
+    /// As in [`CallReply::in_doubt`].
     pub(crate) fn in_doubt(&self) -> Option<u64> {
         match self {
             ScriptCallError::Call(error) => error.in_doubt,

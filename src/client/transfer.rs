@@ -17,7 +17,7 @@ pub(crate) struct TransferredLease {
     pub(crate) deadline: u64,
 }
 
-/// Renews the lease as [`settle`], and stops tracking it.
+/// Renews the lease as [`renew_and_drain`], and stops tracking it.
 ///
 /// If the future is dropped, the lease is unchanged.
 pub(crate) async fn begin_transfer(

@@ -70,7 +70,7 @@ impl RenewRequest {
 pub(crate) struct DowngradeRequest {
     pub(crate) token: u64,
     pub(crate) lease: Duration,
-    /// As in [`Renew`].
+    /// As in [`RenewRequest`].
     pub(crate) cached: bool,
 }
 

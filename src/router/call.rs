@@ -100,7 +100,7 @@ pub(crate) struct CallReply {
 #[error("{kind}")]
 pub(crate) struct CallError {
     pub(crate) kind: CallErrorKind,
-    /// As in [`Answer::in_doubt`]. `None` means that the script did not run and will not run.
+    /// As in [`CallReply::in_doubt`]. `None` means that the script did not run and will not run.
     pub(crate) in_doubt: Option<u64>,
     /// The last failure of an attempt, if that is not the reason itself.
     #[source]

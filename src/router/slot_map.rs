@@ -20,7 +20,7 @@ pub(crate) struct SlotMap {
     without_address: Vec<Box<str>>,
     /// The index of each node in `nodes`.
     index: HashMap<Address, u16>,
-    /// For each slot an index into `nodes`, or [`NOBODY`].
+    /// For each slot an index into `nodes`, or [`UNASSIGNED`].
     masters: Box<[u16]>,
 }
 

@@ -1,10 +1,10 @@
 //! Keeps each wanted channel joined at the server that serves its slot.
 //!
 //! - [`Subscriptions`] takes the requests, and says where a channel is joined.
-//! - [`keeper`] is the one task that knows where each channel is joined and which one to join next.
-//!   [`reports`] handles the events of its links.
+//! - [`manager`] is the one task that knows where each channel is joined and which one to join
+//!   next. [`link_events`] handles the events of its links.
 //! - [`link`] is a task for each server, with one connection that carries subscriptions alone.
-//!   [`joins`] limits how many joins are under way at once.
+//!   [`subscribe_queue`] limits how many joins are under way at once.
 
 mod channel_target;
 mod link;

@@ -131,8 +131,8 @@ impl Transport {
         }
     }
 
-    /// As [`Subscriptions::set_listener`](crate::router::Subscriptions::listen). The application's
-    /// connection brings no events.
+    /// As [`Subscriptions::set_listener`](crate::router::Subscriptions::set_listener). The
+    /// application's connection brings no events.
     pub(crate) fn listen(&self, listener: EventListener) {
         match self {
             Transport::Router(router) => router.subscriptions().set_listener(listener),

@@ -59,7 +59,8 @@ pub(crate) enum AcquisitionEvent {
     CancelDowngrade,
     /// The holder sends its own release.
     ReleaseStarted,
-    /// That release was answered. Without an answer, a [`Drop`](Event::Abandon) follows.
+    /// That release was answered. Without an answer, an [`Abandon`](AcquisitionEvent::Abandon)
+    /// follows.
     ReleaseReply(ScriptReply<ReleaseReply>),
     /// Leave it to its lease.
     LetExpire,
@@ -234,7 +235,7 @@ pub(crate) enum WorkerCall {
 /// How a request continues.
 #[derive(Debug)]
 pub(crate) enum RequestStep {
-    /// [`Call`](Event::Call) again at once.
+    /// [`Call`](AcquisitionEvent::Call) again at once.
     CallNow,
     /// Send this call, which is useless after `until`.
     Send {
@@ -242,7 +243,7 @@ pub(crate) enum RequestStep {
         replicas: u32,
         deadline: LocalInstant,
     },
-    /// [`Wake`](Event::Wake) it at this moment, or when something has changed.
+    /// [`Wake`](AcquisitionEvent::Wake) it at this moment, or when something has changed.
     WaitUntil(LocalInstant),
     Granted {
         token: u64,

@@ -1,7 +1,7 @@
 //! One acquisition: an id, from its first call until nothing can come of it any more.
 //!
-//! Its [`State`] is a pure function of events ([`State::apply`]). This module is the shell around
-//! it, which callers and the worker share and wait on.
+//! Its [`AcquisitionState`] is a pure function of events ([`AcquisitionState::apply`]). This module
+//! is the shell around it, which callers and the worker share and wait on.
 
 mod acquire_state;
 mod event;

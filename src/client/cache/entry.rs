@@ -269,7 +269,7 @@ impl CachedLock {
         let mut grants = Vec::new();
         let hold = self.lease();
         if let Some(hold) = &hold {
-            hold.gate.word.set_queued(true);
+            hold.gate.state.set_queued(true);
             self.grant_ready(&mut local, hold, now, &mut grants);
         }
         let starts = !std::mem::replace(&mut local.task_is_running, true);
@@ -340,7 +340,7 @@ impl CachedLock {
                 None => break,
             }
         }
-        hold.gate.word.set_queued(!local.queue.is_empty());
+        hold.gate.state.set_queued(!local.queue.is_empty());
     }
 
     /// Admits the requests whose turn it is.
@@ -432,7 +432,7 @@ impl CachedLock {
             return false;
         };
         let share = hold.admit_first(mode);
-        hold.gate.word.set_queued(!local.queue.is_empty());
+        hold.gate.state.set_queued(!local.queue.is_empty());
         *self.lease_mut() = Some(hold.clone());
         drop(local);
         deliver_grants(vec![(sender, share)]);
@@ -447,7 +447,7 @@ impl CachedLock {
             *current = None;
         }
         drop(current);
-        let is_unused = hold.gate.word.close().is_unused();
+        let is_unused = hold.gate.state.close().is_unused();
         if !is_unused {
             local.draining_leases.push(hold.clone());
         }

@@ -8,7 +8,7 @@ use crate::protocol::{LockMode, TOKEN_BLOCK};
 
 #[derive(Debug)]
 pub(super) struct Gate {
-    pub(super) word: AtomicGate,
+    pub(super) state: AtomicGate,
     tokens: Tokens,
     /// The end of local grants; 0 once the hold is lost.
     grant_until: AtomicU64,
@@ -28,7 +28,7 @@ impl Gate {
     /// The gate of a hold that was granted in this mode with this token. It is closed at first.
     pub(super) fn new(mode: LockMode, token: u64) -> Gate {
         Gate {
-            word: AtomicGate::new(mode == LockMode::Write),
+            state: AtomicGate::new(mode == LockMode::Write),
             tokens: Tokens {
                 phase: AtomicU64::new(token),
                 used: AtomicBool::new(false),
@@ -42,8 +42,8 @@ impl Gate {
     pub(super) fn enter(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                LockMode::Read => self.word.try_enter_reader(),
-                LockMode::Write => !self.is_used_up() && self.word.try_enter_writer(),
+                LockMode::Read => self.state.try_enter_reader(),
+                LockMode::Write => !self.is_used_up() && self.state.try_enter_writer(),
             }
     }
 
@@ -51,18 +51,18 @@ impl Gate {
     pub(super) fn enter_in_turn(&self, mode: LockMode, now: LocalInstant) -> bool {
         self.is_fresh(now)
             && match mode {
-                LockMode::Read => self.word.enter_queued_reader(),
-                LockMode::Write => self.word.enter_queued_writer(),
+                LockMode::Read => self.state.enter_queued_reader(),
+                LockMode::Write => self.state.enter_queued_writer(),
             }
     }
 
     /// A guard leaves. True if it must notify.
     pub(super) fn leave(&self, mode: LockMode) -> bool {
         match mode {
-            LockMode::Read => self.word.leave_read(),
+            LockMode::Read => self.state.leave_read(),
             LockMode::Write => {
                 self.end_phase();
-                self.word.leave_write(self.is_used_up())
+                self.state.leave_write(self.is_used_up())
             }
         }
     }
@@ -82,8 +82,8 @@ impl Gate {
         match mode {
             LockMode::Read if self.has_token_to_read() => Ok(()),
             // The gate opened just after a writer had used the last token.
-            LockMode::Read => Err(self.word.leave_read()),
-            LockMode::Write if self.is_used_up() => Err(self.word.leave_write(false)),
+            LockMode::Read => Err(self.state.leave_read()),
+            LockMode::Write if self.is_used_up() => Err(self.state.leave_write(false)),
             LockMode::Write => {
                 self.end_phase();
                 Ok(())
@@ -128,7 +128,7 @@ impl Gate {
     /// Whether it is time to get more tokens.
     pub(super) fn is_short_of_tokens(&self) -> bool {
         let first = self.tokens.last.load(Ordering::Acquire).saturating_sub(TOKEN_BLOCK / 2);
-        self.word.load().allows_writers() && self.next_token() > first
+        self.state.load().allows_writers() && self.next_token() > first
     }
 
     /// The server reports the last token of the lock. False if a later one was given out here: then
@@ -163,10 +163,10 @@ impl Gate {
     /// Loses the hold: no guard holds the lock by it any more.
     pub(super) fn lose(&self) {
         self.grant_until.store(0, Ordering::Release);
-        self.word.close();
+        self.state.close();
     }
 
     pub(super) fn look(&self) -> GateSnapshot {
-        self.word.load()
+        self.state.load()
     }
 }

@@ -86,7 +86,7 @@ impl CachedLease {
 
     /// The first share, for the request that the hold was acquired for.
     pub(super) fn admit_first(self: &Arc<CachedLease>, mode: LockMode) -> LeaseShare {
-        self.gate.word.admit(mode == LockMode::Write);
+        self.gate.state.admit(mode == LockMode::Write);
         self.share(mode)
     }
 
@@ -119,7 +119,7 @@ impl LeaseShare {
     pub(crate) fn downgrade(&mut self) {
         if self.mode == LockMode::Write {
             self.mode = LockMode::Read;
-            if self.hold.gate.word.downgrade() {
+            if self.hold.gate.state.downgrade() {
                 self.hold.lock.on_last_guard_dropped(&self.hold, LockMode::Write);
             }
         }

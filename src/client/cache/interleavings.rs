@@ -29,7 +29,7 @@ impl GuardedCell {
         let gate = Gate::new(mode, FIRST_TOKEN);
         gate.owns_up_to(FIRST_TOKEN + more_tokens);
         gate.set_grant_until(LocalInstant::from_nanos(1_000));
-        gate.word.open();
+        gate.state.open();
         GuardedCell { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
     }
 
@@ -109,7 +109,7 @@ fn downgraded_writer_shares_with_readers_alone() {
         if lock.gate.enter(LockMode::Write, NOW) && lock.gate.begin(LockMode::Write).is_ok() {
             let token = lock.gate.token();
             lock.data.with_mut(|_| lock.newest.store(token, Ordering::Relaxed));
-            lock.gate.word.downgrade();
+            lock.gate.state.downgrade();
             lock.data.with(|_| assert_eq!(lock.newest.load(Ordering::Relaxed), token));
             lock.gate.leave(LockMode::Read);
         }
@@ -134,7 +134,7 @@ fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
                     }
                 })
             });
-            let was_unused = lock.gate.word.close().is_unused();
+            let was_unused = lock.gate.state.close().is_unused();
             assert!(lock.hold(LockMode::Read).is_none() && lock.hold(LockMode::Write).is_none());
             guards.map(|guard| guard.join().unwrap());
             assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
@@ -157,7 +157,7 @@ fn queued_request_is_passed_by_nobody_and_notified() {
                 }
             }
         });
-        lock.gate.word.set_queued(true);
+        lock.gate.state.set_queued(true);
         let was_unused = lock.gate.look().is_unused();
         assert!(lock.hold(LockMode::Read).is_none(), "the fast path passes the queue");
         guard.join().unwrap();

@@ -303,7 +303,7 @@ impl LeaseTask {
         let (hold, entry) = (self.hold.clone(), self.entry.clone());
         let look = hold.gate.look();
         if mode == LockMode::Read && look.allows_writers() {
-            hold.gate.word.forbid_writers(); // the server has made it a read
+            hold.gate.state.forbid_writers(); // the server has made it a read
         }
         if !hold.gate.has_token_to_read() && !hold.gate.look().allows_writers() {
             return LeaseAction::Close; // a read gets no more tokens
@@ -312,10 +312,10 @@ impl LeaseTask {
             && !look.is_open()
             && !(hold.gate.is_used_up() && look.allows_writers())
         {
-            hold.gate.word.open();
+            hold.gate.state.open();
         }
         if hold.gate.look().allows_writers() && !hold.gate.has_token_to_read() {
-            hold.gate.word.close_temporarily(); // a writer has used the last one while it was opened
+            hold.gate.state.close_temporarily(); // a writer has used the last one while it was opened
         }
         entry.admit_queued(&hold);
         let (look, head) = (hold.gate.look(), entry.head());
@@ -337,7 +337,7 @@ impl LeaseTask {
                 let over = hold.granted_at.saturating_add(entry.client.settings.cache.min_hold);
                 if self.recalled_since.is_none() {
                     self.recalled_since = Some(now);
-                    hold.gate.word.set_notify_last(true);
+                    hold.gate.state.set_notify_last(true);
                     let (pushed, waits) = (hold.acquisition.recall_mode().is_some(), now < over);
                     telemetry::record_recall(&entry.lock, recall, pushed, waits && !is_idle);
                     // The last guard may have left before it knew that it must notify.
@@ -350,7 +350,7 @@ impl LeaseTask {
                     until = until.min(over);
                 } else if recall == LockMode::Write || !hold.gate.has_token_to_read() {
                     return LeaseAction::Close;
-                } else if !hold.gate.word.forbid_writers().has_writer() && !self.is_downgrading {
+                } else if !hold.gate.state.forbid_writers().has_writer() && !self.is_downgrading {
                     self.is_downgrading = true;
                     return LeaseAction::Downgrade;
                 }
@@ -360,7 +360,7 @@ impl LeaseTask {
             }
             None => {
                 if let Some(since) = self.recalled_since.take() {
-                    hold.gate.word.set_notify_last(false);
+                    hold.gate.state.set_notify_last(false);
                     telemetry::record_recall_done(
                         &entry.lock,
                         false,
@@ -492,7 +492,7 @@ async fn drain(kept: LeaseDropGuard, closed: LocalInstant) {
             due = now.saturating_add(times.keepalive_interval);
             if look.allows_writers() && !look.has_writer() {
                 // The remaining readers of a write do not exclude other readers.
-                hold.gate.word.forbid_writers();
+                hold.gate.state.forbid_writers();
                 client.apply(&acquisition, AcquisitionEvent::Downgrade);
             } else {
                 renewing = Some(send_keepalive(client.clone(), acquisition.clone()));

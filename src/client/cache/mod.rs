@@ -1,9 +1,9 @@
 //! Cached locks: a lease stays with the client after the last local guard is gone, and the client
 //! grants the lock from it in memory until another client wants the lock.
 //!
-//! An [`Entry`] is one lock of this client. It has at most one [`Hold`] with an open gate, and a
-//! queue of local requests. Its keeper is a task that acquires holds, keeps them in contact with
-//! the server, and releases them.
+//! A [`CachedLock`] is one lock of this client. It has at most one
+//! [`CachedLease`](hold::CachedLease) with an open gate, and a queue of local requests. Its task
+//! (`lease_task`) acquires leases, keeps them in contact with the server, and releases them.
 
 mod atomic;
 mod atomic_gate;

@@ -36,7 +36,7 @@ async fn cached(engine: &EmbeddedCluster) -> (Locks, CachedRwLock, Arc<CachedLoc
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
     let (_locks, handle, entry) = cached(&engine()).await;
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.try_enter_writer());
+    assert!(hold.gate.state.try_enter_writer());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
     assert_eq!(entry.status().waiter_count, 1);
@@ -56,7 +56,7 @@ async fn cached_read_beyond_the_last_token_waits_for_new_tokens() {
     assert_eq!(last, hold.gate.end_of_block());
     drop(writer);
     assert!(!hold.gate.look().is_open());
-    hold.gate.word.open();
+    hold.gate.state.open();
     assert!(
         entry.try_fast_path(LockMode::Read, entry.client().clock.now()).is_none(),
         "its token would be past {last}"
@@ -77,7 +77,7 @@ async fn a_gate_that_was_opened_without_a_token_is_shut() {
     hold.gate.use_up_tokens();
     let last = writer.token();
     drop(writer);
-    hold.gate.word.open();
+    hold.gate.state.open();
     let reader = handle.read().timeout(500 * MS).await.unwrap();
     assert!(reader.token() > last);
 }
@@ -131,7 +131,7 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
     let (_locks, _handle, entry) = cached(&engine()).await;
     let now = entry.client().clock.now();
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.try_enter_writer());
+    assert!(hold.gate.state.try_enter_writer());
     let waiting = [(); 2].map(|()| entry.begin_acquire(LockMode::Read, now).unwrap());
     assert!(waiting.iter().all(|begun| matches!(begun, LocalAcquire::Queued(_))));
     let token = hold.gate.end_of_block();
@@ -139,8 +139,8 @@ async fn waiters_are_not_overtaken_when_the_gate_opens() {
         CachedLease::new(entry.clone(), hold.acquisition.clone(), LockMode::Write, token, now);
     let next = Arc::new(next);
     assert!(entry.install_lease(&next), "it serves the first");
-    next.gate.word.open();
-    assert!(!next.gate.word.try_enter_reader(), "the second one waits");
+    next.gate.state.open();
+    assert!(!next.gate.state.try_enter_reader(), "the second one waits");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,8 +164,8 @@ async fn after_a_downgrade_the_last_reader_leaves_without_a_notice() {
     drop(reader);
     tokio::time::sleep(5 * MS).await;
     let hold = entry.lease().unwrap();
-    assert!(hold.gate.word.try_enter_reader());
-    assert!(!hold.gate.word.leave_read());
+    assert!(hold.gate.state.try_enter_reader());
+    assert!(!hold.gate.state.leave_read());
     drop(remote);
 }
 

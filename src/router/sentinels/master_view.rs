@@ -3,8 +3,9 @@
 //! - The report of the highest epoch counts. Each failover has its own epoch, and the sentinel that
 //!   carried it out knows it first.
 //! - A lower epoch than the known one, or another master at the same epoch, counts only if most of
-//!   the sentinels report it and none has named the known master for [`STANDS`]: sentinels that
-//!   were set up anew start again at epoch zero. Just after a failover, most sentinels are behind.
+//!   the sentinels report it and none has named the known master for [`MASTER_RETENTION`]:
+//!   sentinels that were set up anew start again at epoch zero. Just after a failover, most
+//!   sentinels are behind.
 //! - A sentinel of another deployment counts no more than that, whatever its epoch: the address of
 //!   a sentinel can become that of another deployment's. It is one of the same deployment if it or
 //!   one that it knows is known, or if it names the known master.

@@ -1,6 +1,6 @@
 //! Finds the master of a server that sentinels watch. Sentinels are queried when a connection is
-//! made, when there is trouble, and when one of them reports a change ([`watch`]). [`belief`]
-//! decides which of them is believed.
+//! made, when there is trouble, and when one of them reports a change ([`subscription`]).
+//! [`master_view`] decides which of them is believed.
 
 mod deployment;
 mod master_view;
