@@ -3,24 +3,25 @@
 --
 -- KEYS, ARGV, reply, errors: as in acquire_write.lua.
 -- Cost: with no writer and no queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from the third
--- reader on; a refused try HGET, TIME; of a waiter as in acquire_write.lua; otherwise a bounded
--- number of calls, whatever the number of readers and waiters.
+-- reader on; beside cached readers HGET, TIME, HMGET, HSET; a refused try HGET, TIME;
+-- of a waiter as in acquire_write.lua; otherwise a bounded number of calls, whatever the number of
+-- readers and waiters.
 
 -- @include constants
 
--- Fast paths: there is no writer, no queue and no expired reader; or the caller waits, and nothing
--- else changes.
+-- Fast paths: there is no writer, no queue and no expired reader; or the caller waits, or reads
+-- beside cached readers, and nothing else changes.
 -- @include fast/acquire_args
 if is_fast_path then
   local line_shape, min_deadline, flag, line_tail = is_free and 'F', nil, nil, nil
-  if not is_free and line and arg_count < 9 and sub(line, 16, 31) < now_us_text then
+  if not is_free and not wants_cached and line and arg_count < 9 and sub(line, 16, 31) < now_us_text then
     local _, digits_end = find(line, '^2[RSW]%d+')
     if digits_end and digits_end > 44 then
       line_shape, min_deadline, flag, line_tail = sub(line, 2, 2), sub(line, 32, 44), sub(line, 45, 45), sub(line, 46)
       if min_deadline <= now_ms_text or line_tail == caller or (line_shape == 'S' and digits_end ~= #line) then
         line_shape = nil -- an expired holder, its own lease, or a malformed line: the slow path decides
       elseif line_shape == 'W' and is_try then
-        return 'refused ' .. now_ms_text .. ' 0 ' .. min_deadline
+        return 'busy ' .. now_ms_text .. ' 0 ' .. min_deadline
       end
     end
   end

@@ -9,24 +9,24 @@
 -- ARGV[6]  tokens: 1, of a cached write up to TOKEN_BLOCK
 -- ARGV[7]  hash tag of the slot's channels
 -- and for a waiter, or with t:
--- ARGV[8]  terms of queueing: "<claim window, ms> <ttl, ms> <most waiters> <server of its
+-- ARGV[8]  queue terms: "<claim window, ms> <ttl, ms> <most waiters> <server of its
 --          subscription>", with - for the server if it only polls
 -- ARGV[9]  its ticket, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  the id, token, deadline, and with k the last token and who recalls the lease: w, r
---            (only readers wait) or -. If the caller held before, its record is written again
---            unchanged, so that replicas can confirm it
---   queued   ticket, upper bound of the waiters ahead, deadline of the holder (ms, 0: unknown)
---   refused  deadline of the holder
---   cached   deadline of the holder: only cached holders block the caller, and were recalled
---   full     waiters
---   stale    nothing: the call came after not_after, and changed nothing
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: a free lock HGET, TIME, HSET, and at times PEXPIREAT (EXISTS and PEXPIREAT for a new key);
--- a refused try HGET, TIME and at times HMGET; joining the queue or a poll HGET, TIME, HMGET, HSET
--- and at most three HGET; otherwise a bounded number of calls, whatever the number of readers and
--- waiters.
+--   granted     the id, token, deadline, and with k the last token and who recalls the lease: w, r
+--               (only readers wait) or -. If the caller held before, its record is written again
+--               unchanged, so that replicas can confirm it
+--   queued      ticket, upper bound of the waiters ahead, deadline of the holder (ms, 0: unknown)
+--   busy        deadline of the holder
+--   recalling   deadline of the holder: only cached holders block the caller, and were recalled
+--   queue_full  waiters
+--   too_late    nothing: the call came after not_after, and changed nothing
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS, OOM.
+-- Cost: a free lock HGET, TIME, HSET, and at times PEXPIREAT; for a new key EXISTS and PEXPIREAT. A
+-- refused try HGET, TIME and at times HMGET. Joining the queue or a poll HGET, TIME, HMGET, HSET
+-- and at most three HGET. Otherwise a bounded number of calls, independent of the number of readers
+-- and waiters.
 
 -- @include constants
 
@@ -40,14 +40,14 @@ if is_fast_path then
   elseif is_try and line and #line > 45 then
     local holder_deadline, _, digits_end = sub(line, 32, 44), find(line, '^2[WRS]%d+')
     if digits_end and digits_end > 44 and holder_deadline > now_ms_text and sub(line, 46) ~= caller then
-      return 'refused ' .. now_ms_text .. ' 0 ' .. holder_deadline
+      return 'busy ' .. now_ms_text .. ' 0 ' .. holder_deadline
     end
   elseif is_try and line and find(line, '^2Q%d+$') and #line == 31 then
-    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached')
+    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', 'waiters', 'read_min', 'cached_readers')
     local writer, holder_deadline = queue_state[1] or '', queue_state[1] and sub(queue_state[1], 2, 14) or queue_state[3] or ''
     local needs_recall = queue_state[2] or queue_state[4] or find(writer, '^[kc]') -- a queue, or a cached holder
     if not needs_recall and #holder_deadline == 13 and holder_deadline > now_ms_text and sub(writer, 31) ~= caller then
-      return 'refused ' .. now_ms_text .. ' 0 ' .. holder_deadline
+      return 'busy ' .. now_ms_text .. ' 0 ' .. holder_deadline
     end
   elseif line and not is_try then
     local mode = 'w'

@@ -9,8 +9,8 @@
 -- Reply: status, now, more
 --   granted   the id, token, deadline, and with k the last token and who recalls the lease: it
 --             reads (also if this call was carried out before; then the record is written again)
---   lost      it does not hold with this token; nothing was changed
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   not_held  it does not hold with this token; nothing was changed
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -19,7 +19,7 @@
 
 local expected_token, lease = integer_arg(3, 1, MAX_SAFE_INTEGER), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 4 and #ARGV ~= 5) then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 elseif not expected_token then
@@ -29,7 +29,9 @@ elseif not lease then
 elseif ARGV[5] and ARGV[5] ~= 'k' then
   return argument_error('flags')
 end
-local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked', 'cached' }
+local needed_fields = {
+  'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. ARGV[2], 'revoked_up_to', 'cached_readers',
+}
 
 -- @include field_cache
 -- @include state_line
@@ -71,5 +73,5 @@ return run(function()
   elseif alive and new_token == expected_token then
     return ok_reply('granted', has_more_work, ARGV[2], expected_token, new_deadline)
   end
-  return ok_reply('lost', has_more_work)
+  return ok_reply('not_held', has_more_work)
 end)

@@ -4,10 +4,10 @@
 -- ARGV[1]  the server's name    ARGV[2]  id
 --
 -- Reply: status, now, 0
---   writes  token, deadline
---   reads   token, deadline
---   absent  it does not hold: it never did, it waits, or its lease has expired
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+--   writes    token, deadline
+--   reads     token, deadline
+--   not_held  it does not hold: it never did, it waits, or its lease has expired
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS.
 -- Cost: HGET and TIME; of one of several holders HGET or HMGET more.
 
 -- @include constants
@@ -15,7 +15,7 @@
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 end
@@ -25,7 +25,7 @@ end
 
 return run(function()
   local own_field = 'r:' .. ARGV[2]
-  local load_error = load({ 'writer', own_field, 'forced' })
+  local load_error = load({ 'writer', own_field, 'forced_up_to' })
   if load_error then
     return load_error
   end
@@ -37,9 +37,9 @@ return run(function()
   end
   if get(own_field) then
     local _, deadline, token = decode_record(get(own_field))
-    if deadline > now_ms and token > number('forced') then
+    if deadline > now_ms and token > number('forced_up_to') then
       return ok_reply('reads', 0, token, deadline)
     end
   end
-  return ok_reply('absent', 0)
+  return ok_reply('not_held', 0)
 end)

@@ -8,13 +8,13 @@
 -- ARGV[5]  most entries of each kind, 1 to 100
 --
 -- Reply, a list: status, now, 0
---   absent   there is no such lock
---   lock     last token, writer, readers, waiters, upgrader, revoked token, readers of the page,
---            waiting writers of the page, waiting readers of the page
+--   not_found  there is no such lock
+--   lock       last token, writer, readers, waiters, upgrader, revoked token, readers of the page,
+--              waiting writers of the page, waiting readers of the page
 -- The writer is its record (empty: none), the upgrader a list of at most one waiter. A reader is
 -- id, record; a waiter is id, record. Records are as in the hash, and may have expired. If a waiter
 -- leaves between two pages, its list ends there.
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS.
 -- Cost: HGET, TIME; of one of several holders HMGET, HGET for the upgrader, and at most five calls
 -- for each entry.
 
@@ -24,7 +24,7 @@
 
 local first_index, page_size = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(5, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 5 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not first_index or not page_size then
   return argument_error('page')
 elseif not is_word(ARGV[3], 40) or not is_word(ARGV[4], 40) then
@@ -40,7 +40,7 @@ local function readers()
     local id = reader_id(get('i:' .. format('%.0f', index)) or malformed_error('readers'))
     local record = get('r:' .. id) or malformed_error('readers')
     local _, _, token = decode_record(record)
-    if token > number('forced') then
+    if token > number('forced_up_to') then
       page[#page + 1] = id
       page[#page + 1] = record
     end
@@ -71,11 +71,11 @@ local function waiters(head_field, id)
 end
 
 return run(function()
-  local load_error = load({ 'writer', 'readers', 'waiters', 'upgrader', 'revoked', 'forced' })
+  local load_error = load({ 'writer', 'readers', 'waiters', 'upgrader', 'revoked_up_to', 'forced_up_to' })
   if load_error then
     return load_error
   elseif not line then
-    return { 'absent', now_ms, 0 }
+    return { 'not_found', now_ms, 0 }
   end
   return {
     'lock',
@@ -86,7 +86,7 @@ return run(function()
     number('readers'),
     number('waiters'),
     upgrader(),
-    number('revoked'),
+    number('revoked_up_to'),
     readers(),
     waiters('writers_head', ARGV[3]),
     waiters('readers_head', ARGV[4]),

@@ -7,13 +7,13 @@
 -- ARGV[3]  token
 --
 -- Reply: status, now, 0
---   raised  the last token is at least this one
---   ahead   the last token is lower, and this one is more than MAX_TOKEN_LEAD past the server's
---           clock: the clock of this server, or of the server that minted it, is wrong. Nothing was
---           changed
---   lost    the acquisition does not hold, or is cached, and so owns the tokens. Nothing was
---           changed
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   raised    the last token is at least this one
+--   ahead     the last token is lower, and this one is more than MAX_TOKEN_LEAD past the server's
+--             clock: the clock of this server, or of the server that minted it, is wrong. Nothing
+--             was changed
+--   not_held  the acquisition does not hold, or is cached, and so owns the tokens. Nothing was
+--             changed
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: HGET, TIME, HSET and at times PEXPIREAT; of one of several holders a few HGET more.
 
 -- @include constants
@@ -22,14 +22,14 @@
 
 local new_token = integer_arg(3, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 elseif not new_token then
   return argument_error('token')
 end
 local own_field = 'r:' .. ARGV[2]
-local needed_fields = { 'writer', own_field, 'forced', 'cached' }
+local needed_fields = { 'writer', own_field, 'forced_up_to', 'cached_readers' }
 
 -- @include field_cache
 -- @include state_line
@@ -38,7 +38,7 @@ local needed_fields = { 'writer', own_field, 'forced', 'cached' }
 local function holds()
   if get(own_field) then
     local state, deadline, token = decode_record(get(own_field))
-    return deadline > now_ms and token > number('forced') and not string.find(state, '[kcb]')
+    return deadline > now_ms and token > number('forced_up_to') and not string.find(state, '[kcb]')
   elseif get('writer') then
     local state, deadline, _, id = decode_record(get('writer'))
     return id == ARGV[2] and deadline > now_ms and not string.find(state, '[kcb]')
@@ -51,7 +51,7 @@ return run(function()
     return load_error
   end
   if not holds() then
-    return ok_reply('lost', 0)
+    return ok_reply('not_held', 0)
   elseif new_token > number('fence') and new_token > now_us + MAX_TOKEN_LEAD * 1000 then
     return ok_reply('ahead', 0)
   end

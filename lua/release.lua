@@ -1,18 +1,22 @@
--- Ends the lease of an acquisition, or its wait. Affects no other acquisition.
+-- Ends the lease of an acquisition, or its wait, or lets its write stand until a given time.
+-- Affects no other acquisition.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  id
--- ARGV[3]  wait, to end only the wait: an upgrader still reads
+-- ARGV[3]  wait, to end only the wait: an upgrader still reads; or a time, ms, at most MAX_DURATION
+--          ahead: if the acquisition writes, its write ends then, and no renewal extends it. A
+--          revoked write ends at its deadline, if that is earlier
 --
 -- Reply: status, now, more; now is 0 if the script did not read the time
---   released   its record was there, so the lock was granted to no other acquisition against it.
---              Its lease may have expired
---   left       it waited, and no longer does
---   expired    its record was there, but a forced release had ended the lease
---   absent     the lock has no record of it
---   writing    token, deadline: there is no wait to end, because the upgrade was granted (only with
---              wait)
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   released         its record was there, so the lock was granted to no other acquisition against
+--                    it. Its lease may have expired
+--   kept             token, deadline: it writes until the deadline (only with a time)
+--   left_queue       it waited, and no longer does
+--   force_released   its record was there, but a forced release had ended the lease
+--   not_found        the lock has no record of it
+--   upgrade_granted  token, deadline: there is no wait to end, because the upgrade was granted
+--                    (only with wait)
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, HSET; of one of several readers HGET twice, HDEL, HSET, HDEL, and
 -- two HGET more for a reader that is not the last of the array; of the last holder beside a queue
 -- HGET, TIME, HMGET, HDEL, HSET, HDEL, with a writer next HGET once or twice, SPUBLISH and at times
@@ -49,7 +53,7 @@ if is_fast_path then
     local flag = sub(line, 45, 45)
     if index and last_index == 0 and (flag == '0' or flag == '2') then
       new_fields = { 's', '2F' .. sub(line, 3, 31) }
-      removed_fields = flag == '0' and { own_field, 'i:0' } or { own_field, 'i:0', 'ticket', 'phase', 'lapsed' }
+      removed_fields = flag == '0' and { own_field, 'i:0' } or { own_field, 'i:0', 'ticket', 'reader_phase', 'lapsed_clients' }
     elseif index and last_index > 0 then
       new_fields, removed_fields = { 's', sub(line, 1, 45) .. last_index }, { own_field, 'i:' .. last_index }
 -- @include fast/remove_reader
@@ -74,11 +78,12 @@ if not time_reply then
 end
 -- @include prelude
 
-local wait_only = ARGV[3] ~= nil
+local wait_only = ARGV[3] == 'wait'
+local keep_until = ARGV[3] and not wait_only and integer_arg(3, 1, now_ms + MAX_DURATION)
 if #KEYS ~= 1 or (#ARGV ~= 2 and #ARGV ~= 3) then
-  return argument_error('count')
-elseif wait_only and ARGV[3] ~= 'wait' then
-  return argument_error('what')
+  return argument_error('number of keys or arguments')
+elseif ARGV[3] and not wait_only and not keep_until then
+  return argument_error('wait or time')
 elseif not is_id(caller) then
   return argument_error('id')
 end
@@ -93,9 +98,9 @@ end
 local function remove_own_read(id)
   local alive, _, _, token, index = find_reader(id)
   if alive ~= nil then
-    local forced = number('forced')
+    local forced = number('forced_up_to')
     remove_reader(id, index)
-    return token > forced and 'released' or 'expired'
+    return token > forced and 'released' or 'force_released'
   end
 end
 
@@ -110,6 +115,23 @@ local function remove_own_write(id)
   end
 end
 
+-- Lets the caller's write stand until `keep_until`. The write counts as revoked, so that no renewal
+-- that is under way extends it. Returns token and deadline.
+local function keep_own_write()
+  local record = get('writer')
+  if not record then
+    return
+  end
+  local state, deadline, token, id = decode_record(record)
+  if id == caller and math.min(deadline, keep_until) > now_ms then
+    local revoked_up_to = number('revoked_up_to')
+    deadline = token <= revoked_up_to and math.min(deadline, keep_until) or keep_until
+    put('revoked_up_to', math.max(revoked_up_to, token))
+    set_writer(id, (is_cached(state) or state == 'b') and 'b' or 'h', deadline, token)
+    return token, deadline
+  end
+end
+
 local function leave_queue(id)
   local waiter = load_waiter(id)
   if not waiter then
@@ -121,11 +143,11 @@ local function leave_queue(id)
   else
     unlink(waiter)
   end
-  return 'left'
+  return 'left_queue'
 end
 
 return run(function()
-  local load_error = load({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached' })
+  local load_error = load({ 'writer', 'readers', 'waiters', 'r:' .. caller, 'read_min', 'cached_readers' })
   if load_error then
     return load_error
   end
@@ -137,11 +159,18 @@ return run(function()
   if wait_only then
     local id, _, deadline, token = current_writer()
     if id == caller then
-      return ok_reply('writing', 0, token, deadline)
+      return ok_reply('upgrade_granted', 0, token, deadline)
+    end
+  end
+  if keep_until then
+    local token, deadline = keep_own_write()
+    if token then
+      flush(true)
+      return ok_reply('kept', 0, token, deadline)
     end
   end
   local queue_status = leave_queue(caller)
   local lease_status = not wait_only and (remove_own_write(caller) or remove_own_read(caller))
   finish(true)
-  return ok_reply(lease_status or queue_status or 'absent', has_more_work)
+  return ok_reply(lease_status or queue_status or 'not_found', has_more_work)
 end)

@@ -14,24 +14,25 @@
 --             nevertheless)
 --   other     token, deadline: it holds with this token, not with the given one; nothing was
 --             changed
---   lost      it does not hold
+--   not_held  it does not hold
 -- For a holder with the given token, the line or the record is always written, even with an
 -- unchanged deadline: replicas confirm only what is written.
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: of a sole holder HGET, TIME, HSET and at times PEXPIREAT; of a write beside a queue, or of
 -- one of several readers, HGET or HMGET more; otherwise a bounded number of calls.
 
 -- @include constants
 
--- Fast paths: no holder is revoked or forced out, and beside readers no waiter can be granted.
+-- Fast paths: no holder is revoked or forced out, and beside readers no waiter can be granted. Of
+-- cached leases only a read beside a queue or other cached reads (fast/renew_cached.lua).
 -- @include fast/renew_args
 local expected_mode = ARGV[4]
 if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
   local line_prefix, flag, own_field = sub(line, 1, 2), sub(line, 45, 45), 'r:' .. caller
   local _, digits_end = find(line, '^2%u%d+')
   local holder_field, record = nil, nil -- the holder's record and its field; `s` for a sole holder
-  if not digits_end then -- luacheck: ignore 542
-    -- Malformed: the slow path decides.
+  if not digits_end or (ARGV[6] and line_prefix ~= '2Q') then -- luacheck: ignore 542
+    -- Malformed, or a sole holder or the first one that is cached: the slow path decides.
   elseif line_prefix == '2W' or line_prefix == '2R' then
     if digits_end > 44 and sub(line, 46) == caller and flag <= '1' and (expected_mode == 'w' or line_prefix == '2R') then
       holder_field, record = 's', sub(line, 31, 44)
@@ -41,8 +42,10 @@ if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
       holder_field, record = own_field, redis.call('HGET', KEYS[1], own_field)
     end
   elseif line_prefix == '2Q' and digits_end == 31 and #line == 31 then
-    local queue_state = redis.pcall('HMGET', KEYS[1], 'writer', own_field, 'waiters', 'revoked', 'forced')
-    if not queue_state[4] and not queue_state[5] then
+    local queue_state = not ARGV[6] and redis.pcall('HMGET', KEYS[1], 'writer', own_field, 'waiters', 'revoked_up_to', 'forced_up_to')
+    if ARGV[6] then
+-- @include fast/renew_cached
+    elseif not queue_state[4] and not queue_state[5] then
       if queue_state[2] and queue_state[3] then
         -- A waiter may be granted the lock in place of an expired reader.
         local other_fields = {}
@@ -57,7 +60,7 @@ if is_fast_path and (expected_mode == 'r' or expected_mode == 'w') then
       end
     end
   end
-  if record and holder_field ~= 's' and find(record, '^[kcb]') then
+  if record and not ARGV[6] and holder_field ~= 's' and find(record, '^[kcb]') then
     record = nil -- it is or was cached
   end
 -- @include fast/renew
@@ -67,7 +70,7 @@ end
 
 local tokens = ARGV[6] and integer_arg(6, 1, TOKEN_BLOCK)
 if #KEYS ~= 1 or (#ARGV ~= 5 and #ARGV ~= 6) then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(caller) then
   return argument_error('id')
 elseif not integer_arg(3, 1, MAX_DURATION) then
@@ -111,14 +114,15 @@ local function state_after_renewal(state)
 end
 
 return run(function()
-  local load_error = load({ 'writer', 'r:' .. caller, 'revoked', 'forced', 'waiters', 'cached' })
+  local load_error = load({ 'writer', 'r:' .. caller, 'revoked_up_to', 'forced_up_to', 'waiters', 'cached_readers' })
   if load_error then
     return load_error
   end
   local mode, state, deadline, token, index = find_lease()
-  local status = mode and 'other' or 'lost'
+  local status = mode and 'other' or 'not_held'
   if mode and token == expected_token then
-    status = token > number('revoked') and 'renewed' or 'revoked'
+    local is_revoked = token <= number('revoked_up_to')
+    status = is_revoked and 'revoked' or 'renewed'
     state, deadline = state_after_renewal(state), deadline_after_renewal(deadline, token, lease)
     if mode == 'r' then
       put_reader(caller, state, deadline, token, index)
@@ -136,7 +140,7 @@ return run(function()
   else
     flush(true)
   end
-  if status == 'lost' then
+  if status == 'not_held' then
     return ok_reply(status, has_more_work)
   elseif tokens and status ~= 'other' then
     return ok_reply(status, has_more_work, token, deadline, number('fence'), recall_mode(state))

@@ -6,10 +6,10 @@
 -- ARGV[1]  the server's name    ARGV[2]  the token    ARGV[3]  hash tag of the slot's channels
 --
 -- Reply: status, now, more
---   revoked   the token up to which renewals are forbidden, readers (including expired and newer
---             ones), the writer's deadline (0: none)
---   free      there is no such writer, and no reader; nothing was changed
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   revoked     the token up to which renewals are forbidden, readers (including expired and newer
+--               ones), the writer's deadline (0: none)
+--   not_locked  there is no such writer, and no reader; nothing was changed
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -18,13 +18,13 @@
 
 local token_limit = integer_arg(2, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not token_limit then
   return argument_error('token')
 elseif not is_word(ARGV[3], 8) then
   return argument_error('tag')
 end
-local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached_readers' }
 
 -- @include field_cache
 -- @include state_line
@@ -46,8 +46,8 @@ return run(function()
     writer_deadline = nil
   end
   local is_held = writer_deadline or number('readers') > 0
-  if is_held and number('revoked') < token_limit then
-    put('revoked', token_limit)
+  if is_held and number('revoked_up_to') < token_limit then
+    put('revoked_up_to', token_limit)
   end
   finish(true, function()
     if writer_deadline and current_writer() then
@@ -60,5 +60,5 @@ return run(function()
   if is_held then
     return ok_reply('revoked', has_more_work, token_limit, number('readers'), writer_deadline or 0)
   end
-  return ok_reply('free', has_more_work)
+  return ok_reply('not_locked', has_more_work)
 end)

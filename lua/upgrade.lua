@@ -7,18 +7,18 @@
 -- ARGV[3]  id                   ARGV[4]  lease, ms
 -- ARGV[5]  token of the read    ARGV[6]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[7]  terms of queueing, as in acquire_write.lua, with 0 for most waiters
+-- ARGV[7]  queue terms, as in acquire_write.lua; the most waiters are ignored
 --
 -- Reply: status, now, more
---   granted    the id, token, deadline. If it writes already, its record is written again, so that
---              replicas can confirm it; with a new token if it still has the token of the read
---   queued     0, number of other readers, lower bound of their deadlines (ms)
---   refused    as queued: other readers hold, and the call does not wait
---   conflict   another reader waits for its upgrade: one of the two must release
---   revoked    its lease will not be extended, and so not turned into a write; its wait has ended
---   lost       it does not read with this token; nothing was changed
---   stale      nothing: the call came after not_after
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
+--   granted   the id, token, deadline. If it writes already, its record is written again, so that
+--             replicas can confirm it; with a new token if it still has the token of the read
+--   queued    0, number of other readers, lower bound of their deadlines (ms)
+--   busy      as queued: other readers hold, and the call does not wait
+--   conflict  another reader waits for its upgrade: one of the two must release
+--   revoked   its lease will not be extended, and so not turned into a write; its wait has ended
+--   not_held  it does not read with this token; nothing was changed
+--   too_late  nothing: the call came after not_after
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS, OOM.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -30,9 +30,9 @@ local request, args_error = parse_acquire_args(6)
 if args_error then
   return args_error
 elseif request.not_after > 0 and now_ms > request.not_after then
-  return ok_reply('stale', 0)
+  return ok_reply('too_late', 0)
 end
-local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached' }
+local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'r:' .. request.id, 'cached_readers' }
 
 -- @include field_cache
 -- @include state_line
@@ -75,7 +75,7 @@ return run(function()
   if alive and reader_token == request.token then
     if upgrader and upgrader.id ~= caller_id then
       status = 'conflict'
-    elseif reader_token <= number('revoked') then
+    elseif reader_token <= number('revoked_up_to') then
       status = 'revoked'
     elseif not has_other_readers(1) then
       if upgrader then
@@ -94,14 +94,15 @@ return run(function()
       status = 'queued'
       acquires = not upgrader
     else
-      status = 'refused'
+      status = 'busy'
     end
   end
   finish(not acquires, function()
-    -- Recalls the cached readers that block it: all in turn while it waits, once if it does not
-    -- wait and only cached readers block it.
+    -- Recalls the cached readers that block the upgrade. A waiting upgrade recalls the cached
+    -- readers one after another. A try recalls once, and only if no other readers block the
+    -- upgrade.
     local waiter = load_waiter(caller_id)
-    if waiter or (status == 'refused' and number('cached') - own_cached == number('readers') - 1) then
+    if waiter or (status == 'busy' and number('cached_readers') - own_cached == number('readers') - 1) then
       recall_readers(waiter)
     end
   end)
@@ -113,7 +114,7 @@ return run(function()
   if id == caller_id then
     if not alive then
       if writer_token == request.token then -- a failover has lost the downgrade before this upgrade
-        if writer_token <= number('revoked') then
+        if writer_token <= number('revoked_up_to') then
           return ok_reply('revoked', has_more_work)
         end
         writer_token = next_token()
@@ -129,5 +130,5 @@ return run(function()
   elseif status then
     return ok_reply(status, has_more_work, 0, number('readers') - 1, number('read_min'))
   end
-  return ok_reply('lost', has_more_work)
+  return ok_reply('not_held', has_more_work)
 end)

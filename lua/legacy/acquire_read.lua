@@ -6,9 +6,9 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: status, now, 0
---   granted  the id, 0, the end of the lease (ms)
---   refused  the writer's key exists
---   stale    the call came after not_after
+--   granted   the id, 0, the end of the lease (ms)
+--   busy      the writer's key exists
+--   too_late  the call came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, EXISTS, PTTL, SET, PTTL.
 --
@@ -22,15 +22,15 @@
 
 local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
-  return { err = 'LOCKARGS a lease in whole seconds' }
+  return { err = 'LOCKARGS invalid lease: it is not in whole seconds' }
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
-  return string.format('stale %.0f 0', now_ms)
+  return string.format('too_late %.0f 0', now_ms)
 end
 local current_value = redis.pcall('GET', KEYS[1])
 if type(current_value) == 'table' and current_value.err then
   return current_value
 elseif redis.call('EXISTS', KEYS[2]) == 1 then
-  return string.format('refused %.0f 0', now_ms)
+  return string.format('busy %.0f 0', now_ms)
 end
 if current_value ~= ARGV[3] then
   -- In ms: whole seconds would round the remaining time, and each new reader could lose half a

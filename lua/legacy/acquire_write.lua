@@ -6,9 +6,9 @@
 -- ARGV[3]  id                       ARGV[4]  lease, s
 --
 -- Reply: status, now, 0
---   granted  the id, 0, the end of the lease (ms)
---   refused  one of the keys exists
---   stale    the call came after not_after
+--   granted   the id, 0, the end of the lease (ms)
+--   busy      one of the keys exists
+--   too_late  the call came after not_after
 -- Errors: WRONGTYPE, LOCKARGS.
 -- Cost: TIME, GET, EXISTS, SET, PTTL.
 --
@@ -20,9 +20,9 @@
 
 local lease = tonumber(ARGV[4])
 if #KEYS ~= 2 or #ARGV ~= 4 or not lease or lease < 1 or lease % 1 ~= 0 then
-  return { err = 'LOCKARGS a lease in whole seconds' }
+  return { err = 'LOCKARGS invalid lease: it is not in whole seconds' }
 elseif ARGV[2] ~= '0' and tonumber(ARGV[2]) < now_ms then
-  return string.format('stale %.0f 0', now_ms)
+  return string.format('too_late %.0f 0', now_ms)
 end
 local current_value = redis.pcall('GET', KEYS[2])
 if type(current_value) == 'table' and current_value.err then
@@ -30,7 +30,7 @@ if type(current_value) == 'table' and current_value.err then
 elseif current_value ~= ARGV[3] then
   local set_reply = redis.call('EXISTS', KEYS[1]) == 0 and redis.pcall('SET', KEYS[2], ARGV[3], 'EX', lease, 'NX')
   if not set_reply then
-    return string.format('refused %.0f 0', now_ms)
+    return string.format('busy %.0f 0', now_ms)
   elseif set_reply.err then
     return { err = string.match(set_reply.err, ERROR_PATTERN) or 'ERR ' .. set_reply.err }
   end

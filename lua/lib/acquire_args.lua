@@ -1,16 +1,16 @@
 -- The arguments of an acquire, a poll or an upgrade.
 local QUEUE_TERMS_PATTERN = '^(%d+) (%d+) (%d+) ([%w_-]+)$'
 
--- Parses the terms of queueing, which only a waiter sends: a fast path does not need them. Returns
--- an error reply if they are malformed.
+-- Parses the queue terms, which only a waiter sends: a fast path does not need them. Returns an
+-- error reply if they are malformed.
 local function parse_queue_terms(args)
   local window, ttl, max_waiters, node = string.match(args.queue_terms, QUEUE_TERMS_PATTERN)
   args.window, args.ttl, args.max_waiters, args.node = tonumber(window), tonumber(ttl), tonumber(max_waiters), node
   if not node or args.window < 1 or args.window > MAX_DURATION or args.ttl < 1 or args.ttl > MAX_DURATION
     or args.max_waiters > MAX_TIMESTAMP then
-    return argument_error('place')
+    return argument_error('queue terms')
   elseif #node > 40 then
-    return argument_error('subscription')
+    return argument_error('node')
   end
 end
 
@@ -27,8 +27,8 @@ local function parse_flags(args, tag_index)
 end
 
 -- Parses the arguments. `tag_index` is the index of the hash tag. `parse_own` parses the arguments
--- before it (an upgrade has its token there); after it come the terms of queueing, and the ticket
--- of an acquire. Returns the arguments, or nil and an error reply.
+-- before it (an upgrade has its token there); after it come the queue terms, and the ticket of an
+-- acquire. Returns the arguments, or nil and an error reply.
 local function parse_acquire_args(tag_index, parse_own)
   local is_upgrade = tag_index == 6
   local args = {
@@ -43,7 +43,7 @@ local function parse_acquire_args(tag_index, parse_own)
     tokens = 1,
   }
   if #KEYS ~= 1 or #ARGV < tag_index or #ARGV > (is_upgrade and tag_index + 1 or tag_index + 2) then
-    return nil, argument_error('count')
+    return nil, argument_error('number of keys or arguments')
   elseif not args.not_after then
     return nil, argument_error('not_after')
   elseif not is_id(args.id) then

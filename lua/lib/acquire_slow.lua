@@ -29,7 +29,7 @@ local function claim_grant(mode)
     return false
   elseif state == 'g' then
     state, deadline = claimed_state, deadline_after_renewal(deadline, token, request.lease)
-    if mode == 'w' and token > number('revoked') then
+    if mode == 'w' and token > number('revoked_up_to') then
       reserve_tokens(tokens_for_writer)
     end
   end
@@ -57,7 +57,7 @@ local function can_grant(mode)
   if mode == 'w' then
     return not next_reader and not next_writer and not has_other_readers(0)
   end
-  return not next_reader and (not next_writer or (request.fairness == 'r' and number('fair') == 0))
+  return not next_reader and (not next_writer or (request.fairness == 'r' and number('fair_writers') == 0))
 end
 
 -- Returns true if only cached holders block an acquire in this mode.
@@ -66,7 +66,8 @@ local function blocked_only_by_cached(mode)
   if is_cached(state) then
     return not first_alive('r') and not first_alive('w')
   end
-  return not state and mode == 'w' and not get('waiters') and number('readers') > 0 and number('readers') == number('cached')
+  local readers = number('readers')
+  return not state and mode == 'w' and not get('waiters') and readers > 0 and readers == number('cached_readers')
 end
 
 local function grant_to_caller(mode)
@@ -103,21 +104,21 @@ local function recall_blockers(mode)
 end
 
 local function acquire(mode)
-  local load_error = args_error or load({ 'writer', 'readers', 'waiters', 'cached' })
+  local load_error = args_error or load({ 'writer', 'readers', 'waiters', 'cached_readers' })
   if load_error then
     return load_error
   elseif request.not_after > 0 and now_ms > request.not_after then
-    return ok_reply('stale', 0)
+    return ok_reply('too_late', 0)
   end
   caller_id, claimed_state, tokens_for_writer = request.id, request.cached and 'k' or 'h', request.tokens
   if claim_grant(mode == 'w' and 'r' or 'w') then
-    return request.can_wait and not request.is_cached_try and argument_error('id holds in the other mode')
-      or ok_reply('refused', 0, holder_deadline())
+    return request.can_wait and not request.is_cached_try and argument_error('id: it holds the lock in the other mode')
+      or ok_reply('busy', 0, holder_deadline())
   end
   local waiter = load_waiter(caller_id)
   local is_known, early_reply, acquires = waiter or claim_grant(mode), nil, false
   if waiter and waiter.mode ~= mode then
-    return argument_error('id waits in the other mode')
+    return argument_error('id: it waits in the other mode')
   elseif waiter and request.can_wait then
     early_reply = touch_waiter(waiter)
   elseif not is_known then
@@ -151,5 +152,5 @@ local function acquire(mode)
   elseif waiter then
     return queued_reply(waiter)
   end
-  return ok_reply(blocked_only_by_cached(mode) and 'cached' or 'refused', has_more_work, holder_deadline())
+  return ok_reply(blocked_only_by_cached(mode) and 'recalling' or 'busy', has_more_work, holder_deadline())
 end

@@ -5,6 +5,6 @@ local MAX_DURATION = 1000000000000 -- ms, the longest lease
 local MAX_TIMESTAMP = 9999999999999 -- ms, the latest time that a record can store
 local TOKEN_BLOCK = 1024 -- the most tokens that a cached write reserves at once
 local MAX_PERMITS = 4294967295 -- the most permits of a semaphore
-local LISTPACK_READERS = 8 -- readers in a listpack; with more, WIDE_PADDING makes it a table with constant look-ups
+local LISTPACK_READERS = 8 -- readers in a listpack; with more, TABLE_PADDING makes it a table with constant look-ups
 local MAX_GRANTS = 32 -- grants, and expired waiters removed, in one call
 local ERROR_PATTERN = '%u%u%u+ .*' -- an error's code and text; old servers put the place in the script before them

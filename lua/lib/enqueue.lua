@@ -16,7 +16,7 @@ local function enqueue(mode)
     return terms_error
   elseif request.ticket == 0 and number('waiters') >= request.max_waiters then
     finish(false)
-    return ok_reply('full', has_more_work, number('waiters'))
+    return ok_reply('queue_full', has_more_work, number('waiters'))
   end
   -- The ticket after MAX_SAFE_INTEGER would be the same number, so no waiter gets a ticket that it
   -- could not send back.

@@ -4,16 +4,16 @@
 -- half done when an argument or a field is malformed, or the server's memory is full.
 local fields, changed, change_order = {}, {}, {}
 local shape, key_expiry, stored_line = 'N', 0, false -- as stored; N: there is no key
-local has_queue_fields = false -- in shape S: the hash may have ticket, phase and lapsed
+local has_queue_fields = false -- in shape S: the hash may have ticket, reader_phase and lapsed_clients
 
 -- Returns true if the hash can have this field.
 local function is_stored(field)
   if shape == 'S' then
-    return field == 'wide'
+    return field == 'pad'
       or string.find(field, '^[ri]:') ~= nil
-      or (has_queue_fields and (field == 'ticket' or field == 'phase' or field == 'lapsed'))
+      or (has_queue_fields and (field == 'ticket' or field == 'reader_phase' or field == 'lapsed_clients'))
   end
-  return shape == 'Q' or shape == 'P' or (shape ~= 'N' and field == 'wide')
+  return shape == 'Q' or shape == 'P' or (shape ~= 'N' and field == 'pad')
 end
 
 local function get(field)
@@ -95,13 +95,13 @@ end
 -- Returns nil if there is no key, and nil and an error reply if the key is of another kind.
 local function parse_line_head(pattern)
   if not line then
-    return nil, call('EXISTS', key) == 1 and { err = 'LOCKFOREIGN a hash that is no lock' } or nil
+    return nil, call('EXISTS', key) == 1 and { err = 'LOCKTYPE field s is missing' } or nil
   elseif type(line) == 'table' then
     return nil, server_error(line)
   end
   local version = string.sub(line, 1, 1)
   if version ~= '2' then
-    return nil, { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKFOREIGN malformed s' }
+    return nil, { err = string.find(version, '%w') and 'LOCKVERSION ' .. version or 'LOCKTYPE malformed s' }
   end
   local line_shape, line_digits = string.match(line, pattern)
   if not line_shape or #line_digits < 29 then

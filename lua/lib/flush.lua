@@ -2,7 +2,7 @@
 -- of the removed fields, and PEXPIREAT if the key's expiry changes.
 
 -- The fields that mean nothing in an idle lock.
-local IDLE_FIELDS = { 'ticket', 'phase', 'lapsed', 'revoked', 'forced' }
+local IDLE_FIELDS = { 'ticket', 'reader_phase', 'lapsed_clients', 'revoked_up_to', 'forced_up_to' }
 
 local function drop_idle_fields()
   for _, field in ipairs(IDLE_FIELDS) do

@@ -3,8 +3,8 @@
 -- steps is bounded; `has_more_work` says that steps are left.
 --
 -- Phase-fair: writers are granted first in, first out, and so are readers. When a write ends, the
--- readers in the queue go before the next writer (`phase` is the last of their tickets). When the
--- last reader is gone, the next writer goes. The upgrader goes before all other waiters.
+-- readers in the queue go before the next writer (`reader_phase` is the last of their tickets).
+-- When the last reader is gone, the next writer goes. The upgrader goes before all other waiters.
 -- @include grant_budget
 local claimed_state = 'h' -- the state after the caller's claim
 local tokens_for_writer = 1 -- tokens that the caller's write reserves
@@ -22,7 +22,7 @@ end
 local function start_reader_phase()
   put('writer', false)
   if get('readers_head') then
-    put('phase', number('ticket'))
+    put('reader_phase', number('ticket'))
   end
 end
 
@@ -49,7 +49,7 @@ end
 
 -- Returns the deadline after a renewal by `requested_lease`. A revoked lease is not extended.
 local function deadline_after_renewal(deadline, token, requested_lease)
-  return token > number('revoked') and math.max(deadline, now_ms + requested_lease) or deadline
+  return token > number('revoked_up_to') and math.max(deadline, now_ms + requested_lease) or deadline
 end
 
 -- Grants the lock to a waiter. The grant lasts for the waiter's claim window, until the waiter
@@ -87,7 +87,7 @@ local function current_upgrader()
   if id then
     local waiter = load_waiter(id)
     local is_reading, _, _, token = find_reader(id)
-    if waiter and is_reading and token > number('revoked') and (id == caller_id or is_alive(waiter)) then
+    if waiter and is_reading and token > number('revoked_up_to') and (id == caller_id or is_alive(waiter)) then
       return waiter
     end
     put('upgrader', false)
@@ -113,7 +113,7 @@ local function has_other_readers(own_reads)
 end
 
 local function reader_goes_first(reader, next_writer)
-  return not next_writer or reader.ticket <= number('phase') or (reader.fairness == 'r' and number('fair') == 0)
+  return not next_writer or reader.ticket <= number('reader_phase') or (reader.fairness == 'r' and number('fair_writers') == 0)
 end
 
 -- Grants the lock to one waiter. Returns false if no waiter can be granted. A check of the readers
@@ -139,7 +139,7 @@ local function grant_next()
   elseif not next_writer then
     -- Expired readers block no waiter, so later calls remove them. But readers that a forced
     -- release ended must be gone soon.
-    local forced = get('forced')
+    local forced = get('forced_up_to')
     checks_left = math.min(checks_left, forced and MAX_READERS_CHECKED or MAX_READERS_CHECKED_UNBLOCKED)
     if remove_expired_readers(checks_left) and forced then
       has_more_work = 1

@@ -12,7 +12,8 @@ local function revert_grant(granted)
 end
 
 -- Sends each client its grants in one message: "<now> <more>", then " <id> <token> <deadline>" for
--- each grant. Returns true if it has reverted a grant.
+-- each grant. Only the last message says `more`, so that not each client calls grant_waiters.
+-- Returns true if it has reverted a grant.
 local function notify_waiters()
   local channels, messages, grants_by_channel = {}, {}, {}
   for _, granted in ipairs(grants) do
@@ -21,7 +22,7 @@ local function notify_waiters()
       local channel = '{' .. waiter.tag .. '}rwlease:' .. string.sub(waiter.id, 1, CLIENT_ID_LEN)
       if not messages[channel] then
         channels[#channels + 1], messages[channel], grants_by_channel[channel] =
-          channel, format('%.0f %d', now_ms, has_more_work), {}
+          channel, '', {}
       end
       messages[channel] = messages[channel] .. format(' %s %.0f %.0f', waiter.id, granted.token, granted.deadline)
       table.insert(grants_by_channel[channel], granted)
@@ -29,8 +30,9 @@ local function notify_waiters()
   end
   grants = {}
   local any_reverted = false
-  for _, channel in ipairs(channels) do
-    if redis.pcall('SPUBLISH', channel, messages[channel]) == 0 then
+  for i, channel in ipairs(channels) do
+    local more = channels[i + 1] and 0 or has_more_work
+    if redis.pcall('SPUBLISH', channel, format('%.0f %d', now_ms, more) .. messages[channel]) == 0 then
       for _, granted in ipairs(grants_by_channel[channel]) do
         if granted.waiter.node == server_name and granted.waiter.mode ~= 'u' then
           revert_grant(granted)

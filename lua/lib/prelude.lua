@@ -3,16 +3,16 @@ local call, format, key, server_name = redis.call, string.format, KEYS[1], ARGV[
 local MAX_SAFE_INTEGER = 9007199254740992 -- 2^53: up to here, Lua's numbers are exact
 local MAX_TOKEN_LEAD = 60000 -- ms by which a raised token may be ahead of the server's clock
 local MAX_TICKET_LEAD = 1000000000 -- how far the ticket of a returning waiter may be ahead of the last ticket
-local WIDE_PADDING = '-----------------------------------------------------------------'
+local TABLE_PADDING = '-----------------------------------------------------------------'
 local RECORD_FORMAT = '%s%013.0f%016.0f%s' -- state, deadline, token, rest
 local now_us = now_us_text + 0 -- the server's time in us, for fencing tokens
 
-local function argument_error(reason)
-  return { err = 'LOCKARGS ' .. reason }
+local function argument_error(name)
+  return { err = 'LOCKARGS invalid ' .. name }
 end
 
--- Returns an error of the server as a script's reply: with its code, if it has one, and without the
--- place in the script that Redis 6.2 puts before it.
+-- Returns an error of the server as the reply of a script. Keeps the error code, and removes the
+-- position in the script that Redis 6.2 prepends.
 local function server_error(error_reply)
   return { err = string.match(error_reply.err, ERROR_PATTERN) or 'ERR ' .. error_reply.err }
 end
@@ -42,7 +42,7 @@ local function encode_record(state, deadline, token, rest)
 end
 
 local function malformed_error(part)
-  error('LOCKFOREIGN malformed ' .. part, 0)
+  error('LOCKTYPE malformed ' .. part, 0)
 end
 
 -- Runs an operation. An error that is raised in it becomes an error reply with its own code: not

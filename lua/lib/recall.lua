@@ -1,8 +1,8 @@
 -- Recalls. A cached holder may not be using the lock, so a waiter that it blocks requests the lock
 -- from its client, on the channel of the grants. A sole holder is marked with 'c' and recalled
--- once, and again by the calls of the first waiter. Of many readers, a call recalls a few: `recall`
--- is the next index to check, downwards, and -1 after the last. No reader is missed, because the
--- last reader fills the place of a removed one.
+-- once, and again by the calls of the first waiter. Of many readers, a call recalls a few:
+-- `recall_cursor` is the next index to check, downwards, and -1 after the last. No reader is
+-- missed, because the last reader fills the place of a removed one.
 local MAX_RECALLS_PER_CALL = 16 -- readers that one call checks
 local pass_done = false -- whether this call has checked them
 local recalls = {} -- the ids of the cached holders to recall at the end
@@ -26,11 +26,11 @@ end
 
 -- Recalls readers. `repeat_recall`: begins again at the end if all were recalled before.
 local function recall_readers(repeat_recall)
-  if pass_done or number('cached') == 0 then
+  if pass_done or number('cached_readers') == 0 then
     return
   end
   pass_done = true
-  local readers, cursor = number('readers'), tonumber(get('recall'))
+  local readers, cursor = number('readers'), tonumber(get('recall_cursor'))
   if readers == 1 then
     local id = reader_at(0)
     local alive, state, deadline, token = find_reader(id)
@@ -56,7 +56,7 @@ local function recall_readers(repeat_recall)
   end
   if index_fields[1] then
     cursor = cursor - #index_fields
-    put('recall', cursor)
+    put('recall_cursor', cursor)
   end
   if cursor >= 0 then
     has_more_work = 1

@@ -4,10 +4,10 @@
 -- however few permits it requests.
 local LINE_PATTERN = '^2(P)(%d+)'
 local TAIL_PATTERN = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d)([0-3])(%d+) (%d+) (%d+)$' -- lower bound of deadlines, flags, limit, used, holders
-local QUEUE_FIELDS = { 'waiters', 'head', 'tail', 'ticket', 'lapsed', 'sweep' }
+local QUEUE_FIELDS = { 'waiters', 'head', 'tail', 'ticket', 'lapsed_clients', 'sweep' }
 
 -- Fields of a lock that the shared parts read.
-for _, field in ipairs({ 'writer', 'forced', 'revoked', 'phase', 'cached', 'fair' }) do
+for _, field in ipairs({ 'writer', 'forced_up_to', 'revoked_up_to', 'reader_phase', 'cached_readers', 'fair_writers' }) do
   fields[field] = false
 end
 
@@ -40,7 +40,7 @@ local function load(field_names)
 end
 
 local function encode_line(new_expiry)
-  local queue_field = get('waiters') or get('ticket') or get('lapsed') or get('sweep')
+  local queue_field = get('waiters') or get('ticket') or get('lapsed_clients') or get('sweep')
   local flags = (new_expiry - now_ms > IDLE_KEY_TTL and 1 or 0) + (queue_field and 2 or 0)
   return 'P', format('%013.0f%d%.0f %.0f %.0f', number('read_min'), flags, number('limit'), number('used'), number('readers'))
 end

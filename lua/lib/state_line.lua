@@ -23,11 +23,11 @@ local function imply_holder(line_shape, token, tail)
     set_implied('readers', 1)
     set_implied('read_min', deadline)
     if is_cached(state) then
-      set_implied('cached', 1)
+      set_implied('cached_readers', 1)
     end
   end
   if flags >= '2' then
-    set_implied('revoked', token)
+    set_implied('revoked_up_to', token)
   end
 end
 
@@ -65,23 +65,24 @@ local function encode_line(new_expiry)
     return 'F', ''
   elseif shape == 'Q' and get('writer') then
     return 'Q', ''
-  elseif get('waiters') or get('upgrader') or get('sweep') or get('forced') then
+  elseif get('waiters') or get('upgrader') or get('sweep') or get('forced_up_to') then
     return 'Q', ''
   end
-  local readers, writer, revoked = number('readers'), get('writer'), get('revoked')
-  local long_flag, queue_field = new_expiry - now_ms > IDLE_KEY_TTL and 1 or 0, get('ticket') or get('phase') or get('lapsed')
+  local readers, writer, revoked = number('readers'), get('writer'), get('revoked_up_to')
+  local long_flag = new_expiry - now_ms > IDLE_KEY_TTL and 1 or 0
+  local queue_field = get('ticket') or get('reader_phase') or get('lapsed_clients')
   if shape ~= 'Q' and (writer or shape ~= 'S') and not queue_field and readers + (writer and 1 or 0) == 1 then
     local id = not writer and reader_id(get('i:0') or malformed_error('readers'))
     -- Its state is not 'g': an unclaimed grant is only in shape Q.
     local state, deadline, token, rest = decode_record(writer or get('r:' .. id) or malformed_error('readers'))
-    local flags, new_shape = long_flag + (token <= number('revoked') and 2 or 0), writer and 'W' or 'R'
+    local flags, new_shape = long_flag + (token <= number('revoked_up_to') and 2 or 0), writer and 'W' or 'R'
     if state ~= 'h' then
       return new_shape, format('%013.0f%s%d%016.0f%s', deadline, state, flags, token, id or rest)
     elseif token == number('fence') then
       return new_shape, format('%013.0f%d%s', deadline, flags, id or rest)
     end
   end
-  if writer or revoked or get('cached') then
+  if writer or revoked or get('cached_readers') then
     return 'Q', ''
   end
   return 'S', format('%013.0f%d%.0f', number('read_min'), long_flag + (queue_field and 2 or 0), readers)
@@ -90,9 +91,9 @@ end
 -- Returns the fields that a line of this shape implies.
 local function implied_by(line_shape)
   if line_shape == 'W' then
-    return { 'writer', 'revoked' }
+    return { 'writer', 'revoked_up_to' }
   elseif line_shape == 'R' then
-    return { 'r:' .. reader_id(get('i:0')), 'i:0', 'readers', 'read_min', 'revoked', 'cached' }
+    return { 'r:' .. reader_id(get('i:0')), 'i:0', 'readers', 'read_min', 'revoked_up_to', 'cached_readers' }
   end
   return line_shape == 'S' and { 'readers', 'read_min' } or {}
 end

@@ -80,10 +80,10 @@ end
 local function count_waiter(waiter, change)
   put('waiters', number('waiters') + change)
   if waiter.mode == 'w' and waiter.fairness == 'f' then
-    put('fair', number('fair') + change)
+    put('fair_writers', number('fair_writers') + change)
   end
   if number('waiters') == 0 then
-    delete_fields('waiters', 'fair')
+    delete_fields('waiters', 'fair_writers')
   end
 end
 
@@ -159,19 +159,19 @@ end
 local function record_lapse(id, lapsed_at)
   local client = string.sub(id, 1, CLIENT_ID_LEN)
   local records = { format('%s %.0f', client, lapsed_at) }
-  for other_client, lapse_time in string.gmatch(get('lapsed') or '', '(%S+) (%d+)') do
+  for other_client, lapse_time in string.gmatch(get('lapsed_clients') or '', '(%S+) (%d+)') do
     if other_client ~= client and #records < MAX_LAPSED_CLIENTS then
       records[#records + 1] = other_client .. ' ' .. lapse_time
     end
   end
-  put('lapsed', table.concat(records, ' '))
+  put('lapsed_clients', table.concat(records, ' '))
 end
 
 local function is_alive(waiter)
   if waiter.last_seen + waiter.ttl <= now_ms then
     return false
   end
-  local lapsed = ' ' .. (get('lapsed') or '')
+  local lapsed = ' ' .. (get('lapsed_clients') or '')
   local _, position = string.find(lapsed, ' ' .. string.sub(waiter.id, 1, CLIENT_ID_LEN) .. ' ', 1, true)
   local lapse_time = position and tonumber(string.match(lapsed, '^%d+', position + 1))
   return not lapse_time or lapse_time <= waiter.last_seen

@@ -7,22 +7,23 @@
 -- ARGV[5]  permits              ARGV[6]  limit, which must be the semaphore's
 -- ARGV[7]  hash tag of the slot's channels
 -- and for a waiter:
--- ARGV[8]  terms of queueing, as in acquire_write.lua
+-- ARGV[8]  queue terms, as in acquire_write.lua
 -- ARGV[9]  its ticket, from its second call on
 --
 -- Reply: status, now, more, then
---   granted  the id, token, deadline, as in acquire_write.lua
---   queued   ticket, upper bound of the waiters ahead, lower bound of the holders' deadlines
---   refused  lower bound of the holders' deadlines: a try, and too few permits are left, or there
---            are waiters
---   limit    the semaphore's limit: it differs, or was lowered below the permits of a waiter, which
---            waits no longer. Nothing else was changed
---   full     waiters
---   stale    nothing: the call came after not_after, and changed nothing
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS, OOM.
--- Cost: if permits are left and nobody waits HGET, TIME, HSET, at times PEXPIREAT, and HGET from
--- the second holder on (EXISTS and PEXPIREAT for a new key); otherwise a bounded number of calls,
--- whatever the number of holders and waiters.
+--   granted         the id, token, deadline, as in acquire_write.lua
+--   queued          ticket, upper bound of the waiters ahead, lower bound of the holders' deadlines
+--   busy            lower bound of the holders' deadlines: the try failed, because too few permits
+--                   are left or acquisitions wait
+--   limit_mismatch  the semaphore's limit: the caller names another one, or it was lowered below
+--                   the permits that the caller requests. If the caller waited, it has left the
+--                   queue. Nothing else was changed
+--   queue_full      waiters
+--   too_late        nothing: the call came after not_after, and changed nothing
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS, OOM.
+-- Cost: with permits left and an empty queue HGET, TIME, HSET, at times PEXPIREAT, and HGET from
+-- the second holder on; for a new key EXISTS and PEXPIREAT. Otherwise a bounded number of calls,
+-- independent of the number of holders and waiters.
 
 -- @include constants
 
@@ -128,7 +129,7 @@ return run(function()
   if load_error then
     return load_error
   elseif request.not_after > 0 and now_ms > request.not_after then
-    return ok_reply('stale', 0)
+    return ok_reply('too_late', 0)
   end
   caller_id, checks_all = request.id, request.can_wait
   if shape == 'N' then
@@ -143,11 +144,11 @@ return run(function()
     put_reader(caller_id, 'h', deadline, token, index, permits)
   elseif is_off_limit(waiter) then
     if not waiter then
-      return ok_reply('limit', 0, number('limit'))
+      return ok_reply('limit_mismatch', 0, number('limit'))
     end
     unlink(waiter)
     finish(true)
-    return ok_reply('limit', has_more_work, number('limit'))
+    return ok_reply('limit_mismatch', has_more_work, number('limit'))
   else
     local early_reply
     early_reply, acquires = acquire_or_enqueue(waiter, alive, index)
@@ -164,5 +165,5 @@ return run(function()
     local head = neighbor(get('head')) or malformed_error('queue')
     return ok_reply('queued', has_more_work, waiter.ticket, math.max(waiter.ticket - head.ticket, 0), number('read_min'))
   end
-  return ok_reply('refused', has_more_work, number('read_min'))
+  return ok_reply('busy', has_more_work, number('read_min'))
 end)

@@ -7,12 +7,12 @@
 -- ARGV[4]  most entries of each kind, 1 to 100
 --
 -- Reply, a list: status, now, 0
---   absent      there is no such semaphore
---   semaphore   last token, limit, permits in use, holders, waiters, holders of the page,
---               waiters of the page
+--   not_found  there is no such semaphore
+--   semaphore  last token, limit, permits in use, holders, waiters, holders of the page, waiters of
+--              the page
 -- A holder is id, record; a waiter is id, record. Records are as in the hash, and may have expired.
 -- If a waiter leaves between two pages, the list ends there.
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS.
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS.
 -- Cost: HGET, TIME, HMGET if there are waiters, and at most three calls for each entry.
 
 -- @include constants
@@ -21,7 +21,7 @@
 
 local first_index, page_size = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, 100)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not first_index or not page_size then
   return argument_error('page')
 elseif not is_word(ARGV[3], 40) then
@@ -63,7 +63,7 @@ return run(function()
   if load_error then
     return load_error
   elseif shape == 'N' then
-    return { 'absent', now_ms, 0 }
+    return { 'not_found', now_ms, 0 }
   end
   return {
     'semaphore',

@@ -4,11 +4,11 @@
 -- ARGV[1]  the server's name    ARGV[2]  id
 --
 -- Reply: status, now, more; now is 0 if the script did not read the time
---   released   its record was there, so its permits were granted to no other acquisition. Its lease
---              may have expired
---   left       it waited, and no longer does
---   absent     the semaphore has no record of it
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   released    its record was there, so its permits were granted to no other acquisition. Its
+--               lease may have expired
+--   left_queue  it waited, and no longer does
+--   not_found   the semaphore has no record of it
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: if nobody waits HGET twice, HDEL, HSET, HDEL, and two HGET more for a holder that is not
 -- the last of the array; otherwise a bounded number of calls.
 
@@ -62,7 +62,7 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 end
@@ -75,10 +75,10 @@ return run(function()
   if load_error then
     return load_error
   end
-  local waiter, status = load_waiter(ARGV[2]), 'absent'
+  local waiter, status = load_waiter(ARGV[2]), 'not_found'
   if waiter then
     unlink(waiter)
-    status = 'left'
+    status = 'left_queue'
   end
   local alive, _, _, _, index = find_reader(ARGV[2])
   if alive ~= nil then

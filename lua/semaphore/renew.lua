@@ -11,10 +11,10 @@
 --   renewed   token, deadline
 --   other     token, deadline: it holds with this token, not with the given one; nothing was
 --             changed
---   lost      it does not hold
+--   not_held  it does not hold
 -- For a holder with the given token, the record is always written, even with an unchanged deadline:
 -- replicas confirm only what is written.
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: if nobody waits HGET twice, TIME, HSET and at times PEXPIREAT; otherwise a bounded number
 -- of calls.
 
@@ -23,7 +23,7 @@
 -- Fast path: nobody waits.
 -- @include fast/renew_args
 local kept_permits = tonumber(ARGV[4])
-if is_fast_path and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
+if is_fast_path and #ARGV == 5 and kept_permits and kept_permits >= 1 and kept_permits <= MAX_PERMITS and kept_permits % 1 == 0 then
   local line_prefix, flag, holder_field, record = '2P', sub(line, 45, 45), 'r:' .. caller, nil
   local _, digits_end = find(line, '^2P%d+')
   if digits_end and digits_end > 45 and flag <= '1' and find(line, '^ %d+ %d+$', digits_end + 1) then
@@ -39,7 +39,7 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 5 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(caller) then
   return argument_error('id')
 elseif not integer_arg(3, 1, MAX_DURATION) then
@@ -59,7 +59,7 @@ return run(function()
     return load_error
   end
   local alive, _, deadline, token, index, permits = find_reader(caller)
-  local status = alive and 'other' or 'lost'
+  local status = alive and 'other' or 'not_held'
   if alive and token == expected_token then
     status, deadline = 'renewed', math.max(deadline, now_ms + lease)
     set_permits(caller, 'h', deadline, token, index, permits, math.min(kept_permits, permits))

@@ -1,18 +1,20 @@
--- The fast path of a waiter: it joins the end of the list of `mode`, or its poll is recorded.
+-- The fast path of a waiter: it joins the end of the list of `mode`, or its poll is recorded. A
+-- read beside cached readers is granted if the queue is empty (acquire_beside_cached.lua).
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
 -- token; the caller holds nothing; it waits in this mode, or it is new and the queue is not full;
--- the key lives long enough; no waiter can be granted (queue_blocked.lua). If a condition does not
--- hold, or the server refuses the write, then nothing has been written and the slow path decides.
+-- the key lives long enough; no waiter can be granted (queue_blocked.lua); the caller recalls no
+-- cached reader. If a condition does not hold, or the server refuses the write, then nothing has
+-- been written and the slow path decides.
 local window, ttl, max_waiters, node = string.match(argv[8], '^([1-9]%d*) ([1-9]%d*) (%d+) ([%w_-]+)$')
 local _, digits_end = find(line, '^2[WRSQ]%d+')
 if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
   and digits_end and sub(line, 16, 31) < now_us_text then
   local shape, line_deadline, holder = sub(line, 2, 2), sub(line, 32, 44), sub(line, 46)
-  local other_fields = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller }
+  local other_fields = { 'ticket', 'writers_tail', 'readers_tail', 'q:' .. caller, 'r:' .. caller, 'readers', 'recall_cursor' }
 -- @include fast/read_queue
 -- @include fast/queue_blocked
-  local last_ticket, writers_tail, readers_tail, own_waiter, own_reader = unpack(queue_values, 11)
+  local last_ticket, writers_tail, readers_tail, own_waiter, own_reader, reader_count, recall = unpack(queue_values, 11)
   last_ticket = tonumber(last_ticket or 0)
 
   -- The fields of a queue that the line has implied.
@@ -38,7 +40,7 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
     is_known = writer or readers
   end
 
-  local list_prefix, head, tail = 'writers_', writers_head, writers_tail
+  local own_fairness, list_prefix, head, tail = sub(argv[5], 1, 1), 'writers_', writers_head, writers_tail
   if mode == 'r' then
     list_prefix, head, tail = 'readers_', readers_head, readers_tail
   end
@@ -52,6 +54,8 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
       ticket = old_ticket
       new_record = table.concat({ links, old_ticket, now_ms_text, ttl, lease, window, fairness, node, argv[7], since }, ' ')
     end
+  elseif mode == 'r' and cached and waiters == 0 and arg_count == 8 then
+-- @include fast/acquire_beside_cached
   elseif arg_count == 8 and is_queue_valid and waiters < max_waiters + 0 and last_ticket < 10000000000000 then
     local tail_start, tail_end = nil, nil
     if tail then
@@ -60,7 +64,7 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
     if not tail == not head and not tail == not tail_start then
       ticket = last_ticket + 1
       new_record = table.concat(
-        { mode, tail or '-', '-', ticket, now_ms_text, ttl, lease, window, argv[5], node, argv[7], now_ms_text }, ' '
+        { mode, tail or '-', '-', ticket, now_ms_text, ttl, lease, window, own_fairness, node, argv[7], now_ms_text }, ' '
       )
       local size = #new_fields
       new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] =
@@ -71,14 +75,14 @@ if node and #window <= 12 and #ttl <= 12 and #max_waiters <= 12 and #node <= 40
       else
         new_fields[size + 7], new_fields[size + 8] = list_prefix .. 'head', caller
       end
-      if mode == 'w' and argv[5] == 'f' then
+      if mode == 'w' and own_fairness == 'f' then
         fair_count = fair_count + 1
-        new_fields[size + 9], new_fields[size + 10] = 'fair', fair_count
+        new_fields[size + 9], new_fields[size + 10] = 'fair_writers', fair_count
       end
     end
   end
 
-  if ticket and now_ms + ttl + KEY_GRACE <= sub(line, 3, 15) + 0 then
+  if ticket and (mode == 'r' or not cached) and now_ms + ttl + KEY_GRACE <= sub(line, 3, 15) + 0 then
     waiter_records[caller] = new_record
     local is_blocked, writer_ticket, reader_ticket =
       is_queue_blocked(writers_head or (mode == 'w' and caller), readers_head or (mode == 'r' and caller), fair_count)

@@ -4,8 +4,7 @@
 --
 -- Before it: the queue (read_queue.lua, queue_blocked.lua); `readers`, the number of readers that
 -- hold, and `min_deadline`, the lower bound of their deadlines; `stored_expiry`. No writer holds,
--- no upgrader waits, no holder is revoked, forced out or cached, and the clock is past the last
--- token.
+-- no upgrader waits, no holder is revoked or forced out, and the clock is past the last token.
 --
 -- The conditions, in this order: the first writer is alive; so is each reader that is granted, and
 -- the one that stops the batch; `waiters` counts both lists.
@@ -66,16 +65,20 @@ if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == 
     removed_fields[#removed_fields + 1] = field
   end
   local size = #new_fields
-  if waiters_left > 0 then
+  if waiters_left > 0 or cached then
     new_fields[2] = '2Q' .. new_fields[2]
     new_fields[size + 1], new_fields[size + 2], new_fields[size + 3], new_fields[size + 4] =
       'readers', index, 'read_min', min_deadline
-    new_fields[size + 5], new_fields[size + 6] = 'waiters', waiters_left
+    if waiters_left > 0 then
+      new_fields[size + 5], new_fields[size + 6] = 'waiters', waiters_left
+    else
+      removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2] = 'waiters', 'fair_writers'
+    end
   else
     new_fields[2] = '2S' .. new_fields[2] .. min_deadline
       .. ((new_expiry or stored_expiry) - now_ms > IDLE_KEY_TTL and 3 or 2) .. index
     removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2],
-      removed_fields[#removed_fields + 3], removed_fields[#removed_fields + 4] = 'readers', 'read_min', 'waiters', 'fair'
+      removed_fields[#removed_fields + 3], removed_fields[#removed_fields + 4] = 'readers', 'read_min', 'waiters', 'fair_writers'
   end
   size = #new_fields
   if next_reader ~= '-' then
@@ -84,8 +87,8 @@ if is_valid and grant_count > 0 and waiters_left >= 0 and (waiters_left > 0) == 
   else
     removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2] = 'readers_head', 'readers_tail'
   end
-  if readers <= LISTPACK_READERS and index > LISTPACK_READERS and not redis.call('HGET', KEYS[1], 'wide') then
-    new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 'wide', string.rep('-', 65)
+  if readers <= LISTPACK_READERS and index > LISTPACK_READERS and not redis.call('HGET', KEYS[1], 'pad') then
+    new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 'pad', string.rep('-', 65)
   end
   handoff = {
     messages = messages,

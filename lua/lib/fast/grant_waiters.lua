@@ -1,9 +1,11 @@
--- The fast path of a pump: no waiter can be granted, or the next readers are (grant_readers.lua).
+-- The fast path of grant_waiters: no waiter can be granted, or the next readers are
+-- (grant_readers.lua).
 --
 -- The conditions, in this order: the call and the line are well formed; the clock is past the last
--- token; the holders block all waiters (queue_blocked.lua), or readers hold, no reader is expired
--- or cached, no upgrader waits, and no holder is revoked. Otherwise the slow path decides. While
--- readers are forced out, the lower bound of their deadlines is 0.
+-- token; cached readers are not being recalled; the holders block all waiters (queue_blocked.lua),
+-- or nobody waits and no reader is expired, or readers hold, no reader is expired, no upgrader
+-- waits, and no holder is revoked. Otherwise the slow path decides. While readers are forced out,
+-- the lower bound of their deadlines is 0.
 local sub, find = string.sub, string.find
 local is_fast_path = #KEYS == 1
   and #ARGV == 2
@@ -15,16 +17,20 @@ local is_fast_path = #KEYS == 1
   and #ARGV[2] <= 8
   and find(ARGV[2], '^[%w_-]+$')
 if is_fast_path then
-  local other_fields = { 'readers', 'revoked' }
+  local other_fields = { 'readers', 'revoked_up_to', 'recall_cursor' }
 -- @include fast/read_queue
 -- @include fast/queue_blocked
-  local readers, revoked = unpack(queue_values, 11)
+  local readers, revoked, recall = unpack(queue_values, 11)
   readers = tonumber(readers or 0)
   local stored_expiry, min_deadline, new_fields, removed_fields, new_expiry, reply =
     tonumber(sub(line, 3, 15)), tonumber(read_min or ''), nil, {}, nil, nil
-  if is_queue_blocked(writers_head, readers_head, fair_count) then
-    return 'pumped ' .. now_ms_text .. ' 0'
-  elseif is_queue_valid and not (upgrader or writer or cached or revoked) and readers
+  if recall then -- luacheck: ignore 542
+    -- The slow path goes on with it.
+  elseif is_queue_blocked(writers_head, readers_head, fair_count)
+    or is_queue_valid and waiters == 0 and not (upgrader or writers_head or readers_head)
+      and min_deadline and min_deadline > now_ms then
+    return 'done ' .. now_ms_text .. ' 0'
+  elseif is_queue_valid and not (upgrader or writer or revoked) and readers
     and min_deadline and min_deadline > now_ms and readers_head then
 -- @include fast/grant_readers
   end
@@ -32,7 +38,7 @@ if is_fast_path then
 -- @include fast/write_fields
 -- @include fast/notify
     if not handoff.undelivered[1] then
-      return 'pumped ' .. now_ms_text .. ' ' .. handoff.has_more_work
+      return 'done ' .. now_ms_text .. ' ' .. handoff.has_more_work
     end
   end
 end

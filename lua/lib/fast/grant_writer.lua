@@ -35,11 +35,11 @@ if following and last_seen + waiter_ttl > now_ms and not find(lapsed or '', clie
     end
     local size = #new_fields
     if waiters_left == 0 then
-      removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2] = 'waiters', 'fair'
+      removed_fields[#removed_fields + 1], removed_fields[#removed_fields + 2] = 'waiters', 'fair_writers'
     else
       new_fields[size + 1], new_fields[size + 2] = 'waiters', waiters_left
       if fairness == 'f' then
-        new_fields[size + 3], new_fields[size + 4] = 'fair', fair_count - 1
+        new_fields[size + 3], new_fields[size + 4] = 'fair_writers', fair_count - 1
       end
     end
     local message = {

@@ -1,6 +1,6 @@
--- Whether the holders block all waiters of a queue (read_queue.lua): the condition that the fast
--- paths of contended calls share. It is a file of its own, because each call creates these
--- functions anew.
+-- Checks whether the holders block all waiters of a queue (read_queue.lua). The fast paths of
+-- contended calls share this condition. The functions have their own file because each call of a
+-- script creates every function in it.
 
 -- The records of waiters, as stored or as this call will write them.
 local waiter_records = {}
@@ -21,21 +21,21 @@ local function first_waiter(id)
   end
 end
 
--- Returns true if no waiter can be granted: the slow path would grant, remove and recall nothing.
--- `next_writer` and `next_reader` are the first waiters, and `fair_writers` is the number of
--- phase-fair writers, all as this call leaves them. Beside readers, also returns the tickets of the
--- first waiters.
+-- Returns true if no waiter can be granted: the slow path would grant and remove nothing. The
+-- caller checks whether it would recall cached readers. `next_writer` and `next_reader` are the
+-- first waiters, and `fair_writers` is the number of phase-fair writers, all as this call leaves
+-- them. Beside readers, also returns the tickets of the first waiters.
 --
 -- The conditions, in this order: the queue is valid; no upgrader waits; the writer is alive and not
--- cached, or no reader is expired or cached. Beside readers also: the first writer is alive; the
--- first reader is alive, joined after the last write ended, and does not go before writers.
+-- cached, or no reader is expired. Beside readers also: the first writer is alive; the first reader
+-- is alive, joined after the last write ended, and does not go before writers.
 local function is_queue_blocked(next_writer, next_reader, fair_writers)
   if not is_queue_valid or upgrader then
     return false
   elseif writer then
     local _, numbers_end = find(writer, '^[ghb]%d+')
     return numbers_end and numbers_end >= 30 and sub(writer, 2, 14) > now_ms_text
-  elseif cached or not read_min or #read_min ~= 13 or read_min <= now_ms_text or not next_writer then
+  elseif not read_min or #read_min ~= 13 or read_min <= now_ms_text or not next_writer then
     return false
   end
   local writer_ticket, _, writer_alive = first_waiter(next_writer)

@@ -17,10 +17,10 @@ if old_deadline and key_expiry and old_deadline > now_ms and tonumber(token) == 
   if holder_field == 's' then
     new_fields = { 's', line_prefix .. expiry_text .. sub(line, 16, 31) .. deadline .. flag .. caller }
   else
-    new_fields = { holder_field, 'h' .. deadline .. sub(record, 15) }
+    new_fields = { holder_field, new_state .. deadline .. sub(record, 15), unpack(cached_fields or {}) }
     local new_line = line_prefix .. expiry_text .. sub(line, 16, 44) .. flag .. sub(line, 46)
     if new_line ~= line then
-      new_fields[3], new_fields[4] = 's', new_line
+      new_fields[#new_fields + 1], new_fields[#new_fields + 2] = 's', new_line
     end
   end
   local reply = redis.pcall('HSET', KEYS[1], unpack(new_fields))
@@ -40,5 +40,5 @@ if old_deadline and key_expiry and old_deadline > now_ms and tonumber(token) == 
   if type(reply) ~= 'number' then
     return { err = string.match(reply.err, ERROR_PATTERN) or 'ERR ' .. reply.err }
   end
-  return 'renewed ' .. now_ms_text .. ' 0 ' .. token .. ' ' .. deadline
+  return 'renewed ' .. now_ms_text .. ' 0 ' .. token .. ' ' .. deadline .. cached_reply
 end

@@ -1,7 +1,7 @@
--- Writes the changes of a release or a pump: sets `new_fields`, deletes `removed_fields`, and sets
--- the key's expiry if there is a `new_expiry`. After an HDEL the server does not check its memory,
--- and a user who may not delete is stopped by it. After it, `reply` is a number, or the server's
--- error.
+-- Writes the changes of a release or of grant_waiters: sets `new_fields`, deletes `removed_fields`,
+-- and sets the key's expiry if there is a `new_expiry`. After an HDEL the server does not check its
+-- memory, and a user who may not delete is stopped by it. After it, `reply` is a number, or the
+-- server's error.
 reply = reply or removed_fields and redis.pcall('HDEL', KEYS[1], '-') or redis.pcall('HSET', KEYS[1], unpack(new_fields))
 if not removed_fields and type(reply) ~= 'number' and find(reply.err, 'OOM', 1, true) then
   removed_fields, reply = {}, redis.pcall('HDEL', KEYS[1], '-')

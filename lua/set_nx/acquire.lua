@@ -6,10 +6,10 @@
 -- ARGV[3]  id, the value     ARGV[4]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  the id, 0, deadline: it holds, perhaps since an earlier attempt of this call (then its
---            value is written again, with the same expiry)
---   refused  deadline of the holder (ms, 0: never)
---   stale    nothing: the call came after not_after
+--   granted   the id, 0, deadline: it holds, perhaps since an earlier attempt of this call (then
+--             its value is written again, with the same expiry)
+--   busy      deadline of the holder (ms, 0: never)
+--   too_late  nothing: the call came after not_after
 -- Errors: WRONGTYPE, LOCKARGS, OOM.
 -- Cost: TIME and SET; SET, GET and PTTL more if it is held, and another SET if this acquisition
 -- holds it.
@@ -44,7 +44,7 @@ end
 
 local not_after, lease = integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 4 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not not_after then
   return argument_error('not_after')
 elseif not is_id(ARGV[3]) then
@@ -52,7 +52,7 @@ elseif not is_id(ARGV[3]) then
 elseif not lease then
   return argument_error('lease')
 elseif not_after > 0 and now_ms > not_after then
-  return ok_reply('stale', 0)
+  return ok_reply('too_late', 0)
 end
 
 local deadline = now_ms + lease
@@ -79,4 +79,4 @@ if value == ARGV[3] then
   end
   return ok_reply('granted', 0, ARGV[3], 0, holder_deadline)
 end
-return ok_reply('refused', 0, holder_deadline)
+return ok_reply('busy', 0, holder_deadline)

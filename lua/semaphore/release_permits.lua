@@ -5,9 +5,9 @@
 -- ARGV[1]  the server's name    ARGV[2]  id                   ARGV[3]  permits to keep
 --
 -- Reply: status, now, more
---   kept   token, deadline, permits that it now holds: never more than before
---   lost   it does not hold
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   kept      token, deadline, permits that it now holds: never more than before
+--   not_held  it does not hold
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -16,7 +16,7 @@
 
 local kept_permits = integer_arg(3, 1, MAX_PERMITS)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 elseif not kept_permits then
@@ -40,5 +40,5 @@ return run(function()
   if alive then
     return ok_reply('kept', has_more_work, token, deadline, kept_permits)
   end
-  return ok_reply('lost', has_more_work)
+  return ok_reply('not_held', has_more_work)
 end)

@@ -5,8 +5,8 @@
 -- ARGV[2]  id, the value     ARGV[3]  lease, ms
 --
 -- Reply: status, now, 0
---   granted  the id, 0, deadline
---   lost     the mutex has another value, or none
+--   granted   the id, 0, deadline
+--   not_held  the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
 -- Cost: TIME, GET, PTTL, and PEXPIREAT; HDEL and SET in place of PEXPIREAT if the lease already
 -- ends later.
@@ -17,7 +17,7 @@
 
 local lease = integer_arg(3, 1, MAX_DURATION)
 if #KEYS ~= 1 or #ARGV ~= 3 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 elseif not lease then
@@ -27,7 +27,7 @@ local value = redis.pcall('GET', key)
 if type(value) == 'table' then
   return server_error(value)
 elseif value ~= ARGV[2] then
-  return ok_reply('lost', 0)
+  return ok_reply('not_held', 0)
 end
 return run(function()
   local remaining_ms = call('PTTL', key)

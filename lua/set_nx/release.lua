@@ -5,8 +5,8 @@
 -- ARGV[2]  id, the value
 --
 -- Reply: status, now, 0; now is 0 if the script did not read the time
---   released  it held, and no longer does
---   absent    the mutex has another value, or none
+--   released   it held, and no longer does
+--   not_found  the mutex has another value, or none
 -- Errors: WRONGTYPE, LOCKARGS. A full memory does not stop it.
 -- Cost: GET and DEL; TIME and another GET if the caller does not hold.
 
@@ -27,9 +27,9 @@ end
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_id(ARGV[2]) then
   return argument_error('id')
 end
 local value = redis.pcall('GET', key)
-return type(value) == 'table' and server_error(value) or ok_reply('absent', 0)
+return type(value) == 'table' and server_error(value) or ok_reply('not_found', 0)

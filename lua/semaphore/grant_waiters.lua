@@ -4,8 +4,8 @@
 -- KEYS[1]  the semaphore
 -- ARGV[1]  the server's name
 --
--- Reply: pumped, now, more
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Reply: done, now, more
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -13,7 +13,7 @@
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 1 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 end
 
 -- @include field_cache
@@ -26,5 +26,5 @@ return run(function()
   elseif shape ~= 'N' then
     finish(true)
   end
-  return ok_reply('pumped', has_more_work)
+  return ok_reply('done', has_more_work)
 end)

@@ -4,8 +4,8 @@
 -- KEYS[1]  the lock
 -- ARGV[1]  the server's name    ARGV[2]  hash tag of the slot's channels
 --
--- Reply: pumped, now, more
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+-- Reply: done, now, more
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: if no waiter can be granted HGET, TIME, HMGET and one or two HGET; otherwise a bounded
 -- number of calls.
 
@@ -17,11 +17,13 @@ local handoff
 -- @include prelude
 
 if #KEYS ~= 1 or #ARGV ~= 2 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not is_word(ARGV[2], 8) then
   return argument_error('tag')
 end
-local needed_fields = { 'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached', 'recall' }
+local needed_fields = {
+  'writer', 'readers', 'readers_head', 'writers_head', 'upgrader', 'read_min', 'cached_readers', 'recall_cursor',
+}
 
 -- @include field_cache
 -- @include state_line
@@ -40,10 +42,10 @@ return run(function()
 -- @include fast/revert_grants
   end
   finish(true, function()
-    if get('recall') and not current_writer() then
+    if get('recall_cursor') and not current_writer() then
       recall_readers(false)
     end
   end)
   notify_holders(ARGV[2], 'w')
-  return ok_reply('pumped', has_more_work)
+  return ok_reply('done', has_more_work)
 end)

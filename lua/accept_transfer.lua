@@ -11,10 +11,10 @@
 --   granted   the id, token, deadline: the new acquisition holds (also if this call was carried out
 --             before; then the record is written again). A revoked lease keeps its deadline. If the
 --             old holder waited for an upgrade, that wait has ended
---   lost      there is no such holder: its lease has expired, another acquisition has accepted the
+--   not_held  there is no such holder: its lease has expired, another acquisition has accepted the
 --             transfer, it has another mode or token, or it is or was cached; nothing was changed
---   stale     nothing: the call came after not_after
--- Errors: WRONGTYPE, LOCKFOREIGN, LOCKVERSION, LOCKARGS. A full memory does not stop it.
+--   too_late  nothing: the call came after not_after
+-- Errors: WRONGTYPE, LOCKTYPE, LOCKVERSION, LOCKARGS. A full memory does not stop it.
 -- Cost: a bounded number of calls.
 
 -- @include constants
@@ -24,7 +24,7 @@
 local not_after, lease, expected_token =
   integer_arg(2, 0, MAX_TIMESTAMP), integer_arg(4, 1, MAX_DURATION), integer_arg(7, 1, MAX_SAFE_INTEGER)
 if #KEYS ~= 1 or #ARGV ~= 7 then
-  return argument_error('count')
+  return argument_error('number of keys or arguments')
 elseif not not_after then
   return argument_error('not_after')
 elseif not is_id(ARGV[3]) or not is_id(ARGV[6]) then
@@ -36,11 +36,11 @@ elseif ARGV[5] ~= 'r' and ARGV[5] ~= 'w' then
 elseif not expected_token then
   return argument_error('token')
 elseif not_after > 0 and now_ms > not_after then
-  return ok_reply('stale', 0)
+  return ok_reply('too_late', 0)
 end
 local new_holder, expected_mode, old_holder = ARGV[3], ARGV[5], ARGV[6]
 local needed_fields = {
-  'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked', 'cached',
+  'writer', 'readers', 'waiters', 'r:' .. old_holder, 'r:' .. new_holder, 'q:' .. new_holder, 'revoked_up_to', 'cached_readers',
 }
 
 -- @include field_cache
@@ -105,5 +105,5 @@ return run(function()
   if state then
     return ok_reply('granted', has_more_work, new_holder, expected_token, deadline)
   end
-  return ok_reply('lost', has_more_work)
+  return ok_reply('not_held', has_more_work)
 end)
