@@ -16,20 +16,20 @@ use futures::FutureExt;
 
 /// Why a client has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ClientFailure {
+pub enum ClientFailure {
     #[error(
-        "the client has failed: its task `{task}` panicked: {message}; find the cause, and make a new client"
+        "the client has failed: its task `{task}` panicked: {message}; fix the cause, and make a new client"
     )]
     TaskPanicked { task: &'static str, message: String },
     #[error(
-        "the client has failed: the runtime that it was made on has ended; make a new one on a runtime that lives as long as the client"
+        "the client has failed: the runtime that it was made on has ended; make a client on a runtime that outlives it"
     )]
     RuntimeEnded,
 }
 
 /// The health of one client. All its tasks share it. The first failure stays.
 #[derive(Clone, Default)]
-pub(crate) struct ClientHealth(Arc<HealthState>);
+pub struct ClientHealth(Arc<HealthState>);
 
 #[derive(Default)]
 struct HealthState {
@@ -128,68 +128,10 @@ fn message_of(payload: Box<dyn Any + Send>) -> String {
         None => {
             // Its destructor is the caller's code as well, and could panic again.
             std::mem::forget(payload);
-            "its value is no text".to_owned()
+            "the panic value is not a text".to_owned()
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use super::*;
-
-    /// Its destructor panics.
-    struct Worse;
-
-    impl Drop for Worse {
-        fn drop(&mut self) {
-            panic!("worse");
-        }
-    }
-
-    #[test]
-    fn catch_of_any_panic_returns_its_text() {
-        let message = |call: fn()| catch(call).unwrap_err().message;
-        assert_eq!(message(|| panic!("text")), "text");
-        assert_eq!(message(|| panic!("{}", 1)), "1");
-        assert_eq!(message(|| std::panic::panic_any(Worse)), "its value is no text");
-        assert_eq!(catch(|| 1), Ok(1));
-    }
-
-    #[tokio::test]
-    async fn watch_of_a_task_that_panics_fails_once() {
-        let (health, ends) = (ClientHealth::default(), Arc::new(AtomicUsize::new(0)));
-        let count = ends.clone();
-        health.on_failure(move || {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        health.clone().watch("good", async {}).await;
-        assert_eq!(health.failure(), None);
-        health.clone().watch("bad", async { panic!("first") }).await;
-        health.clone().watch("bad", async { panic!("second") }).await;
-        let first = ClientFailure::TaskPanicked { task: "bad", message: "first".into() };
-        assert_eq!(health.failure(), Some(&first));
-        assert_eq!(ends.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn on_failure_set_after_the_failure_is_called_at_once() {
-        let health = ClientHealth::default();
-        health.clone().watch("bad", async { panic!("early") }).await;
-        let (ends, count) = std::sync::mpsc::channel();
-        health.on_failure(move || ends.send(()).unwrap());
-        count.try_recv().unwrap();
-    }
-
-    #[tokio::test]
-    async fn watch_to_end_of_a_task_that_is_dropped_fails() {
-        let health = ClientHealth::default();
-        health.clone().watch_to_end("whole", async {}).await;
-        assert_eq!(health.failure(), None);
-        let mut task = Box::pin(health.clone().watch_to_end("cut", std::future::pending()));
-        assert!(futures::poll!(&mut task).is_pending());
-        drop(task);
-        assert_eq!(health.failure(), Some(&ClientFailure::RuntimeEnded));
-    }
-}
+mod tests;

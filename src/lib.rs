@@ -1,53 +1,128 @@
 //! Distributed read/write locks for Redis Cluster: fair, with fencing tokens, and usable while
 //! slots move and masters fail over.
 //!
-//! A [`Locks`] is a client of one cluster. It makes an [`RwLock`] from a name.
-//! [`read`](RwLock::read) and [`write`](RwLock::write) wait for their turn and return a guard. A
-//! guard derefs to a [`Lease`], which is renewed while the guard lives, has a [fencing
-//! token](Lease::token), and reports when it is [lost](Lease::lost).
+//! A lock is a lease that the server grants and the client renews: a holder that dies keeps the
+//! lock until its lease ends, and a guard reports the loss of its lease. It works on Redis 6.2 and
+//! later and on Valkey, with a cluster, a single server, or servers behind Sentinel.
+//!
+//! # Example
 //!
 //! ```
+//! # async fn save(_state: &str, _token: rwlease::FencingToken) {}
 //! # #[cfg(feature = "embedded")]
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-//! # let locks = rwlease::Locks::embedded().await?;
-//! // let locks = rwlease::Locks::connect(["redis://127.0.0.1:7000"]).await?;
-//! let order = locks.rwlock("order:{42}")?;
-//! let reading = order.read().await?;
-//! println!("token {}, {:?} left", reading.token(), reading.remaining());
-//! assert!(reading.release().await?.was_held());
+//! use std::time::Duration;
+//!
+//! # let client = rwlease::Client::embedded().await?;
+//! # #[cfg(any())] {
+//! let client = rwlease::Client::connect(["redis://127.0.0.1:7000"]).await?; // any node
+//! # }
+//! let order = client.rwlock("order:{42}")?; // `{42}` chooses the slot
+//! let guard = order.write().timeout(Duration::from_secs(5)).await?;
+//! save("paid", guard.fencing_token()).await; // the store refuses a lower token
+//! assert!(guard.release().await?.was_held()); // a drop releases it, too
 //! # Ok(()) }
 //! # #[cfg(not(feature = "embedded"))] fn main() {}
 //! ```
 //!
-//! # What a lock is
+//! A [`Client`] is a client of one cluster. A process needs one, and its clones share everything.
+//! Each request is a builder that is sent when it is awaited: [`Acquire`] has its options, such as
+//! [`timeout`](Acquire::timeout) and [`lease`](Acquire::lease). A request can be dropped at any
+//! point: it leaves no lock and no place in the queue. [`run_while_held`](Acquire::run_while_held)
+//! runs a closure under the lock, and cancels it when the lease is lost.
 //!
-//! A lock is one hash in one slot, which only scripts change. It records the readers, the writer,
-//! their deadlines, the waiters and the last fencing token. All times in it are by the server's
-//! clock. A lock is a lease: a holder that stops renewing keeps the lock until its lease ends, and
-//! then loses it.
+//! # Kinds of locks
+//!
+//! | you want | type |
+//! | --- | --- |
+//! | many readers or one writer | [`RwLock`], by [`Client::rwlock`] |
+//! | one holder at a time | [`Mutex`], by [`Client::mutex`] |
+//! | a lock that one process takes again and again | [`CachedRwLock`], by [`RwLock::cached`] |
+//! | a limit of how much runs at a time | [`Semaphore`], by [`Client::semaphore`] |
+//! | one leader of many candidates | [`Election`], by [`Client::election`] |
+//! | several locks, all or none | [`MultiLock`], by [`Client::multi_lock`] |
+//! | a lock that its owner may take again | [`ReentrantOwner`], by [`Client::reentrant_owner`] |
+//! | a lock that another process goes on with | [`LeaseTransfer`], by [`into_transfer`] |
+//! | a majority of independent servers | [`Redlock`], by [`Redlock::new`] |
+//! | the lock of `SET NX PX` of other libraries | [`SetNxMutex`], by [`Client::set_nx_mutex`] |
+//! | a value that refuses stale holders | [`FencedValue`], by [`RwLock::fenced_value`] |
+//! | to see and to remove holders | [`RwLock::status`], [`RwLock::revoke`], [`Client::scan`] |
+//! | locks without an async runtime | `blocking::Wait` (feature `blocking`), for all of these |
+//!
+//! [`into_transfer`]: WriteGuard::into_transfer
+//!
+//! # Losses and errors
+//!
+//! A guard derefs to a [`Lease`]. [`Lease::ended`] completes and [`Lease::cancellation_token`] is
+//! cancelled when the lease is lost, before the server grants the lock to another client.
+//! [`ClientBuilder::on_lease_lost`] reports every loss of a client. [`ReleaseOutcome`] says whether
+//! the lock was held until its release.
 //!
 //! A failover can lose a lock, and a process that was stopped does not know of a loss. Then only a
-//! store that refuses older fencing tokens protects the data. `docs/guarantees.md` lists what holds
-//! when.
+//! store that refuses lower [fencing tokens](FencingToken) protects the data, for example a
+//! [`FencedValue`].
 //!
-//! # Observing
+//! Every call fails with one type, [`Error`]. Its [`kind`](Error::kind) says what to do:
+//! [`TimedOut`](ErrorKind::TimedOut) and [`Unavailable`](ErrorKind::Unavailable) pass, try later;
+//! [`LeaseLost`](ErrorKind::LeaseLost) means stop; others are faults of the call or of the servers'
+//! configuration.
 //!
-//! The library emits events by `tracing`. With the feature `metrics` it also records counters and
-//! histograms by the `metrics` facade. `docs/observing.md` lists the names. The package
-//! `rwlease-cli` has the command `rwlease`, which runs commands under a lock, shows locks, and
-//! looks for what would break a lock on these servers.
+//! # Tests without a server
 //!
-//! # Without a runtime
+//! With the feature `embedded`, `Client::embedded()` runs the same scripts on servers in the
+//! process. The module `embedded` has their clock, which a test can set, and their faults, which a
+//! test can plan.
 //!
-//! The module `blocking` (feature `blocking`) has the same locks for programs without an async
-//! runtime.
+//! ```
+//! # #[cfg(feature = "embedded")]
+//! # mod example {
+//! #[tokio::test]
+//! async fn writers_exclude_each_other() -> rwlease::Result<()> {
+//!     let order = rwlease::Client::embedded().await?.rwlock("order:{42}")?;
+//!     let _guard = order.write().await?;
+//!     assert!(order.try_write().await?.is_none());
+//!     Ok(())
+//! }
+//! # }
+//! ```
 //!
-//! # Layers
+//! # Features
 //!
-//! Locks and guards use the client's core and the protocol. Those use the router, which owns the
-//! slot map and follows every redirect. The router uses nodes: each is one connection to one
-//! server: the library's own, one of the `redis` or `fred` crate, or one to a server in this
-//! process (feature `embedded`). `docs/architecture.md` has the details.
+//! Only `native` is on by default. Features only add: none changes what a call does.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `native` | the library's own connections, by `Client::connect` and `ClientBuilder::connect` |
+//! | `redis` | connections by the `redis` crate, by `ClientBuilder::connect_redis` |
+//! | `tls` | TLS for both, by rustls with the system's root certificates |
+//! | `fred` | connections by the `fred` crate, by `ClientBuilder::connect_fred` |
+//! | `fred-tls` | TLS for these, by rustls |
+//! | `cluster-async` | locks over a cluster connection of the application, by `connect_shared` |
+//! | `embedded` | servers in the process, for tests. It builds Lua with a C compiler |
+//! | `blocking` | the module `blocking`: threads without an async runtime wait for each request |
+//! | `metrics` | counters and histograms, by the `metrics` facade |
+//! | `legacy` | `TwoKeyRwLock`, the two-key lock of older fleets |
+//!
+//! The library emits events by `tracing` without any feature.
+//!
+//! # Read on
+//!
+//! The repository and the package have these pages:
+//!
+//! - `docs/quick-start.md` has first steps for services, operators and other languages.
+//! - `docs/choosing.md` helps to choose a lock, its name and its lease.
+//! - `docs/guarantees.md` lists what holds when, and what is not promised.
+//! - `docs/errors.md` has what to do about each kind of error.
+//! - `docs/fencing.md` has stores that refuse stale holders: here, in SQL, in a script of your own.
+//! - `docs/caching.md`, `docs/semaphore.md`, `docs/leader-election.md` and `docs/transfer.md` are
+//!   about one kind of lock each.
+//! - `docs/jobs.md` has recipes for jobs that run once per period on one of several machines.
+//! - `docs/operating.md`, `docs/deployments.md` and `docs/observing.md` are for operators: rights,
+//!   settings of servers, events and metrics.
+//! - `docs/protocol.md` and `docs/architecture.md` describe how it works.
+//!
+//! The package `rwlease-cli` has the command `rwlease`, which runs programs under a lock, shows
+//! locks, and checks whether the servers are fit for locks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without a backend for servers, parts of the library are unused: the system's clock, and without
 // any backend nearly everything.
@@ -55,7 +130,9 @@
     not(any(feature = "native", feature = "redis", feature = "fred")),
     allow(dead_code, unused_imports)
 )]
-#![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
+#![warn(missing_docs, missing_debug_implementations)]
+// What the project's own tests need is `pub` in private modules, and exported by `testing` alone.
+#![cfg_attr(feature = "__testing", warn(unreachable_pub))]
 // The library does not panic or print, and it reads the time by its Clock alone.
 #![warn(
     clippy::unwrap_used,
@@ -68,77 +145,111 @@
     clippy::disallowed_methods
 )]
 
-// The test support names the crate as its users do.
-#[cfg(test)]
-#[allow(unused_extern_crates)] // unused without the backends of real servers
-extern crate self as rwlease;
-
+#[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod backend;
 mod backoff;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-#[cfg(all(test, feature = "embedded"))]
-mod checker;
+mod call_error;
+#[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod client;
+#[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod clock;
-mod decimal;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
-mod excerpt;
+mod fencing_token;
 mod health;
 mod lock;
-mod protocol;
+#[cfg_attr(feature = "__testing", allow(missing_docs))]
 mod router;
-mod slot;
+#[cfg_attr(feature = "__testing", allow(missing_docs))]
+mod scripts;
 mod telemetry;
+#[cfg(feature = "__testing")]
+#[doc(hidden)]
+pub mod testing;
 
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use backend::{Credentials, CredentialsFuture, CredentialsProvider};
-pub use client::cache::UncachedReason;
-pub use client::lease_options::RenewalPolicy;
+pub use client::cache::cache_config::CacheConfig;
 pub use client::loss::LeaseLoss;
 pub use error::{Error, ErrorKind, Result};
-pub use lock::accept_transfer::{TakeUp, TakenUp};
-pub use lock::builder::Builder;
+pub use fencing_token::FencingToken;
+pub use lock::accept_transfer::TransferredGuard;
+pub use lock::builder::ClientBuilder;
 #[cfg(any(feature = "native", feature = "redis"))]
-pub use lock::builder::sentinel::Sentinel;
-pub use lock::cached::config::Cache;
-pub use lock::cached::guard::{CachedGuard, CachedReadGuard, CachedWriteGuard};
-pub use lock::cached::lease_watcher::LeaseWatch;
-pub use lock::cached::request::{CachedAcquire, TryCached};
-pub use lock::cached::{CachedRwLock, LocalStatus};
-pub use lock::client::Locks;
-pub use lock::guard::{Guard, MutexGuard, ReadGuard, Released, SemaphoreGuard, WriteGuard};
-pub use lock::leader::leadership::Leadership;
-pub use lock::leader::watch::LeaderWatch;
-pub use lock::leader::{CurrentLeader, Leader};
-pub use lock::lease::{Lease, LeaseState};
-pub use lock::lock_scan::Listing;
-pub use lock::multi_lock::{Multi, MultiGuard};
-pub use lock::quorum::Quorum;
-pub use lock::quorum::guard::QuorumGuard;
-pub use lock::quorum::request::QuorumAcquire;
-pub use lock::reentrant::{
-    Reentrant, ReentrantMutexGuard, ReentrantReadGuard, ReentrantWriteGuard,
+pub use lock::builder::sentinel::SentinelConfig;
+pub use lock::cached::CachedRwLock;
+pub use lock::client::Client;
+pub use lock::election::Election;
+pub use lock::election::leader_guard::LeaderGuard;
+pub use lock::fenced::FencedValue;
+pub use lock::fenced::writer::FencedWriter;
+pub use lock::guard::{
+    MutexGuard, ReadGuard, ReleaseOutcome, SemaphorePermit, SetNxMutexGuard, WriteGuard,
 };
+pub use lock::lease::{Lease, LeaseState};
+pub use lock::multi_lock::{MultiLock, MultiLockGuard};
+pub use lock::mutex::Mutex;
+pub use lock::redlock::Redlock;
+pub use lock::redlock::guard::RedlockGuard;
+pub use lock::reentrant::ReentrantOwner;
 pub use lock::request::{Acquire, TryAcquire};
-pub use lock::retry::Retry;
-pub use lock::revoke::{ForcedRelease, Revocation};
+pub use lock::retry::RetryPolicy;
 pub use lock::rwlock::RwLock;
 pub use lock::semaphore::Semaphore;
-pub use lock::semaphore::status::{
-    PermitHolder, PermitWaiter, SemaphoreStatus, SemaphoreStatusQuery,
-};
-pub use lock::set_nx_mutex::{Mutex, MutexStatus};
-pub use lock::status::{Holder, Status, StatusQuery, Waiter};
-pub use lock::transfer::Ticket;
+pub use lock::semaphore::status::SemaphoreStatus;
+pub use lock::set_nx_mutex::SetNxMutex;
+pub use lock::status::LockStatus;
+pub use lock::transfer::LeaseTransfer;
 #[cfg(feature = "legacy")]
-pub use lock::two_key::{TwoKeyGuard, TwoKeyRwLock};
-pub use lock::upgrade::{Upgrade, UpgradeError};
-pub use protocol::{Fairness, LockMode, scripts};
-pub use router::Script;
-pub use slot::{CrossSlot, Slot, assert_same_slot};
+pub use lock::two_key::TwoKeyRwLock;
+pub use lock::upgrade::{UpgradeAttempt, UpgradeError};
+#[doc(inline)]
+pub use rwlease_core::{
+    acquisition::RenewalPolicy,
+    protocol::{Fairness, Fsync, LockMode},
+    slot::{CrossSlotError, Slot},
+};
+pub use scripts::{Script, scripts};
+
+/// Guards that few programs name: those of cached and reentrant locks, and views of leases.
+pub mod guard {
+    pub use crate::lock::cached::guard::{CachedGuard, CachedReadGuard, CachedWriteGuard};
+    pub use crate::lock::cached::lease_watcher::LeaseWatcher;
+    pub use crate::lock::election::leader_watcher::LeaderWatcher;
+    pub use crate::lock::guard::Guard;
+    pub use crate::lock::reentrant::{
+        ReentrantReadGuard, ReentrantSetNxMutexGuard, ReentrantWriteGuard,
+    };
+    #[cfg(feature = "legacy")]
+    pub use crate::lock::two_key::TwoKeyGuard;
+}
+
+/// Requests that few programs name. Each is made by a method, and sent when it is awaited.
+pub mod request {
+    pub use crate::lock::accept_transfer::AcceptTransfer;
+    pub use crate::lock::cached::request::{CachedAcquire, TryCachedAcquire};
+    pub use crate::lock::lock_scan::LockScan;
+    pub use crate::lock::redlock::request::RedlockAcquire;
+    pub use crate::lock::semaphore::status::SemaphoreStatusQuery;
+    pub use crate::lock::status::LockStatusQuery;
+    pub use crate::lock::upgrade::Upgrade;
+}
+
+/// What queries return: holders, waiters, and what became of them.
+pub mod status {
+    pub use crate::client::cache::UncachedReason;
+    pub use crate::lock::cached::CacheStatus;
+    pub use crate::lock::election::LeaderInfo;
+    pub use crate::lock::fenced::FencedValueStatus;
+    pub use crate::lock::revoke::{ForcedRelease, Revocation};
+    pub use crate::lock::semaphore::status::{SemaphoreHolder, SemaphoreWaiter};
+    pub use crate::lock::set_nx_mutex::SetNxMutexStatus;
+    pub use crate::lock::status::{Holder, Waiter};
+    pub use rwlease_core::protocol::ClientInfo;
+}
 
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../README.md")]
@@ -149,16 +260,36 @@ struct Readme;
 struct QuickStart;
 
 #[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/rwlock.md")]
+struct ReadWriteLock;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/work.md")]
+struct WorkUnderALock;
+
+#[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../docs/caching.md")]
 struct Caching;
 
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/leading.md")]
-struct Leading;
+#[doc = include_str!("../docs/fencing.md")]
+struct Fencing;
 
 #[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../docs/handing-on.md")]
-struct HandingOn;
+#[doc = include_str!("../docs/leader-election.md")]
+struct LeaderElection;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/transfer.md")]
+struct Transfer;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/errors.md")]
+struct Errors;
+
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;
 
 #[cfg(all(doctest, feature = "legacy"))]
 #[doc = include_str!("../docs/migrating.md")]

@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::error;
 
 /// A callback panicked. Nothing else is affected.
-pub(crate) fn callback_panicked(callback: &'static str, why: &str) {
-    error!(name: "rwlease.callback", callback, outcome = "panicked", why);
+pub(crate) fn callback_panicked(callback: &'static str, error: &str) {
+    error!(name: "rwlease.callback", callback, outcome = "panicked", error, "callback panicked");
 }
 
 /// Emits events and metrics in a destructor. While a panic unwinds, another one that left the
@@ -43,6 +43,7 @@ macro_rules! count_labeled {
             $($known => ::metrics::counter!($name, $label => $known).increment(1),)+
             other => debug_assert!(false, "{other} is not counted"),
         }
+        // Nothing counts it.
         #[cfg(not(feature = "metrics"))]
         let _ = $value;
     }};
@@ -50,12 +51,13 @@ macro_rules! count_labeled {
 
 /// A gauge of one server.
 macro_rules! server_gauge {
-    ($name:literal, $node:expr) => {{
+    ($name:literal, $server:expr) => {{
         #[cfg(feature = "metrics")]
-        let gauge = ::metrics::gauge!($name, "node" => $node.to_string());
+        let gauge = ::metrics::gauge!($name, "server" => $server.to_string());
+        // Nothing counts it.
         #[cfg(not(feature = "metrics"))]
         let gauge = {
-            let _ = $node;
+            let _ = $server;
             Gauge
         };
         gauge
@@ -67,6 +69,7 @@ macro_rules! record_duration {
     ($name:literal, $time:expr $(, $label:literal => $value:expr)*) => {{
         #[cfg(feature = "metrics")]
         ::metrics::histogram!($name $(, $label => $value)*).record($time.as_secs_f64());
+        // Nothing counts it.
         #[cfg(not(feature = "metrics"))]
         let _ = ($time, $($value),*);
     }};
@@ -83,6 +86,7 @@ macro_rules! record_duration_labeled {
             (one, other) => ::metrics::histogram!($name, $first => one, $second => other),
         }
         .record($time.as_secs_f64());
+        // Nothing counts it.
         #[cfg(not(feature = "metrics"))]
         let _ = ($time, $one, $other);
     }};
@@ -92,11 +96,13 @@ pub(crate) use {
     count_event, count_labeled, record_duration, record_duration_labeled, server_gauge,
 };
 
+// It counts nothing.
 /// Stands in for the `Gauge` of `metrics`.
 #[cfg(not(feature = "metrics"))]
 #[derive(Debug)]
 pub(crate) struct Gauge;
 
+// It counts nothing.
 #[cfg(not(feature = "metrics"))]
 impl Gauge {
     pub(crate) fn increment(&self, _: f64) {}

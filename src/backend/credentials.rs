@@ -12,12 +12,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials of a named user.
+    /// Returns the credentials of a named user.
     pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
         Credentials { username: Some(username.into()), password: password.into() }
     }
 
-    /// The password of the default user.
+    /// Returns the password of the default user.
     pub fn password(password: impl Into<String>) -> Self {
         Credentials { username: None, password: password.into() }
     }
@@ -48,10 +48,10 @@ pub trait CredentialsProvider: Send + Sync + 'static {
 
     /// Whether a later call may return other credentials. Default: true.
     ///
-    /// If it is true, a server that refuses the credentials (`WRONGPASS`, `NOAUTH`) is dialled
-    /// again after a pause, with the credentials of that moment, for as long as the call has time.
-    /// So a password may be changed at the server first. If it is false, the call fails at once, as
-    /// [`Refused`](crate::ErrorKind::Refused).
+    /// If true, a server that rejects the credentials (`WRONGPASS`, `NOAUTH`) is dialled again
+    /// after a pause, with fresh credentials, until the deadline of the call. So a password may be
+    /// changed at the server first. If it is false, the call fails at once, as
+    /// [`Rejected`](crate::ErrorKind::Rejected).
     fn can_change(&self) -> bool {
         true
     }

@@ -13,11 +13,12 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use rwlease_core::resp::{Address, Command};
 use tokio::net::TcpStream;
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
-use crate::backend::{Address, Command, ConnectionError, Credentials, CredentialsProvider};
+use crate::backend::{CONNECTION_FAILED, ConnectionError, Credentials, CredentialsProvider};
 use crate::health::{ClientHealth, catch, catch_future};
 use crate::telemetry::callback_panicked;
 use tcp::dial;
@@ -40,7 +41,7 @@ pub(crate) enum PubSubKind {
     /// Shard channels.
     #[default]
     Sharded,
-    /// The channels of a sentinel, which has no others.
+    /// Regular channels: sentinels have no shard channels.
     Regular,
 }
 
@@ -125,13 +126,13 @@ impl Dialer {
         let provided = provided.map_err(|panic| {
             callback_panicked("CredentialsProvider::credentials", &panic.message);
             ConnectionError::not_sent(format!(
-                "the credentials provider panicked: {}",
+                "no credentials: `CredentialsProvider::credentials` panicked: {}",
                 panic.message
             ))
         })?;
         provided.map(Some).map_err(|source| ConnectionError {
             source: Some(source.into()),
-            ..ConnectionError::not_sent("no credentials")
+            ..ConnectionError::not_sent("no credentials: the `CredentialsProvider` failed")
         })
     }
 
@@ -157,6 +158,7 @@ impl Dialer {
         Ok((RawStream::Tls(Box::new(stream)), place))
     }
 
+    // Refused earlier, by the URL.
     #[cfg(not(feature = "tls"))]
     async fn dial_tls(
         &self,
@@ -166,7 +168,7 @@ impl Dialer {
     ) -> Result<(RawStream, IpAddr), ConnectionError> {
         Err(ConnectionError {
             is_permanent: true,
-            ..ConnectionError::not_sent("TLS needs the feature `tls`")
+            ..ConnectionError::not_sent("TLS is not supported: enable the feature `tls`")
         })
     }
 }
@@ -182,14 +184,14 @@ pub(super) fn hide_password(
     }
 }
 
-/// A failure to connect, or one after which it does not matter what was sent.
+/// Converts a failure to connect, or another failure for which `maybe_sent` does not matter.
 impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> ConnectionError {
         ConnectionError {
             is_permanent: is_final_of_tls(&error),
             is_connection_refused: error.kind() == io::ErrorKind::ConnectionRefused,
             is_closed_by_peer: is_disconnect(&error),
-            ..ConnectionError::not_sent(error.to_string())
+            ..ConnectionError::not_sent(CONNECTION_FAILED)
         }
         .with_source(error)
     }
@@ -219,6 +221,7 @@ pub(super) fn is_final_of_tls(error: &(dyn StdError + 'static)) -> bool {
     of_tls.is_some_and(tls::is_final)
 }
 
+// No connection has TLS.
 #[cfg(not(feature = "tls"))]
 pub(super) fn is_final_of_tls(_: &(dyn StdError + 'static)) -> bool {
     false

@@ -13,14 +13,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use rwlease_core::resp::{Command, RespValue};
+use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::backend::{Command, PubSubEvent, RespValue};
-use crate::clock::{Clock, LocalInstant};
+use crate::backend::PubSubEvent;
+use crate::clock::Clock;
 use crate::health::ClientHealth;
 
-pub(crate) use replies::{address, cluster_info, id_of, script_reply, server_error, slots, text};
+pub(crate) use replies::{
+    address, all_slots_of, cluster_info, id_of, script_reply, server_error, slots, text,
+};
 
 /// The time of every fake server when its test begins.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -216,6 +220,14 @@ impl FakeCluster {
         self.with(host, |server| server.slots = Some(reply));
     }
 
+    /// Makes these servers name the same masters, and report this epoch.
+    pub(crate) fn report(&self, hosts: &[&str], ranges: &[(u16, u16, &str)], epoch: u64) {
+        for host in hosts {
+            self.set_slots_of(host, slots(ranges));
+            self.set_info_of(host, cluster_info("ok", epoch));
+        }
+    }
+
     /// Makes a server one without cluster mode.
     pub(crate) fn set_standalone(&self, host: &str) {
         let disabled =
@@ -305,6 +317,12 @@ impl FakeCluster {
             server.generation += 1;
             server.subscribers.clear();
         });
+    }
+
+    /// Breaks all connections to that server, and refuses others.
+    pub(crate) fn refuse(&self, host: &str) {
+        self.set_dial_behavior(host, DialBehavior::Refuse);
+        self.break_connections(host);
     }
 
     pub(crate) fn dials(&self, host: &str) -> usize {
@@ -442,6 +460,9 @@ impl FakeCluster {
                     ),
                 },
                 "ASKING" => server.asking.clone().unwrap_or_else(|| FakeReply::Answer(text("OK"))),
+                "WAITAOF" => {
+                    FakeReply::Answer(RespValue::Array([1, 0].map(RespValue::Int).to_vec()))
+                }
                 "WAIT" => server.wait_reply.clone().unwrap_or(FakeReply::Answer(RespValue::Int(1))),
                 "DELIFEQ" => {
                     server.scripts.pop_front().unwrap_or(FakeReply::Answer(RespValue::Int(1)))

@@ -1,8 +1,8 @@
 //! Connections by the `fred` crate: one centralized client to each server, which never reconnects.
 //!
-//! A client without a reconnect policy ends when its connection does: what was in flight fails,
-//! what is sent later is refused, and nothing is sent twice. This matches the router's rule that a
-//! broken connection is not used again.
+//! A client without a reconnect policy ends with its connection. Commands in flight fail, later
+//! commands are refused, and no command is sent twice. This matches the router's rule that a broken
+//! connection is not used again.
 
 mod connection;
 mod reply;
@@ -21,12 +21,13 @@ use ::fred::types::{ClusterHash, CustomCommand, RespVersion, Value};
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
+use rwlease_core::resp::{Address, Command, RespValue};
 
 use crate::backend::in_turn::first_success;
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
-    OpenedPubSub, RespValue, ResponseFuture, resolve_host,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub, ResponseFuture,
+    resolve_host,
 };
 use crate::health::ClientHealth;
 use connection::FredConnection;
@@ -39,7 +40,7 @@ const MAX_PENDING_EVENTS: usize = 4;
 
 /// Opens connections.
 #[derive(Clone)]
-pub(crate) struct FredConnector {
+pub struct FredConnector {
     config: Config,
     health: ClientHealth,
 }
@@ -54,13 +55,17 @@ impl fmt::Debug for FredConnector {
 }
 
 /// Refuses a configuration by which `fred` would connect as another user than it names: without a
-/// password it does not authenticate.
+/// password it does not authenticate. Refuses TLS whose `hostnames` this library could not read.
 pub(crate) fn check(config: &Config) -> Result<(), &'static str> {
+    // Another package can turn on TLS in `fred`, and its types exist here with `fred-tls` alone.
+    if config.uses_tls() && !cfg!(feature = "fred-tls") {
+        return Err("the configuration has TLS; enable the feature `fred-tls`");
+    }
     let names_user = config.username.as_deref().is_some_and(|user| !user.is_empty());
     if names_user && config.password.is_none() {
         return Err(
-            "the configuration has a user without a password; give a user who needs none an \
-                    empty one, and leave the user out if a provider has the credentials",
+            "the configuration has a user without a password; set an empty password if the user \
+             needs none, or leave the user out if a provider has the credentials",
         );
     }
     Ok(())
@@ -69,11 +74,13 @@ pub(crate) fn check(config: &Config) -> Result<(), &'static str> {
 /// The servers that a configuration names.
 pub(crate) fn seeds(config: &Config) -> Result<Vec<Address>, &'static str> {
     if !config.server.is_clustered() && !config.server.is_centralized() {
-        return Err("neither Sentinel nor socket files are supported");
+        return Err(
+            "the configuration is for Sentinel or a Unix socket, which are not supported; name servers or a cluster",
+        );
     }
     let hosts = config.server.hosts();
     if hosts.is_empty() {
-        return Err("no server was named");
+        return Err("no server is named; name at least one");
     }
     Ok(hosts.iter().map(address_of).collect())
 }
@@ -86,7 +93,7 @@ fn address_of(server: &Server) -> Address {
 }
 
 impl FredConnector {
-    pub(crate) fn new(config: Config) -> Self {
+    pub fn new(config: Config) -> Self {
         FredConnector { config, health: ClientHealth::default() }
     }
 
@@ -147,21 +154,15 @@ impl FredConnector {
         server
     }
 
-    /// Returns true if a server can be dialled by an address of its name: without TLS, or if TLS
-    /// accepts that.
-    fn supports_resolved_addrs(&self) -> bool {
-        cfg!(feature = "fred-tls") || !self.config.uses_tls()
-    }
-
-    /// Dials the addresses one after another, and takes the first one that authenticates the
-    /// client: `fred` by itself does not say which address it took.
-    pub(super) async fn connect_to_any(
+    /// Dials the addresses in order, and keeps the first connection that authenticates the client.
+    /// `fred` resolves names itself but does not report the address that it dialled.
+    pub async fn connect_to_any(
         &self,
         address: &Address,
         places: &[Arc<str>],
     ) -> Result<Arc<dyn CommandConnection>, ConnectionError> {
         let dials = places.iter().map(|place| self.connect_to_addr(address, place)).collect();
-        let no_address = || Err(ConnectionError::not_sent("the host has no address"));
+        let no_address = || Err(ConnectionError::not_sent("the host name has no address"));
         first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)
     }
 
@@ -188,9 +189,7 @@ impl Connector for FredConnector {
         async move {
             match &*resolve_host(address).await {
                 [place] => self.open(self.config(address), Some(place.clone())).await,
-                places @ [_, _, ..] if self.supports_resolved_addrs() => {
-                    self.connect_to_any(address, places).await
-                }
+                places @ [_, _, ..] => self.connect_to_any(address, places).await,
                 _ => self.open(self.config(address), None).await,
             }
         }
@@ -281,7 +280,7 @@ fn split(command: &Command) -> (CustomCommand, Vec<Value>) {
     let mut rest = buffer.freeze();
     let mut words = command.iter().map(|word| rest.split_to(word.len()));
     let name = words.next().unwrap_or_default();
-    let mut args = Vec::with_capacity(command.len());
+    let mut args = Vec::with_capacity(command.word_count());
     args.extend(words.map(Value::Bytes));
     (command_name(&name), args)
 }

@@ -1,13 +1,12 @@
-//! The seam to the servers: one connection to ONE server, which neither retries nor redirects.
+//! The seam to the servers: one connection to one server, without retries and redirects.
 //!
 //! A backend (`native`, `redis`, `fred`, `embedded`) implements [`Connector`],
 //! [`CommandConnection`] and [`PubSubConnection`]. It returns the server's answers unchanged, and
-//! says of each failure whether the command may have been sent. Deadlines are the router's: it
-//! drops the future of a call whose time is up, and what was sent stays sent.
+//! says of each failure whether the command may have been sent. The router keeps the deadlines: it
+//! drops the future of a call whose time is up. A command that was sent stays sent.
 
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod abort_on_drop;
-mod command;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod credentials;
 #[cfg(any(feature = "native", feature = "redis"))]
@@ -29,9 +28,6 @@ pub(crate) mod redis;
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 mod resolve;
 mod response_future;
-mod shape;
-#[cfg(all(test, feature = "native", feature = "redis", feature = "fred"))]
-mod tests;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -39,96 +35,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use rwlease_core::resp::{
+    Address, Command, EncodedScriptCall, ProtocolError, RespValue, ServerError,
+};
 use tokio::sync::mpsc;
 
-use crate::excerpt::{excerpt, excerpt_of};
+use crate::error::ErrorChain;
 use crate::health::ClientHealth;
 
-pub(crate) use command::{Command, EncodedScriptCall};
 #[cfg(any(feature = "native", feature = "redis"))]
 pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider};
 #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
 pub(crate) use resolve::resolve_host;
 pub(crate) use response_future::ResponseFuture;
-pub(crate) use shape::{GRANTED, ProtocolError, ReplyShape, ScriptShape, server_ms};
 
 /// The library name that servers from 7.2 on show for a connection in `CLIENT LIST`. Servers that
 /// refuse it (an older version, a user without the right) are used without it.
-#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-pub(crate) const LIB_NAME: &str = env!("CARGO_PKG_NAME");
-#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
-pub(crate) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Where a server listens, as the client dials it (after address translation).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Address {
-    pub(crate) host: Arc<str>,
-    pub(crate) port: u16,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
-/// A server's answer to one command.
-#[derive(Clone, PartialEq)]
-pub(crate) enum RespValue {
-    Nil,
-    Int(i64),
-    /// A bulk string or a simple string ("OK").
-    String(Bytes),
-    Array(Vec<RespValue>),
-    Error(ServerError),
-}
-
-/// Shows the beginning: a reply can have many megabytes.
-impl fmt::Debug for RespValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&excerpt_of(format_args!("{:?}", FullReply(self))))
-    }
-}
-
-struct FullReply<'a>(&'a RespValue);
-
-impl fmt::Debug for FullReply<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            RespValue::Nil => f.write_str("nil"),
-            RespValue::Int(number) => number.fmt(f),
-            RespValue::String(text) => write!(f, "\"{}\"", text.escape_ascii()),
-            RespValue::Array(items) => f.debug_list().entries(items.iter().map(FullReply)).finish(),
-            RespValue::Error(error) => write!(f, "({error})"),
-        }
-    }
-}
-
-/// An error reply: the word at its beginning (`MOVED`, `NOSCRIPT`, `ERR`), and the rest of the
-/// line, without what is too long to be shown.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code} {message}")]
-pub(crate) struct ServerError {
-    pub(crate) code: String,
-    pub(crate) message: String,
-}
-
-impl ServerError {
-    pub(crate) fn new(code: &str, detail: &str) -> ServerError {
-        ServerError { code: excerpt(code), message: excerpt(detail) }
-    }
-
-    /// Takes the line of an error reply apart.
-    #[cfg(any(test, feature = "native", feature = "fred", feature = "embedded"))]
-    pub(crate) fn parse(line: &str) -> ServerError {
-        let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
-        ServerError::new(code, detail)
-    }
-}
+pub const LIB_NAME: &str = env!("CARGO_PKG_NAME");
+pub const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns true if the error means that the server does not recognise the client, or refuses its
 /// credentials.
@@ -136,24 +60,38 @@ pub(crate) fn is_auth_error(code: &str) -> bool {
     matches!(code, "NOAUTH" | "WRONGPASS")
 }
 
+/// What failed when the server does not recognise the user, or refuses the credentials.
+pub(crate) const AUTHENTICATION_FAILED: &str =
+    "authentication failed; check the user and the password";
+
+/// What failed when an I/O error is the reason.
+#[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+pub(crate) const CONNECTION_FAILED: &str = "connection failed";
+
+/// What failed where a client crate does not say more.
+#[cfg(any(feature = "redis", feature = "fred"))]
+pub(crate) const INVALID_RESP3: &str =
+    "invalid RESP3; check that a Redis or Valkey server listens at this port";
+
 /// A call that got no answer from the server.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectionError {
-    pub(crate) message: String,
+pub struct ConnectionError {
+    /// What failed. The words of the source are not repeated.
+    pub message: String,
     /// The command may have reached the server. True if it is unknown.
-    pub(crate) maybe_sent: bool,
+    pub maybe_sent: bool,
     /// No later attempt with the same settings can succeed: wrong password, no TLS provider, a bad
     /// certificate.
-    pub(crate) is_permanent: bool,
+    pub is_permanent: bool,
     /// Nothing listens at that address: the machine is there, the server is not.
-    pub(crate) is_connection_refused: bool,
+    pub is_connection_refused: bool,
     /// The other side ended the connection.
-    pub(crate) is_closed_by_peer: bool,
+    pub is_closed_by_peer: bool,
     /// The caller's settings are wrong: no server of this kind can be used by them.
-    pub(crate) is_invalid: bool,
+    pub is_invalid: bool,
     /// The replies on the connection do not fit its commands.
-    pub(crate) is_protocol_error: bool,
-    pub(crate) source: Option<Arc<dyn StdError + Send + Sync>>,
+    pub is_protocol_error: bool,
+    pub source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl ConnectionError {
@@ -171,22 +109,51 @@ impl ConnectionError {
         }
     }
 
+    /// Displays the failure and its sources.
+    pub(crate) fn chain(&self) -> ErrorChain<'_> {
+        ErrorChain(self)
+    }
+
+    /// Names the server in the message.
+    pub(crate) fn at(self, address: &Address) -> ConnectionError {
+        ConnectionError { message: format!("{address}: {}", self.message), ..self }
+    }
+
     /// Without the arguments of an unknown command, which some servers repeat: those of `HELLO`
     /// have the password.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     pub(crate) fn redact_arguments(self) -> ConnectionError {
-        match self.message.find(", with args beginning with") {
-            // The source has them, too.
-            Some(end) => {
-                ConnectionError { message: self.message[..end].into(), source: None, ..self }
+        self.map_texts(|text| {
+            let end = text.find(", with args beginning with")?;
+            Some(text[..end].to_owned())
+        })
+    }
+
+    /// Replaces the texts for which `redact` returns another one. A source that is not an error of
+    /// the server is replaced by its text.
+    #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
+    fn map_texts(self, redact: impl Fn(&str) -> Option<String>) -> ConnectionError {
+        let source = self.source.map(|source| {
+            if let Some(error) = source.downcast_ref::<ServerError>() {
+                let text = |text: &String| redact(text).unwrap_or_else(|| text.clone());
+                let [code, message] = [&error.code, &error.message].map(text);
+                return Arc::new(ServerError { code, message }) as Arc<dyn StdError + Send + Sync>;
             }
-            None => self,
-        }
+            // Its debug output may be shown, too.
+            let is_hidden = redact(&format!("{source:?} {source}")).is_some();
+            if !is_hidden {
+                return source;
+            }
+            let text = source.to_string();
+            Box::<dyn StdError + Send + Sync>::from(redact(&text).unwrap_or(text)).into()
+        });
+        let message = redact(&self.message).unwrap_or(self.message);
+        ConnectionError { message, source, ..self }
     }
 
     /// The connection has ended, and no other reason is known.
     pub(crate) fn closed() -> ConnectionError {
-        ConnectionError::not_sent("the connection is gone")
+        ConnectionError::not_sent("the connection was closed")
     }
 
     /// The same, of a command that may have been sent.
@@ -195,9 +162,9 @@ impl ConnectionError {
         ConnectionError { maybe_sent: true, ..ConnectionError::closed() }
     }
 
-    /// How much a failure says, where several addresses of one name failed: what no retry can fix
-    /// comes first. That nothing listens comes last, because it holds only if it is so at all of
-    /// them.
+    /// Ranks the failures of several addresses of one name. A failure that no retry can fix has the
+    /// highest rank. A refused connection has the lowest rank, because it describes the name only
+    /// if all addresses refuse.
     #[cfg(any(feature = "native", feature = "redis", feature = "fred"))]
     fn weight(&self) -> u8 {
         match (self.is_permanent, self.is_connection_refused) {
@@ -210,11 +177,7 @@ impl ConnectionError {
 
 impl From<ProtocolError> for ConnectionError {
     fn from(error: ProtocolError) -> ConnectionError {
-        ConnectionError {
-            is_protocol_error: true,
-            source: Some(Arc::new(error.clone())),
-            ..ConnectionError::not_sent(error.to_string())
-        }
+        ConnectionError { is_protocol_error: true, ..ConnectionError::not_sent(error.to_string()) }
     }
 }
 
@@ -235,14 +198,14 @@ impl StdError for ConnectionError {
 pub(crate) type ConnectionFuture<'a, T> = BoxFuture<'a, Result<T, ConnectionError>>;
 
 /// Opens connections.
-pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
+pub trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens and authenticates a connection that carries commands.
     fn connect<'a>(
         &'a self,
         address: &'a Address,
     ) -> ConnectionFuture<'a, Arc<dyn CommandConnection>>;
 
-    /// The addresses to which a host name resolves now; none if that is unknown.
+    /// Returns the addresses to which a host name resolves now. Empty if they are unknown.
     fn resolve<'a>(&'a self, address: &'a Address) -> BoxFuture<'a, Vec<Arc<str>>> {
         let _ = address;
         Box::pin(std::future::ready(Vec::new()))
@@ -281,7 +244,7 @@ pub(crate) trait Connector: fmt::Debug + Send + Sync + 'static {
 pub(crate) type OpenedPubSub = (Arc<dyn PubSubConnection>, mpsc::UnboundedReceiver<PubSubEvent>);
 
 /// A connection that carries commands. Calls from many tasks share it. Answers come in order.
-pub(crate) trait CommandConnection: fmt::Debug + Send + Sync + 'static {
+pub trait CommandConnection: fmt::Debug + Send + Sync + 'static {
     /// Sends one command, now or at the first poll.
     fn call(&self, command: Command) -> ResponseFuture<RespValue>;
 
@@ -297,7 +260,8 @@ pub(crate) trait CommandConnection: fmt::Debug + Send + Sync + 'static {
     /// False once the connection is known to be unusable.
     fn is_usable(&self) -> bool;
 
-    /// The address to which the host name resolved when this was opened; none if that is unknown.
+    /// Returns the address to which the host name resolved when this connection was opened. `None`
+    /// if it is unknown.
     fn resolved_addr(&self) -> Option<Arc<str>> {
         None
     }
@@ -308,7 +272,7 @@ pub(crate) type MessageHandler = Box<dyn Fn(Bytes, Bytes) + Send + Sync>;
 
 /// A connection that carries subscriptions, with one channel in each command: shard channels, or
 /// the channel of a sentinel if the connector is for sentinels.
-pub(crate) trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
+pub trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
     /// Makes the task that reads the connection give each message to `handler` at once. A backend
     /// that cannot do so still sends the messages as notices.
     fn set_handler(&self, handler: MessageHandler) {
@@ -334,7 +298,7 @@ pub(crate) trait PubSubConnection: fmt::Debug + Send + Sync + 'static {
 
 /// An event on a subscription's connection.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PubSubEvent {
+pub enum PubSubEvent {
     /// The server confirmed the subscription.
     Subscribed {
         channel: Bytes,

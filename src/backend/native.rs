@@ -21,15 +21,15 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use rwlease_core::resp::{Address, Command, EncodedScriptCall, ReplyShape, RespValue};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::dialer::{Dialer, RawStream, hide_password};
 use crate::backend::response_future::KeptConnection;
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
-    EncodedScriptCall, OpenedPubSub, PubSubConnection, ReplyShape, RespValue, ResponseFuture,
-    resolve_host,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    PubSubConnection, ResponseFuture, resolve_host,
 };
 use crate::health::ClientHealth;
 use pending_replies::{PendingReply, PipelineOutcome};
@@ -155,9 +155,9 @@ impl NativeConnection {
 
     /// Sends commands and waits for the replies.
     async fn exchange(&self, commands: &[Command]) -> PipelineOutcome {
-        let (tell, told) = oneshot::channel();
-        self.wire.push_all(commands, PendingReply::replies(commands.len(), tell))?;
-        let outcome = told.await.map_err(|_| ConnectionError::closed_in_flight())?;
+        let (reply_tx, reply_rx) = oneshot::channel();
+        self.wire.push_all(commands, PendingReply::replies(commands.len(), reply_tx))?;
+        let outcome = reply_rx.await.map_err(|_| ConnectionError::closed_in_flight())?;
         self.out_of_step().map_or(outcome, Err)
     }
 
@@ -169,9 +169,10 @@ impl NativeConnection {
         impl Iterator<Item = oneshot::Receiver<Result<RespValue, ConnectionError>>>,
         ConnectionError,
     > {
-        let (tell, told): (Vec<_>, Vec<_>) = commands.iter().map(|_| oneshot::channel()).unzip();
-        self.wire.push_all(commands, tell.into_iter().map(PendingReply::Reply))?;
-        Ok(told.into_iter())
+        let (reply_tx, reply_rx): (Vec<_>, Vec<_>) =
+            commands.iter().map(|_| oneshot::channel()).unzip();
+        self.wire.push_all(commands, reply_tx.into_iter().map(PendingReply::Reply))?;
+        Ok(reply_rx.into_iter())
     }
 
     /// Sends one command of `words` words, which `write` adds.
@@ -181,9 +182,9 @@ impl NativeConnection {
         write: impl FnOnce(&mut Vec<u8>),
         shape: ReplyShape,
     ) -> ResponseFuture<RespValue> {
-        let (tell, told) = oneshot::channel();
-        match self.wire.push(words, write, shape, PendingReply::Reply(tell)) {
-            Ok(()) => ResponseFuture::Channel { told, kept: self.clone() },
+        let (reply_tx, reply_rx) = oneshot::channel();
+        match self.wire.push(words, write, shape, PendingReply::Reply(reply_tx)) {
+            Ok(()) => ResponseFuture::Channel { reply_rx, connection: self.clone() },
             Err(failure) => ready(Err(failure)).boxed().into(),
         }
     }
@@ -211,12 +212,12 @@ impl fmt::Debug for NativeCommands {
 impl CommandConnection for NativeCommands {
     fn call(&self, command: Command) -> ResponseFuture<RespValue> {
         let write = |bytes: &mut Vec<u8>| bytes.extend_from_slice(command.bytes());
-        self.connection.send_one(command.len(), write, command.shape())
+        self.connection.send_one(command.word_count(), write, command.shape())
     }
 
     fn call_script(&self, call: &EncodedScriptCall<'_>) -> ResponseFuture<RespValue> {
         self.connection.send_one(
-            call.len(),
+            call.word_count(),
             |bytes| call.write(bytes),
             ReplyShape::Script(call.shape),
         )

@@ -15,6 +15,7 @@ use ::redis::{
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use rwlease_core::resp::{Address, Command, RespValue, ServerError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
@@ -23,9 +24,9 @@ use crate::backend::dialer::{Dialer, PubSubKind, RawStream, hide_password};
 use crate::backend::handshake_error::{hello_refused, select_refused};
 use crate::backend::pipelining::PipeliningConnection;
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials,
-    LIB_NAME, LIB_VERSION, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent, RespValue,
-    ResponseFuture, ServerError, resolve_host,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, Credentials, LIB_NAME,
+    LIB_VERSION, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent, ResponseFuture,
+    resolve_host,
 };
 use crate::health::ClientHealth;
 pub(crate) use reply::{connect_error, from_value};
@@ -177,8 +178,8 @@ impl RedisConnector {
         let selected = connection.send_packed_command(&command).await;
         let refused = |error: RedisError| match error.code() {
             Some(code) => {
-                let said = ServerError::new(code, error.detail().unwrap_or_default());
-                select_refused(&said, self.dialer.database)
+                let server_error = ServerError::new(code, error.detail().unwrap_or_default());
+                select_refused(&server_error, self.dialer.database)
             }
             None => connect_error(error),
         };
@@ -398,7 +399,7 @@ fn pipeline(commands: &[Command]) -> Pipeline {
 
 pub(crate) fn to_cmd(command: &Command) -> Cmd {
     // A few bytes more than its words have.
-    let mut packed = Cmd::with_capacity(command.len(), command.bytes().len());
+    let mut packed = Cmd::with_capacity(command.word_count(), command.bytes().len());
     for word in command.iter() {
         packed.arg(word);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::Address;
+use rwlease_core::resp::Address;
 
 /// The addresses of a host, in no particular order; none if it cannot be resolved.
 pub(crate) async fn resolve_host(address: &Address) -> Vec<Arc<str>> {

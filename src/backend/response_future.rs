@@ -13,21 +13,21 @@ use crate::backend::{ConnectionError, ConnectionFuture};
 
 /// A pending answer. It borrows nothing, so another task can await it after the caller has given
 /// up.
-pub(crate) enum ResponseFuture<T> {
+pub enum ResponseFuture<T> {
     /// A task of the connection completes it. This needs no box, and no future of the backend's
     /// own.
     #[cfg(feature = "native")]
     Channel {
-        told: oneshot::Receiver<Result<T, ConnectionError>>,
-        /// What the answer needs and keeps alive until it has come.
-        kept: Arc<dyn KeptConnection>,
+        reply_rx: oneshot::Receiver<Result<T, ConnectionError>>,
+        /// The connection, which stays alive until the reply has arrived.
+        connection: Arc<dyn KeptConnection>,
     },
     Boxed(ConnectionFuture<'static, T>),
 }
 
 /// The connection of a pending answer.
 #[cfg(feature = "native")]
-pub(crate) trait KeptConnection: Send + Sync {
+pub trait KeptConnection: Send + Sync {
     /// The failure of all callers if replies did not fit their commands. An answer that came before
     /// that, and was not taken, is not believed either.
     fn out_of_step(&self) -> Option<ConnectionError>;
@@ -39,10 +39,12 @@ impl<T> Future for ResponseFuture<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             #[cfg(feature = "native")]
-            ResponseFuture::Channel { told, kept } => Pin::new(told).poll(context).map(|told| {
-                let told = told.unwrap_or_else(|_| Err(ConnectionError::closed_in_flight()));
-                told.and_then(|answer| kept.out_of_step().map_or(Ok(answer), Err))
-            }),
+            ResponseFuture::Channel { reply_rx, connection } => {
+                Pin::new(reply_rx).poll(context).map(|reply| {
+                    let reply = reply.unwrap_or_else(|_| Err(ConnectionError::closed_in_flight()));
+                    reply.and_then(|value| connection.out_of_step().map_or(Ok(value), Err))
+                })
+            }
             ResponseFuture::Boxed(future) => future.as_mut().poll(context),
         }
     }

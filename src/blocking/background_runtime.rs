@@ -1,50 +1,30 @@
-//! The background runtime of all blocking clients.
+//! The background runtime of all threads that wait.
 
 use std::future::pending;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
-
-use crate::error::{Error, ErrorKind, Result};
+use tokio::sync::Mutex;
 
 /// Started by the first call. It runs until the process ends, so the last guards dropped can still
 /// be released.
-static BACKGROUND: Mutex<Option<Handle>> = Mutex::new(None);
+static BACKGROUND: OnceLock<Handle> = OnceLock::new();
 
-/// Blocks this thread until the future completes.
-pub(super) fn run<F: Future>(work: F) -> Result<F::Output> {
-    Ok(background()?.block_on(work))
+/// Blocks this thread until the future completes. Panics on a thread that runs async tasks.
+#[track_caller]
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    // `Handle::block_on` panics there, too, but its text is about starting a runtime. tokio has no
+    // other public check: `Handle::try_current` also finds the runtime of `spawn_blocking`, where a
+    // thread may wait.
+    drop(Mutex::new(()).blocking_lock());
+    background().block_on(future)
 }
 
-/// The runtime, for a thread that may block.
-pub(super) fn background() -> Result<Handle> {
-    match Handle::try_current() {
-        Err(_) => started(),
-        Ok(_) => Err(Error::invalid(
-            "a blocking call on a thread of a tokio runtime: await the async locks there",
-        )),
-    }
-}
-
-/// Runs a task in the background.
-pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-    started()?.spawn(task);
-    Ok(())
-}
-
-fn started() -> Result<Handle> {
-    let mut background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(handle) = &*background {
-        return Ok(handle.clone());
-    }
-    let handle = start().map_err(|error| {
-        let message = "the runtime in the background could not be started";
-        Error::new(ErrorKind::Unavailable, message).with_source(error)
-    })?;
-    *background = Some(handle.clone());
-    Ok(handle)
+#[expect(clippy::expect_used, reason = "as in `std::thread::spawn`, no output can have the error")]
+fn background() -> &'static Handle {
+    BACKGROUND.get_or_init(|| start().expect("cannot start the background thread of rwlease"))
 }
 
 fn start() -> io::Result<Handle> {
@@ -56,24 +36,4 @@ fn start() -> io::Result<Handle> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_threads_share_one_thread_in_the_background() {
-        let background = || {
-            let ask = || run(async { tokio::spawn(async { thread::current().id() }).await });
-            thread::spawn(move || ask().unwrap().unwrap())
-        };
-        let asked: Vec<_> = std::iter::repeat_with(background).take(4).collect();
-        let ids: Vec<_> = asked.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    }
-
-    #[tokio::test]
-    async fn inside_of_a_runtime_it_is_refused() {
-        assert_eq!(run(async {}).unwrap_err().kind(), ErrorKind::Invalid);
-        let blocking = tokio::task::spawn_blocking(|| run(async {}));
-        assert_eq!(blocking.await.unwrap().unwrap_err().kind(), ErrorKind::Invalid);
-    }
-}
+mod tests;

@@ -1,26 +1,29 @@
 //! Makes the calls of a request, and waits. The acquisition decides what to do next.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use futures::future::select;
+use rwlease_core::acquisition::{
+    AcquisitionError, AcquisitionEvent, AcquisitionState, LeaseOptions, RequestStep, WaitPolicy,
+};
+use rwlease_core::protocol::{
+    AcquireKind, AcquireRequest, AcquisitionId, Call, CallError, CallErrorKind, Confirmation,
+    LockKey, LockMode, parse_reply,
+};
+use rwlease_core::resp::Address;
+use rwlease_core::time::LocalInstant;
 use tracing::{Instrument, Span};
 
-use crate::client::acquisition::{
-    Acquisition, AcquisitionEvent, AcquisitionState, RequestStep, lease_lost_error,
-};
-use crate::client::lease_options::{LeaseOptions, WaitPolicy};
-use crate::client::script_result::parse_reply;
+use crate::client::acquisition::Acquisition;
 use crate::client::telemetry;
 use crate::client::{ClientInner, SlotSubscription};
-use crate::clock::LocalInstant;
-use crate::error::Result;
-use crate::protocol::{AcquireKind, AcquireRequest, AcquisitionId, LockKey, LockMode};
-use crate::router::Call;
+use crate::error::{AddContext, Result};
 use crate::telemetry::emit_in_drop;
 
-/// Acquires the lock. `None` if it was a try and others hold the lock.
+/// Acquires the lock. Returns `None` if a try found the lock busy.
 ///
-/// Cancel safe: if the future is dropped, what it was granted is released.
+/// Cancel safe: if the future is dropped, a granted lock is released.
 pub(crate) async fn acquire(
     client: &Arc<ClientInner>,
     lock: &LockKey,
@@ -33,23 +36,24 @@ pub(crate) async fn acquire(
     run_acquisition(client, lock, (goal, mode), options, policy).await
 }
 
-/// Takes up the lease of another acquisition.
+/// Accepts a transfer: takes over the lease of another acquisition.
 ///
-/// Cancel safe: if the future is dropped, what it has taken up is released.
+/// Cancel safe: dropping the future releases an accepted lease.
 pub(crate) async fn accept_transfer(
     client: &Arc<ClientInner>,
     lock: &LockKey,
     (mode, from, token): (LockMode, AcquisitionId, u64),
     options: &LeaseOptions,
-    until: LocalInstant,
+    deadline: LocalInstant,
 ) -> Result<Arc<Acquisition>> {
     let goal = AcquireKind::Transfer { mode, from, token };
-    let taken =
-        run_acquisition(client, lock, (goal, mode), options, WaitPolicy::strict_try(until)).await?;
-    taken.ok_or_else(|| lock.add_context(lease_lost_error())) // unlike a try, it is never refused
+    let acquired =
+        run_acquisition(client, lock, (goal, mode), options, WaitPolicy::strict_try(deadline))
+            .await?;
+    acquired.ok_or_else(|| lock.add_context(AcquisitionError::LeaseLost)) // unlike a try, it is never refused
 }
 
-/// Runs a new acquisition. `None` if it was a try and others hold the lock.
+/// Runs a new acquisition. Returns `None` if a try found the lock busy.
 async fn run_acquisition(
     client: &Arc<ClientInner>,
     lock: &LockKey,
@@ -72,7 +76,7 @@ async fn run_acquisition(
     }
 }
 
-/// Upgrades a read to a write. False if it was a try and others read.
+/// Upgrades a read to a write. Returns false if a try found other readers.
 ///
 /// Cancel safe: if the future is dropped, the read stays, and the worker undoes the upgrade.
 pub(crate) async fn upgrade(
@@ -112,8 +116,8 @@ fn apply(client: &ClientInner, acquisition: &Acquisition, event: AcquisitionEven
     client.apply(acquisition, event).next_step.unwrap_or(RequestStep::CallNow)
 }
 
-/// An acquisition that nobody has a guard of so far. Dropping it gives it up: a subscriber may
-/// panic at the event of the grant.
+/// An acquisition without a guard yet. Dropping it abandons the acquisition: a subscriber may panic
+/// at the event of the grant.
 struct UnclaimedGuard<'a> {
     client: &'a ClientInner,
     acquisition: Option<Arc<Acquisition>>,
@@ -133,19 +137,23 @@ impl Drop for UnclaimedGuard<'_> {
     }
 }
 
-/// A request under way. Dropping it gives it up.
+/// A request in progress. Dropping it abandons the request.
 struct AcquireTask<'a> {
     client: &'a Arc<ClientInner>,
     acquisition: Arc<Acquisition>,
     mode: LockMode,
     started_at: LocalInstant,
     subscription: Option<SlotSubscription>,
-    /// The server at which the last call said that this client has subscribed.
+    /// The server of the subscription that the last call reported.
     subscribed_server: Option<String>,
     span: Span,
-    /// When it got its place in the queue.
+    /// The last server that replied, if the request has a span.
+    last_server: Option<Address>,
+    /// Why the last call that can tell got no usable reply.
+    last_failure: Option<Arc<dyn StdError + Send + Sync>>,
+    /// When the request joined the queue.
     queued_since: Option<LocalInstant>,
-    /// Its outcome in a word, for telemetry.
+    /// The outcome of the request, as events and metrics name it.
     outcome: &'static str,
 }
 
@@ -165,12 +173,14 @@ impl<'a> AcquireTask<'a> {
             subscription: None,
             subscribed_server: None,
             span,
+            last_server: None,
+            last_failure: None,
             queued_since: None,
             outcome: "dropped",
         }
     }
 
-    /// Runs, and notes the outcome.
+    /// Runs the request, and sets its outcome.
     async fn run_with_telemetry(&mut self, next: RequestStep) -> Result<bool> {
         // Most requests have no span, and need no instrumented future.
         let result = match self.span.is_disabled() {
@@ -188,25 +198,25 @@ impl<'a> AcquireTask<'a> {
         result
     }
 
-    /// True when it holds the lock, false when a try was refused.
+    /// Returns true if the lock was granted, and false if a try found it busy.
     async fn run(&mut self, mut next: RequestStep) -> Result<bool> {
         loop {
             next = match next {
                 RequestStep::CallNow => self.call_event(),
-                RequestStep::Send { acquire, replicas, deadline: until } => {
-                    let call = self.build_call(acquire, until);
-                    self.call(&call, replicas, until).await
+                RequestStep::Send { acquire, confirmation, deadline } => {
+                    let call = self.build_call(acquire, deadline);
+                    self.call(&call, confirmation, deadline).await
                 }
                 RequestStep::WaitUntil(_) => self.drive_until_ready().await,
-                RequestStep::Granted { token, by, node } => {
+                RequestStep::Granted { token, source, server } => {
                     let took =
                         || self.client.clock.now().saturating_duration_since(self.started_at);
                     let (lock, waited) = (&self.acquisition.lock, self.queued_since.is_some());
-                    telemetry::record_grant(lock, self.mode, &node, token, by, took, waited);
+                    telemetry::record_grant(lock, self.mode, &server, token, source, took, waited);
                     return Ok(true);
                 }
                 RequestStep::Busy => return Ok(false),
-                RequestStep::Failed(error) => return Err(error),
+                RequestStep::Failed(error) => return Err(error.into()),
             }
         }
     }
@@ -217,21 +227,51 @@ impl<'a> AcquireTask<'a> {
         apply(self.client, &self.acquisition, event)
     }
 
-    fn build_call(&self, mut acquire: AcquireRequest, until: LocalInstant) -> Call {
+    fn build_call(&self, mut acquire: AcquireRequest, deadline: LocalInstant) -> Call {
         if let Some(wait) = &mut acquire.wait {
             wait.subscribed_server.clone_from(&self.subscribed_server);
         }
         let Acquisition { id, lock, .. } = &*self.acquisition;
-        acquire.call(self.client.scripts, *id, lock, until)
+        acquire.call(*id, lock, deadline)
     }
 
-    async fn call(&mut self, call: &Call, replicas: u32, until: LocalInstant) -> RequestStep {
-        let result = self.client.transport.call_replicated(call, replicas, until).await;
+    async fn call(
+        &mut self,
+        call: &Call,
+        confirmation: Confirmation,
+        deadline: LocalInstant,
+    ) -> RequestStep {
+        let result = self.client.transport.call_replicated(call, confirmation, deadline).await;
         let outcome = parse_reply(result, AcquireRequest::read);
-        if let Ok(told) = &outcome {
-            telemetry::record_server(&self.span, &told.server);
+        let outcome = outcome.map_err(|error| self.with_reason(error));
+        // A formatter prints a field once for each time that it is recorded, so the span gets its
+        // server at the end.
+        if let Ok(reply) = &outcome
+            && !self.span.is_disabled()
+        {
+            self.last_server = Some(reply.server.clone());
         }
         apply(self.client, &self.acquisition, AcquisitionEvent::AcquireReply(outcome))
+    }
+
+    /// A last call near the deadline has no time to find out why it gets no reply: its error has
+    /// the reason of the call before it.
+    fn with_reason(&mut self, mut error: CallError) -> CallError {
+        let source = &mut error.source;
+        match &error.kind {
+            CallErrorKind::TimedOut(None) if source.is_none() => {
+                source.clone_from(&self.last_failure)
+            }
+            CallErrorKind::TimedOut(Some(reply)) => {
+                self.last_failure = Some(Arc::new(reply.clone()))
+            }
+            CallErrorKind::TooManyRedirects(_) => {
+                let reason = Box::<dyn StdError + Send + Sync>::from(error.kind.to_string());
+                self.last_failure = Some(reason.into());
+            }
+            _ => self.last_failure.clone_from(source),
+        }
+        error
     }
 
     /// Waits for a push, or until the next poll is due.
@@ -248,9 +288,9 @@ impl<'a> AcquireTask<'a> {
         drive_until_ready(self.client, &self.acquisition, || AcquisitionEvent::Wake).await
     }
 
-    /// The server at which this client is subscribed in the lock's slot now.
+    /// Returns the server at which this client is subscribed in the lock's slot now.
     fn subscribed_server(&self) -> Option<String> {
-        self.client.transport.joined_at(self.acquisition.lock.slot)
+        self.client.subscribed_server(self.acquisition.lock.slot)
     }
 }
 
@@ -258,7 +298,7 @@ impl Drop for AcquireTask<'_> {
     fn drop(&mut self) {
         let now = self.client.apply(&self.acquisition, AcquisitionEvent::RequestEnded).now;
         emit_in_drop(|| {
-            // The subscriber is told of its end as well.
+            // The subscriber is reply of its end as well.
             let span = std::mem::replace(&mut self.span, Span::none());
             let AcquireTask { acquisition, mode, outcome, .. } = self;
             if let Some(since) = self.queued_since {
@@ -270,6 +310,9 @@ impl Drop for AcquireTask<'_> {
                         now.saturating_duration_since(since),
                     );
                 });
+            }
+            if let Some(server) = &self.last_server {
+                telemetry::record_server(&span, server);
             }
             telemetry::record_outcome(
                 &span,

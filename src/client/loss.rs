@@ -5,13 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rwlease_core::acquisition::LossRecord;
+use rwlease_core::protocol::{LockKey, LockMode};
+use rwlease_core::slot::Slot;
 use tokio::sync::Notify;
 
 use crate::client::telemetry;
+use crate::fencing_token::FencingToken;
 use crate::health::catch;
-use crate::protocol::LockMode;
 use crate::router::RuntimeHandle;
-use crate::slot::Slot;
 
 /// The most losses that wait for the listener. Further ones are not reported to it.
 const MAX_QUEUED: usize = 1 << 17;
@@ -29,28 +31,43 @@ pub struct LeaseLoss {
     pub slot: Slot,
     /// The mode in which it was held.
     pub mode: LockMode,
-    /// The fencing token, which is stale from now on.
-    pub token: u64,
+    /// The fencing token, which is stale from now on. `None` for a
+    /// [`SetNxMutex`](crate::SetNxMutex).
+    pub fencing_token: Option<FencingToken>,
     /// The time for which it was held.
     pub held_for: Duration,
     /// The number of guards that held it: one, or more for a cached lease.
     pub guard_count: u64,
 }
 
+impl LeaseLoss {
+    /// The loss of a lease that one guard held.
+    pub(crate) fn of_lease(lost: &LossRecord, lock: &LockKey) -> LeaseLoss {
+        LeaseLoss {
+            lock: lock.name.clone(),
+            slot: lock.slot,
+            mode: lost.mode,
+            fencing_token: FencingToken::from_wire(lost.token),
+            held_for: lost.held_for,
+            guard_count: 1,
+        }
+    }
+}
+
 type LossCallback = Arc<dyn Fn(&LeaseLoss) + Send + Sync>;
 
 /// The listener for losses.
 #[derive(Clone, Default)]
-pub(crate) struct LossListener(pub(crate) Option<LossCallback>);
+pub struct LossListener(pub(crate) Option<LossCallback>);
 
-/// Delivers the losses of a client to its listener, one after the other.
+/// Delivers the losses of a client to its listener in order.
 ///
 /// A loss can be noticed in any task and on any thread, also by the caller who releases or drops a
 /// guard, with the caller's own locks held. So a task of the client calls the listener. It runs
 /// while there is something to deliver.
 #[derive(Debug)]
 pub(crate) struct LossReports {
-    on_lost: LossListener,
+    on_lease_lost: LossListener,
     runtime: RuntimeHandle,
     queue: Mutex<LossQueue>,
     /// Notified when everything is delivered.
@@ -65,14 +82,14 @@ struct LossQueue {
 }
 
 impl LossReports {
-    pub(crate) fn new(on_lost: LossListener, runtime: RuntimeHandle) -> Arc<LossReports> {
+    pub(crate) fn new(on_lease_lost: LossListener, runtime: RuntimeHandle) -> Arc<LossReports> {
         let (queue, delivered) = Default::default();
-        Arc::new(LossReports { on_lost, runtime, queue, delivered })
+        Arc::new(LossReports { on_lease_lost, runtime, queue, delivered })
     }
 
     /// Reports a loss to the listener, if there is one. It works on any thread and does not wait.
     pub(crate) fn push(self: &Arc<Self>, loss: LeaseLoss) {
-        if self.on_lost.0.is_none() {
+        if self.on_lease_lost.0.is_none() {
             return;
         }
         let mut queue = self.queue();
@@ -89,7 +106,7 @@ impl LossReports {
         }
     }
 
-    /// Waits until the listener has been told of everything so far.
+    /// Waits until the listener was called for all losses until now.
     pub(crate) async fn delivered(&self) {
         loop {
             let mut delivered = std::pin::pin!(self.delivered.notified());
@@ -111,7 +128,7 @@ impl LossReports {
 
     /// A panic of the listener affects nothing else.
     fn tell(&self, loss: &LeaseLoss) {
-        if let Some(listener) = &self.on_lost.0
+        if let Some(listener) = &self.on_lease_lost.0
             && let Err(panic) = catch(|| listener(loss))
         {
             // The subscriber is the caller's code, too.
@@ -165,71 +182,4 @@ impl fmt::Debug for LossListener {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-    use crate::health::ClientHealth;
-
-    fn loss(token: u64) -> LeaseLoss {
-        let (lock, slot) = ("a".into(), Slot::of("a"));
-        LeaseLoss {
-            lock,
-            slot,
-            mode: LockMode::Read,
-            token,
-            held_for: Duration::ZERO,
-            guard_count: 1,
-        }
-    }
-
-    #[tokio::test]
-    async fn on_lost_listener_that_panics_gets_every_loss_in_order() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let tell = heard.clone();
-        let on_lost = LossListener(Some(Arc::new(move |loss: &LeaseLoss| {
-            tell.lock().unwrap_or_else(PoisonError::into_inner).push(loss.token);
-            assert!(!loss.token.is_multiple_of(3), "as the test wants");
-        })));
-        let reports = LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()));
-        for _ in 0..2 {
-            (0..100).for_each(|token| reports.push(loss(token)));
-            assert!(heard.lock().unwrap().is_empty(), "not by the caller");
-            reports.delivered().await;
-            let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
-            assert!(heard.into_iter().eq(0..100));
-        }
-        assert_eq!(reports.runtime.health().failure(), None);
-        assert_eq!(Arc::strong_count(&reports), 1, "the task has ended");
-    }
-
-    #[tokio::test]
-    async fn a_listener_that_is_far_behind_costs_a_bounded_memory() {
-        let heard = Arc::new(AtomicUsize::new(0));
-        let count = heard.clone();
-        let on_lost = LossListener(Some(Arc::new(move |_: &LeaseLoss| {
-            count.fetch_add(1, Ordering::Relaxed);
-        })));
-        let reports = LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()));
-        (0..MAX_QUEUED as u64 + 10).for_each(|token| reports.push(loss(token)));
-        assert_eq!(reports.queue().losses.len(), MAX_QUEUED);
-        reports.delivered().await;
-        assert_eq!(heard.load(Ordering::Relaxed), MAX_QUEUED);
-    }
-
-    #[test]
-    fn deliveries_end_with_their_runtime() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let on_lost = LossListener(Some(Arc::new(|_: &LeaseLoss| {})));
-        let reports = {
-            let _inside = runtime.enter();
-            LossReports::new(on_lost, RuntimeHandle::current(ClientHealth::default()))
-        };
-        reports.push(loss(1));
-        drop(runtime);
-        reports.push(loss(2));
-        let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        other.block_on(reports.delivered());
-        assert!(reports.queue().losses.is_empty());
-    }
-}
+mod tests;

@@ -1,13 +1,12 @@
-//! A renewal by the caller, besides those of the worker.
+//! A renewal by the caller. The renewals of the worker continue.
+
+use rwlease_core::acquisition::{AcquisitionError, AcquisitionEvent, HeldLease, RequestStep};
+use rwlease_core::protocol::{Grant, RenewReply, RenewRequest, ScriptReply, parse_reply};
+use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
-use crate::client::acquisition::{
-    Acquisition, AcquisitionEvent, HeldLease, RequestStep, lease_lost_error,
-};
-use crate::client::script_result::{ScriptReply, parse_reply};
-use crate::clock::LocalInstant;
-use crate::error::Result;
-use crate::protocol::{Grant, RenewReply, RenewRequest};
+use crate::client::acquisition::Acquisition;
+use crate::error::{AddContext, Result};
 
 /// The server's answer to a renewal that succeeded.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +28,18 @@ pub(crate) async fn renew(
     let lock = &acquisition.lock;
     let now = client.clock.now();
     let sending = |holding: &HeldLease| {
-        let sent = (holding.renew(now), holding.replicas(), holding.deadline);
+        let sent = (holding.renew(now), holding.confirmation(), holding.deadline);
         holding.is_held(now).then_some(sent)
     };
-    let Some((renew, replicas, ends)) = acquisition.with_lease(sending).flatten() else {
-        return Err(lock.add_context(client.failure_or(lease_lost_error())));
+    let Some((renew, confirmation, ends)) = acquisition.with_lease(sending).flatten() else {
+        return Err(lock.add_context(client.failure_or(AcquisitionError::LeaseLost)));
     };
-    let until = ends.min(now.saturating_add(client.settings.call_timeout));
+    let limit = client.settings.acquisition.call_timeout + confirmation.timeout();
+    let until = ends.min(now.saturating_add(limit));
     let send = async |renew: RenewRequest| {
-        let call = renew.call(client.scripts, acquisition.id, lock);
+        let call = renew.call(acquisition.id, lock);
         parse_reply(
-            client.transport.call_replicated(&call, replicas, until).await,
+            client.transport.call_replicated(&call, confirmation, until).await,
             RenewReply::read,
         )
     };
@@ -64,6 +64,6 @@ pub(crate) async fn renew(
     match (client.apply(acquisition, AcquisitionEvent::RenewReply(outcome)).next_step, confirmed) {
         (Some(RequestStep::Failed(error)), _) => Err(lock.add_context(client.failure_or(error))),
         (_, Some(confirmed)) if is_held() => Ok(confirmed),
-        _ => Err(lock.add_context(client.failure_or(lease_lost_error()))),
+        _ => Err(lock.add_context(client.failure_or(AcquisitionError::LeaseLost))),
     }
 }

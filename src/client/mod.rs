@@ -4,15 +4,12 @@
 pub(crate) mod acquire_task;
 pub(crate) mod acquisition;
 pub(crate) mod cache;
+pub(crate) mod client_record;
 pub(crate) mod config;
-pub(crate) mod deadline;
-pub(crate) mod in_doubt;
-pub(crate) mod lease_options;
+pub(crate) mod label;
 pub(crate) mod loss;
 pub(crate) mod manual_renewal;
-pub(crate) mod poll_schedule;
 mod registry;
-pub(crate) mod script_result;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded"))]
 mod tests;
@@ -24,23 +21,24 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState, Context, Effects};
+use rwlease_core::protocol::{AcquisitionId, Call, ClientId, LockKey};
+use rwlease_core::resp::RespValue;
+use rwlease_core::slot::Slot;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::backend::RespValue;
-use crate::client::acquisition::{
-    Acquisition, AcquisitionEvent, AcquisitionState, Context, Effects,
-};
+use crate::client::acquisition::Acquisition;
 use crate::client::cache::{CachedLock, CachedLockMap};
+use crate::client::client_record::KnownClients;
 use crate::client::config::ClientConfig;
 use crate::client::loss::{LeaseLoss, LossReports};
 use crate::client::registry::{AcquisitionRegistry, DueWork};
-use crate::clock::{Clock, LocalInstant};
-use crate::error::{Error, ErrorKind, Result};
+use crate::clock::Clock;
+use crate::error::{AddContext, Error, ErrorKind, Result};
 use crate::health::{ClientFailure, catch};
-use crate::protocol::{AcquisitionId, ClientId, LockKey, Scripts};
-use crate::router::{Call, RuntimeHandle, Transport};
-use crate::slot::Slot;
+use crate::router::{RuntimeHandle, Transport};
 use crate::telemetry::emit_in_drop;
 
 #[derive(Debug)]
@@ -48,13 +46,13 @@ pub(crate) struct ClientInner {
     pub(crate) transport: Transport,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: ClientConfig,
-    pub(crate) scripts: &'static Scripts,
     id: ClientId,
     next_acquisition: AtomicU64,
     registry: Mutex<AcquisitionRegistry>,
     cached_locks: Mutex<CachedLockMap>,
     runtime: RuntimeHandle,
     pub(crate) losses: Arc<LossReports>,
+    known_clients: KnownClients,
     /// The number of cached holds, including those that are being acquired. It is limited.
     cached_lease_count: AtomicUsize,
     pub(crate) stale_recall_limit: cache::stale_recall::RecallRateLimit,
@@ -74,7 +72,6 @@ impl ClientInner {
         router: Transport,
         clock: Arc<dyn Clock>,
         settings: ClientConfig,
-        scripts: &'static Scripts,
         id: ClientId,
     ) -> Self {
         let runtime = router.runtime().clone();
@@ -83,13 +80,13 @@ impl ClientInner {
             transport: router,
             clock,
             settings,
-            scripts,
             id,
             next_acquisition: AtomicU64::new(0),
             registry: Mutex::default(),
             cached_locks: Mutex::default(),
             runtime,
             losses,
+            known_clients: KnownClients::default(),
             cached_lease_count: AtomicUsize::new(0),
             stale_recall_limit: cache::stale_recall::RecallRateLimit::default(),
             worker_wake: Notify::new(),
@@ -123,10 +120,19 @@ impl ClientInner {
             // Read while the state is locked, so that no event acts on an earlier time than the one
             // at which somebody has seen that the lease was over.
             let now = self.clock.now();
-            state.apply(
+            let effects = state.apply(
                 event,
-                &Context { now, jitter: random, settings: &self.settings, lock_kind: kind },
-            )
+                &Context {
+                    now,
+                    jitter: random,
+                    settings: &self.settings.acquisition,
+                    lock_kind: kind,
+                },
+            );
+            if let AcquisitionState::Held(lease) = &*state {
+                acquisition.set_fencing_token(lease.token);
+            }
+            effects
         };
         if effects.loss.is_some() {
             acquisition.mark_lost();
@@ -136,8 +142,8 @@ impl ClientInner {
         } else if effects.notify_waiters {
             acquisition.changed.notify_waiters();
         }
-        if effects.pump {
-            self.pump(&acquisition.lock);
+        if effects.grant_waiters {
+            self.grant_waiters(&acquisition.lock);
         }
         if effects.deregister {
             self.deregister(acquisition);
@@ -153,8 +159,8 @@ impl ClientInner {
     fn report(&self, acquisition: &Acquisition, effects: &mut Effects) {
         let lost = effects.loss.take().filter(|lost| lost.is_reported);
         if let Some(lost) = lost {
-            let outcome = lost.outcome();
-            self.lose(lost.into_loss(&acquisition.lock), outcome);
+            let reason = lost.reason();
+            self.lose(LeaseLoss::of_lease(&lost, &acquisition.lock), reason);
         }
         if let Some((mode, how, took)) = effects.hold_end.take() {
             telemetry::record_hold(mode, how, took);
@@ -164,24 +170,23 @@ impl ClientInner {
         }
     }
 
-    /// Reports a loss. When the runtime has ended, which is usual at the end of a program, nothing
-    /// is left that could.
-    pub(crate) fn lose(&self, loss: LeaseLoss, outcome: &'static str) {
+    /// Reports a loss, unless the runtime has ended, which is usual at the end of a program.
+    pub(crate) fn lose(&self, loss: LeaseLoss, reason: &'static str) {
         if self.failure() == Some(&ClientFailure::RuntimeEnded) {
             return;
         }
         self.losses.push(loss.clone());
-        telemetry::record_loss(&loss, outcome);
+        telemetry::record_loss(&loss, reason);
     }
 
-    /// Why the client can do nothing any more.
+    /// Returns why the client has failed, if it has.
     pub(crate) fn failure(&self) -> Option<&ClientFailure> {
         self.runtime.health().failure()
     }
 
-    /// The failure of the client, if it has failed, and otherwise this error.
-    pub(crate) fn failure_or(&self, error: Error) -> Error {
-        self.failure().map_or(error, |failure| failure.clone().into())
+    /// Returns the failure of the client, or this error if the client has not failed.
+    pub(crate) fn failure_or(&self, error: impl Into<Error>) -> Error {
+        self.failure().map_or_else(|| error.into(), |failure| failure.clone().into())
     }
 
     /// Ends the client, which has failed: all leases are lost, all requests end, and later ones
@@ -217,16 +222,21 @@ impl ClientInner {
     }
 
     /// Makes the worker continue what a call left over.
-    pub(crate) fn pump(&self, lock: &LockKey) {
-        self.registry().pump(lock);
+    pub(crate) fn grant_waiters(&self, lock: &LockKey) {
+        self.registry().grant_waiters(lock);
         self.worker_wake.notify_one();
+    }
+
+    /// Returns an id that this client uses only once.
+    pub(crate) fn next_id(&self) -> AcquisitionId {
+        self.id.acquisition(self.next_acquisition.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn id(&self) -> ClientId {
         self.id
     }
 
-    /// The id, if it is one of this client's.
+    /// Returns the id if it belongs to this client.
     pub(crate) fn parse_own_id(&self, id: &str) -> Option<AcquisitionId> {
         AcquisitionId::counter_of(id, &self.id).map(|count| self.id.acquisition(count))
     }
@@ -257,12 +267,19 @@ impl ClientInner {
         self.subscribe(slot, self.next_acquisition.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The name of the server at which this client is subscribed in a slot now.
+    pub(crate) fn subscribed_server(&self, slot: Slot) -> Option<String> {
+        self.transport.subscriptions()?.subscribed_server(slot)
+    }
+
     fn subscribe(self: &Arc<Self>, slot: Slot, count: u64) -> SlotSubscription {
         let mut registry = self.registry();
         if registry.add_waiter(slot, count, self.clock.now()) {
             // Before the registry is unlocked and the slot can be found idle, so that the two
             // commands reach the router in the right order.
-            self.transport.want(slot, self.id.channel(slot));
+            if let Some(subscriptions) = self.transport.subscriptions() {
+                subscriptions.subscribe(slot, self.id.channel(slot));
+            }
         }
         drop(registry);
         SlotSubscription { client: self.clone(), slot, waiter: count }
@@ -309,23 +326,28 @@ impl ClientInner {
     }
 
     pub(crate) fn can_cache_more(&self) -> bool {
-        self.cached_lease_count.load(Ordering::Relaxed) < self.settings.cache.max_leases
+        self.cached_lease_count.load(Ordering::Relaxed) < self.settings.cache.max_cached
     }
 
     /// Reserves room for one more cached hold, if there is any. Call it before the hold is
     /// acquired.
     pub(crate) fn try_reserve_cache(self: &Arc<Self>) -> Option<CachePermit> {
-        let most = self.settings.cache.max_leases;
+        let most = self.settings.cache.max_cached;
         let take = |cached: usize| (cached < most).then_some(cached + 1);
         let taken =
             self.cached_lease_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.is_ok().then(|| CachePermit(self.clone()))
     }
 
-    /// Gives up the subscriptions of slots in which nobody has waited for a while.
+    /// Ends the subscriptions of slots in which no request has waited for a while.
     pub(crate) fn drop_idle_subscriptions(&self) {
         let now = self.clock.now();
-        self.registry().remove_idle(now, |slot| self.transport.unwant(slot));
+        let subscriptions = self.transport.subscriptions();
+        self.registry().remove_idle(now, |slot| {
+            if let Some(subscriptions) = subscriptions {
+                subscriptions.unsubscribe(slot);
+            }
+        });
     }
 
     /// Takes work that is due, as much as fits into one turn of the worker.
@@ -335,12 +357,13 @@ impl ClientInner {
 
     /// Sends a query about a lock, which changes nothing.
     pub(crate) async fn query(&self, lock: &LockKey, call: &Call) -> Result<RespValue> {
-        let until = self.clock.now().saturating_add(self.settings.call_timeout);
+        let until = self.clock.now().saturating_add(self.settings.acquisition.call_timeout);
         let answer = self.transport.call(call, until).await;
         answer.map(|answer| answer.value).map_err(|error| lock.add_context(error))
     }
 
-    /// When the worker must wake by itself. From here on, earlier work wakes it.
+    /// Returns when the worker must wake without a notification. From here on, earlier work wakes
+    /// it.
     pub(crate) fn sleep_until(&self, at_most: LocalInstant) -> LocalInstant {
         self.registry().sleep_until(at_most)
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use rwlease_core::protocol::LockKey;
+use rwlease_core::slot::Slot;
+use rwlease_core::time::LocalInstant;
 
 use crate::client::acquisition::Acquisition;
 use crate::client::timer_queue::TimerQueue;
-use crate::clock::LocalInstant;
-use crate::protocol::LockKey;
-use crate::slot::Slot;
 
 /// How long a subscription is kept without waiters in its slot.
 const SUBSCRIPTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,19 +20,19 @@ const SUBSCRIPTION_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct AcquisitionRegistry {
     acquisitions: FxHashMap<u64, Arc<Acquisition>>,
-    /// When the worker must look at which lease or request.
+    /// The timers of leases and requests.
     leases: TimerQueue,
-    /// When it must look at which release.
+    /// The timers of releases.
     releases: TimerQueue,
     /// The locks at which a call has left work over, by their keys.
-    pump_locks: BTreeMap<Bytes, LockKey>,
+    locks_to_grant: BTreeMap<Bytes, LockKey>,
     slot_waiters: BTreeMap<Slot, SlotWaiters>,
     /// The time until which the worker sleeps.
     sleeps_until: Option<LocalInstant>,
     closed: bool,
     /// Whether the last handle is gone. The worker then ends when all work is done.
     is_orphaned: bool,
-    /// Whether the client has failed. What is left stays as it is.
+    /// Whether the client has failed. Remaining acquisitions stay as they are.
     failed: bool,
 }
 
@@ -56,14 +56,14 @@ const MIN_RELEASES: usize = 32;
 pub(crate) struct DueWork {
     /// Leases and requests, then releases.
     pub(crate) acquisitions: Vec<Arc<Acquisition>>,
-    pub(crate) pumps: Vec<LockKey>,
+    pub(crate) locks_to_grant: Vec<LockKey>,
     /// Whether more is due.
     pub(crate) has_more: bool,
     pub(crate) is_finished: bool,
 }
 
 impl AcquisitionRegistry {
-    /// False if the client takes no more locks.
+    /// Adds an acquisition. Returns false if the client acquires no more locks.
     pub(super) fn add(&mut self, acquisition: Arc<Acquisition>) -> bool {
         if !self.closed {
             self.acquisitions.insert(acquisition.number, acquisition);
@@ -71,7 +71,8 @@ impl AcquisitionRegistry {
         !self.closed
     }
 
-    /// True if it was the last one and the client takes no more locks.
+    /// Removes the acquisition. Returns true if the client is shutting down and has no other
+    /// acquisition.
     pub(super) fn remove(&mut self, count: u64) -> bool {
         self.acquisitions.remove(&count);
         self.leases.remove(count);
@@ -109,8 +110,8 @@ impl AcquisitionRegistry {
     }
 
     /// Makes the worker continue what a call left over.
-    pub(super) fn pump(&mut self, lock: &LockKey) {
-        self.pump_locks.entry(lock.key.clone()).or_insert_with(|| lock.clone());
+    pub(super) fn grant_waiters(&mut self, lock: &LockKey) {
+        self.locks_to_grant.entry(lock.key.clone()).or_insert_with(|| lock.clone());
     }
 
     /// Takes work that is due, as much as fits into one turn. Leases go before releases: a renewal
@@ -121,14 +122,15 @@ impl AcquisitionRegistry {
         let room = TURN - counts.len();
         counts.extend(iter::from_fn(|| self.releases.pop_due(now)).take(room));
         let due = counts.iter().filter_map(|count| self.acquisitions.get(count).cloned()).collect();
-        let pumps: Vec<LockKey> = iter::from_fn(|| self.pump_locks.pop_first())
+        let locks_to_grant: Vec<LockKey> = iter::from_fn(|| self.locks_to_grant.pop_first())
             .map(|(_, lock)| lock)
             .take(TURN)
             .collect();
         let has_more =
-            self.first_due().is_some_and(|due| due <= now) || !self.pump_locks.is_empty();
-        let finished = (self.is_orphaned || self.failed) && self.is_drained() && pumps.is_empty();
-        DueWork { acquisitions: due, pumps, has_more, is_finished: finished }
+            self.first_due().is_some_and(|due| due <= now) || !self.locks_to_grant.is_empty();
+        let finished =
+            (self.is_orphaned || self.failed) && self.is_drained() && locks_to_grant.is_empty();
+        DueWork { acquisitions: due, locks_to_grant, has_more, is_finished: finished }
     }
 
     fn first_due(&self) -> Option<LocalInstant> {
@@ -149,7 +151,7 @@ impl AcquisitionRegistry {
     pub(super) fn fail(&mut self) {
         (self.closed, self.failed) = (true, true);
         (self.leases, self.releases) = Default::default();
-        self.pump_locks.clear();
+        self.locks_to_grant.clear();
     }
 
     pub(super) fn mark_orphaned(&mut self) {
@@ -190,125 +192,4 @@ impl AcquisitionRegistry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::client::acquisition::AcquisitionState;
-    use crate::protocol::{ClientId, LockKind};
-
-    fn lock(name: &str) -> LockKey {
-        LockKey::new(LockKind::ReadWrite, "", name).unwrap()
-    }
-
-    fn registry(counts: &[u64]) -> AcquisitionRegistry {
-        let mut registry = AcquisitionRegistry::default();
-        for &count in counts {
-            let id = ClientId::from_random([1; 11]).acquisition(count);
-            let acquisition = Acquisition::new(id, count, lock("a"), AcquisitionState::Ended);
-            assert!(registry.add(Arc::new(acquisition)));
-        }
-        registry
-    }
-
-    #[test]
-    fn registry_all_lists_acquisitions_in_creation_order() {
-        let all = registry(&[3, 1, 2]).all();
-        assert_eq!(all.iter().map(|acquisition| acquisition.number).collect::<Vec<_>>(), [1, 2, 3]);
-    }
-
-    #[test]
-    fn the_last_one_of_a_client_that_takes_no_more_locks_is_reported() {
-        for end in [
-            AcquisitionRegistry::close as fn(&mut AcquisitionRegistry),
-            AcquisitionRegistry::mark_orphaned,
-        ] {
-            let mut registry = registry(&[1, 2, 3]);
-            assert!(!registry.remove(1));
-            end(&mut registry);
-            assert!(!registry.remove(2), "there is another one");
-            assert!(registry.remove(3));
-        }
-        assert!(!registry(&[1]).remove(1), "more may come");
-    }
-
-    const fn at(ms: u64) -> LocalInstant {
-        LocalInstant::from_duration(Duration::from_millis(ms))
-    }
-
-    /// The numbers of the acquisitions that a turn looks at.
-    fn turn(registry: &mut AcquisitionRegistry, now: LocalInstant) -> (Vec<u64>, bool) {
-        let work = registry.take_due(now);
-        (work.acquisitions.iter().map(|acquisition| acquisition.number).collect(), work.has_more)
-    }
-
-    #[test]
-    fn take_work_of_many_releases_takes_a_turn_of_them_and_leases_first() {
-        let releases = 3 * TURN as u64;
-        let mut registry = registry(&(0..releases + 2).collect::<Vec<_>>());
-        (0..releases).for_each(|count| assert!(registry.schedule(count, at(1), true)));
-        registry.schedule(releases, at(2), false);
-        registry.schedule(releases + 1, at(9), false);
-        let (first, has_more) = turn(&mut registry, at(5));
-        assert!(first.iter().copied().eq([releases].into_iter().chain(0..TURN as u64 - 1)));
-        assert!(has_more);
-        let (second, _) = turn(&mut registry, at(9));
-        assert_eq!((second[0], second.len()), (releases + 1, TURN));
-        assert_eq!(turn(&mut registry, at(9)).0.len(), TURN);
-        let (last, has_more) = turn(&mut registry, at(9));
-        assert_eq!((last.len(), has_more), (2, false));
-        assert_eq!(turn(&mut registry, at(9)), (vec![], false));
-    }
-
-    #[test]
-    fn take_work_of_many_leases_leaves_room_for_releases() {
-        let leases = 2 * TURN as u64;
-        let mut registry = registry(&(0..leases + 100).collect::<Vec<_>>());
-        (0..leases + 100)
-            .for_each(|count| assert!(registry.schedule(count, at(1), count >= leases)));
-        let (first, _) = turn(&mut registry, at(5));
-        assert_eq!(first.len(), TURN);
-        assert_eq!(first.iter().filter(|count| **count >= leases).count(), MIN_RELEASES);
-    }
-
-    /// A release is not looked at as a lease any more.
-    #[test]
-    fn note_of_a_release_ends_the_look_at_its_lease() {
-        let mut registry = registry(&[1]);
-        registry.schedule(1, at(1), false);
-        registry.schedule(1, at(7), true);
-        assert_eq!(turn(&mut registry, at(5)), (vec![], false));
-        assert_eq!(turn(&mut registry, at(7)), (vec![1], false));
-        assert_eq!(turn(&mut registry, at(7)), (vec![], false));
-    }
-
-    #[test]
-    fn take_work_of_many_pumps_takes_a_turn_of_them() {
-        let mut registry = registry(&[]);
-        (0..TURN + 3).for_each(|number| registry.pump(&lock(&number.to_string())));
-        let work = registry.take_due(at(0));
-        assert_eq!((work.pumps.len(), work.has_more), (TURN, true));
-        let work = registry.take_due(at(0));
-        assert_eq!((work.pumps.len(), work.has_more), (3, false));
-    }
-
-    #[test]
-    fn take_work_after_a_failure_is_finished() {
-        let mut registry = registry(&[1]);
-        registry.schedule(1, at(1), false);
-        registry.fail();
-        let work = registry.take_due(at(5));
-        assert!(work.is_finished && work.acquisitions.is_empty() && registry.is_drained());
-        assert_eq!(registry.all().len(), 1, "shutdown names it");
-    }
-
-    #[test]
-    fn each_lock_is_pumped_once() {
-        let mut registry = registry(&[]);
-        registry.mark_orphaned();
-        ["a", "b", "a"].iter().for_each(|name| registry.pump(&lock(name)));
-        let work = registry.take_due(LocalInstant::from_duration(Duration::ZERO));
-        let pumps: Vec<_> = work.pumps.iter().map(|lock| &*lock.name).collect();
-        assert_eq!(pumps, ["a", "b"]);
-        assert!(!work.is_finished);
-        assert!(registry.take_due(LocalInstant::from_duration(Duration::ZERO)).is_finished);
-    }
-}
+mod tests;

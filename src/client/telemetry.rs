@@ -1,18 +1,17 @@
 //! Events and metrics of a client's requests and leases.
 
-use std::fmt::Display;
 use std::time::Duration;
 
+use rwlease_core::acquisition::{GrantSource, TelemetryEvent};
+use rwlease_core::protocol::{ClientId, ClientInfo, LockKey, LockMode, ReleaseReply};
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
 use tracing::field::{Empty, display};
 use tracing::{Span, debug, debug_span, error, trace, warn};
 
-use crate::backend::Address;
-use crate::client::acquisition::{GrantSource, TelemetryEvent};
 use crate::client::loss::LeaseLoss;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorChain, ErrorKind};
 use crate::health::ClientFailure;
-use crate::protocol::{ClientId, LockKey, LockMode, ReleaseReply};
-use crate::slot::Slot;
 use crate::telemetry::{count_event, count_labeled, record_duration, record_duration_labeled};
 
 /// Describes the metrics, for exporters that show descriptions.
@@ -20,7 +19,7 @@ pub(crate) fn describe() {
     crate::router::telemetry::describe();
     #[cfg(feature = "metrics")]
     {
-        use metrics::{Unit, describe_counter, describe_histogram};
+        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
         describe_histogram!(
             "rwlease_acquire_seconds",
@@ -38,23 +37,26 @@ pub(crate) fn describe() {
         describe_histogram!(
             "rwlease_renewal_seconds",
             Unit::Seconds,
-            "Renewals that were answered, from sending to answer"
+            "Round trips of renewals that were answered"
         );
-        describe_counter!("rwlease_lost_total", "Leases that were lost");
+        describe_counter!("rwlease_leases_at_risk_total", "Leases that came to be at risk");
+        describe_counter!("rwlease_lease_losses_total", "Leases that were lost");
         // A rate counts only from a series' first sample.
         for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
-            for outcome in ["taken", "expired", "client_failed"] {
-                metrics::counter!("rwlease_lost_total", "mode" => mode, "outcome" => outcome)
+            for reason in ["not_held", "expired", "client_failed"] {
+                metrics::counter!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason)
                     .increment(0);
             }
-            for way in ["push", "answer"] {
-                metrics::counter!("rwlease_handoffs_total", "mode" => mode, "way" => way)
+            metrics::counter!("rwlease_leases_at_risk_total", "mode" => mode).increment(0);
+            for source in ["push", "reply"] {
+                metrics::counter!("rwlease_handoffs_total", "mode" => mode, "source" => source)
                     .increment(0);
             }
         }
         metrics::counter!("rwlease_renewals_total", "outcome" => "failed").increment(0);
         describe_counter!("rwlease_releases_total", "Releases");
         describe_counter!("rwlease_pushes_total", "Grants that came by push");
+        describe_gauge!("rwlease_clients", "Clients of this process: 1 until the client ends");
         crate::client::cache::telemetry::describe();
     }
 }
@@ -62,15 +64,20 @@ pub(crate) fn describe() {
 /// Emits the note of a transition.
 pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
     match note {
-        TelemetryEvent::Queued { mode, node, ahead } => emit_queued(lock, mode, &node, ahead),
-        TelemetryEvent::GrantExpired { mode, node } => emit_grant_expired(lock, mode, &node),
-        TelemetryEvent::Renewed { mode, node, outcome, took } => {
-            record_renewal(lock, mode, &node, outcome, took)
+        TelemetryEvent::Queued { mode, server, ahead } => emit_queued(lock, mode, &server, ahead),
+        TelemetryEvent::GrantExpired { mode, server } => emit_grant_expired(lock, mode, &server),
+        TelemetryEvent::Renewed { mode, server, outcome, took } => {
+            record_renewal(lock, mode, &server, outcome, took)
         }
-        TelemetryEvent::RenewalFailed { mode, why } => emit_renewal_failed(lock, mode, &why),
-        TelemetryEvent::ChangeRefused(error) => emit_change_rejected(lock, &error),
-        TelemetryEvent::Released { node, ended, took } => record_release(lock, &node, &ended, took),
-        TelemetryEvent::ReleaseFailed(error) => emit_release_failed(&lock.name, lock.slot, &error),
+        TelemetryEvent::RenewalFailed { mode, error } => emit_renewal_failed(lock, mode, &error),
+        TelemetryEvent::AtRisk { mode, token, left } => record_risk(lock, mode, token, left),
+        TelemetryEvent::ChangeRefused(error) => emit_change_rejected(lock, &error.into()),
+        TelemetryEvent::Released { server, outcome, took } => {
+            record_release(lock, &server, &outcome, took)
+        }
+        TelemetryEvent::ReleaseFailed(error) => {
+            emit_release_failed(&lock.name, lock.slot, &error.into());
+        }
     }
 }
 
@@ -79,12 +86,20 @@ pub(crate) fn emit(lock: &LockKey, note: TelemetryEvent) {
 /// The span of a whole request. Its outcome is recorded at the end.
 pub(crate) fn acquire_span(lock: &LockKey, mode: LockMode) -> Span {
     let mode = mode_label(mode);
-    debug_span!("rwlease.acquire", lock = %lock.name, slot = %lock.slot, mode, node = Empty, outcome = Empty, seconds = Empty)
+    debug_span!(
+        "rwlease.acquire",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        server = Empty,
+        outcome = Empty,
+        seconds = Empty,
+    )
 }
 
-/// A server answered the request.
-pub(crate) fn record_server(span: &Span, node: &Address) {
-    span.record("node", display(node));
+/// Records the last server that replied to the request.
+pub(crate) fn record_server(span: &Span, server: &Address) {
+    span.record("server", display(server));
 }
 
 /// The request has ended.
@@ -99,16 +114,33 @@ pub(crate) fn record_outcome(span: &Span, mode: LockMode, outcome: &'static str,
     ]);
 }
 
-/// A request got a place in the queue.
-fn emit_queued(lock: &LockKey, mode: LockMode, node: &Address, ahead: u64) {
+/// The request joined the queue of the lock.
+fn emit_queued(lock: &LockKey, mode: LockMode, server: &Address, ahead: u64) {
     let mode = mode_label(mode);
-    debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, %node, ahead, outcome = "queued");
+    debug!(
+        name: "rwlease.wait",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        %server,
+        ahead,
+        outcome = "queued",
+        "waiting in the queue",
+    );
 }
 
 /// The wait in the queue has ended.
 pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str, took: Duration) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
-    debug!(name: "rwlease.wait", lock = %lock.name, slot = %lock.slot, mode, outcome, seconds);
+    debug!(
+        name: "rwlease.wait",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        outcome,
+        seconds,
+        "wait in the queue ended",
+    );
     record_duration!("rwlease_wait_seconds", took, "mode" => mode, "outcome" => outcome);
 }
 
@@ -116,32 +148,58 @@ pub(crate) fn record_wait(lock: &LockKey, mode: LockMode, outcome: &'static str,
 pub(crate) fn record_grant(
     lock: &LockKey,
     mode: LockMode,
-    node: &Address,
+    server: &Address,
     token: u64,
     by: GrantSource,
     took: impl Fn() -> Duration,
     waited: bool,
 ) {
     let mode = mode_label(mode);
-    let outcome = match by {
-        GrantSource::Reply => "answer",
+    let source = match by {
+        GrantSource::Reply => "reply",
         GrantSource::Push => "push",
     };
-    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, token, outcome, seconds = took().as_secs_f64());
+    debug!(
+        name: "rwlease.grant",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        %server,
+        token,
+        outcome = "granted",
+        source,
+        seconds = took().as_secs_f64(),
+        "lock granted",
+    );
     if waited {
-        count_event!("rwlease_handoffs_total", "mode" => mode, "way" => outcome);
+        count_event!("rwlease_handoffs_total", "mode" => mode, "source" => source);
     }
 }
 
-/// The answer took longer than the lease that it grants.
-fn emit_grant_expired(lock: &LockKey, mode: LockMode, node: &Address) {
+/// The reply with the grant arrived after the granted lease had ended.
+fn emit_grant_expired(lock: &LockKey, mode: LockMode, server: &Address) {
     let mode = mode_label(mode);
-    debug!(name: "rwlease.grant", lock = %lock.name, slot = %lock.slot, mode, %node, outcome = "late");
+    debug!(
+        name: "rwlease.grant",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        %server,
+        outcome = "late",
+        "grant arrived after its lease had ended",
+    );
 }
 
 /// A grant for an acquisition of this client was pushed.
-pub(crate) fn record_push(lock: &LockKey, node: &Address, token: u64) {
-    trace!(name: "rwlease.push", lock = %lock.name, slot = %lock.slot, %node, token);
+pub(crate) fn record_push(lock: &LockKey, server: &Address, token: u64) {
+    trace!(
+        name: "rwlease.push",
+        lock = %lock.name,
+        slot = %lock.slot,
+        %server,
+        token,
+        "grant pushed",
+    );
     count_event!("rwlease_pushes_total");
 }
 
@@ -151,52 +209,181 @@ pub(crate) fn record_push(lock: &LockKey, node: &Address, token: u64) {
 fn record_renewal(
     lock: &LockKey,
     mode: LockMode,
-    node: &Address,
+    server: &Address,
     outcome: &'static str,
     took: Duration,
 ) {
     let (mode, seconds) = (mode_label(mode), took.as_secs_f64());
-    debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, %node, outcome, seconds);
+    let message = match outcome {
+        "renewed" => "lease renewed",
+        "revoked" => "lease not renewed: it was revoked",
+        _ => "lease not renewed: the server does not know it",
+    };
+    debug!(
+        name: "rwlease.renew",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        %server,
+        outcome,
+        seconds,
+        "{message}",
+    );
     count_event!("rwlease_renewals_total", "outcome" => outcome);
     record_duration!("rwlease_renewal_seconds", took, "outcome" => outcome);
 }
 
-/// A renewal failed; the lease still ends when it did.
-fn emit_renewal_failed(lock: &LockKey, mode: LockMode, why: &str) {
+/// A renewal failed. The deadline of the lease stays as it is.
+fn emit_renewal_failed(lock: &LockKey, mode: LockMode, error: &str) {
     let mode = mode_label(mode);
-    debug!(name: "rwlease.renew", lock = %lock.name, slot = %lock.slot, mode, outcome = "failed", why);
+    debug!(
+        name: "rwlease.renew",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        outcome = "failed",
+        error,
+        "renewal failed",
+    );
     count_event!("rwlease_renewals_total", "outcome" => "failed");
 }
 
-/// A lease was lost: it has ended, or the server says that it is gone.
-pub(crate) fn record_loss(loss: &LeaseLoss, outcome: &'static str) {
+/// No renewal has succeeded, and less than half of the lease is left.
+fn record_risk(lock: &LockKey, mode: LockMode, token: u64, left: Duration) {
+    let (mode, seconds_left) = (mode_label(mode), left.as_secs_f64());
+    warn!(
+        name: "rwlease.at_risk",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        token,
+        seconds_left,
+        "lease at risk: it is not being renewed",
+    );
+    count_event!("rwlease_leases_at_risk_total", "mode" => mode);
+}
+
+/// A lease was lost: it expired, the server does not know it, or the client has failed.
+pub(crate) fn record_loss(loss: &LeaseLoss, reason: &'static str) {
     let (mode, seconds) = (mode_label(loss.mode), loss.held_for.as_secs_f64());
-    warn!(name: "rwlease.lost", lock = %loss.lock, slot = %loss.slot, mode, token = loss.token, outcome, seconds);
-    count_event!("rwlease_lost_total", "mode" => mode, "outcome" => outcome);
+    warn!(
+        name: "rwlease.lost",
+        lock = %loss.lock,
+        slot = %loss.slot,
+        mode,
+        token = loss.fencing_token.map_or(0, u64::from),
+        reason,
+        seconds,
+        "lease lost",
+    );
+    count_event!("rwlease_lease_losses_total", "mode" => mode, "reason" => reason);
     record_hold(loss.mode, "lost", loss.held_for);
 }
 
 /// The listener for losses panicked.
-pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, why: &str) {
-    error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "panicked", why);
+pub(crate) fn emit_listener_panicked(loss: &LeaseLoss, error: &str) {
+    error!(
+        name: "rwlease.callback",
+        callback = "on_lease_lost",
+        lock = %loss.lock,
+        slot = %loss.slot,
+        outcome = "panicked",
+        error,
+        "callback panicked",
+    );
 }
 
-/// The listener for losses is too far behind to be told of this one.
+/// The listener for losses is too far behind and is not called for this loss.
 pub(crate) fn loss_unreported(loss: &LeaseLoss) {
-    error!(name: "rwlease.callback", callback = "on_lost", lock = %loss.lock, slot = %loss.slot, outcome = "behind");
+    error!(
+        name: "rwlease.callback",
+        callback = "on_lease_lost",
+        lock = %loss.lock,
+        slot = %loss.slot,
+        outcome = "behind",
+        "callback not called: it is too far behind",
+    );
 }
 
 /// The client has failed, and its leases are lost.
 pub(crate) fn client_failed(client: &ClientId, failure: &ClientFailure) {
     match failure {
         ClientFailure::TaskPanicked { task, message } => {
-            error!(name: "rwlease.client", %client, task, outcome = "panicked", why = message.as_str());
+            error!(
+                name: "rwlease.client",
+                %client,
+                task,
+                outcome = "panicked",
+                error = message.as_str(),
+                "client failed: one of its tasks panicked",
+            );
         }
         // At the end of a program this is usual.
         ClientFailure::RuntimeEnded => {
-            debug!(name: "rwlease.client", %client, outcome = "runtime_ended");
+            debug!(
+                name: "rwlease.client",
+                %client,
+                outcome = "runtime_ended",
+                "client ended with its runtime",
+            );
         }
     }
+}
+
+/// Counts the client while it lives.
+pub(crate) fn set_client(client: &ClientId, info: &ClientInfo, is_alive: bool) {
+    #[cfg(feature = "metrics")]
+    metrics::gauge!(
+        "rwlease_clients",
+        "client" => client.to_string(),
+        "label" => info.label.clone(),
+        "host" => info.host.clone(),
+    )
+    .set(f64::from(u8::from(is_alive)));
+    // Without metrics, nothing reads them.
+    #[cfg(not(feature = "metrics"))]
+    let _ = (client, info, is_alive);
+}
+
+/// The client has written its record, or failed to.
+pub(crate) fn emit_client_record(client: &ClientId, info: &ClientInfo, failure: Option<&Error>) {
+    let ClientInfo { label, host, pid, .. } = info;
+    match failure {
+        None => {
+            debug!(
+                name: "rwlease.client_record",
+                %client,
+                label,
+                host,
+                pid,
+                outcome = "written",
+                "record of the client written",
+            );
+        }
+        Some(error) => {
+            debug!(
+                name: "rwlease.client_record",
+                %client,
+                label,
+                host,
+                pid,
+                outcome = "not_written",
+                %error,
+                "record of the client not written",
+            );
+        }
+    }
+}
+
+/// A query could not read the record of a client.
+pub(crate) fn emit_record_unread(client: &ClientId, error: &Error) {
+    debug!(
+        name: "rwlease.client_record",
+        %client,
+        outcome = "not_read",
+        %error,
+        "record of a client not read",
+    );
 }
 
 /// A hold has ended.
@@ -210,34 +397,55 @@ pub(crate) fn record_hold(mode: LockMode, outcome: &'static str, took: Duration)
 }
 
 /// A release was answered.
-fn record_release(lock: &LockKey, node: &Address, ended: &ReleaseReply, took: Duration) {
-    let outcome = match ended {
-        ReleaseReply::Released => "released",
-        ReleaseReply::LeftQueue => "left",
-        ReleaseReply::ForceReleased => "expired",
-        ReleaseReply::NotFound => "absent",
-        ReleaseReply::UpgradeGranted(_) => "writing",
+fn record_release(lock: &LockKey, server: &Address, ended: &ReleaseReply, took: Duration) {
+    let (outcome, message) = match ended {
+        ReleaseReply::Released => ("released", "lock released"),
+        ReleaseReply::Kept(_) => ("kept", "lock released, and taken until its shortest time ends"),
+        ReleaseReply::LeftQueue => ("left_queue", "request left the queue"),
+        ReleaseReply::ForceReleased => ("force_released", "lock was released by force before"),
+        ReleaseReply::NotFound => ("not_found", "nothing to release"),
+        ReleaseReply::UpgradeGranted(_) => {
+            ("upgrade_granted", "wait not ended: the upgrade was granted before")
+        }
     };
     let seconds = took.as_secs_f64();
-    debug!(name: "rwlease.release", lock = %lock.name, slot = %lock.slot, %node, outcome, seconds);
+    debug!(
+        name: "rwlease.release",
+        lock = %lock.name,
+        slot = %lock.slot,
+        %server,
+        outcome,
+        seconds,
+        "{message}",
+    );
     count_labeled!("rwlease_releases_total", "outcome" => outcome, [
         "released",
-        "left",
-        "expired",
-        "absent",
-        "writing",
+        "kept",
+        "left_queue",
+        "force_released",
+        "not_found",
+        "upgrade_granted",
     ]);
 }
 
-/// A release failed, or may have.
-pub(crate) fn emit_release_failed(lock: &str, slot: Slot, why: &dyn Display) {
-    warn!(name: "rwlease.release", lock, %slot, outcome = "failed", %why);
+/// A release failed, or its outcome is unknown.
+pub(crate) fn emit_release_failed(lock: &str, slot: Slot, error: &Error) {
+    let error = ErrorChain(error);
+    warn!(name: "rwlease.release", lock, %slot, outcome = "failed", %error, "release failed");
     count_event!("rwlease_releases_total", "outcome" => "failed");
 }
 
-/// The server refused a downgrade or the end of a wait for an upgrade.
-fn emit_change_rejected(lock: &LockKey, why: &dyn Display) {
-    warn!(name: "rwlease.change", lock = %lock.name, slot = %lock.slot, outcome = "refused", %why);
+/// The server rejected a downgrade or the end of a wait for an upgrade.
+fn emit_change_rejected(lock: &LockKey, error: &Error) {
+    let error = ErrorChain(error);
+    warn!(
+        name: "rwlease.lease_change",
+        lock = %lock.name,
+        slot = %lock.slot,
+        outcome = "rejected",
+        %error,
+        "change of the lease rejected",
+    );
 }
 
 // Command.
@@ -253,19 +461,22 @@ pub(crate) fn mode_label(mode: LockMode) -> &'static str {
 pub(crate) fn outcome_label(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::TimedOut => "timed_out",
-        ErrorKind::TriesUsedUp => "tries_used_up",
+        ErrorKind::AttemptsExhausted => "attempts_exhausted",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::ClientFailed => "client_failed",
-        ErrorKind::Lost => "lost",
-        ErrorKind::Revoked => "revoked",
+        ErrorKind::LeaseLost => "lease_lost",
+        ErrorKind::LeaseRevoked => "lease_revoked",
         ErrorKind::Unavailable => "unavailable",
-        ErrorKind::Conflict => "conflict",
-        ErrorKind::Refused => "refused",
-        ErrorKind::Invalid => "invalid",
-        ErrorKind::Foreign => "foreign",
-        ErrorKind::Incompatible => "incompatible",
+        ErrorKind::UpgradeConflict => "upgrade_conflict",
+        ErrorKind::Rejected => "rejected",
+        ErrorKind::InvalidInput => "invalid_input",
+        ErrorKind::WrongType => "wrong_type",
+        ErrorKind::UnsupportedVersion => "unsupported_version",
         ErrorKind::CrossSlot => "cross_slot",
-        ErrorKind::TooManyWaiters => "too_many_waiters",
+        ErrorKind::QueueFull => "queue_full",
         ErrorKind::LimitMismatch => "limit_mismatch",
+        ErrorKind::StaleToken => "stale_token",
+        ErrorKind::OtherLock => "other_lock",
+        ErrorKind::NotFound => "not_found",
     }
 }

@@ -4,28 +4,31 @@
 
 use std::time::Duration;
 
-use crate::backend::Address;
-use crate::client::acquisition::{AcquisitionEvent, AcquisitionState};
-use crate::client::script_result::ScriptReply;
+use rwlease_core::acquisition::{AcquisitionEvent, AcquisitionState};
+use rwlease_core::protocol::{Doubt, Envelope, Grant, RenewReply, ScriptReply};
+use rwlease_core::resp::Address;
+
 use crate::embedded::EmbeddedCluster;
 use crate::lock::lease::Lease;
-use crate::protocol::{Envelope, Grant, RenewReply};
-use crate::{LeaseState, Locks, RenewalPolicy};
+use crate::{Client, LeaseState, RenewalPolicy};
 
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The answer to a renewal, which makes the lease longer.
 fn renewed(lease: &Lease) -> AcquisitionEvent {
     let sent = lease.client.clock.now();
-    let what = RenewReply::Renewed(Grant::new(lease.token(), 1_000_000 + 60_000));
+    let what = RenewReply::Renewed(Grant::new(
+        lease.fencing_token().map_or(0, u64::from),
+        1_000_000 + 60_000,
+    ));
     AcquisitionEvent::RenewReply(Ok(ScriptReply {
         body: what,
-        envelope: Envelope { server_now: 1_000_000, has_pump_work: false },
+        envelope: Envelope { server_now: 1_000_000, has_more_work: false },
         sent_at: sent,
         received_at: sent,
         server: Address { host: "server".into(), port: 1 },
-        replicas_confirmed: 0,
-        in_doubt: None,
+        confirmed: Ok(()),
+        in_doubt: Doubt::None,
     }))
 }
 
@@ -34,7 +37,7 @@ fn renewed(lease: &Lease) -> AcquisitionEvent {
 #[tokio::test]
 async fn lease_seen_lost_is_never_held_again() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).manual_time().build();
-    let locks = Locks::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
+    let locks = Client::builder().lease(LEASE).connect_embedded(&engine).await.unwrap();
     let guard =
         locks.rwlock("lease").unwrap().write().renewal(RenewalPolicy::Manual).await.unwrap();
     engine.advance(guard.remaining() - Duration::from_nanos(1));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use crate::client::acquisition::{Acquisition, AcquisitionEvent, lease_lost_error};
+use rwlease_core::acquisition::{AcquisitionError, AcquisitionEvent};
+use rwlease_core::protocol::{AcquisitionId, LockMode};
+
+use crate::client::acquisition::Acquisition;
 use crate::client::{ClientInner, manual_renewal};
-use crate::error::Result;
-use crate::protocol::{AcquisitionId, LockMode};
+use crate::error::{AddContext, Result};
 
 /// The lease as the client that takes it up must name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +31,9 @@ pub(crate) async fn begin_transfer(
     Ok(handed_on)
 }
 
-/// Renews the lease to its full length, and waits until no earlier call for it can be carried out
-/// any more. A late acquire would find that its acquisition no longer holds the lock, and acquire
-/// the lock again, when nobody tracks it any more.
+/// Renews the lease to its full length, and waits until the server can carry out no earlier call of
+/// the acquisition. A late acquire would find that the acquisition does not hold the lock, and
+/// would acquire the lock again without a client that tracks it.
 pub(crate) async fn renew_and_drain(
     client: &ClientInner,
     acquisition: &Acquisition,
@@ -43,7 +45,9 @@ pub(crate) async fn renew_and_drain(
         let held = acquisition
             .with_lease(|held| (held.mode, held.token, held.in_doubt(), held.requested_lease()));
         let Some((mode, token, in_doubt, lease)) = held else {
-            return Err(acquisition.lock.add_context(client.failure_or(lease_lost_error()))); // the client was shut down
+            return Err(acquisition
+                .lock
+                .add_context(client.failure_or(AcquisitionError::LeaseLost))); // the client was shut down
         };
         let ends =
             || in_doubt.map_or(0, |doubt| doubt.latest_server_time(server_now, confirmed.sent_at));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rwlease_core::resp::{Address, Command, RespValue};
 use smallvec::SmallVec;
 
 use super::cluster_state::{ClusterWorld, ScriptStats};
@@ -14,11 +15,11 @@ use super::faults::FaultInjector;
 use super::lock;
 use super::lua_host::LuaHost;
 use super::observer::{self, CommandObserver, ObserverSlot, ServedCommand};
-use super::reply::{ErrorReply, OK};
+use super::reply::{ErrorReply, OK, to_resp};
 use super::server::{EmbeddedServer, ServerRole};
 use super::session::{Session, WaitSemantics};
 use super::slots::SlotTable;
-use crate::backend::{Address, Command, Connector, RespValue};
+use crate::backend::Connector;
 use crate::clock::{Clock, ManualClock};
 use crate::health::ClientHealth;
 
@@ -27,7 +28,7 @@ const DEFAULT_START_TIME: Duration = Duration::from_secs(1_735_689_600);
 
 /// A cluster of servers in this process, which runs the same scripts as a real one.
 ///
-/// Use it under [`Locks`](crate::Locks) in demos and unit tests: it starts no servers, sends
+/// Use it under [`Client`](crate::Client) in demos and unit tests: it starts no servers, sends
 /// nothing over a network, and its time can be moved by hand. A clone is another handle of the same
 /// engine. [`faults`](EmbeddedCluster::faults) is for tests of failures and for simulations.
 ///
@@ -68,7 +69,7 @@ pub(super) struct EmbeddedState {
 }
 
 impl EmbeddedCluster {
-    /// A cluster of three masters with one replica each. Its time follows tokio's.
+    /// Returns a cluster of three masters with one replica each. Its time follows tokio's.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -93,12 +94,12 @@ impl EmbeddedCluster {
         clock.advance(by);
     }
 
-    /// The time of the servers' clocks, since 1970.
+    /// Returns the time of the servers' clocks, since 1970.
     pub fn now(&self) -> Duration {
         lock(&self.shared.world).time()
     }
 
-    /// The number of keys on all masters.
+    /// Returns the number of keys on all masters.
     pub fn key_count(&self) -> usize {
         let _turn = lock(&self.shared.host);
         let mut world = lock(&self.shared.world);
@@ -112,8 +113,8 @@ impl EmbeddedCluster {
         keys.sum()
     }
 
-    /// How long until the next sleeper on the engine's clock wakes, or `None` if nothing sleeps.
-    /// For simulations, which move time there when nothing else can happen.
+    /// Returns how long until the next sleeper on the engine's clock wakes, or `None` if nothing
+    /// sleeps. For simulations, which move time there when nothing else can happen.
     pub fn time_to_next_wake(&self) -> Option<Duration> {
         let clock = lock(&self.shared.world).clock.clone();
         let next = clock.next_wake()?;
@@ -134,12 +135,12 @@ impl EmbeddedCluster {
         lock(&self.shared.observer).0 = Some(Box::new(watcher));
     }
 
-    /// The faults of the servers, for tests.
+    /// Returns the faults of the servers, for tests.
     pub fn faults(&self) -> FaultInjector {
         FaultInjector::new(self.shared.clone())
     }
 
-    /// How many calls scripts have made since the last
+    /// Returns how many calls scripts have made since the last
     /// [`reset_script_stats`](EmbeddedCluster::reset_script_stats).
     pub fn script_stats(&self) -> ScriptStats {
         lock(&self.shared.world).tally
@@ -193,14 +194,14 @@ impl fmt::Debug for EmbeddedCluster {
 }
 
 impl EmbeddedClusterBuilder {
-    /// The number of masters, from 1 to 1,000. Default: 3.
+    /// Sets the number of masters, from 1 to 1,000. Default: 3.
     pub fn masters(mut self, masters: u16) -> Self {
         self.masters = usize::from(masters).clamp(1, 1000);
         self
     }
 
-    /// The number of replicas of each master, at most ten. Default: 1. A master without a replica
-    /// can still fail over: its successor then has its address.
+    /// Sets the number of replicas of each master, at most ten. Default: 1. A master without a
+    /// replica can still fail over: its successor then has its address.
     pub fn replicas(mut self, replicas: u16) -> Self {
         self.replicas = usize::from(replicas).min(10);
         self
@@ -212,20 +213,20 @@ impl EmbeddedClusterBuilder {
         self
     }
 
-    /// Makes time stand still except for [`EmbeddedCluster::advance`]: two runs that do the same
-    /// are the same.
+    /// Stops time, which only [`EmbeddedCluster::advance`] moves. Two runs with the same calls
+    /// behave the same.
     pub fn manual_time(mut self) -> Self {
         self.has_manual_time = true;
         self
     }
 
-    /// The initial time of the servers' clocks, since 1970. Default: the beginning of 2025.
+    /// Sets the initial time of the servers' clocks, since 1970. Default: the beginning of 2025.
     pub fn start_time(mut self, epoch: Duration) -> Self {
         self.epoch = epoch;
         self
     }
 
-    /// Which writes `WAIT` covers; server versions differ. Default: as up to Redis 7.0.
+    /// Sets which writes `WAIT` covers. Default: as up to Redis 7.0. Server versions differ.
     pub fn wait_semantics(mut self, covers: WaitSemantics) -> Self {
         self.wait_semantics = covers;
         self
@@ -342,6 +343,6 @@ impl EmbeddedState {
             act => world.run(at, act, args),
         };
         world.servers[server].store.end();
-        outcome.into()
+        to_resp(outcome)
     }
 }

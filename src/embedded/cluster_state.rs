@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
+
 use super::command_spec::{CommandHandler, CommandSpec};
 use super::reply::{Blob, CommandResult, ErrorReply, RedisReply};
 use super::routing::SlotRedirect;
 use super::server::{EmbeddedServer, ServerRole};
 use super::session::WaitSemantics;
 use super::slots::SlotTable;
-use crate::backend::Address;
 use crate::clock::{Clock, ManualClock};
-use crate::slot::Slot;
 
 #[derive(Debug)]
 pub(super) struct ClusterWorld {
@@ -165,7 +166,7 @@ impl ClusterWorld {
     /// Runs one `redis.call` of the running script.
     pub(super) fn call_by_script(&mut self, words: &[&[u8]]) -> CommandResult {
         let Some(running) = &mut self.running else {
-            return Err(ErrorReply::from_static("ERR no script runs"));
+            return Err(ErrorReply::from_static("ERR no script is running"));
         };
         running.calls += 1;
         let Some((name, args)) = words.split_first() else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rwlease_core::resp::{Address, Command, RespValue};
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::EmbeddedState;
@@ -13,8 +14,8 @@ use super::routing::KeyKind;
 use super::server::ProcessState;
 use super::session::Session;
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
-    PubSubConnection, PubSubEvent, RespValue, ResponseFuture,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, PubSubConnection, PubSubEvent,
+    ResponseFuture,
 };
 use crate::health::ClientHealth;
 
@@ -101,7 +102,7 @@ impl EmbeddedLink {
     fn open(world: &ClusterWorld, address: &Address) -> Result<EmbeddedLink, ConnectionError> {
         let server = world
             .find(address)
-            .ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
+            .ok_or_else(|| ConnectionError::not_sent("no embedded server has this address"))?;
         match world.servers[server].health {
             ProcessState::Up | ProcessState::Paused => {
                 Ok(EmbeddedLink { server, generation: world.servers[server].generation })
@@ -121,7 +122,7 @@ impl EmbeddedCommands {
             let mut host = lock(&self.shared.host);
             let mut world = lock(&self.shared.world);
             if !self.link.is_open(&world) {
-                return Err(ConnectionError::not_sent("the connection is broken"));
+                return Err(ConnectionError::not_sent("the connection was closed"));
             }
             let server = &mut world.servers[self.link.server];
             if server.health != ProcessState::Paused {
@@ -141,7 +142,7 @@ impl EmbeddedCommands {
         };
         waiting.await.map_err(|_| ConnectionError {
             maybe_sent: true,
-            ..ConnectionError::not_sent("the connection broke before the answer")
+            ..ConnectionError::not_sent("the connection was closed before the reply")
         })
     }
 }
@@ -151,7 +152,9 @@ impl CommandConnection for EmbeddedCommands {
         let node = self.clone();
         ResponseFuture::Boxed(Box::pin(async move {
             let mut replies = node.send(&[command]).await?;
-            replies.pop().ok_or_else(|| ConnectionError::not_sent("nothing was sent"))
+            replies
+                .pop()
+                .ok_or_else(|| ConnectionError::not_sent("unexpected replies: none to a command"))
         }))
     }
 
@@ -172,7 +175,7 @@ impl EmbeddedPubSub {
         if !self.link.is_open(&world)
             || !world.servers[server].subscribers.is_connected(self.connection)
         {
-            return Err(ConnectionError::not_sent("the connection is broken"));
+            return Err(ConnectionError::not_sent("the connection was closed"));
         }
         match world.servers[server].health {
             ProcessState::Paused => world.servers[server].paused_input.push_back(queued),

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
+use rwlease_core::slot::Slot;
+
 use super::cluster::EmbeddedState;
 use super::cluster_state::ClusterWorld;
 use super::lock;
 use super::reply::ErrorReply;
 use super::server::{EmbeddedServer, ProcessState};
-use crate::slot::Slot;
 
 /// The faults of one engine's servers.
 ///
@@ -44,7 +45,7 @@ impl FaultInjector {
         self.change(|world| world.finish_move(slot))
     }
 
-    /// The master of a slot.
+    /// Returns the master of a slot.
     pub fn master_of(&self, slot: Slot) -> usize {
         self.change(|world| world.slots.master_of(slot))
     }
@@ -96,7 +97,7 @@ impl FaultInjector {
         });
     }
 
-    /// Pauses a server, as `SIGSTOP` does: what is sent to it waits. A replica
+    /// Pauses a server, as `SIGSTOP` does. Commands wait until it resumes. A replica
     /// [lags](FaultInjector::lag_replica) until it resumes.
     pub fn pause(&self, server: usize) {
         self.change(|world| {
@@ -107,8 +108,8 @@ impl FaultInjector {
         });
     }
 
-    /// Resumes a paused server. It serves everything that was sent to it meanwhile, and only then
-    /// learns what has happened.
+    /// Resumes a paused server. The server first serves the commands that arrived during the pause,
+    /// and then learns of changes to the cluster.
     pub fn resume(&self, server: usize) {
         let mut host = lock(&self.shared.host);
         let is_paused = |world: &ClusterWorld| {
@@ -142,13 +143,13 @@ impl FaultInjector {
 
 /// Replicas that lag.
 impl FaultInjector {
-    /// The replicas of a master.
+    /// Returns the replicas of a master.
     pub fn replicas(&self, master: usize) -> Vec<usize> {
         self.change(|world| world.replicas_of(master).collect())
     }
 
-    /// From now on a replica receives none of its master's writes, and `WAIT` counts it only for
-    /// what it has. It can still be promoted.
+    /// Stops the replication to a replica. `WAIT` counts the replica only for writes that it has
+    /// received. It can still be promoted.
     pub fn lag_replica(&self, replica: usize) {
         self.change(|world| {
             if replica < world.servers.len() {

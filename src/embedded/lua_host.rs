@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, LuaString, StdLib, Table, Value};
+use rwlease_core::resp::RespValue;
 use sha1_smol::Sha1;
 
 use super::cluster_state::ClusterWorld;
@@ -15,7 +16,6 @@ use super::random::ScriptRandom;
 use super::reply::ErrorReply;
 use super::script_reply::{annotate_error, to_reply};
 use super::server::Digest;
-use crate::backend::RespValue;
 
 /// The name of a script's chunk, which errors show.
 pub(super) const CHUNK_NAME: &str = "@user_script";
@@ -55,9 +55,8 @@ impl LuaHost {
 
     fn state(&mut self) -> Result<&mut LuaState, ErrorReply> {
         let state = self.state.as_mut();
-        state.map_err(|error| {
-            ErrorReply::new(format!("ERR the embedded Lua did not start: {error}"))
-        })
+        state
+            .map_err(|error| ErrorReply::new(format!("ERR cannot start the embedded Lua: {error}")))
     }
 }
 
@@ -94,7 +93,7 @@ impl LuaState {
 
     fn call(&self, digest: &Digest, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<(bool, Value)> {
         let Some(script) = self.compiled.get(digest) else {
-            return Err(mlua::Error::runtime("it was not compiled"));
+            return Err(mlua::Error::runtime("the script was not compiled"));
         };
         let list = |words: &[&[u8]]| {
             self.lua.create_sequence_from(words.iter().map(|word| lua_call::bytes_to_lua(word)))

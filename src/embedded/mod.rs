@@ -7,8 +7,8 @@
 //!   permissions and RESP3.
 //! - The fields of a hash are in the order of their names.
 //! - Time stands still while a script runs, as it does from Redis 7.2 on.
-//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait. Only shard
-//!   channels can be subscribed to.
+//! - `INFO` has only the section `server`. `WAIT` answers at once and does not wait. There
+//!   are no disks and no `WAITAOF`. Only shard channels can be subscribed to.
 //! - A script that does not end is not stopped.
 
 mod cluster;
@@ -30,7 +30,8 @@ mod replication;
 mod reply;
 mod routing;
 mod script_reply;
-#[cfg(test)]
+#[cfg(feature = "__testing")]
+#[allow(missing_docs, missing_debug_implementations)]
 mod script_step;
 mod server;
 mod session;
@@ -48,8 +49,8 @@ pub use cluster::{EmbeddedCluster, EmbeddedClusterBuilder};
 pub use cluster_state::ScriptStats;
 pub use faults::FaultInjector;
 pub use observer::{CommandObserver, ServedCommand};
-#[cfg(test)]
-pub(crate) use script_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
+#[cfg(feature = "__testing")]
+pub use script_step::{LockHash, ScriptInput, ScriptOutput, ScriptStep};
 pub use session::WaitSemantics;
 pub use simulated_network::{
     Delivery, MessageKind, NetworkMessage, NetworkModel, SimulatedHost, SimulatedNetwork,

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use rwlease_core::resp::RespValue;
+
 use super::cluster_state::ClusterWorld;
 use super::keyspace::Fields;
-use crate::backend::RespValue;
 
 /// Sees every command that a server has served.
 ///
@@ -59,38 +60,38 @@ impl<'a> ServedCommand<'a> {
         ServedCommand { server, now, words, reply, hash, expires, calls }
     }
 
-    /// The number of the server.
+    /// Returns the number of the server.
     pub fn server(&self) -> usize {
         self.server
     }
 
-    /// The server's time, in microseconds since 1970.
+    /// Returns the server's time, in microseconds since 1970.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The words of the command.
+    /// Returns the words of the command.
     pub fn words(&self) -> &[&[u8]] {
         self.words
     }
 
-    /// The number of calls that the script made, if the command was a script and it ran.
+    /// Returns the number of calls that the script made, if the command was a script and it ran.
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// When the first key of a script expires, in the server's ms, if it does.
+    /// Returns when the first key of a script expires, in the server's ms, if it does.
     pub fn expires(&self) -> Option<u64> {
         self.expires
     }
 
-    /// The reply as words: the elements of a list, or one word for anything else. An error is one
-    /// word that begins with `-`.
+    /// Returns the reply as words: the elements of a list, or one word for anything else. An error
+    /// is one word that begins with `-`.
     pub fn reply(&self) -> Vec<String> {
         reply_words(self.reply)
     }
 
-    /// The fields of the first key of a script, if it is a hash.
+    /// Returns the fields of the first key of a script, if it is a hash.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let fields = self.hash.into_iter().flatten();
         fields.map(|(field, value)| (field.as_slice(), value.as_slice()))

@@ -12,7 +12,8 @@ use super::server::{EmbeddedServer, ProcessState, ServerRole};
 /// What a replica has of its master's writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplicaProgress {
-    /// The offset up to which it has its master's writes, if it is held back.
+    /// The offset of the last write of its master that a lagging replica has. `None` if it does not
+    /// lag.
     lag_offset: Option<u64>,
     /// Its master has changed since it was held back, and it has received nothing from the new one.
     from_other_master: bool,

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use rwlease_core::resp::{RespValue, ServerError};
 use smallvec::SmallVec;
-
-use crate::backend::{RespValue, ServerError};
 
 /// A short string of bytes: a key, a field, a value.
 pub(super) type Blob = SmallVec<[u8; 32]>;
@@ -106,23 +105,7 @@ pub(super) fn to_single_line(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-impl From<CommandResult> for RespValue {
-    fn from(outcome: CommandResult) -> Self {
-        outcome.map_or_else(RespValue::from, RespValue::from)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_is_its_code_and_the_rest_in_one_line() {
-        let error = |line: &str| ServerError::from(ErrorReply::new(line));
-        let (code, message) = ("MY".to_owned(), "own  text".to_owned());
-        assert_eq!(error("MY own\r\ntext"), ServerError { code, message });
-        assert_eq!(error("BARE").code, "BARE");
-        assert_eq!(error("CUT\0off").code, "CUT");
-        assert_eq!(error("").code, "");
-    }
+/// The reply to a command.
+pub(super) fn to_resp(outcome: CommandResult) -> RespValue {
+    outcome.map_or_else(RespValue::from, RespValue::from)
 }

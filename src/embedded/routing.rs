@@ -1,9 +1,10 @@
-//! Which server serves a command: the checks of a cluster node before it runs one.
+//! The checks of a cluster node before it runs a command: whether it serves the slots of the keys.
+
+use rwlease_core::slot::Slot;
 
 use super::cluster_state::ClusterWorld;
 use super::reply::ErrorReply;
 use super::server::EmbeddedServer;
-use crate::slot::Slot;
 
 /// Why a server does not serve a command itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub(super) enum SlotRedirect {
     Moved(Slot, usize),
     Ask(Slot, usize),
     TryAgain,
-    CrossSlot,
+    CrossSlotError,
     ClusterDown,
 }
 
@@ -41,7 +42,7 @@ impl EmbeddedServer {
         };
         let slot = slot_of(first);
         if others.iter().any(|key| slot_of(key) != slot) {
-            return Err(SlotRedirect::CrossSlot);
+            return Err(SlotRedirect::CrossSlotError);
         }
         let is_channel = kind == KeyKind::Channel;
         if self.cluster_down && !is_channel {
@@ -85,7 +86,7 @@ impl ClusterWorld {
             SlotRedirect::TryAgain => {
                 ErrorReply::from_static("TRYAGAIN Multiple keys request during rehashing of slot")
             }
-            SlotRedirect::CrossSlot => {
+            SlotRedirect::CrossSlotError => {
                 ErrorReply::from_static("CROSSSLOT Keys in request don't hash to the same slot")
             }
             SlotRedirect::ClusterDown => ErrorReply::from_static("CLUSTERDOWN The cluster is down"),

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use mlua::{LuaString, Table, Value};
+use rwlease_core::resp::RespValue;
 
 use super::lua_host::CHUNK_NAME;
 use super::number;
 use super::reply::{ErrorReply, to_single_line};
 use super::server::Digest;
-use crate::backend::RespValue;
 
 /// How deep a reply may be nested. The server has a similar limit.
 const MAX_DEPTH: usize = 100;
@@ -46,7 +46,8 @@ fn table_to_reply(table: &Table, depth: usize) -> RespValue {
     RespValue::Array(items.collect())
 }
 
-/// The error for one that the script did not catch, with the place where it was raised.
+/// Returns the error reply for an error that the script did not catch, with the line that raised
+/// it.
 pub(super) fn annotate_error(failure: &Value, digest: &Digest) -> ErrorReply {
     let Value::Table(failure) = failure else {
         return ErrorReply::from_static("ERR unknown error");

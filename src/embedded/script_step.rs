@@ -1,11 +1,12 @@
 //! One run of a script as a pure function. The input is the lock, the time and the subscribed
-//! channels; the output is the lock, the reply and the messages. The checker uses it to go from any
+//! channels; the output is the lock, the reply and the messages. The model uses it to go from any
 //! state to the next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use rwlease_core::resp::RespValue;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::cluster::EmbeddedCluster;
@@ -14,44 +15,44 @@ use super::keyspace::{StoredKey, StoredValue};
 use super::lock;
 use super::reply::{Blob, ErrorReply};
 use super::server::Digest;
-use crate::backend::{PubSubEvent, RespValue};
+use crate::backend::PubSubEvent;
 use crate::clock::Clock;
 
 /// The only server, and the one connection that receives all messages.
-pub(super) const SERVER: usize = 0;
-pub(super) const LISTENER: u64 = 1;
+const SERVER: usize = 0;
+const LISTENER: u64 = 1;
 
 /// The state of a lock at its server. Without fields there is no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct LockHash {
-    pub(crate) fields: BTreeMap<String, String>,
+pub struct LockHash {
+    pub fields: BTreeMap<String, String>,
     /// When the key expires, in ms.
-    pub(crate) ends: Option<u64>,
+    pub ends: Option<u64>,
 }
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ScriptOutput {
-    pub(crate) lock: LockHash,
-    pub(crate) reply: RespValue,
+pub struct ScriptOutput {
+    pub lock: LockHash,
+    pub reply: RespValue,
     /// The messages that were published and received, each with its channel.
-    pub(crate) messages: Vec<(Bytes, Bytes)>,
+    pub messages: Vec<(Bytes, Bytes)>,
 }
 
 /// The input of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ScriptInput<'a> {
-    pub(crate) script: &'a str,
-    pub(crate) key: &'a [u8],
-    pub(crate) args: &'a [&'a [u8]],
+pub struct ScriptInput<'a> {
+    pub script: &'a str,
+    pub key: &'a [u8],
+    pub args: &'a [&'a [u8]],
     /// The server's time in microseconds.
-    pub(crate) now: u64,
+    pub now: u64,
     /// The channels with a subscriber.
-    pub(crate) subscribed_channels: &'a [Bytes],
+    pub subscribed_channels: &'a [Bytes],
 }
 
 /// An engine of one server that forgets everything between two runs.
-pub(crate) struct ScriptStep {
+pub struct ScriptStep {
     engine: EmbeddedCluster,
     scripts: HashMap<String, Digest>,
     notices: UnboundedReceiver<PubSubEvent>,
@@ -59,7 +60,7 @@ pub(crate) struct ScriptStep {
 
 impl ScriptStep {
     /// Takes scripts by name, with their texts.
-    pub(crate) fn new<'a>(
+    pub fn new<'a>(
         scripts: impl Iterator<Item = (&'a str, &'a str)>,
     ) -> Result<ScriptStep, String> {
         let engine = EmbeddedCluster::builder().standalone().manual_time().build();
@@ -74,7 +75,7 @@ impl ScriptStep {
         Ok(ScriptStep { engine, scripts: known, notices })
     }
 
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         before: &LockHash,
         run: &ScriptInput<'_>,
@@ -133,7 +134,7 @@ fn set_up(
 }
 
 /// The lock at this key.
-pub(super) fn lock_at(world: &Arc<Mutex<ClusterWorld>>, key: &[u8]) -> LockHash {
+fn lock_at(world: &Arc<Mutex<ClusterWorld>>, key: &[u8]) -> LockHash {
     let world = lock(world);
     let Some(entry) = world.servers[SERVER].store.entry(key) else {
         return LockHash::default();

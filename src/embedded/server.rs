@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
 use sha1_smol::Sha1;
 
 use super::connection::PausedInput;
@@ -11,8 +13,6 @@ use super::replication::ReplicaProgress;
 use super::reply::ErrorReply;
 use super::slots::SlotTable;
 use super::subscribers::Subscribers;
-use crate::backend::Address;
-use crate::slot::Slot;
 
 /// The SHA-1 digest of a script's text, as 40 hexadecimal digits.
 pub(super) type Digest = [u8; 40];
@@ -52,7 +52,7 @@ pub(super) struct EmbeddedServer {
     pub(super) memory_full: bool,
     pub(super) cluster_down: bool,
     pub(super) refusal: Option<ErrorReply>,
-    /// What it has of its master's writes, if it is a replica.
+    /// The writes of the master that this server has, if it is a replica.
     pub(super) replica_progress: ReplicaProgress,
     pub(super) eviction_policy: String,
 }
@@ -66,7 +66,7 @@ pub(super) enum ServerRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessState {
     Up,
-    /// It is stopped: what is sent to it waits.
+    /// The server is stopped. Commands wait until it resumes.
     Paused,
     Down,
 }

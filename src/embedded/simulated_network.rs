@@ -1,11 +1,10 @@
 //! A simulated network between clients and the servers of an engine, in which messages are delayed
 //! and lost.
 //!
-//! It behaves as TCP does. On one connection messages arrive in the order in which they were sent,
-//! each of them once. If one is lost, so are all that follow, and the connection breaks (its ends
-//! may learn that late, or never). What a client sent before it gave up a connection can still
-//! arrive after what it sent on the next one. Only [`Delivery::duplicate_after`] goes further than
-//! TCP.
+//! It behaves as TCP does. Each message of a connection arrives once, in the order of sending. If a
+//! message is lost, all later messages are lost too, and the connection breaks. Its ends may learn
+//! that late, or never. A message that a client sent on an abandoned connection can arrive after
+//! messages on the next connection. Only [`Delivery::duplicate_after`] goes further than TCP.
 
 mod host;
 mod line;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use super::cluster::EmbeddedCluster;
 use super::lock;
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
 };
 use crate::health::ClientHealth;
 use line::SimulatedStream;
@@ -28,6 +27,7 @@ use node::SimulatedCommands;
 use subscription::SimulatedPubSub;
 
 pub use host::SimulatedHost;
+use rwlease_core::resp::{Address, Command};
 
 /// Decides the fate of each message in a [`SimulatedNetwork`].
 pub trait NetworkModel: Send + Sync + 'static {
@@ -86,24 +86,24 @@ pub struct Delivery {
 pub struct SimulatedNetwork {
     engine: EmbeddedCluster,
     weather: Arc<dyn NetworkModel>,
-    /// Servers whose connections lead elsewhere: to an engine, and to a number in it.
+    /// Servers whose connections lead to a server of another cluster, given by its number.
     detours: Arc<Mutex<BTreeMap<usize, (EmbeddedCluster, usize)>>>,
 }
 
 impl SimulatedNetwork {
-    /// A network to all servers of an engine. The engine's time must be moved [by
+    /// Returns a network to all servers of an engine. The engine's time must be moved [by
     /// hand](super::EmbeddedClusterBuilder::manual_time).
     pub fn new(engine: &EmbeddedCluster, weather: Arc<dyn NetworkModel>) -> Self {
         SimulatedNetwork { engine: engine.clone(), weather, detours: Arc::default() }
     }
 
-    /// A host for one client. Its clock is ahead of the engine's, and runs faster or slower by some
-    /// parts in a million.
+    /// Returns a host for one client. Its clock is ahead of the engine's, and runs faster or slower
+    /// by some parts in a million.
     pub fn host(&self, number: usize, ahead: Duration, drift_ppm: i32) -> SimulatedHost {
         SimulatedHost::new(self.clone(), number, ahead, drift_ppm)
     }
 
-    /// From now on, leads new connections to a server of this network to a server of another
+    /// Leads new connections to a server of this network to a server of another
     /// engine, as if that one had received the address. `None` ends that. Existing connections stay
     /// as they are.
     pub fn redirect_connections(&self, server: usize, stranger: Option<(&EmbeddedCluster, usize)>) {
@@ -137,7 +137,7 @@ impl fmt::Debug for SimulatedNetwork {
 }
 
 impl NetworkMessage<'_> {
-    /// The words of the commands, if this is a message of commands.
+    /// Returns the words of the commands, if this is a message of commands.
     pub fn commands(&self) -> impl Iterator<Item = Vec<&[u8]>> {
         self.commands.iter().map(|command| command.iter().collect())
     }
@@ -168,8 +168,8 @@ impl SimulatedConnector {
         open: impl Future<Output = Result<T, ConnectionError>>,
     ) -> Result<(Arc<SimulatedStream>, T), ConnectionError> {
         let server = self.host.network().engine.find(address);
-        let server =
-            server.ok_or_else(|| ConnectionError::not_sent("no server has this address"))?;
+        let server = server
+            .ok_or_else(|| ConnectionError::not_sent("no embedded server has this address"))?;
         let line = SimulatedStream::new(self.host.clone(), server);
         let fate = line.delivery_of(MessageKind::Dial, &[]);
         let clock = self.host.network().engine.clock();

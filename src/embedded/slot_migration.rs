@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use rwlease_core::slot::Slot;
+
 use super::cluster_state::ClusterWorld;
 use super::keyspace::StoredKey;
 use super::server::ServerRole;
-use crate::slot::Slot;
 
 impl ClusterWorld {
     /// Opens a slot at its master and at the target. Returns false if it cannot move there.

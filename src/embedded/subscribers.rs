@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use rwlease_core::resp::ServerError;
+use rwlease_core::slot::Slot;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::backend::{PubSubEvent, ServerError};
-use crate::slot::Slot;
+use crate::backend::PubSubEvent;
 
 /// The connections that carry subscriptions, and the channels of each.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! A client of one cluster, from which users get all locks.
+//! A client of one cluster. Users get all locks from it.
 
 use std::fmt;
 use std::pin::pin;
@@ -7,151 +7,239 @@ use std::time::Duration;
 use std::vec;
 
 use futures::future::{Either, select};
+use rwlease_core::acquisition::AcquisitionEvent;
+use rwlease_core::protocol::ClientId;
 
 use crate::backend::Connector;
-use crate::client::acquisition::{Acquisition, AcquisitionEvent};
+use crate::client::acquisition::Acquisition;
 use crate::client::config::ClientConfig;
 use crate::client::telemetry;
 use crate::client::worker;
 use crate::client::{ClientHandle, ClientInner};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::builder::Builder;
-use crate::lock::leader::Leader;
-use crate::lock::lock_scan::Listing;
-use crate::lock::multi_lock::Multi;
-use crate::lock::reentrant::Reentrant;
+use crate::lock::accept_transfer::AcceptTransfer;
+use crate::lock::builder::ClientBuilder;
+use crate::lock::election::Election;
+use crate::lock::lock_scan::LockScan;
+use crate::lock::multi_lock::MultiLock;
+use crate::lock::mutex::Mutex;
+use crate::lock::reentrant::ReentrantOwner;
 use crate::lock::rwlock::RwLock;
 use crate::lock::semaphore::Semaphore;
-use crate::lock::set_nx_mutex::Mutex;
-use crate::protocol::{ClientId, Scripts};
+use crate::lock::set_nx_mutex::SetNxMutex;
+use crate::lock::transfer::LeaseTransfer;
 use crate::router::{Router, RouterConfig, Transport};
 
 /// A client of one cluster, or of a single server. It makes locks and keeps their leases.
 ///
+/// ```no_run
+/// # #[cfg(feature = "native")]
+/// # async fn example() -> rwlease::Result<()> {
+/// let client = rwlease::Client::connect(["redis://127.0.0.1:7000"]).await?; // any node
+/// let order = client.rwlock("order:{42}")?;
+/// # Ok(()) }
+/// ```
+///
 /// Clones are cheap and share everything. One client is enough for a process. It has one connection
 /// to each master that it uses, one more to each master where it waits, for subscriptions, and
-/// others for calls that [replicas](crate::Acquire::replicas) must confirm.
+/// others for calls that [replicas](crate::Acquire::min_replicas) must confirm.
 ///
 /// Background tasks keep the leases and the connections, on the runtime that
-/// [`connect`](Builder::connect) was called on. They end when all clones, all their locks and all
-/// guards are dropped and the leases are released. That runtime must not stand still: timeouts are
-/// kept there as well. A task may keep it busy between two awaits for a twelfth of the shortest
-/// lease: see [`Builder::lease`]. Requests may be awaited on other tokio runtimes, each on one of
-/// them.
+/// [`connect`](ClientBuilder::connect) was called on. They end when all clones, all their locks and
+/// all guards are dropped and the leases are released. That runtime must not stand still: timeouts
+/// are kept there as well. A task may keep it busy between two awaits for a twelfth of the shortest
+/// lease: see [`ClientBuilder::lease`]. Requests may be awaited on other tokio runtimes, each on
+/// one of them.
 ///
 /// A client *fails* when that runtime ends, or when one of its tasks panics, which a subscriber of
 /// `tracing` or a recorder of metrics can cause. Then all its leases are lost and their holders are
 /// told, requests under way end, and every call fails with
 /// [`ClientFailed`](ErrorKind::ClientFailed). The servers keep the locks until their leases end.
 #[derive(Clone)]
-pub struct Locks {
+pub struct Client {
     pub(crate) client: Arc<ClientHandle>,
 }
 
-impl Locks {
-    /// Connects with the default settings to a cluster or to a single server. One node of the
-    /// cluster is enough. URLs are `redis://[[user]:password@]host[:port]`, or `rediss://` for TLS
-    /// (feature `tls`).
+impl Client {
+    /// Connects with the default settings to a cluster or to a single server.
+    ///
+    /// One node of the cluster is enough. URLs are `redis://[[user]:password@]host[:port]`, or
+    /// `rediss://` for TLS (feature `tls`).
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`Builder::connect`].
-    #[cfg(any(feature = "native", feature = "redis"))]
-    pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Locks> {
-        Locks::builder().servers(urls).connect().await
+    /// As [`ClientBuilder::connect`].
+    #[cfg(feature = "native")]
+    pub async fn connect<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Client> {
+        Client::builder().urls(urls).connect().await
+    }
+
+    /// Returns a [`ClientBuilder`], to connect with other settings.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "native")]
+    /// # async fn example() -> rwlease::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let client = rwlease::Client::builder()
+    ///     .urls(["rediss://locker:secret@10.0.0.1:7000"])
+    ///     .lease(Duration::from_secs(10))
+    ///     .on_lease_lost(|loss| eprintln!("lost {}", loss.lock))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
     }
 
     /// Connects to servers in this process that nothing else uses, for unit tests and experiments.
     ///
     /// To share the servers between clients, to set their clock or to make them fail, build an
     /// [`EmbeddedCluster`](crate::embedded::EmbeddedCluster) and connect to it by
-    /// [`connect_embedded`](Builder::connect_embedded).
+    /// [`connect_embedded`](ClientBuilder::connect_embedded).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-    /// let locks = rwlease::Locks::embedded().await?;
-    /// let writing = locks.rwlock("order:{42}")?.write().await?;
+    /// let client = rwlease::Client::embedded().await?;
+    /// let writing = client.rwlock("order:{42}")?.write().await?;
     /// assert!(writing.is_held());
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors, Cancel safety
     ///
-    /// As [`Builder::connect_embedded`].
+    /// As [`ClientBuilder::connect_embedded`].
     #[cfg(feature = "embedded")]
-    pub async fn embedded() -> Result<Locks> {
-        Locks::builder().connect_embedded(&crate::embedded::EmbeddedCluster::new()).await
+    pub async fn embedded() -> Result<Client> {
+        Client::builder().connect_embedded(&crate::embedded::EmbeddedCluster::new()).await
     }
 
-    /// Returns a [`Builder`], to connect with other settings.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    /// The read/write lock with this name. The slot is that of the name's hash tag: `order:{42}`
-    /// and `invoice:{42}` share one. No round trip.
+    /// Returns the read/write lock with this name: see [`RwLock`]. No round trip.
+    ///
+    /// The slot of the lock is the slot of the hash tag in the name: `order:{42}` and
+    /// `invoice:{42}` share one.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that is empty or longer than 512
+    /// bytes, or begins with `fenced:` or `client:`: the library has other keys there.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
         RwLock::new(self.client.clone(), name.as_ref())
     }
 
-    /// The plain mutex with this name. The name is the key, unless a
-    /// [prefix](Builder::mutex_prefix) is set, so other libraries that use `SET key value NX PX`
-    /// can share the mutex. No round trip.
+    /// Returns the mutex with this name: see [`Mutex`]. No round trip.
     ///
-    /// # Errors
-    ///
-    /// [`Invalid`](ErrorKind::Invalid) for a name that is empty or longer than 512 bytes.
-    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
-        Mutex::new(self.client.clone(), name.as_ref())
-    }
-
-    /// The semaphore with this name and `limit` permits, 1 to 4,294,967,295: see [`Semaphore`]. No
-    /// round trip.
-    ///
-    /// # Errors
-    ///
-    /// As [`rwlock`](Self::rwlock), and [`Invalid`](ErrorKind::Invalid) for a limit of zero.
-    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Result<Semaphore> {
-        Semaphore::new(self.client.clone(), name.as_ref(), limit)
-    }
-
-    /// The election with this name, in which one candidate leads at a time: see [`Leader`]. No
-    /// round trip.
+    /// It is the write side of the [`rwlock`](Self::rwlock) with the same name.
     ///
     /// # Errors
     ///
     /// As [`rwlock`](Self::rwlock).
-    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
-        Leader::new(self.client.clone(), name.as_ref())
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        Mutex::new(self.client.clone(), name.as_ref())
     }
 
-    /// A request for several locks at once, in any slots: see [`Multi`].
-    pub fn multi(&self) -> Multi {
-        Multi::new(self.client.clone())
+    /// Returns the semaphore with this name and `limit` permits, 1 to 4,294,967,295: see
+    /// [`Semaphore`]. No round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`rwlock`](Self::rwlock), and [`InvalidInput`](ErrorKind::InvalidInput) for a limit of
+    /// zero.
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Result<Semaphore> {
+        Semaphore::new(self.client.clone(), name.as_ref(), limit)
+    }
+
+    /// Returns the election with this name, in which one candidate leads at a time: see
+    /// [`Election`]. No round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`rwlock`](Self::rwlock).
+    pub fn election(&self, name: impl AsRef<str>) -> Result<Election> {
+        Election::new(self.client.clone(), name.as_ref())
+    }
+
+    /// Returns a request for several locks at once, in any slots: see [`MultiLock`]. It is sent
+    /// when awaited.
+    pub fn multi_lock(&self) -> MultiLock {
+        MultiLock::new(self.client.clone())
+    }
+
+    /// Returns a new actor that may hold the same lock again: see [`ReentrantOwner`]. No round
+    /// trip.
+    pub fn reentrant_owner(&self) -> ReentrantOwner {
+        ReentrantOwner::new(self.client.clone())
+    }
+
+    /// Returns the mutex of `SET NX PX` with this name: see [`SetNxMutex`]. No round trip.
+    ///
+    /// The name is the key, unless a [prefix](ClientBuilder::set_nx_key_prefix) is set, so other
+    /// libraries that use `SET key value NX PX` can share the mutex.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that is empty or longer than 512 bytes.
+    pub fn set_nx_mutex(&self, name: impl AsRef<str>) -> Result<SetNxMutex> {
+        SetNxMutex::new(self.client.clone(), name.as_ref())
+    }
+
+    /// Accepts a lock that another client has [transferred](crate::WriteGuard::into_transfer). It
+    /// is sent when awaited.
+    ///
+    /// The guard renews and releases the lease, as any other guard does. It has the fencing token
+    /// of the transfer. [`AcceptTransfer`] documents the cost, the errors and the cancel safety.
+    ///
+    /// A transfer can be accepted once. All later attempts fail with
+    /// [`LeaseLost`](ErrorKind::LeaseLost). There is one exception: if the master fails before its
+    /// replicas have the acceptance, a copy of the transfer may be accepted once more, with the
+    /// same token. [`min_replicas`](AcceptTransfer::min_replicas) prevents that.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let engine = rwlease::embedded::EmbeddedCluster::new();
+    /// # let client = rwlease::Client::builder().connect_embedded(&engine).await?;
+    /// # let other = rwlease::Client::builder().connect_embedded(&engine).await?;
+    /// let transfer = client.rwlock("order:{42}")?.write().await?.into_transfer().await?;
+    /// let text = transfer.to_string(); // to another process, by a way that nobody else reads
+    ///
+    /// let guard = other.accept_transfer(&text.parse()?).await?;
+    /// assert_eq!(guard.fencing_token(), transfer.fencing_token());
+    /// assert!(guard.release().await?.was_held());
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    pub fn accept_transfer<'a>(&'a self, transfer: &'a LeaseTransfer) -> AcceptTransfer<'a> {
+        AcceptTransfer::new(&self.client, transfer)
     }
 
     /// Lists the read/write locks and semaphores on the servers whose names begin with `start`: see
-    /// [`Listing`].
-    pub fn list(&self, start: impl AsRef<str>) -> Listing {
-        Listing::new(self.client.clone(), start.as_ref())
+    /// [`LockScan`]. Nothing is sent before it is read.
+    pub fn scan(&self, start: impl AsRef<str>) -> LockScan {
+        LockScan::new(self.client.clone(), start.as_ref())
     }
 
-    /// An actor that may hold the same lock again: see [`Reentrant`].
-    pub fn reentrant(&self) -> Reentrant {
-        Reentrant::new(self.client.clone())
-    }
-
-    /// Shuts the client down: it takes no more locks and releases those it holds, whose guards are
-    /// lost.
+    /// Shuts the client down, and with it all its clones. It acquires no more locks, releases all
+    /// held locks, and marks their guards as lost.
     ///
-    /// Waits until every release is answered and the listener of [`on_lost`](Builder::on_lost) has
-    /// been called for each loss, for at most `within`. Returns the names of the locks that may not
-    /// have been released; those end with their leases.
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let client = rwlease::Client::embedded().await?;
+    /// use std::time::Duration;
+    ///
+    /// let left = client.shutdown(Duration::from_secs(5)).await;
+    /// assert!(left.is_empty(), "may not have been released: {left:?}");
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    ///
+    /// Waits until every release is answered and the listener of
+    /// [`on_lease_lost`](ClientBuilder::on_lease_lost) has been called for each loss, for at most
+    /// `within`. Returns the names of the locks that may not have been released; those end with
+    /// their leases.
     ///
     /// # Cancel safety
     ///
@@ -179,70 +267,63 @@ impl Locks {
         left.iter().map(|acquisition| acquisition.lock.name.to_string()).collect()
     }
 
-    /// Whether this client still tracks that acquisition: it acquires or holds by it, or has not
-    /// yet seen it end.
+    /// Returns the prefix of the ids of all acquisitions of this client. It identifies them among
+    /// the holders and waiters of a [`LockStatus`](crate::LockStatus).
+    pub fn client_id(&self) -> String {
+        self.client.id().to_string()
+    }
+
+    /// Returns whether this client still tracks that acquisition: it acquires or holds by it, or
+    /// has not yet seen it end.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn knows(&self, id: &str) -> bool {
         self.client.find(id).is_some()
     }
 
-    /// Whether that acquisition still wants or holds the lock, and has not been given up.
+    /// Returns whether that acquisition still wants or holds the lock, and has not been given up.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
     pub fn wants(&self, id: &str) -> bool {
         self.client.find(id).is_some_and(|acquisition| acquisition.state().is_live())
     }
 
-    /// The scripts that this client uses.
+    /// Returns the scripts that this client uses.
     #[cfg(feature = "embedded")]
     #[doc(hidden)]
-    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::router::Script> {
-        self.client.scripts.all().into_iter()
-    }
-
-    /// The prefix of the ids of all this client's acquisitions. It identifies them among the
-    /// holders and waiters of a [`Status`](crate::Status).
-    pub fn client_id(&self) -> String {
-        self.client.id().to_string()
+    pub fn scripts(&self) -> impl Iterator<Item = &'static crate::scripts::Script> {
+        self.client.transport.scripts().iter()
     }
 
     /// Starts a client over any kind of connection.
     pub(crate) async fn start(
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
-        scripts: &'static Scripts,
         settings: ClientConfig,
         router: RouterConfig,
-    ) -> Result<Locks> {
+    ) -> Result<Client> {
         settings.check()?;
         router.check()?;
         on_tokio()?;
         let router = Router::connect(connector, clock.clone(), router).await?;
-        Locks::over(Transport::Router(router), clock, scripts, settings)
+        Client::over(Transport::Router(router), clock, settings)
     }
 
     pub(crate) fn over(
         router: Transport,
         clock: Arc<dyn Clock>,
-        scripts: &'static Scripts,
         settings: ClientConfig,
-    ) -> Result<Locks> {
+    ) -> Result<Client> {
         let random = match settings.id {
             Some(id) => id,
             None => random_id()?,
         };
-        let client = Arc::new(ClientInner::new(
-            router,
-            clock,
-            settings,
-            scripts,
-            ClientId::from_random(random),
-        ));
+        let client =
+            Arc::new(ClientInner::new(router, clock, settings, ClientId::from_random(random)));
         telemetry::describe();
         worker::install_push_handler(&client);
         client.start();
-        Ok(Locks { client: Arc::new(ClientHandle(client)) })
+        Ok(Client { client: Arc::new(ClientHandle(client)) })
     }
 }
 
@@ -281,14 +362,18 @@ impl Drop for GivingUp<'_> {
 fn random_id() -> Result<[u8; 11]> {
     let mut random = [0; 11];
     getrandom::fill(&mut random).map_err(|error| {
-        Error::new(ErrorKind::Unavailable, "no randomness for the client's id").with_source(error)
+        Error::new(
+            ErrorKind::Unavailable,
+            "the system returned no random bytes for the id of the client",
+        )
+        .with_source(error)
     })?;
     Ok(random)
 }
 
-impl fmt::Debug for Locks {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks").field("settings", &self.client.settings).finish_non_exhaustive()
+        f.debug_struct("Client").field("settings", &self.client.settings).finish_non_exhaustive()
     }
 }
 
@@ -297,7 +382,8 @@ pub(crate) fn on_tokio() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),
         Err(error) => {
-            Err(Error::invalid("clients must be made on a tokio runtime").with_source(error))
+            Err(Error::invalid("a client needs a tokio runtime; make it within one")
+                .with_source(error))
         }
     }
 }

@@ -6,30 +6,36 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{self, Stream};
+use rwlease_core::resp::{Address, Command, ReplyShape, RespValue};
 
-use crate::backend::{Address, Command, ReplyShape, RespValue};
 use crate::client::ClientHandle;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lock::fenced;
 
 /// How many keys a server examines in one step by default.
 const STEP: u32 = 500;
 
-/// The names of the read/write locks and semaphores on the servers: those that are held or waited
-/// for, and those that were until some seconds ago. Made by [`Locks::list`](crate::Locks::list).
+/// The names of the read/write locks and semaphores on the servers.
+///
+/// A lock exists while a client
+/// holds it or waits for it, and some seconds longer. Made by
+/// [`Client::scan`](crate::Client::scan).
 ///
 /// It queries one master after another by `SCAN`, a bounded step at a time, so that it does not
 /// block the servers. A lock that exists from the beginning to the end is named at least once,
-/// unless its slot moves meanwhile: then it can be missed. A name can come twice. A hash whose key
-/// has the prefix of the locks is named even if it is no lock. [`status`](crate::RwLock::status)
-/// tells them apart: the status of a semaphore as a lock is [`Foreign`](ErrorKind::Foreign), and
-/// that of a lock as a semaphore as well.
+/// unless its slot moves meanwhile: then it can be missed. A name can come twice. The list includes
+/// every hash whose key has the prefix of the locks, even a hash that is no lock, but no [fenced
+/// value](crate::FencedValue).
+/// [`status`](crate::RwLock::status) distinguishes them: it fails with
+/// [`WrongType`](ErrorKind::WrongType) for a semaphore, and the status of a semaphore fails in the
+/// same way for a lock.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-/// # let locks = rwlease::Locks::embedded().await?;
-/// let held = locks.rwlock("order:{42}")?.read().await?;
-/// let mut orders = locks.list("order:");
+/// # let client = rwlease::Client::embedded().await?;
+/// let held = client.rwlock("order:{42}")?.read().await?;
+/// let mut orders = client.scan("order:");
 /// while let Some(names) = orders.next_page().await? {
 ///     assert_eq!(names, ["order:{42}"]);
 /// }
@@ -37,7 +43,7 @@ const STEP: u32 = 500;
 /// # #[cfg(not(feature = "embedded"))] fn main() {}
 /// ```
 #[must_use = "a listing sends nothing until it is read"]
-pub struct Listing {
+pub struct LockScan {
     client: Arc<ClientHandle>,
     pattern: Vec<u8>,
     step: u32,
@@ -46,26 +52,27 @@ pub struct Listing {
     cursor: Bytes,
 }
 
-impl Listing {
+impl LockScan {
     pub(crate) fn new(client: Arc<ClientHandle>, start: &str) -> Self {
         let pattern = starting_with(&[&client.settings.key_prefix, start].concat());
-        Listing { client, pattern, step: STEP, masters: None, cursor: Bytes::from_static(b"0") }
+        LockScan { client, pattern, step: STEP, masters: None, cursor: Bytes::from_static(b"0") }
     }
 
-    /// About how many keys a server examines in one step, and so the size of a page at most.
-    /// Default: 500.
-    pub fn step(mut self, keys: u32) -> Self {
+    /// Sets about how many keys a server examines in one step, at least 1, and so the size of a
+    /// page at most. Default: 500.
+    pub fn scan_count(mut self, keys: u32) -> Self {
         self.step = keys.max(1);
         self
     }
 
-    /// The next names, at least one, or `None` at the end. It makes steps until there is a name,
-    /// each one round trip.
+    /// Returns the next names, at least one, or `None` at the end. It makes steps until there is a
+    /// name, each one round trip.
     ///
     /// # Errors
     ///
     /// [`Unavailable`](ErrorKind::Unavailable) if a master does not answer: the next call tries it
-    /// again. [`Refused`](ErrorKind::Refused) if the user lacks the right to `SCAN`.
+    /// again, unless [`skip_master`](Self::skip_master) gives up on it.
+    /// [`Rejected`](ErrorKind::Rejected) if the user lacks the right to `SCAN`.
     ///
     /// # Cancel safety
     ///
@@ -84,14 +91,21 @@ impl Listing {
                 .arg("TYPE")
                 .arg("hash")
                 .expecting(ReplyShape::List);
-            let until = self.client.clock.now().saturating_add(self.client.settings.call_timeout);
+            let until = self
+                .client
+                .clock
+                .now()
+                .saturating_add(self.client.settings.acquisition.call_timeout);
             let (cursor, keys) = step(router.query(master, &command, until).await?)?;
             if cursor == "0" {
                 masters.pop_front();
             }
             self.cursor = cursor;
             let prefix = self.client.settings.key_prefix.len();
-            let name = |key: Bytes| std::str::from_utf8(key.get(prefix..)?).ok().map(str::to_owned);
+            let name = |key: Bytes| {
+                let name = std::str::from_utf8(key.get(prefix..)?).ok()?;
+                (!name.starts_with(fenced::KEY_INFIX)).then(|| name.to_owned())
+            };
             let names: Vec<String> = keys.into_iter().filter_map(name).collect();
             if !names.is_empty() {
                 return Ok(Some(names));
@@ -100,7 +114,16 @@ impl Listing {
         Ok(None)
     }
 
-    /// The names as a stream. It ends after the first error, which is one of
+    /// Gives up on the master that [`next_page`](Self::next_page) failed at, and returns its
+    /// address. The next page is of the next master, so the locks of this one are missing. `None`
+    /// before the first page and at the end.
+    pub fn skip_master(&mut self) -> Option<String> {
+        let skipped = self.masters.as_mut()?.pop_front()?;
+        self.cursor = Bytes::from_static(b"0");
+        Some(skipped.to_string())
+    }
+
+    /// Returns the names as a stream. It ends after the first error, which is one of
     /// [`next_page`](Self::next_page).
     pub fn into_stream(self) -> impl Stream<Item = Result<String>> + Send {
         let begin = (Some(self), Vec::new().into_iter());
@@ -108,7 +131,7 @@ impl Listing {
             if let Some(name) = page.next() {
                 return Some((Ok(name), (listing, page)));
             }
-            let mut listing: Listing = listing?;
+            let mut listing: LockScan = listing?;
             match listing.next_page().await {
                 Ok(Some(names)) => {
                     let mut page = names.into_iter();
@@ -121,9 +144,9 @@ impl Listing {
     }
 }
 
-impl fmt::Debug for Listing {
+impl fmt::Debug for LockScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listing")
+        f.debug_struct("LockScan")
             .field("pattern", &String::from_utf8_lossy(&self.pattern))
             .field("masters", &self.masters)
             .finish_non_exhaustive()
@@ -158,31 +181,8 @@ fn step(reply: RespValue) -> Result<(Bytes, Vec<Bytes>)> {
         },
         _ => None,
     };
-    read.ok_or_else(|| Error::new(ErrorKind::Incompatible, "an answer that SCAN does not give"))
+    read.ok_or_else(|| Error::new(ErrorKind::UnsupportedVersion, "malformed reply to SCAN"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_takes_the_prefix_literally() {
-        assert_eq!(starting_with("a*[b]?\\"), b"a\\*\\[b\\]\\?\\\\*");
-        assert_eq!(starting_with(""), b"*");
-    }
-
-    #[test]
-    fn a_step_is_read() {
-        let text = |text: &'static str| RespValue::String(text.into());
-        let reply =
-            RespValue::Array(vec![text("17"), RespValue::Array(vec![text("a"), text("b")])]);
-        assert_eq!(step(reply).unwrap(), ("17".into(), vec!["a".into(), "b".into()]));
-        for reply in [
-            RespValue::Nil,
-            RespValue::Array(vec![text("0")]),
-            RespValue::Array(vec![RespValue::Int(0), RespValue::Array(vec![])]),
-        ] {
-            assert_eq!(step(reply).unwrap_err().kind(), ErrorKind::Incompatible);
-        }
-    }
-}
+mod tests;

@@ -6,28 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select, select_all, try_join_all};
+use rwlease_core::acquisition::{AcquisitionEvent, LeaseOptions, RenewalPolicy, WaitPolicy};
+use rwlease_core::protocol::{LockKey, LockKind, LockMode};
+use rwlease_core::time::LocalInstant;
 
 use crate::client::acquire_task;
-use crate::client::acquisition::AcquisitionEvent;
-use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use crate::client::config::check_options;
 use crate::client::{ClientHandle, ClientInner};
-use crate::clock::LocalInstant;
-use crate::error::{Error, ErrorKind, Result};
-use crate::lock::guard::{Hold, HoldRelease, Released};
+use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::lock::guard::{Hold, HoldRelease, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
 use crate::lock::request::options;
-use crate::lock::wait_options::{Cancel, Wait};
-use crate::protocol::{LockKey, LockKind, LockMode};
+use crate::lock::wait_options::{Cancel, WaitOptions};
 
-/// A request for several locks at once, in any slots and modes: it gets all of them or none.
-/// [`Locks::multi`](crate::Locks::multi) makes it. It is sent when it is awaited, and returns a
-/// [`MultiGuard`].
+/// A request for several locks in any slots and modes. It acquires all locks, or no lock.
+///
+/// [`Client::multi_lock`](crate::Client::multi_lock) makes it. It is sent when awaited, and returns
+/// a [`MultiLockGuard`].
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-/// # let locks = rwlease::Locks::embedded().await?;
-/// let both = locks.multi().write("account:1").write("account:2").read("rates").await?;
+/// # let client = rwlease::Client::embedded().await?;
+/// let both = client.multi_lock().write("account:1").write("account:2").read("rates").await?;
 /// assert!(both.is_held());
 /// assert!(both.release().await?.was_held());
 /// # Ok(()) }
@@ -36,61 +37,67 @@ use crate::protocol::{LockKey, LockKind, LockMode};
 ///
 /// # Deadlock
 ///
-/// Two such requests never wait for each other. Locks are waited for in the byte order of their
-/// keys, in whatever order they are named, and while the request waits for one lock it holds only
-/// locks before it. A task that holds a lock by another request and waits for this one can still
+/// Two such requests never wait for each other. A request waits for locks in the byte order of
+/// their keys, not in the order of the calls. While it waits for one lock it holds only locks with
+/// smaller keys. A task that holds a lock by another request and waits for this one can still
 /// deadlock.
+///
+/// # Modes
+///
+/// Each lock keeps its mode until the release: the guard has no upgrade and no downgrade. Name a
+/// lock by [`write`](MultiLock::write) if the work may have to write.
 ///
 /// # Cost
 ///
 /// All locks are tried at once: one command for each, in the time of one round trip. If one is
 /// refused, the request keeps the locks before the first refused one, releases the others, and
 /// waits for that one as [`Acquire`](crate::Acquire) waits. Then it tries the rest in the same way.
-/// With [`retry`](Multi::retry) it holds nothing while it waits: all are tried at once, and if one
-/// is refused, all are released.
+/// With [`retry_policy`](MultiLock::retry_policy) it holds no lock while it waits: it tries all
+/// locks at once, and if one is busy, it releases all.
 ///
 /// # Fairness
 ///
-/// Fairness is that of the lock on which the request is currently queued. A try can hold locks for
-/// a moment before it releases them, and somebody else's try can be refused meanwhile.
+/// A request has the fairness of the lock in whose queue it waits. A try can hold some of the locks
+/// for a moment and then release them. During that time, a try of another client can fail.
 ///
 /// # Renewal
 ///
-/// While the request waits for one lock, the client renews those that it holds, whatever
-/// [`renewal`](Multi::renewal) says, and reports no loss of them. Limits of renewals and of the
-/// hold count from when the guard is returned. If the request had to wait, and the client does not
-/// renew the leases after that, all leases are renewed once more before the guard is returned: one
-/// round trip.
+/// While the request waits for one lock, the client renews the locks that the request already
+/// holds, even if [`renewal`](MultiLock::renewal) disables renewals. It does not report losses of
+/// these locks. Limits of renewals and of the hold count from when the guard is returned. If the
+/// request had to wait, and the client does not renew the leases after that, all leases are renewed
+/// once more before the guard is returned: one round trip.
 ///
 /// # Errors
 ///
 /// As [`Acquire`](crate::Acquire), with the lock at which it failed;
-/// [`Invalid`](crate::ErrorKind::Invalid) if no lock was named, or one key was named as a mutex and
-/// as a read/write lock. After an error none of the locks is held.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if no lock was named, or one key was named as a
+/// [`SetNxMutex`](crate::SetNxMutex) and as a read/write lock. After an error none of the locks is
+/// held.
 ///
 /// # Cancel safety
 ///
 /// Cancel safe: dropping the future leaves no lock and no place in a queue.
 #[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct Multi {
+pub struct MultiLock {
     client: Arc<ClientHandle>,
     named: Result<Vec<RequestedLock>>,
     options: LeaseOptions,
-    wait: Wait,
+    wait: WaitOptions,
     cancel: Cancel<'static>,
 }
 
 type RequestedLock = (LockKey, LockMode);
 
-impl Multi {
+impl MultiLock {
     pub(crate) fn new(client: Arc<ClientHandle>) -> Self {
-        let options = LeaseOptions::from_config(&client.settings);
-        Multi {
+        let options = client.settings.lease_options();
+        MultiLock {
             client,
             named: Ok(Vec::new()),
             options,
-            wait: Wait::default(),
+            wait: WaitOptions::default(),
             cancel: Cancel::default(),
         }
     }
@@ -101,32 +108,33 @@ impl Multi {
         self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Read)
     }
 
-    /// Adds a read/write lock, for writing.
+    /// Adds a read/write lock, for writing. That is also how to add a [`Mutex`](crate::Mutex).
     pub fn write(self, name: impl AsRef<str>) -> Self {
         self.want(LockKind::ReadWrite, name.as_ref(), LockMode::Write)
     }
 
-    /// Adds a [`Mutex`](crate::Mutex).
-    pub fn mutex(self, name: impl AsRef<str>) -> Self {
+    /// Adds a [`SetNxMutex`](crate::SetNxMutex).
+    pub fn set_nx_mutex(self, name: impl AsRef<str>) -> Self {
         self.want(LockKind::SetNxMutex, name.as_ref(), LockMode::Write)
     }
 
     options!();
 
-    /// Takes all of them, or returns `None` if others are in the way.
+    /// Acquires all locks, or returns `None` if another client blocks one of them.
     ///
-    /// Clients that have one of the locks [cached](crate::RwLock::cached) do not count: it waits
-    /// for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by default. The time
-    /// of one round trip; one more if a lock is not free.
+    /// A lock that another client only has [cached](crate::RwLock::cached) does not count as busy:
+    /// the request waits for its recall for up to
+    /// [`CacheConfig::try_wait`](crate::CacheConfig::try_wait), 50 ms by default. The time of one
+    /// round trip; one more if a lock is not free.
     ///
     /// # Errors, Cancel safety
     ///
-    /// As when it is awaited, but never `TimedOut` or `TriesUsedUp`.
-    pub async fn try_all(self) -> Result<Option<MultiGuard>> {
-        let limit = self.wait.timeout.unwrap_or(self.client.settings.call_timeout);
+    /// As when awaited, but never `TimedOut` or `AttemptsExhausted`.
+    pub async fn try_acquire(self) -> Result<Option<MultiLockGuard>> {
+        let limit = self.wait.timeout.unwrap_or(self.client.settings.acquisition.call_timeout);
         let until = self.client.clock.now().saturating_add(limit);
         let (client, options, wanted) = (self.client, self.options, in_order(self.named?)?);
-        options.check()?;
+        check_options(&options)?;
         let tried = try_each(&client, &wanted, &options, until).await?;
         // This drops what was acquired behind the first refusal. The others are waited for in the
         // order of their keys, so that no two requests wait for each other.
@@ -143,7 +151,7 @@ impl Multi {
                 None => return Ok(None),
             }
         }
-        Ok(Some(MultiGuard(held)))
+        Ok(Some(MultiLockGuard(held)))
     }
 
     fn want(mut self, kind: LockKind, name: &str, mode: LockMode) -> Self {
@@ -161,13 +169,13 @@ impl Multi {
     }
 }
 
-impl IntoFuture for Multi {
-    type Output = Result<MultiGuard>;
-    type IntoFuture = BoxFuture<'static, Result<MultiGuard>>;
+impl IntoFuture for MultiLock {
+    type Output = Result<MultiLockGuard>;
+    type IntoFuture = BoxFuture<'static, Result<MultiLockGuard>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            self.options.check()?;
+            check_options(&self.options)?;
             self.wait.check()?;
             let wanted = in_order(self.named?)?;
             let taking = async {
@@ -176,7 +184,7 @@ impl IntoFuture for Multi {
                     None => take_in_turn(&self.client, &wanted, &self.options, &self.wait).await,
                 }
             };
-            self.cancel.or(pin!(taking)).await.map(MultiGuard)
+            self.cancel.or(pin!(taking)).await.map(MultiLockGuard)
         })
     }
 }
@@ -184,7 +192,7 @@ impl IntoFuture for Multi {
 /// The locks in the order of their keys, without duplicates.
 fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
     if named.is_empty() {
-        return Err(Error::invalid("no lock was named"));
+        return Err(Error::invalid("no lock is named; name at least one"));
     }
     // The sort is stable. For one key the write comes first, and stands for both.
     named.sort_by(|(one, mode), (other, other_mode)| {
@@ -194,14 +202,16 @@ fn in_order(mut named: Vec<RequestedLock>) -> Result<Vec<RequestedLock>> {
     let mixed =
         |pair: &[RequestedLock]| pair[0].0.key == pair[1].0.key && pair[0].0.kind != pair[1].0.kind;
     if let Some(pair) = named.windows(2).find(|pair| mixed(pair)) {
-        let error = Error::invalid("the key was named as a mutex and as a read/write lock");
+        let error = Error::invalid(
+            "the key is named as a SetNxMutex and as a read/write lock; name it once",
+        );
         return Err(pair[0].0.add_context(error));
     }
     named.dedup_by(|(one, _), (other, _)| one.key == other.key);
     Ok(named)
 }
 
-/// Tries all of them at the same time.
+/// Tries all locks at the same time.
 async fn try_each(
     client: &Arc<ClientInner>,
     wanted: &[RequestedLock],
@@ -222,7 +232,7 @@ async fn take_in_turn(
     client: &Arc<ClientInner>,
     wanted: &[RequestedLock],
     options: &LeaseOptions,
-    wait: &Wait,
+    wait: &WaitOptions,
 ) -> Result<Vec<Hold>> {
     let clock = &client.clock;
     let reserving = LeaseOptions { reserved: true, ..options.clone() };
@@ -230,7 +240,7 @@ async fn take_in_turn(
     let ends = wait.timeout.map(|timeout| clock.now().saturating_add(timeout));
     let mut held: Vec<Hold> = Vec::new();
     loop {
-        let by = clock.now().saturating_add(client.settings.call_timeout);
+        let by = clock.now().saturating_add(client.settings.acquisition.call_timeout);
         let until = ends.map_or(by, |ends| ends.min(by));
         let tried = try_each(client, &wanted[held.len()..], &reserving, until).await?;
         // This drops, and so releases, what was acquired behind the first refusal.
@@ -241,7 +251,7 @@ async fn take_in_turn(
         }
         let Some((lock, mode)) = wanted.get(held.len()) else { continue };
         waited = true;
-        let turn = Wait {
+        let turn = WaitOptions {
             timeout: ends.map(|ends| ends.saturating_duration_since(clock.now())),
             retry: None,
         };
@@ -259,9 +269,9 @@ async fn take_in_turn(
     }
 }
 
-/// Hands the reserved leases to their guard. False if one was lost before that: then those before
-/// it stay reserved. Leases that the client does not renew are renewed first, because they may have
-/// been held for a while.
+/// Hands the reserved leases to their guard. Returns false if a lock was lost before that. The
+/// locks before the lost one stay reserved. Leases that the client does not renew are renewed
+/// first, because they may have been held for a while.
 async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -> bool {
     if waited && options.renewal != RenewalPolicy::Automatic {
         // A lease that cannot be renewed now is still held, or is waited for again.
@@ -278,17 +288,17 @@ async fn begin_use(held: &mut Vec<Hold>, options: &LeaseOptions, waited: bool) -
     true
 }
 
-/// Tries until it has all, and holds nothing between tries.
+/// Tries until it has all locks, and holds no lock between tries.
 async fn take_at_once(
     client: &Arc<ClientInner>,
     wanted: &[RequestedLock],
     options: &LeaseOptions,
-    wait: &Wait,
+    wait: &WaitOptions,
 ) -> Result<Vec<Hold>> {
     let retry = wait.retry.clone().unwrap_or_default();
     let mut tries = retry.begin(client.clock.now(), wait.timeout);
     loop {
-        let until = tries.answer_by(client.clock.now(), client.settings.call_timeout);
+        let until = tries.answer_by(client.clock.now(), client.settings.acquisition.call_timeout);
         let tried = try_each(client, wanted, options, until).await?;
         if let Some(held) = tried.into_iter().collect() {
             return Ok(held);
@@ -297,7 +307,8 @@ async fn take_at_once(
     }
 }
 
-/// Releases the locks behind the first one that was lost, which must be waited for in its place.
+/// Releases the locks from the first lost one on. The request must wait for the lost lock again, in
+/// the order of the keys.
 fn keep_until_lost(held: &mut Vec<Hold>) {
     let lost = held.iter().position(|hold| !hold.0.is_held());
     held.truncate(lost.unwrap_or(held.len()));
@@ -306,39 +317,67 @@ fn keep_until_lost(held: &mut Vec<Hold>) {
 async fn any_lost(held: &[Hold]) {
     match held {
         [] => std::future::pending().await,
-        held => drop(select_all(held.iter().map(|hold| Box::pin(hold.0.lost()))).await),
+        held => drop(select_all(held.iter().map(|hold| Box::pin(hold.0.ended()))).await),
     }
 }
 
 /// Several locks held together.
 ///
-/// Dropping it releases all of them in the background.
+/// Dropping it releases all locks in the background.
 #[must_use = "dropped at once, the locks are released at once"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
-pub struct MultiGuard(Vec<Hold>);
+pub struct MultiLockGuard(Vec<Hold>);
 
-impl MultiGuard {
-    /// The leases, in the order of the locks' keys. Each has its own [token](Lease::token).
+impl MultiLockGuard {
+    /// Returns the leases, in the order of the locks' keys. Each has its own
+    /// [token](Lease::fencing_token). No round trip.
     pub fn leases(&self) -> impl ExactSizeIterator<Item = &Lease> {
         self.0.iter().map(|hold| &hold.0)
     }
 
-    /// The lease of the read/write lock with this name.
+    /// Returns the lease of the read/write lock with this name.
     pub fn lease(&self, name: &str) -> Option<&Lease> {
         self.lease_of(LockKind::ReadWrite, name)
     }
 
-    /// The lease of the [`Mutex`](crate::Mutex) with this name.
-    pub fn mutex_lease(&self, name: &str) -> Option<&Lease> {
+    /// Returns the lease of the [`SetNxMutex`](crate::SetNxMutex) with this name.
+    pub fn set_nx_mutex_lease(&self, name: &str) -> Option<&Lease> {
         self.lease_of(LockKind::SetNxMutex, name)
+    }
+
+    /// Releases all locks, in the time of one round trip.
+    ///
+    /// Returns [`Released`](ReleaseOutcome::Released) if all were held until now,
+    /// [`AlreadyLost`](ReleaseOutcome::AlreadyLost) if one was known to be lost before, and
+    /// otherwise [`Unknown`](ReleaseOutcome::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`](crate::ErrorKind::Rejected) and [`WrongType`](crate::ErrorKind::WrongType) when
+    /// a server refuses. The other locks are released.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: if the future is dropped, the releases are finished in the background.
+    pub async fn release(self) -> Result<ReleaseOutcome> {
+        let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
+        let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
+        let released: Vec<ReleaseOutcome> = released.into_iter().collect::<Result<_>>()?;
+        Ok(if released.contains(&ReleaseOutcome::AlreadyLost) {
+            ReleaseOutcome::AlreadyLost
+        } else if released.contains(&ReleaseOutcome::Unknown) {
+            ReleaseOutcome::Unknown
+        } else {
+            ReleaseOutcome::Released
+        })
     }
 
     fn lease_of(&self, kind: LockKind, name: &str) -> Option<&Lease> {
         self.leases().find(|lease| lease.acquisition.lock.kind == kind && lease.name() == name)
     }
 
-    /// The worst state of the leases, computed now.
+    /// Returns the worst state of the leases, computed now.
     pub fn state(&self) -> LeaseState {
         let states = || self.leases().map(Lease::state);
         if states().any(|state| state == LeaseState::Lost) {
@@ -350,12 +389,12 @@ impl MultiGuard {
         }
     }
 
-    /// Whether all locks are held, computed now.
+    /// Returns whether all locks are held, computed now.
     pub fn is_held(&self) -> bool {
         self.state() != LeaseState::Lost
     }
 
-    /// The time left of the lease that ends first, computed now.
+    /// Returns the time left of the lease that ends first, computed now.
     pub fn remaining(&self) -> Duration {
         self.leases().map(Lease::remaining).min().unwrap_or_default()
     }
@@ -365,8 +404,17 @@ impl MultiGuard {
     /// # Cancel safety
     ///
     /// Cancel safe: it can be dropped and called again.
-    pub async fn lost(&self) {
+    pub async fn ended(&self) {
         any_lost(&self.0).await;
+    }
+
+    /// Completes when one of the leases is at risk, or has ended. See [`Lease::at_risk`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it can be dropped and called again.
+    pub async fn at_risk(&self) {
+        drop(select_all(self.leases().map(|lease| Box::pin(lease.at_risk()))).await);
     }
 
     /// Extends all leases to their requested lengths, in the time of one round trip. Needed only
@@ -378,73 +426,10 @@ impl MultiGuard {
     pub async fn renew(&self) -> Result<()> {
         let renewed = join_all(self.leases().map(Lease::renew)).await;
         let failures = renewed.into_iter().filter_map(Result::err);
-        let worst = failures.min_by_key(|error| error.kind() != ErrorKind::Lost);
+        let worst = failures.min_by_key(|error| error.kind() != ErrorKind::LeaseLost);
         worst.map_or(Ok(()), Err)
-    }
-
-    /// Releases all locks, in the time of one round trip.
-    ///
-    /// Returns [`Released`](Released::Released) if all were held until now,
-    /// [`AlreadyLost`](Released::AlreadyLost) if one was known to be lost before, and otherwise
-    /// [`Unknown`](Released::Unknown).
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](crate::ErrorKind::Refused) and [`Foreign`](crate::ErrorKind::Foreign) when a
-    /// server refuses. The other locks are released.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: if the future is dropped, the releases are finished in the background.
-    pub async fn release(self) -> Result<Released> {
-        let releases: Vec<_> = self.0.into_iter().map(Hold::begin_release).collect();
-        let released = join_all(releases.into_iter().map(HoldRelease::send)).await;
-        let released: Vec<Released> = released.into_iter().collect::<Result<_>>()?;
-        Ok(if released.contains(&Released::AlreadyLost) {
-            Released::AlreadyLost
-        } else if released.contains(&Released::Unknown) {
-            Released::Unknown
-        } else {
-            Released::Released
-        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ErrorKind;
-
-    fn wanted(kind: LockKind, name: &str, mode: LockMode) -> RequestedLock {
-        (LockKey::new(kind, "", name).unwrap(), mode)
-    }
-
-    #[test]
-    fn locks_come_in_the_order_of_their_keys_and_a_write_stands_for_a_read() {
-        let named = vec![
-            wanted(LockKind::ReadWrite, "b", LockMode::Read),
-            wanted(LockKind::SetNxMutex, "c", LockMode::Write),
-            wanted(LockKind::ReadWrite, "a", LockMode::Read),
-            wanted(LockKind::ReadWrite, "b", LockMode::Write),
-            wanted(LockKind::ReadWrite, "a", LockMode::Read),
-        ];
-        let order: Vec<_> = in_order(named)
-            .unwrap()
-            .into_iter()
-            .map(|(lock, mode)| (lock.name.to_string(), mode))
-            .collect();
-        let expected = [("a", LockMode::Read), ("b", LockMode::Write), ("c", LockMode::Write)];
-        assert_eq!(order, expected.map(|(name, mode)| (name.to_string(), mode)));
-    }
-
-    #[test]
-    fn multi_of_no_lock_or_one_key_of_two_kinds_returns_invalid() {
-        let both = vec![
-            wanted(LockKind::SetNxMutex, "a", LockMode::Write),
-            wanted(LockKind::ReadWrite, "a", LockMode::Read),
-        ];
-        for named in [vec![], both] {
-            assert_eq!(in_order(named).unwrap_err().kind(), ErrorKind::Invalid);
-        }
-    }
-}
+mod tests;

@@ -4,19 +4,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::lock::guard::{Guard, Released};
+use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::lock::guard::{Guard, ReleaseOutcome};
 use crate::lock::lease::Lease;
 
 /// Runs `work` while the guard holds the lock, then releases it.
 pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
     let lease = guard.as_lease().clone();
-    let lost = || {
-        let lost = Error::new(ErrorKind::Lost, "the lease was lost before the work was done");
-        lease.acquisition.lock.add_context(lost)
-    };
     let output = {
-        let mut losing = pin!(lease.lost());
+        let mut losing = pin!(lease.ended());
         let mut working = pin!(work(lease.clone()));
         poll_fn(|context| {
             // In a process that was stopped, the work can be woken before the timer of the loss. So
@@ -28,10 +24,19 @@ pub(crate) async fn run<G: Guard, T>(guard: G, work: impl AsyncFnOnce(Lease) -> 
         })
         .await
     };
+    finish(guard, output).await
+}
+
+/// Releases the lock after the work. The output counts only if the lock was held until now.
+pub(crate) async fn finish<G: Guard, T>(guard: G, output: Option<T>) -> Result<T> {
+    let lease = guard.as_lease().clone();
     let held = lease.is_held();
     let released = guard.give_back().await;
     match output {
-        Some(output) if held && !matches!(released, Ok(Released::AlreadyLost)) => Ok(output),
-        _ => Err(lost()),
+        Some(output) if held && !matches!(released, Ok(ReleaseOutcome::AlreadyLost)) => Ok(output),
+        _ => {
+            let message = "the lease was lost before the work completed";
+            Err(lease.acquisition.lock.add_context(Error::new(ErrorKind::LeaseLost, message)))
+        }
     }
 }

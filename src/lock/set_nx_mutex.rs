@@ -1,15 +1,16 @@
-//! The plain mutex that clients in all languages have: one string key, by `SET key value NX PX`.
+//! The mutex of client libraries in all languages: one string key, by `SET key value NX PX`.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rwlease_core::protocol::{InspectSetNxRequest, LockKey, LockKind};
+use rwlease_core::slot::Slot;
+
 use crate::client::ClientHandle;
-use crate::error::Result;
-use crate::lock::guard::MutexGuard;
+use crate::error::{AddContext, Result};
+use crate::lock::guard::SetNxMutexGuard;
 use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{InspectSetNxRequest, LockKey, LockKind};
-use crate::slot::Slot;
 
 /// A mutex on one string key, as made by `SET key value NX PX lease` and ended by a
 /// compare-and-delete.
@@ -17,20 +18,21 @@ use crate::slot::Slot;
 /// It excludes other libraries' locks of this kind on the same key, and they exclude it: redis-py's
 /// `Lock`, the Redlock clients on one server, scripts of your own.
 ///
-/// The name is the key, unless a [prefix](crate::Builder::mutex_prefix) is set. The value is
-/// [`Lease::id`](crate::Lease::id). As for every lock here, the lease is renewed while the guard
-/// lives, its loss is reported, and a call whose answer was lost is repeated with the same value.
+/// The name is the key, unless a [prefix](crate::ClientBuilder::set_nx_key_prefix) is set. The
+/// value is [`Lease::id`](crate::Lease::id). As for every lock here, the lease is renewed while the
+/// guard lives, its loss is reported, and a call whose answer was lost is repeated with the same
+/// value.
 ///
-/// A mutex has no readers, no queue and no fencing token: [`Lease::token`](crate::Lease::token) is
-/// zero, so a store cannot tell a holder that lost the mutex from the next one. Unless other
-/// libraries must share the mutex, use an [`RwLock`](crate::RwLock) for writing instead.
+/// It has no queue and no fencing token: [`Lease::fencing_token`](crate::Lease::fencing_token) is
+/// `None`, so a store cannot tell a holder that lost the mutex from the next one. Unless other
+/// libraries must share the mutex, use a [`Mutex`](crate::Mutex) instead.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
 /// # use std::time::Duration;
-/// # let locks = rwlease::Locks::embedded().await?;
-/// let report = locks.mutex("nightly-report")?;
+/// # let client = rwlease::Client::embedded().await?;
+/// let report = client.set_nx_mutex("nightly-report")?;
 /// let held = report.lock().lease(Duration::from_secs(10)).await?;
 /// assert!(report.try_lock().await?.is_none());
 /// assert!(held.release().await?.was_held());
@@ -40,18 +42,18 @@ use crate::slot::Slot;
 ///
 /// # Fairness
 ///
-/// None: no server reports that a plain mutex is free. Requests try again after a
-/// [pause](crate::Retry), and the first try after the release wins.
+/// There is no fairness: no server reports that such a mutex is free. Requests try again after a
+/// [pause](crate::RetryPolicy), and the first try after the release wins.
 #[derive(Clone)]
-pub struct Mutex {
+pub struct SetNxMutex {
     pub(crate) client: Arc<ClientHandle>,
     pub(crate) lock: LockKey,
 }
 
-/// What a mutex holds, as returned by [`Mutex::status`].
+/// What a mutex holds, as returned by [`SetNxMutex::status`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MutexStatus {
+pub struct SetNxMutexStatus {
     /// The holder's value: its [`Lease::id`](crate::Lease::id) if this library set it, otherwise
     /// anything.
     pub value: Vec<u8>,
@@ -60,34 +62,26 @@ pub struct MutexStatus {
     pub remaining: Option<Duration>,
 }
 
-impl Mutex {
+impl SetNxMutex {
     pub(crate) fn new(client: Arc<ClientHandle>, name: &str) -> Result<Self> {
         let lock = LockKey::new(LockKind::SetNxMutex, &client.settings.set_nx_key_prefix, name)?;
-        Ok(Mutex { client, lock })
+        Ok(SetNxMutex { client, lock })
     }
 
-    /// The mutex's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// The slot of the mutex's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
-
-    /// Acquires the mutex. It tries until it succeeds, by the default [`Retry`](crate::Retry)
-    /// unless [`retry`](Acquire::retry) sets another, and without a limit unless that or
-    /// [`timeout`](Acquire::timeout) sets one. One round trip a try.
+    /// Acquires the mutex. One round trip a try.
+    ///
+    /// It tries until it succeeds, by the default [`RetryPolicy`](crate::RetryPolicy) unless
+    /// [`retry_policy`](Acquire::retry_policy) sets another. It has no limit unless that or
+    /// [`timeout`](Acquire::timeout) sets one.
     ///
     /// Acquiring a mutex that this task already holds deadlocks; use
-    /// [`Reentrant`](crate::Reentrant).
-    pub fn lock(&self) -> Acquire<'_, MutexGuard> {
+    /// [`ReentrantOwner`](crate::ReentrantOwner).
+    pub fn lock(&self) -> Acquire<'_, SetNxMutexGuard> {
         Acquire::new(&self.client, &self.lock, None)
     }
 
     /// Tries once to acquire the mutex.
-    pub fn try_lock(&self) -> TryAcquire<'_, MutexGuard> {
+    pub fn try_lock(&self) -> TryAcquire<'_, SetNxMutexGuard> {
         TryAcquire(Acquire::new(&self.client, &self.lock, None))
     }
 
@@ -96,25 +90,25 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused);
-    /// [`Foreign`](crate::ErrorKind::Foreign) if the key is not a string.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Rejected`](crate::ErrorKind::Rejected);
+    /// [`WrongType`](crate::ErrorKind::WrongType) if the key is not a string.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a query changes nothing.
-    pub async fn status(&self) -> Result<Option<MutexStatus>> {
+    pub async fn status(&self) -> Result<Option<SetNxMutexStatus>> {
         let lock = &self.lock;
-        let call = InspectSetNxRequest.call(self.client.scripts, lock);
+        let call = InspectSetNxRequest.call(lock);
         let reply = self.client.query(lock, &call).await?;
         let held = InspectSetNxRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
-        Ok(held.map(|held| MutexStatus {
+        Ok(held.map(|held| SetNxMutexStatus {
             value: held.value.to_vec(),
             remaining: held.ttl_ms.map(Duration::from_millis),
         }))
     }
 
-    /// Whether the mutex is held. The answer may be outdated when it arrives; only holding the
-    /// mutex excludes others. One round trip.
+    /// Returns whether the mutex is held. The answer may be outdated when it arrives; only holding
+    /// the mutex excludes others. One round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -123,8 +117,8 @@ impl Mutex {
         Ok(self.status().await?.is_some())
     }
 
-    /// Whether the mutex holds this value: a [`Lease::id`](crate::Lease::id), or what another
-    /// library has set. One round trip.
+    /// Returns whether the mutex holds this value: a [`Lease::id`](crate::Lease::id), or what
+    /// another library has set. One round trip.
     ///
     /// # Errors, Cancel safety
     ///
@@ -133,11 +127,21 @@ impl Mutex {
         let held = self.status().await?;
         Ok(held.is_some_and(|held| held.value == value.as_ref()))
     }
+
+    /// Returns the mutex's name, as given.
+    pub fn name(&self) -> &str {
+        &self.lock.name
+    }
+
+    /// Returns the slot of the mutex's key.
+    pub fn slot(&self) -> Slot {
+        self.lock.slot
+    }
 }
 
-impl fmt::Debug for Mutex {
+impl fmt::Debug for SetNxMutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex")
+        f.debug_struct("SetNxMutex")
             .field("name", &self.name())
             .field("slot", &self.slot())
             .finish_non_exhaustive()

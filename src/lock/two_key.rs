@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rwlease_core::acquisition::{LeaseOptions, RenewalPolicy, WaitPolicy};
+use rwlease_core::protocol::{LockKey, LockKind, LockMode};
+use rwlease_core::slot::Slot;
 
 use crate::client::ClientHandle;
 use crate::client::acquire_task;
 use crate::client::config::check_lease;
-use crate::client::lease_options::{LeaseOptions, RenewalPolicy, WaitPolicy};
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::error::{Error, Result};
-use crate::lock::client::Locks;
-use crate::lock::guard::{Hold, Released};
+use crate::error::{AddContext, Error, Result};
+use crate::lock::client::Client;
+use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::Lease;
-use crate::lock::retry::Retry;
-use crate::lock::wait_options::Wait;
-use crate::protocol::{LockKey, LockKind, LockMode};
-use crate::slot::{Slot, assert_same_slot};
+use crate::lock::retry::RetryPolicy;
+use crate::lock::wait_options::WaitOptions;
 
 /// The longest pause between two tries of a waiting request. Half of it is random.
 const INTERVAL: Duration = Duration::from_millis(75);
@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(75);
 ///
 /// It is compatible on the server with the published lock that older fleets run: a reader sets the
 /// readers' key unless the writer's exists, and a writer sets its own unless either exists, both
-/// with a time to live in seconds. Use it only beside such a fleet, to migrate from it: see
+/// with a time to live in seconds. Use it only to migrate from such a fleet: see
 /// `docs/migrating.md`.
 ///
 /// # Hazards
@@ -40,7 +40,7 @@ const INTERVAL: Duration = Duration::from_millis(75);
 ///   because the key names the last reader. In the old fleet any reader's release deletes the key
 ///   of all. A reader whose call was repeated after a lost answer counts as later than the readers
 ///   that came between.
-/// - A release of the old fleet deletes any key, also one that this type set.
+/// - A release of the old fleet deletes any key, also a key of this type.
 /// - A new reader of the old fleet sets the readers' key to its own time to live, even if that is
 ///   shorter. The earlier readers are then cut short without notice, and [`TwoKeyGuard::remaining`]
 ///   does not show it. So beside an old fleet a reader's lease must not be longer than the fleet's
@@ -48,8 +48,8 @@ const INTERVAL: Duration = Duration::from_millis(75);
 /// - It has no fencing token and no queue. A stream of readers can starve a writer, and waiters
 ///   poll.
 /// - It has no renewal: the lock is lost when its lease ends.
-/// - While the slot of the keys migrates and one key has moved, servers answer `TRYAGAIN`, and
-///   nobody can acquire the lock.
+/// - While the slot of the keys migrates and one key has moved, servers reply `TRYAGAIN`, and no
+///   client can acquire the lock.
 ///
 /// # What is added
 ///
@@ -65,22 +65,32 @@ pub struct TwoKeyRwLock {
 }
 
 impl TwoKeyRwLock {
-    /// The lock in these two keys. They are used as given, without the client's prefix.
+    /// Returns the lock in these two keys. They are used as given, without the client's prefix.
     ///
     /// # Errors
     ///
-    /// [`CrossSlot`](ErrorKind::CrossSlot), with both keys and their slots, if they are not in one
-    /// slot: on a cluster no script can use such keys together. [`Invalid`](ErrorKind::Invalid) if
-    /// they are equal.
+    /// [`CrossSlot`](ErrorKind::CrossSlot), with both keys and their slots, if the keys are in
+    /// different slots: on a cluster, no script can use such keys together.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the keys are equal, or if the client has
+    /// [`min_replicas`](crate::ClientBuilder::min_replicas) or
+    /// [`fsync`](crate::ClientBuilder::fsync): a repeated call of this protocol writes nothing, so
+    /// nothing can confirm it.
     pub fn new(
-        locks: &Locks,
+        locks: &Client,
         read_key: impl AsRef<[u8]>,
         write_key: impl AsRef<[u8]>,
     ) -> Result<Self> {
         let (read, write) = (read_key.as_ref(), write_key.as_ref());
-        let slot = assert_same_slot([read, write])?;
+        let slot = Slot::of_all([read, write])?;
         if read == write {
-            return Err(Error::invalid("the readers and the writer need a key each"));
+            return Err(Error::invalid(
+                "the keys of the readers and of the writer are equal; use two keys",
+            ));
+        }
+        if !locks.client.settings.confirmation.is_empty() {
+            return Err(Error::invalid(
+                "a two-key lock cannot be confirmed; use a client without `min_replicas` and `fsync`",
+            ));
         }
         let name: Arc<str> = format!("{}, {}", read.escape_ascii(), write.escape_ascii()).into();
         let [read, write] = [read, write].map(Bytes::copy_from_slice);
@@ -95,23 +105,24 @@ impl TwoKeyRwLock {
         Ok(TwoKeyRwLock { client: locks.client.clone(), keys })
     }
 
-    /// The lock in the keys `{name}:read` and `{name}:write`, which share a slot. If the name has a
-    /// hash tag, that is used instead: `order:{42}` gives `order:{42}:read` and `order:{42}:write`.
+    /// Returns the lock in the keys `{name}:read` and `{name}:write`, which share a slot. If the
+    /// name has a hash tag, that is used instead: `order:{42}` gives `order:{42}:read` and
+    /// `order:{42}:write`.
     ///
     /// # Errors
     ///
     /// [`CrossSlot`](ErrorKind::CrossSlot) for a name with braces that form no hash tag.
-    pub fn tagged(locks: &Locks, name: &str) -> Result<Self> {
+    pub fn tagged(locks: &Client, name: &str) -> Result<Self> {
         let base = if name.contains(['{', '}']) { name.to_owned() } else { format!("{{{name}}}") };
         Self::new(locks, format!("{base}:read"), format!("{base}:write"))
     }
 
-    /// The readers' key and the writer's.
+    /// Returns the readers' key and the writer's.
     pub fn keys(&self) -> [&[u8]; 2] {
         self.keys.each_ref().map(|lock| &*lock.key)
     }
 
-    /// The slot of both keys.
+    /// Returns the slot of both keys.
     pub fn slot(&self) -> Slot {
         self.keys[0].slot
     }
@@ -121,19 +132,20 @@ impl TwoKeyRwLock {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](ErrorKind::Unavailable), [`Refused`](ErrorKind::Refused),
+    /// [`Unavailable`](ErrorKind::Unavailable), [`Rejected`](ErrorKind::Rejected),
     /// [`Cancelled`](ErrorKind::Cancelled) when the client is shut down,
-    /// [`Foreign`](ErrorKind::Foreign) for a key of another type, [`Invalid`](ErrorKind::Invalid)
-    /// for a lease of more than 30 days.
+    /// [`WrongType`](ErrorKind::WrongType) for a key of another type,
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a lease of more than 30 days.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: if the future is dropped, what it was granted is released in the background.
+    /// Cancel safe: if the future is dropped, a granted lock is released in the background.
     pub async fn try_read(&self, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         self.attempt(LockMode::Read, lease).await
     }
 
-    /// Acquires the lock for writing, for `lease` (rounded up to whole seconds), if nobody has it.
+    /// Acquires the lock for writing, for `lease` (rounded up to whole seconds), if it is not
+    /// locked.
     ///
     /// # Errors, Cancel safety
     ///
@@ -148,8 +160,9 @@ impl TwoKeyRwLock {
     /// # Errors, Cancel safety
     ///
     /// As [`try_read`](Self::try_read), and [`TimedOut`](ErrorKind::TimedOut);
-    /// [`Invalid`](ErrorKind::Invalid) also for a timeout of zero. A try without an answer within
-    /// the client's call timeout ends the wait with [`Unavailable`](ErrorKind::Unavailable).
+    /// [`InvalidInput`](ErrorKind::InvalidInput) also for a timeout of zero. A try without an
+    /// answer within the client's call timeout ends the wait with
+    /// [`Unavailable`](ErrorKind::Unavailable).
     pub async fn read(&self, lease: Duration, timeout: Duration) -> Result<TwoKeyGuard> {
         self.wait(LockMode::Read, lease, timeout).await
     }
@@ -172,7 +185,8 @@ impl TwoKeyRwLock {
 
     async fn attempt(&self, mode: LockMode, lease: Duration) -> Result<Option<TwoKeyGuard>> {
         let options = self.options(mode, lease)?;
-        let until = self.client.clock.now().saturating_add(self.client.settings.call_timeout);
+        let until =
+            self.client.clock.now().saturating_add(self.client.settings.acquisition.call_timeout);
         self.take(mode, &options, WaitPolicy::strict_try(until)).await
     }
 
@@ -183,7 +197,8 @@ impl TwoKeyRwLock {
         timeout: Duration,
     ) -> Result<TwoKeyGuard> {
         let (lock, options) = (self.lock(mode), self.options(mode, lease)?);
-        let wait = Wait { timeout: Some(timeout), retry: Some(Retry::every(INTERVAL)) };
+        let wait =
+            WaitOptions { timeout: Some(timeout), retry: Some(RetryPolicy::fixed(INTERVAL)) };
         wait.check().map_err(|error| lock.add_context(error))?;
         wait.for_lock(&self.client, lock, |policy| self.take(mode, &options, policy)).await
     }
@@ -210,7 +225,7 @@ impl TwoKeyRwLock {
         Ok(LeaseOptions {
             lease: Duration::from_secs(seconds),
             renewal: RenewalPolicy::Manual,
-            ..LeaseOptions::from_config(&self.client.settings)
+            ..self.client.settings.lease_options()
         })
     }
 }
@@ -227,7 +242,8 @@ impl fmt::Debug for TwoKeyRwLock {
 /// The guard of a [`TwoKeyRwLock`].
 ///
 /// It is not renewed. If its lease ends before it is released, the lock is lost, and
-/// [`on_lost`](crate::Builder::on_lost) is called. Dropping it releases the lock in the background.
+/// [`on_lease_lost`](crate::ClientBuilder::on_lease_lost) is called. Dropping it releases the lock
+/// in the background.
 #[must_use = "dropped at once, the lock is released at once"]
 #[clippy::has_significant_drop]
 pub struct TwoKeyGuard {
@@ -236,29 +252,29 @@ pub struct TwoKeyGuard {
 }
 
 impl TwoKeyGuard {
-    /// Whether it is held for reading or for writing.
+    /// Returns whether it is held for reading or for writing.
     pub fn mode(&self) -> LockMode {
         self.mode
     }
 
-    /// The time left of the lease, less the margin. Other clients may have ended it before (see
-    /// [the hazards](TwoKeyRwLock#hazards)).
+    /// Returns the time left of the lease, less the margin. Other clients may have ended it before
+    /// (see [the hazards](TwoKeyRwLock#hazards)).
     pub fn remaining(&self) -> Duration {
         self.hold.0.remaining()
     }
 
     /// Releases the lock and returns the outcome. One round trip. For a reader,
-    /// [`Released::AlreadyLost`] also means that a later reader owns the key now.
+    /// [`ReleaseOutcome::AlreadyLost`] also means that a later reader owns the key now.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ErrorKind::Refused), [`Foreign`](ErrorKind::Foreign). An unreachable server is
-    /// not an error but [`Released::Unknown`].
+    /// [`Rejected`](ErrorKind::Rejected), [`WrongType`](ErrorKind::WrongType). An unreachable
+    /// server is not an error but [`ReleaseOutcome::Unknown`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: if the future is dropped, the release is finished in the background.
-    pub async fn release(self) -> Result<Released> {
+    pub async fn release(self) -> Result<ReleaseOutcome> {
         self.hold.release().await
     }
 }

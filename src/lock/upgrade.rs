@@ -6,58 +6,39 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rwlease_core::acquisition::WaitPolicy;
 
-use crate::client::lease_options::WaitPolicy;
 use crate::error::{Error, ErrorKind};
 use crate::lock::guard::{ReadGuard, WriteGuard};
 
-impl ReadGuard {
-    /// Turns the read into a write, with a new token. It waits until the other readers have
-    /// released, without a limit unless [`timeout`](Upgrade::timeout) sets one. An upgrade goes
-    /// before all waiting writers, and no new reader is admitted meanwhile.
-    ///
-    /// Only one reader can wait for an upgrade. A second one fails at once with
-    /// [`Conflict`](ErrorKind::Conflict), since each would wait for the other's release:
-    ///
-    /// ```no_run
-    /// # async fn example(reading: rwlease::ReadGuard) -> rwlease::Result<()> {
-    /// use rwlease::ErrorKind;
-    ///
-    /// let writing = match reading.upgrade().await {
-    ///     Ok(writing) => writing,
-    ///     Err(refused) if refused.kind() == ErrorKind::Conflict => {
-    ///         let _ = refused.into_guard().release().await?; // the other one goes first
-    ///         return Ok(());
-    ///     }
-    ///     Err(refused) => return Err(refused.into()),
-    /// };
-    /// # assert!(writing.release().await?.was_held());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn upgrade(self) -> Upgrade {
-        Upgrade { guard: self, timeout: None }
+/// Turns the read into a write if nobody else reads.
+pub(crate) async fn try_upgrade(guard: ReadGuard) -> Result<UpgradeAttempt, UpgradeError> {
+    let settings = &guard.0.0.client.settings;
+    let until = guard.0.0.client.clock.now().saturating_add(settings.acquisition.call_timeout);
+    match guard.0.0.become_writer(WaitPolicy::strict_try(until)).await {
+        Ok(true) => Ok(UpgradeAttempt::Upgraded(WriteGuard(guard.0))),
+        Ok(false) => Ok(UpgradeAttempt::OtherReaders(guard)),
+        Err(error) => Err(UpgradeError { error, guard }),
     }
+}
 
-    /// Turns the read into a write if nobody else reads. Otherwise returns the read guard. One
-    /// round trip.
-    ///
-    /// # Errors
-    ///
-    /// As [`Upgrade`]. [`TimedOut`](ErrorKind::TimedOut) only if this read has given up an upgrade,
-    /// or has a downgrade under way, and the server does not confirm the end of that within the
-    /// client's call timeout. Until then no new upgrade can begin.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the read is released.
-    pub async fn try_upgrade(self) -> Result<Result<WriteGuard, ReadGuard>, UpgradeError> {
-        let settings = &self.0.0.client.settings;
-        let until = self.0.0.client.clock.now().saturating_add(settings.call_timeout);
-        match self.0.0.become_writer(WaitPolicy::strict_try(until)).await {
-            Ok(true) => Ok(Ok(WriteGuard(self.0))),
-            Ok(false) => Ok(Err(self)),
-            Err(error) => Err(UpgradeError { error, guard: self }),
+/// The outcome of [`ReadGuard::try_upgrade`].
+#[must_use = "it has the guard, whose drop releases the lock"]
+#[derive(Debug)]
+pub enum UpgradeAttempt {
+    /// Nobody else read. The lock is held for writing.
+    Upgraded(WriteGuard),
+    /// Others read. The lock is still held for reading.
+    OtherReaders(ReadGuard),
+}
+
+impl UpgradeAttempt {
+    /// Returns the guard that writes, if the lock was upgraded. Otherwise this drops the guard that
+    /// reads, which releases the lock.
+    pub fn upgraded(self) -> Option<WriteGuard> {
+        match self {
+            UpgradeAttempt::Upgraded(guard) => Some(guard),
+            UpgradeAttempt::OtherReaders(_) => None,
         }
     }
 }
@@ -67,9 +48,10 @@ impl ReadGuard {
 ///
 /// # Errors
 ///
-/// An [`UpgradeError`], which has the read guard: [`Conflict`](ErrorKind::Conflict) when another
-/// reader waits for an upgrade, [`TimedOut`](ErrorKind::TimedOut), [`Lost`](ErrorKind::Lost) when
-/// the lease is lost, [`Revoked`](ErrorKind::Revoked) when it was revoked, and those of
+/// An [`UpgradeError`], which has the read guard: [`UpgradeConflict`](ErrorKind::UpgradeConflict)
+/// when another reader waits for an upgrade, [`TimedOut`](ErrorKind::TimedOut),
+/// [`LeaseLost`](ErrorKind::LeaseLost) when the lease is lost,
+/// [`LeaseRevoked`](ErrorKind::LeaseRevoked) when the lease was revoked, and the errors of
 /// [`Acquire`](crate::Acquire).
 ///
 /// # Cancel safety
@@ -83,7 +65,11 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// The longest time to wait for the other readers. Default: no limit.
+    pub(crate) fn new(guard: ReadGuard) -> Upgrade {
+        Upgrade { guard, timeout: None }
+    }
+
+    /// Sets the longest time to wait for the other readers. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -110,52 +96,52 @@ impl IntoFuture for Upgrade {
 /// The error of a failed upgrade, with the guard, which still reads.
 ///
 /// `?` converts it into an [`Error`]; that drops the guard and so releases the lock.
-pub struct UpgradeError<G = ReadGuard> {
-    pub(crate) error: Error,
-    pub(crate) guard: G,
+pub struct UpgradeError {
+    error: Error,
+    guard: ReadGuard,
 }
 
-impl<G> UpgradeError<G> {
-    /// The kind of failure.
+impl UpgradeError {
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()
     }
 
-    /// The error.
+    /// Returns the error.
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The guard, which still reads.
-    pub fn into_guard(self) -> G {
+    /// Returns the guard, which still reads.
+    pub fn into_guard(self) -> ReadGuard {
         self.guard
     }
 
-    /// The error and the guard.
-    pub fn into_parts(self) -> (Error, G) {
+    /// Returns the error and the guard.
+    pub fn into_parts(self) -> (Error, ReadGuard) {
         (self.error, self.guard)
     }
 }
 
-impl<G> From<UpgradeError<G>> for Error {
-    fn from(error: UpgradeError<G>) -> Error {
+impl From<UpgradeError> for Error {
+    fn from(error: UpgradeError) -> Error {
         error.error
     }
 }
 
-impl<G> fmt::Display for UpgradeError<G> {
+impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.error, f)
     }
 }
 
-impl<G> fmt::Debug for UpgradeError<G> {
+impl fmt::Debug for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpgradeError").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
-impl<G> StdError for UpgradeError<G> {
+impl StdError for UpgradeError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.error.source()
     }

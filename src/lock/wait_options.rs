@@ -8,24 +8,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rwlease_core::acquisition::WaitPolicy;
+use rwlease_core::protocol::{LockKey, LockKind};
 
 use crate::client::ClientInner;
-use crate::client::lease_options::WaitPolicy;
-use crate::error::{Error, ErrorKind, Result};
-use crate::lock::retry::Retry;
-use crate::protocol::{LockKey, LockKind};
+use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::lock::retry::RetryPolicy;
 
 /// How to wait for a lock: in its queue, or by trying again if the lock has none or `retry` is set.
 #[derive(Debug, Default)]
-pub(crate) struct Wait {
+pub(crate) struct WaitOptions {
     pub(crate) timeout: Option<Duration>,
-    pub(crate) retry: Option<Retry>,
+    pub(crate) retry: Option<RetryPolicy>,
 }
 
-impl Wait {
+impl WaitOptions {
     pub(crate) fn check(&self) -> Result<()> {
         if self.timeout == Some(Duration::ZERO) {
-            let message = "a timeout must not be zero: there are requests that do not wait";
+            let message = "the timeout must not be zero; use a `try_` request, which does not wait";
             return Err(Error::invalid(message));
         }
         Ok(())
@@ -41,18 +41,18 @@ impl Wait {
         let clock = &*client.clock;
         let retry = match &self.retry {
             Some(retry) => retry,
-            None if lock.kind == LockKind::SetNxMutex => &Retry::default(),
+            None if lock.kind == LockKind::SetNxMutex => &RetryPolicy::default(),
             None => {
                 let until = self.timeout.map(|timeout| clock.now().saturating_add(timeout));
                 let held = acquire(WaitPolicy::Queue { deadline: until }).await?;
-                return held
-                    .ok_or_else(|| lock.add_context(Error::invalid("a queue does not refuse")));
+                let refused = || Error::internal("a queued acquire returned \"busy\"");
+                return held.ok_or_else(|| lock.add_context(refused()));
             }
         };
         let mut tries = retry.begin(clock.now(), self.timeout);
         loop {
             let began = clock.now();
-            let until = tries.answer_by(began, client.settings.call_timeout);
+            let until = tries.answer_by(began, client.settings.acquisition.call_timeout);
             match acquire(WaitPolicy::strict_try(until)).await {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) => {}
@@ -109,18 +109,4 @@ impl fmt::Debug for Cancel<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_cancelled_wait_says_so() {
-        let never = std::future::pending::<Result<()>>();
-        let cancelled = Cancel::on(std::future::ready(())).or(pin!(never)).await.unwrap_err();
-        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
-        let done = Cancel::on(std::future::pending()).or(pin!(async { Ok(7) })).await;
-        assert_eq!(done.unwrap(), 7);
-        assert_eq!(Cancel::default().or(pin!(async { Ok(7) })).await.unwrap(), 7);
-    }
-}
+mod tests;

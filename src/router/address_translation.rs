@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::Address;
+use rwlease_core::resp::Address;
+
 use crate::health::catch;
 use crate::telemetry::callback_panicked;
 

@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-use crate::backend::Address;
-use crate::router::{lock, telemetry};
+use rwlease_core::resp::Address;
+
+use crate::router::locks::lock;
+use crate::router::telemetry;
 
 /// How many entries are remembered as reported. Further ones are not reported.
 const MAX_REPORTED: usize = 256;

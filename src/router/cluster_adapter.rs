@@ -21,22 +21,26 @@ use ::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAd
 use ::redis::{Cmd, RedisError, Value};
 use futures::future::{self, Either};
 use futures::stream::{FuturesUnordered, StreamExt};
+use rwlease_core::protocol::{Call, CallError, CallErrorKind, CallReply, Confirmation, Doubt};
+use rwlease_core::resp::{Address, Command, RespValue, ServerError, server_ms};
+use rwlease_core::slot::Slot;
+use rwlease_core::time::{ClockBounds, LocalInstant};
 
+use crate::backend::ConnectionError;
 use crate::backend::redis::{connect_error, from_value, to_cmd};
-use crate::backend::{Address, ConnectionError, RespValue, ServerError, server_ms};
-use crate::clock::{Clock, LocalInstant};
+use crate::clock::Clock;
 use crate::health::ClientHealth;
 use crate::router::address_translation::AddressTranslator;
-use crate::router::clock_bounds::ClockBounds;
-use crate::router::in_flight::{MAX_PROTOCOL_ERRORS, to_command};
-use crate::router::reply_action::{ReplyAction, action_for_reply};
-use crate::router::reply_timeout::reply_timeout;
-use crate::router::server_info::parse_time;
+use crate::router::calls::in_flight::{MAX_PROTOCOL_ERRORS, script_call};
+use crate::router::calls::reply_action::{ReplyAction, action_for_reply};
+use crate::router::calls::{ATTEMPT_BACKOFF, call_error, unconnected};
+use crate::router::connections::reply_timeout::reply_timeout;
+use crate::router::connections::send_permit::Priority;
+use crate::router::connections::server_info::parse_time;
+use crate::router::locks::lock;
+use crate::router::runtime::RuntimeHandle;
 use crate::router::telemetry::{self, AttemptResult, ServerLoad};
-use crate::router::{
-    ATTEMPT_BACKOFF, Call, CallError, CallErrorKind, CallReply, RuntimeHandle, closed, lock,
-};
-use crate::slot::Slot;
+use crate::scripts::Scripts;
 
 /// The connection itself repeats a command, in some cases after 1.28 s or more, if its overall
 /// timeout allows it. One attempt here must be long enough for that.
@@ -61,7 +65,7 @@ struct AdapterCall {
     sends_source: bool,
     failure_count: u32,
     protocol_errors: u32,
-    in_doubt: Option<u64>,
+    in_doubt: Doubt,
     last_error: Option<ServerError>,
     last_failure: Option<ConnectionError>,
 }
@@ -91,7 +95,7 @@ impl ClusterAdapter {
         let mut state = AdapterCall::default();
         loop {
             if self.closed.load(Ordering::Acquire) {
-                return Err(state.failed(closed(self.runtime.health())));
+                return Err(state.failed(self.runtime.closed()));
             }
             if self.clock.now() >= deadline {
                 let last = state.last_error.take();
@@ -108,13 +112,13 @@ impl ClusterAdapter {
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
-        replicas: u32,
+        confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> Result<CallReply, CallError> {
-        if replicas == 0 {
+        if confirmation.is_empty() {
             return self.call(call, deadline).await;
         }
-        Err(unsupported("replicas cannot be waited for"))
+        Err(unsupported("`min_replicas` and `fsync` are not supported"))
     }
 
     /// One placeholder, because the connection does not say which servers there are.
@@ -123,16 +127,22 @@ impl ClusterAdapter {
         vec![placeholder_address()]
     }
 
-    pub(crate) async fn query(&self) -> Result<RespValue, CallError> {
-        Err(unsupported("the servers cannot be queried one by one"))
+    pub(crate) async fn query(
+        &self,
+        _: &Address,
+        _: &Command,
+        _: LocalInstant,
+    ) -> Result<RespValue, CallError> {
+        Err(unsupported("queries of single servers are not supported"))
     }
 
-    /// Reports each answer as it comes.
-    pub(crate) async fn each(
+    /// Reports each reply when it arrives. Calls wait for no permits, so priority has no effect.
+    pub(crate) async fn call_each(
         &self,
         calls: &[Call],
         deadline: LocalInstant,
-        tell: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
+        _: Priority,
+        on_reply: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
     ) {
         let mut under_way: FuturesUnordered<_> = calls
             .iter()
@@ -140,8 +150,18 @@ impl ClusterAdapter {
             .map(|(at, call)| async move { (at, self.call(call, deadline).await) })
             .collect();
         while let Some((at, outcome)) = under_way.next().await {
-            tell(at, outcome);
+            on_reply(at, outcome);
         }
+    }
+
+    /// `None`: the connection does not say which server has a slot.
+    pub(crate) fn master_of(&self, _: Slot) -> Option<Address> {
+        None
+    }
+
+    /// `None`: bounds are known by slot, and not by server.
+    pub(crate) fn clock_bounds(&self, _: &Address) -> Option<ClockBounds> {
+        None
     }
 
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
@@ -171,7 +191,9 @@ impl ClusterAdapter {
             },
             None => 0,
         };
-        let command = to_command(call, state.sends_source, "-", not_after);
+        let script = Scripts::embedded().get(call.script);
+        let command =
+            script_call(script.words(state.sends_source), call, "-", not_after).to_command();
         let (shape, command) = (command.shape(), to_cmd(&command));
         let sent = self.clock.now();
         let in_flight = self.load.in_flight(1);
@@ -180,7 +202,7 @@ impl ClusterAdapter {
         let tell = |outcome| telemetry::record_attempt(call.slot, &placeholder_address(), outcome);
         let Some(outcome) = outcome else {
             tell(AttemptResult::NoReply);
-            state.note_in_doubt(not_after);
+            state.note_in_doubt(Doubt::of_attempt(not_after));
             return Ok(None);
         };
         let received = self.clock.now();
@@ -191,10 +213,12 @@ impl ClusterAdapter {
             // application's.
             Err(failure) if failure.is_protocol_error => {
                 tell(AttemptResult::Malformed);
-                state.note_in_doubt(not_after);
+                state.note_in_doubt(Doubt::of_attempt(not_after));
                 state.protocol_errors += 1;
                 if state.protocol_errors == MAX_PROTOCOL_ERRORS {
-                    return Err(state.failed(CallErrorKind::MalformedReply(failure.message)));
+                    return Err(
+                        state.failed(CallErrorKind::MalformedReply(failure.chain().to_string()))
+                    );
                 }
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
@@ -202,7 +226,7 @@ impl ClusterAdapter {
             }
             Err(failure) => {
                 tell(AttemptResult::ConnectionLost);
-                state.note_in_doubt(not_after);
+                state.note_in_doubt(Doubt::of_attempt(not_after));
                 state.last_failure = Some(failure);
                 self.pause(state, deadline).await;
                 return Ok(None);
@@ -224,13 +248,12 @@ impl ClusterAdapter {
                 sent_at: sent,
                 received_at: received,
                 server: placeholder_address(),
-                replicas_confirmed: 0,
+                confirmed: Ok(()),
                 in_doubt: state.in_doubt,
             })),
-            ReplyAction::NoScript if state.sends_source => {
-                Err(state
-                    .failed(CallErrorKind::MalformedReply("NOSCRIPT in answer to EVAL".into())))
-            }
+            ReplyAction::NoScript if state.sends_source => Err(state.failed(
+                CallErrorKind::MalformedReply("unexpected reply to EVAL: NOSCRIPT".into()),
+            )),
             ReplyAction::NoScript => {
                 state.sends_source = true;
                 Ok(None)
@@ -238,7 +261,7 @@ impl ClusterAdapter {
             // The connection itself follows redirects up to its own limit. It may have sent the
             // call before, and lost that answer.
             ReplyAction::Moved(_) | ReplyAction::Ask(_) => {
-                state.note_in_doubt(not_after);
+                state.note_in_doubt(Doubt::of_attempt(not_after));
                 self.pause(state, deadline).await;
                 Ok(None)
             }
@@ -249,12 +272,12 @@ impl ClusterAdapter {
             }
             ReplyAction::Rejected(error) => {
                 // The connection may have sent it before, and lost that answer.
-                state.note_in_doubt(not_after);
+                state.note_in_doubt(Doubt::of_attempt(not_after));
                 Err(state.failed(CallErrorKind::Rejected(error)))
             }
-            ReplyAction::Malformed(what) => {
-                state.note_in_doubt(0);
-                Err(state.failed(CallErrorKind::MalformedReply(what)))
+            ReplyAction::Malformed(reason) => {
+                state.note_in_doubt(Doubt::Unbounded);
+                Err(state.failed(CallErrorKind::MalformedReply(reason)))
             }
         }
     }
@@ -286,7 +309,7 @@ impl ClusterAdapter {
     }
 
     /// An upper bound for the reading of the slot's server's clock at a moment. Queries the
-    /// server's time on first use. `None` if it did not answer; the next attempt may succeed.
+    /// server's time on first use. `None` without a reply; the next attempt may succeed.
     async fn server_ms(
         &self,
         slot: Slot,
@@ -308,11 +331,10 @@ impl ClusterAdapter {
         match told {
             Ok(server_ms) => self.observe(slot, sent, self.clock.now(), server_ms),
             Err(failure) => {
-                let permanent = failure.is_permanent;
-                state.last_failure = Some(failure);
-                if permanent {
-                    return Err(state.failed(CallErrorKind::PermanentConnectionError));
+                if failure.is_permanent {
+                    return Err(CallError { in_doubt: state.in_doubt, ..unconnected(failure) });
                 }
+                state.last_failure = Some(failure);
             }
         }
         Ok(self.known_server_ms(slot, moment))
@@ -348,16 +370,12 @@ impl fmt::Debug for ClusterAdapter {
 }
 
 impl AdapterCall {
-    fn note_in_doubt(&mut self, not_after: u64) {
-        self.in_doubt = match self.in_doubt {
-            Some(0) => Some(0),
-            _ if not_after == 0 => Some(0),
-            before => before.max(Some(not_after)),
-        };
+    fn note_in_doubt(&mut self, attempt: Doubt) {
+        self.in_doubt = self.in_doubt.max(attempt);
     }
 
     fn failed(&mut self, reason: CallErrorKind) -> CallError {
-        CallError { kind: reason, in_doubt: self.in_doubt, last_error: self.last_failure.take() }
+        call_error(reason, self.in_doubt, self.last_failure.take())
     }
 }
 
@@ -375,7 +393,7 @@ fn reply_of_error(error: RedisError) -> Result<RespValue, ConnectionError> {
 fn unsupported(what: &str) -> CallError {
     AdapterCall::default().failed(CallErrorKind::Rejected(ServerError {
         code: "ERR".into(),
-        message: format!("{what} on a connection of the application's"),
+        message: format!("{what} over a connection of the application's"),
     }))
 }
 

@@ -1,96 +1,77 @@
 //! The router: slots, the slot map, redirects, retries.
+//!
+//! Imports run down, and `tests/architecture` checks it. From the top:
+//!
+//! - `transport` is what the layers above call: this router, or the connection of an application
+//!   (`cluster_adapter`).
+//! - [`calls`] are the methods of the [`Router`].
+//! - [`subscriptions`] keep channels joined.
+//! - [`cluster`] knows the servers, and has a connection to each.
+//! - [`sentinel`] asks sentinels for the master.
+//! - [`connections`] are to one server each.
+//! - Files that all of these use.
 
-mod activity;
+mod address_translation;
 mod bad_entries;
-mod batch;
-mod belief;
-mod call;
-mod clock_bounds;
+mod calls;
+mod cluster;
 #[cfg(feature = "cluster-async")]
 mod cluster_adapter;
-mod cluster_slots;
-mod connection;
-mod connection_pool;
-mod delifeq;
-mod discovery;
-mod in_flight;
-mod master_query;
-mod membership;
-mod replicated;
-mod reply_action;
+mod connections;
+mod locks;
 mod runtime;
-mod send_marker;
-mod server_info;
-mod shared_timer;
-mod slot_map;
 // Only URLs name sentinels.
-mod address_translation;
-mod connect_error;
-mod master_term;
-mod master_watch;
-mod node_query;
-mod reply_timeout;
-mod script_upload;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(dead_code, unused_imports))]
-mod sentinels;
+mod sentinel;
 mod server_list;
 mod subscriptions;
 pub(crate) mod telemetry;
 #[cfg(test)]
 mod tests;
-mod time_limit;
-mod topology;
 mod transport;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
+use rwlease_core::time::{ClockBounds, LocalInstant};
 use tokio::task::AbortHandle;
 
-use crate::backend::{Address, Connector};
-use crate::backoff::{Backoff, scale, with_jitter};
-use crate::clock::{Clock, LocalInstant};
-use crate::health::ClientHealth;
-use crate::slot::Slot;
+use crate::backend::Connector;
+use crate::backoff::with_jitter;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::scripts::Scripts;
 use address_translation::AddressTranslator;
-use connection::ConnectionLimits;
-use connection_pool::ConnectionPool;
-use in_flight::InFlightCall;
-use membership::Membership;
-use replicated::ReplicatedCallPools;
-use script_upload::ScriptUploads;
-use sentinels::SentinelGroup;
-use topology::{DiscoveryError, RefreshSource, Topology};
+use calls::in_flight::InFlightCall;
+use calls::replicated::ReplicatedCallPools;
+use calls::script_upload::ScriptUploads;
+use cluster::connection_pool::ConnectionPool;
+use cluster::membership::Membership;
+use cluster::refresh::RefreshSource;
+use cluster::topology::Topology;
+use connections::limits::ConnectionLimits;
+use sentinel::SentinelGroup;
+use subscriptions::Subscriptions;
 
 pub(crate) use address_translation::TranslateFn;
-pub use call::Script;
-pub(crate) use call::{Call, CallError, CallErrorKind, CallReply};
-pub(crate) use clock_bounds::ClockBounds;
 #[cfg(feature = "cluster-async")]
 pub(crate) use cluster_adapter::ClusterAdapter;
-pub(crate) use connection::Priority;
+pub(crate) use connections::send_permit::Priority;
 pub(crate) use runtime::RuntimeHandle;
 #[cfg_attr(not(any(feature = "native", feature = "redis")), allow(unused_imports))]
-pub(crate) use sentinels::SentinelTargets;
-pub(crate) use subscriptions::{EventListener, SubscriptionEvent, Subscriptions};
+pub(crate) use sentinel::SentinelTargets;
+pub(crate) use subscriptions::SubscriptionEvent;
 pub(crate) use transport::Transport;
-
-/// Pauses between the attempts of one call.
-const ATTEMPT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
-
-/// The longest pause before a connection that broke under a call is made again. A server or a proxy
-/// that restarts cuts the connections of all clients at once, and should not get all their dials at
-/// once.
-const FIRST_REDIAL: Duration = Duration::from_millis(100);
-
-/// How long a server is left alone after a failed dial, and a channel after a failed join.
-const DIAL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// Settings of the router. Each duration limits one thing.
 #[derive(Clone)]
 pub(crate) struct RouterConfig {
-    /// Nodes of the cluster to start from. One that can be reached is enough.
+    pub(crate) scripts: &'static Scripts,
+    /// Nodes of the cluster to start from. One reachable server is enough.
     pub(crate) seeds: Vec<Address>,
     /// The sentinels that name the server, in place of seeds.
     pub(crate) sentinels: Option<SentinelTargets>,
@@ -101,6 +82,8 @@ pub(crate) struct RouterConfig {
     pub(crate) response_timeout: Duration,
     /// The most calls under way at one server. Further calls wait here.
     pub(crate) max_in_flight_per_server: usize,
+    /// How long to wait for servers that do not answer when the client connects.
+    pub(crate) wait_for_servers: Option<Duration>,
     /// The interval between two refreshes of the slot map in the background.
     pub(crate) refresh_interval: Duration,
     pub(crate) address_translator: Option<TranslateFn>,
@@ -109,11 +92,13 @@ pub(crate) struct RouterConfig {
 impl Default for RouterConfig {
     fn default() -> Self {
         RouterConfig {
+            scripts: Scripts::embedded(),
             seeds: Vec::new(),
             sentinels: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_in_flight_per_server: 256,
+            wait_for_servers: None,
             refresh_interval: Duration::from_secs(30),
             address_translator: None,
         }
@@ -136,6 +121,7 @@ impl fmt::Debug for RouterConfig {
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
 pub(crate) struct Router {
+    pub(crate) scripts: &'static Scripts,
     runtime: RuntimeHandle,
     clock: Arc<dyn Clock>,
     limits: ConnectionLimits,
@@ -157,7 +143,7 @@ impl Router {
         connector: Arc<dyn Connector>,
         clock: Arc<dyn Clock>,
         settings: RouterConfig,
-    ) -> Result<Arc<Router>, CallError> {
+    ) -> Result<Arc<Router>> {
         let limits = ConnectionLimits {
             connect_timeout: settings.connect_timeout,
             response_timeout: settings.response_timeout,
@@ -167,8 +153,7 @@ impl Router {
         let sentinels = settings.sentinels.map(|sentinels| {
             Arc::new(SentinelGroup::new(sentinels, clock.clone(), translation.clone(), limits))
         });
-        let membership = Membership::new(translation, limits).with_sentinels(sentinels.clone());
-        let membership = Arc::new(membership);
+        let membership = Arc::new(Membership::new(translation, limits, sentinels.clone()));
         let runtime = RuntimeHandle::current(connector.health());
         let connections = ConnectionPool::new(
             runtime.clone(),
@@ -192,7 +177,7 @@ impl Router {
             settings.seeds,
             membership,
         );
-        topology.discover().await.map_err(DiscoveryError::into_call_error)?;
+        topology.discover_within(settings.wait_for_servers).await?;
         let refreshing = refresh_periodically(
             topology.clone(),
             replicated.clone(),
@@ -202,7 +187,9 @@ impl Router {
         );
         let refreshing = runtime.spawn("regular refresh", refreshing);
         let watching = sentinels.map(|sentinels| {
-            runtime.spawn("sentinels", sentinels::run_subscriptions(sentinels, topology.clone()))
+            let topology = topology.clone();
+            let on_change = move || topology.clone().on_master_change();
+            runtime.spawn("sentinels", sentinel::run_subscriptions(sentinels, on_change))
         });
         let tasks = [refreshing].into_iter().chain(watching);
         let background = BackgroundTasks(tasks.map(|task| task.abort_handle()).collect());
@@ -214,6 +201,7 @@ impl Router {
             topology.clone(),
         );
         Ok(Arc::new(Router {
+            scripts: settings.scripts,
             runtime,
             clock,
             limits,
@@ -238,15 +226,16 @@ impl Router {
         InFlightCall::new(self, call, deadline).run().await
     }
 
-    /// As `call`, but waits for that many replicas, and the answer says how many have the write. It
-    /// uses separate connections, so that it blocks no other calls. With 0 replicas, it is `call`.
+    /// As `call`, but waits for a confirmation, and the answer says whether it came. It uses
+    /// separate connections, so that it blocks no other calls. If the confirmation is empty, it is
+    /// `call`.
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
-        replicas: u32,
+        confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> Result<CallReply, CallError> {
-        InFlightCall::confirmed(self, call, replicas, deadline).run().await
+        InFlightCall::confirmed(self, call, confirmation, deadline).run().await
     }
 
     /// The known master of a slot, for grouping calls by server.
@@ -254,7 +243,7 @@ impl Router {
         self.topology.master_of(slot)
     }
 
-    /// Bounds for that server's clock, if there is a connection to it.
+    /// Returns bounds for the clock of the server, if there is a connection to it.
     pub(crate) fn clock_bounds(&self, address: &Address) -> Option<ClockBounds> {
         self.connections.get(address).map(|connection| connection.clock_bounds())
     }
@@ -270,16 +259,11 @@ impl Router {
         }
     }
 
-    /// Why calls fail once the connections are closed.
-    pub(crate) fn closed(&self) -> CallErrorKind {
-        closed(self.runtime.health())
-    }
-
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
         &self.runtime
     }
 
-    /// Closes all connections. Later calls fail as [`closed`](Self::closed) says, and so do calls
+    /// Closes all connections. Later calls fail as [`RuntimeHandle::closed`] says, and so do calls
     /// between two attempts.
     pub(crate) fn close(&self) {
         self.background.end();
@@ -288,13 +272,6 @@ impl Router {
         self.replicated.close();
         self.topology.close();
     }
-}
-
-/// The reason of calls to a client that was shut down, or has failed.
-fn closed(health: &ClientHealth) -> CallErrorKind {
-    health
-        .failure()
-        .map_or(CallErrorKind::Closed, |failure| CallErrorKind::ClientFailed(failure.clone()))
 }
 
 impl BackgroundTasks {
@@ -324,23 +301,4 @@ async fn refresh_periodically(
         replicated.retain(|address| topology.contains(address));
         texts.retain(|address| topology.contains(address));
     }
-}
-
-/// The pause before a connection that broke is made again for the first time.
-fn first_redial() -> Duration {
-    scale(FIRST_REDIAL, fastrand::f64())
-}
-
-// What these locks protect is consistent at every moment, so a panic elsewhere does not corrupt it.
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,13 +3,13 @@
 
 use std::future::Future;
 
+use rwlease_core::protocol::CallErrorKind;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::health::ClientHealth;
 
-/// The runtime on which the client was made, and the health of the client, to which all its tasks
-/// report.
+/// The runtime of the client, and the health of the client. All tasks report failures to it.
 #[derive(Clone, Debug)]
 pub(crate) struct RuntimeHandle {
     handle: Handle,
@@ -26,6 +26,13 @@ impl RuntimeHandle {
         &self.health
     }
 
+    /// The reason of calls to a client that was shut down, or has failed.
+    pub(crate) fn closed(&self) -> CallErrorKind {
+        self.health.failure().map_or(CallErrorKind::Closed, |failure| {
+            CallErrorKind::ClientFailed(failure.to_string())
+        })
+    }
+
     /// Spawns a task there, from any thread. If that runtime has ended, the task is dropped at
     /// once. If the task panics, the client has failed.
     pub(crate) fn spawn(
@@ -36,8 +43,8 @@ impl RuntimeHandle {
         self.handle.spawn(self.health.clone().watch(name, task))
     }
 
-    /// As `spawn`, for the task without which the client cannot work: if it is dropped before its
-    /// end, the client has failed.
+    /// As `spawn`, for the task that the client cannot work without. If the task is dropped before
+    /// its end, the client fails.
     pub(crate) fn spawn_vital(
         &self,
         name: &'static str,

@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
 use tracing::{debug, info, trace, warn};
 
-use crate::backend::Address;
-use crate::slot::Slot;
+use crate::error::{Error, ErrorChain};
 use crate::telemetry::{
     Gauge, count_event, count_labeled, emit_in_drop, record_duration, server_gauge,
 };
@@ -19,7 +20,7 @@ pub(crate) fn describe() {
 
         describe_counter!("rwlease_redirects_total", "MOVED and ASK that were followed");
         describe_counter!("rwlease_refreshes_total", "Fetches of the slot map");
-        describe_counter!("rwlease_master_changes_total", "Other masters that sentinels named");
+        describe_counter!("rwlease_master_changes_total", "New masters that sentinels reported");
         metrics::counter!("rwlease_master_changes_total").increment(0);
         metrics::counter!("rwlease_refreshes_total", "outcome" => "failed").increment(0);
         for kind in ["moved", "ask"] {
@@ -31,7 +32,7 @@ pub(crate) fn describe() {
             "Connections that were opened or could not be, from the dial to its outcome"
         );
         describe_counter!("rwlease_attempts_total", "Attempts to have a call answered by a server");
-        for outcome in ["silent", "broken"] {
+        for outcome in ["no_reply", "connection_lost"] {
             metrics::counter!("rwlease_attempts_total", "outcome" => outcome).increment(0);
         }
         describe_gauge!(
@@ -44,66 +45,80 @@ pub(crate) fn describe() {
         );
         describe_counter!(
             "rwlease_subscriptions_total",
-            "Subscriptions that were joined, left, lost or refused"
+            "Subscriptions that began, ended, were lost or were rejected"
         );
         metrics::counter!("rwlease_subscriptions_total", "outcome" => "lost").increment(0);
     }
 }
 
 /// A server redirected a call.
-pub(crate) fn record_redirect(slot: Slot, kind: &'static str, node: &Address, to: &Address) {
-    debug!(name: "rwlease.redirect", %slot, %node, %to, outcome = kind);
+pub(crate) fn record_redirect(slot: Slot, kind: &'static str, server: &Address, to: &Address) {
+    debug!(name: "rwlease.redirect", %slot, %server, %to, outcome = kind, "call redirected");
     count_event!("rwlease_redirects_total", "kind" => kind);
 }
 
 /// The slot map was fetched.
-pub(crate) fn record_refresh(node: &Address, changed: bool) {
+pub(crate) fn record_refresh(server: &Address, changed: bool) {
     let outcome = if changed { "changed" } else { "same" };
-    debug!(name: "rwlease.refresh", %node, outcome);
+    debug!(name: "rwlease.refresh", %server, outcome, "slot map fetched");
     count_event!("rwlease_refreshes_total", "outcome" => outcome);
 }
 
-/// No node gave a slot map.
-pub(crate) fn emit_refresh_failed(why: &dyn Display) {
-    debug!(name: "rwlease.refresh", outcome = "failed", %why);
+/// No server returned a slot map.
+pub(crate) fn emit_refresh_failed(error: &dyn Display) {
+    debug!(name: "rwlease.refresh", outcome = "failed", %error, "slot map not fetched");
     count_event!("rwlease_refreshes_total", "outcome" => "failed");
 }
 
-/// A node reports an older epoch than the known one, and too few masters do.
-pub(crate) fn emit_refresh_outdated(node: &Address) {
-    debug!(name: "rwlease.refresh", %node, outcome = "outdated");
+/// A new client waits for servers that do not answer.
+pub(crate) fn emit_waiting_for_servers(error: &Error, left: Duration) {
+    let seconds_left = left.as_secs_f64();
+    let error = ErrorChain(error);
+    warn!(name: "rwlease.wait_for_servers", outcome = "waiting", %error, seconds_left, "waiting for servers");
+}
+
+/// A new client has found the servers that it waited for.
+pub(crate) fn emit_servers_found(waited: Duration) {
+    let seconds = waited.as_secs_f64();
+    info!(name: "rwlease.wait_for_servers", outcome = "found", seconds, "servers found");
+}
+
+/// A server reports an older epoch than the known one, and too few masters report that epoch.
+pub(crate) fn emit_refresh_outdated(server: &Address) {
+    debug!(name: "rwlease.refresh", %server, outcome = "outdated", "outdated slot map ignored");
     count_event!("rwlease_refreshes_total", "outcome" => "outdated");
 }
 
-/// Sentinels name another master. Holders of locks continue there.
+/// Sentinels report a new master. Holders of locks continue there.
 pub(crate) fn record_master_change(from: &Address, to: &Address, epoch: u64) {
-    info!(name: "rwlease.master", %from, %to, epoch);
+    info!(name: "rwlease.master", %from, %to, epoch, "master changed");
     count_event!("rwlease_master_changes_total");
 }
 
 /// A sentinel is subscribed to.
-pub(crate) fn emit_sentinel_subscribed(node: &Address) {
-    debug!(name: "rwlease.sentinel", %node, outcome = "joined");
+pub(crate) fn emit_sentinel_subscribed(server: &Address) {
+    debug!(name: "rwlease.sentinel", %server, outcome = "subscribed", "subscribed to the sentinel");
 }
 
 /// A sentinel does not answer, or its subscription has ended.
-pub(crate) fn emit_sentinel_failed(node: &Address, why: &dyn Display) {
-    debug!(name: "rwlease.sentinel", %node, outcome = "failed", %why);
+pub(crate) fn emit_sentinel_failed(server: &Address, error: &dyn Display) {
+    debug!(name: "rwlease.sentinel", %server, outcome = "failed", %error, "sentinel failed");
 }
 
 /// A server at a known address is not one of the known servers. No commands are sent to it.
-pub(crate) fn emit_unexpected_server(node: &Address, outcome: &'static str, why: &dyn Display) {
-    warn!(name: "rwlease.stranger", %node, outcome, %why);
+pub(crate) fn emit_unexpected_server(server: &Address, outcome: &'static str, error: &dyn Display) {
+    warn!(name: "rwlease.unexpected_server", %server, outcome, %error, "unexpected server rejected");
 }
 
-/// An entry of a server's answer cannot be used. It is skipped.
-pub(crate) fn bad_entry(node: &Address, entry: &str, why: &str) {
-    warn!(name: "rwlease.bad_entry", %node, entry, why);
+/// An entry of a server's reply cannot be used. It is skipped.
+pub(crate) fn bad_entry(server: &Address, entry: &str, error: &str) {
+    warn!(name: "rwlease.bad_entry", %server, entry, error, "unusable entry skipped");
 }
 
-/// Another process answers at an address. Without a cluster, what only the old one knew is lost.
-pub(crate) fn emit_restart(node: &Address, from: &str, to: &str) {
-    warn!(name: "rwlease.restart", %node, from, to);
+/// Another process answers at the address of a known server. Without a cluster, a lock is lost if
+/// the old process had not persisted or replicated it.
+pub(crate) fn emit_restart(server: &Address, from: &str, to: &str) {
+    warn!(name: "rwlease.restart", %server, from, to, "server restarted");
 }
 
 /// What a connection carries.
@@ -115,7 +130,7 @@ pub(crate) enum ConnectionKind {
 
 /// A dial ended: the connection is open, or could not be made.
 pub(crate) fn record_dial(
-    node: &Address,
+    server: &Address,
     carries: ConnectionKind,
     took: Duration,
     failure: Option<&dyn Display>,
@@ -127,11 +142,26 @@ pub(crate) fn record_dial(
     let seconds = took.as_secs_f64();
     let outcome = match failure {
         None => {
-            debug!(name: "rwlease.connect", %node, kind, outcome = "connected", seconds);
+            debug!(
+                name: "rwlease.connect",
+                %server,
+                kind,
+                outcome = "connected",
+                seconds,
+                "connected to the server",
+            );
             "connected"
         }
-        Some(why) => {
-            debug!(name: "rwlease.connect", %node, kind, outcome = "failed", seconds, %why);
+        Some(error) => {
+            debug!(
+                name: "rwlease.connect",
+                %server,
+                kind,
+                outcome = "failed",
+                seconds,
+                %error,
+                "connection to the server failed",
+            );
             "failed"
         }
     };
@@ -161,35 +191,35 @@ pub(crate) enum AttemptResult {
 }
 
 /// A call was attempted at a server.
-pub(crate) fn record_attempt(slot: Slot, node: &Address, attempted: AttemptResult) {
+pub(crate) fn record_attempt(slot: Slot, server: &Address, attempted: AttemptResult) {
     let outcome = match attempted {
-        AttemptResult::Replied => "answered",
-        AttemptResult::DelIfEqMiss => "undone",
+        AttemptResult::Replied => "replied",
+        AttemptResult::DelIfEqMiss => "delifeq_miss",
         AttemptResult::Moved => "moved",
         AttemptResult::Ask => "ask",
         AttemptResult::NoScript => "noscript",
-        AttemptResult::Retryable => "later",
-        AttemptResult::Rejected => "refused",
-        AttemptResult::Malformed => "garbled",
-        AttemptResult::NotConnected => "unconnected",
-        AttemptResult::NotSent => "unsent",
-        AttemptResult::NoReply => "silent",
-        AttemptResult::ConnectionLost => "broken",
+        AttemptResult::Retryable => "retryable",
+        AttemptResult::Rejected => "rejected",
+        AttemptResult::Malformed => "malformed",
+        AttemptResult::NotConnected => "not_connected",
+        AttemptResult::NotSent => "not_sent",
+        AttemptResult::NoReply => "no_reply",
+        AttemptResult::ConnectionLost => "connection_lost",
     };
-    trace!(name: "rwlease.attempt", %slot, %node, outcome);
+    trace!(name: "rwlease.attempt", %slot, %server, outcome, "attempt of a call ended");
     count_labeled!("rwlease_attempts_total", "outcome" => outcome, [
-        "answered",
-        "undone",
+        "replied",
+        "delifeq_miss",
         "moved",
         "ask",
         "noscript",
-        "later",
-        "refused",
-        "garbled",
-        "unconnected",
-        "unsent",
-        "silent",
-        "broken",
+        "retryable",
+        "rejected",
+        "malformed",
+        "not_connected",
+        "not_sent",
+        "no_reply",
+        "connection_lost",
     ]);
 }
 
@@ -210,14 +240,14 @@ pub(crate) struct GaugeGuard<'a> {
 }
 
 impl ServerLoad {
-    pub(crate) fn of(node: &Address) -> ServerLoad {
+    pub(crate) fn of(server: &Address) -> ServerLoad {
         ServerLoad {
-            in_flight: server_gauge!("rwlease_commands_in_flight", node),
-            queued: server_gauge!("rwlease_commands_queued", node),
+            in_flight: server_gauge!("rwlease_commands_in_flight", server),
+            queued: server_gauge!("rwlease_commands_queued", server),
         }
     }
 
-    /// Counts commands that are sent and have no answer so far.
+    /// Counts commands that are sent and have no reply yet.
     pub(crate) fn in_flight(&self, commands: usize) -> GaugeGuard<'_> {
         GaugeGuard::add(&self.in_flight, commands)
     }
@@ -242,31 +272,44 @@ impl Drop for GaugeGuard<'_> {
     }
 }
 
-/// The channel of a slot was joined.
-pub(crate) fn record_subscribed(node: &Address, slot: Slot) {
-    debug!(name: "rwlease.subscribe", %slot, %node, outcome = "joined");
-    count_event!("rwlease_subscriptions_total", "outcome" => "joined");
+/// The server confirmed the subscription to the channel of a slot.
+pub(crate) fn record_subscribed(server: &Address, slot: Slot) {
+    debug!(name: "rwlease.subscribe", %slot, %server, outcome = "subscribed", "subscribed");
+    count_event!("rwlease_subscriptions_total", "outcome" => "subscribed");
 }
 
-/// This client left a channel.
-pub(crate) fn record_unsubscribed(node: &Address, slot: Slot) {
-    debug!(name: "rwlease.subscribe", %slot, %node, outcome = "left");
-    count_event!("rwlease_subscriptions_total", "outcome" => "left");
+/// This client unsubscribed from the channel of a slot.
+pub(crate) fn record_unsubscribed(server: &Address, slot: Slot) {
+    debug!(name: "rwlease.subscribe", %slot, %server, outcome = "unsubscribed", "unsubscribed");
+    count_event!("rwlease_subscriptions_total", "outcome" => "unsubscribed");
 }
 
 /// The server ended a subscription, or its connection broke.
-pub(crate) fn record_subscription_lost(node: &Address, slot: Slot) {
-    debug!(name: "rwlease.subscribe", %slot, %node, outcome = "lost");
+pub(crate) fn record_subscription_lost(server: &Address, slot: Slot) {
+    debug!(name: "rwlease.subscribe", %slot, %server, outcome = "lost", "subscription lost");
     count_event!("rwlease_subscriptions_total", "outcome" => "lost");
 }
 
-/// A subscription was refused.
-pub(crate) fn record_subscribe_rejected(node: &Address, slot: Slot, why: &dyn Display) {
-    debug!(name: "rwlease.subscribe", %slot, %node, outcome = "refused", %why);
-    count_event!("rwlease_subscriptions_total", "outcome" => "refused");
+/// The server rejected a subscription.
+pub(crate) fn record_subscribe_rejected(server: &Address, slot: Slot, error: &dyn Display) {
+    debug!(
+        name: "rwlease.subscribe",
+        %slot,
+        %server,
+        outcome = "rejected",
+        %error,
+        "subscription rejected",
+    );
+    count_event!("rwlease_subscriptions_total", "outcome" => "rejected");
 }
 
 /// A connection that carries subscriptions broke.
-pub(crate) fn emit_subscription_connection_lost(node: &Address, why: &dyn Display) {
-    debug!(name: "rwlease.subscribe", %node, outcome = "failed", %why);
+pub(crate) fn emit_subscription_connection_lost(server: &Address, error: &dyn Display) {
+    debug!(
+        name: "rwlease.subscribe",
+        %server,
+        outcome = "failed",
+        %error,
+        "connection for subscriptions failed",
+    );
 }

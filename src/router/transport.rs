@@ -3,159 +3,112 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use rwlease_core::protocol::{Call, CallError, CallReply, Confirmation};
+use rwlease_core::resp::{Address, Command, RespValue};
+use rwlease_core::slot::Slot;
+use rwlease_core::time::{ClockBounds, LocalInstant};
 
-use crate::backend::{Address, Command, RespValue};
-use crate::clock::LocalInstant;
-use crate::router::{
-    Call, CallError, CallReply, ClockBounds, EventListener, Priority, Router, RuntimeHandle,
-};
-use crate::slot::Slot;
+use crate::router::Router;
+#[cfg(feature = "cluster-async")]
+use crate::router::cluster_adapter::ClusterAdapter;
+use crate::router::connections::send_permit::Priority;
+use crate::router::runtime::RuntimeHandle;
+use crate::router::subscriptions::Subscriptions;
+#[cfg(feature = "embedded")]
+use crate::scripts::Scripts;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
     Router(Arc<Router>),
     #[cfg(feature = "cluster-async")]
-    ClusterConnection(Arc<crate::router::ClusterAdapter>),
+    ClusterConnection(Arc<ClusterAdapter>),
 }
 
+/// Does the same with either of them.
+macro_rules! either {
+    ($transport:expr, $it:ident => $action:expr) => {
+        match $transport {
+            Transport::Router($it) => $action,
+            #[cfg(feature = "cluster-async")]
+            Transport::ClusterConnection($it) => $action,
+        }
+    };
+}
+
+/// The methods of [`Router`], for both. `ClusterAdapter` says which of them it limits.
 impl Transport {
-    /// As [`Router::call`].
+    /// The scripts that it sends.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn scripts(&self) -> &'static Scripts {
+        match self {
+            Transport::Router(router) => router.scripts,
+            #[cfg(feature = "cluster-async")]
+            Transport::ClusterConnection(_) => Scripts::embedded(),
+        }
+    }
+
     pub(crate) async fn call(
         &self,
         call: &Call,
         deadline: LocalInstant,
     ) -> Result<CallReply, CallError> {
-        match self {
-            Transport::Router(router) => router.call(call, deadline).await,
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.call(call, deadline).await,
-        }
+        either!(self, it => it.call(call, deadline).await)
     }
 
-    /// As [`Router::call_replicated`].
     pub(crate) async fn call_replicated(
         &self,
         call: &Call,
-        replicas: u32,
+        confirmation: Confirmation,
         deadline: LocalInstant,
     ) -> Result<CallReply, CallError> {
-        match self {
-            Transport::Router(router) => router.call_replicated(call, replicas, deadline).await,
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => {
-                adapter.call_replicated(call, replicas, deadline).await
-            }
-        }
+        either!(self, it => it.call_replicated(call, confirmation, deadline).await)
     }
 
-    /// As [`Router::call_each`].
-    pub(crate) async fn each(
+    pub(crate) async fn call_each(
         &self,
         calls: &[Call],
         deadline: LocalInstant,
         priority: Priority,
-        tell: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
+        on_reply: impl Fn(usize, Result<CallReply, CallError>) + Send + Sync,
     ) {
-        match self {
-            Transport::Router(router) => router.call_each(calls, deadline, priority, tell).await,
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.each(calls, deadline, tell).await,
-        }
+        either!(self, it => it.call_each(calls, deadline, priority, on_reply).await);
     }
 
-    /// As [`Router::master_of`].
-    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
-        match self {
-            Transport::Router(router) => router.master_of(slot),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => None,
-        }
-    }
-
-    /// As [`Router::clock_bounds`].
-    pub(crate) fn bound(&self, address: &Address) -> Option<ClockBounds> {
-        match self {
-            Transport::Router(router) => router.clock_bounds(address),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => None,
-        }
-    }
-
-    /// As [`Router::masters`].
-    pub(crate) fn masters(&self) -> Vec<Address> {
-        match self {
-            Transport::Router(router) => router.masters(),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.masters(),
-        }
-    }
-
-    /// As [`Router::query`].
     pub(crate) async fn query(
         &self,
         address: &Address,
         command: &Command,
         deadline: LocalInstant,
     ) -> Result<RespValue, CallError> {
-        match self {
-            Transport::Router(router) => router.query(address, command, deadline).await,
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.query().await,
-        }
+        either!(self, it => it.query(address, command, deadline).await)
     }
 
-    // Without subscriptions there are no events, and waiters poll.
-
-    pub(crate) fn want(&self, slot: Slot, channel: Bytes) {
-        match self {
-            Transport::Router(router) => router.subscriptions().subscribe(slot, channel),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => {}
-        }
+    pub(crate) fn master_of(&self, slot: Slot) -> Option<Address> {
+        either!(self, it => it.master_of(slot))
     }
 
-    pub(crate) fn unwant(&self, slot: Slot) {
-        match self {
-            Transport::Router(router) => router.subscriptions().unsubscribe(slot),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => {}
-        }
+    pub(crate) fn masters(&self) -> Vec<Address> {
+        either!(self, it => it.masters())
     }
 
-    pub(crate) fn joined_at(&self, slot: Slot) -> Option<String> {
+    pub(crate) fn clock_bounds(&self, address: &Address) -> Option<ClockBounds> {
+        either!(self, it => it.clock_bounds(address))
+    }
+
+    /// Without subscriptions there are no events, and waiters poll.
+    pub(crate) fn subscriptions(&self) -> Option<&Subscriptions> {
         match self {
-            Transport::Router(router) => router.subscriptions().subscribed_server(slot),
+            Transport::Router(router) => Some(router.subscriptions()),
             #[cfg(feature = "cluster-async")]
             Transport::ClusterConnection(_) => None,
         }
     }
 
-    /// As [`Subscriptions::set_listener`](crate::router::Subscriptions::set_listener). The
-    /// application's connection brings no events.
-    pub(crate) fn listen(&self, listener: EventListener) {
-        match self {
-            Transport::Router(router) => router.subscriptions().set_listener(listener),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(_) => drop(listener),
-        }
-    }
-
-    /// As [`Router::runtime`].
     pub(crate) fn runtime(&self) -> &RuntimeHandle {
-        match self {
-            Transport::Router(router) => router.runtime(),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.runtime(),
-        }
+        either!(self, it => it.runtime())
     }
 
-    /// As [`Router::close`].
     pub(crate) fn close(&self) {
-        match self {
-            Transport::Router(router) => router.close(),
-            #[cfg(feature = "cluster-async")]
-            Transport::ClusterConnection(adapter) => adapter.close(),
-        }
+        either!(self, it => it.close());
     }
 }

@@ -5,17 +5,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::FutureExt;
+use rwlease_core::resp::Address;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 
+use crate::backend::ConnectionError;
 use crate::backend::in_turn::first_success;
-use crate::backend::{Address, ConnectionError};
 
 /// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Connects to the addresses of the host, one after another, and takes the first one on which
+/// Connects to the addresses of the host in order, and keeps the first connection on which
 /// `handshake` succeeds. With `place`, the host was resolved to that address before. Returns the
 /// address, too.
 pub(super) async fn dial<S, F>(
@@ -36,12 +37,12 @@ where
         return dial(SocketAddr::new(place, address.port)).await;
     }
     let unresolved = |error: io::Error| ConnectionError {
-        message: format!("the host name does not resolve: {error}"),
+        message: "the host name does not resolve".into(),
         ..error.into()
     };
     let resolved = lookup_host((&*address.host, address.port)).await.map_err(unresolved)?;
     let dials = resolved.map(|resolved| dial(resolved).boxed()).collect();
-    let no_address = || Err(ConnectionError::not_sent("the host has no address"));
+    let no_address = || Err(ConnectionError::not_sent("the host name has no address"));
     first_success(dials, ConnectionError::weight).await.unwrap_or_else(no_address)
 }
 

@@ -2,6 +2,7 @@
 //! and sessions resume.
 
 use std::collections::HashMap;
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -12,13 +13,14 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rwlease_core::resp::Address;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::backend::ConnectionError;
 use crate::backend::dialer::TlsCertificates;
 use crate::backend::dialer::tcp::dial;
-use crate::backend::{Address, ConnectionError};
 
 /// How many sessions with one server are kept. A resumed session brings new ones.
 const SESSIONS_PER_SERVER: usize = 8;
@@ -63,7 +65,9 @@ impl TlsConfigCache {
     ) -> Result<(TlsStream<TcpStream>, IpAddr), ConnectionError> {
         let connector = TlsConnector::from(self.configuration(address, files)?);
         let name = ServerName::try_from(address.host.to_string()).map_err(
-            |error: InvalidDnsNameError| permanent_error(format!("no name of a server: {error}")),
+            |error: InvalidDnsNameError| {
+                permanent_error("the host cannot be checked by TLS", error)
+            },
         )?;
         dial(address, place, |stream| connector.connect(name.clone(), stream), dial_error).await
     }
@@ -102,24 +106,24 @@ fn configuration(files: &TlsCertificates) -> Result<ClientConfig, ConnectionErro
         CryptoProvider::get_default().cloned().unwrap_or_else(|| ring::default_provider().into());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| permanent_error(error.to_string()))?
+        .map_err(|error| permanent_error("TLS cannot be configured", error))?
         .with_root_certificates(roots(files)?);
     let Some((certificate, key)) = &files.client else {
         return Ok(builder.with_no_client_auth());
     };
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| permanent_error(format!("the client's key cannot be read: {error}")))?;
-    builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| {
-        permanent_error(format!("the client's certificate cannot be used: {error}"))
-    })
+        .map_err(|error| permanent_error("cannot read the key of `tls_client_identity`", error))?;
+    builder.with_client_auth_cert(certificates(certificate, "`tls_client_identity`")?, key).map_err(
+        |error| permanent_error("cannot use the certificate of `tls_client_identity`", error),
+    )
 }
 
 fn roots(files: &TlsCertificates) -> Result<RootCertStore, ConnectionError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = &files.roots {
-        for certificate in certificates(pem)? {
+        for certificate in certificates(pem, "`tls_root_certificates`")? {
             roots.add(certificate).map_err(|error| {
-                permanent_error(format!("a root certificate cannot be used: {error}"))
+                permanent_error("cannot use a certificate of `tls_root_certificates`", error)
             })?;
         }
         return Ok(roots);
@@ -127,29 +131,33 @@ fn roots(files: &TlsCertificates) -> Result<RootCertStore, ConnectionError> {
     // An unreadable certificate, among hundreds, matters only to a server that needs it.
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
-    match found.errors.first() {
-        Some(error) if roots.is_empty() => {
-            Err(permanent_error(format!("the system's certificates cannot be read: {error}")))
-        }
+    match found.errors.into_iter().next() {
+        Some(error) if roots.is_empty() => Err(permanent_error(
+            "cannot read the system's certificates; set `tls_root_certificates`",
+            error,
+        )),
         _ => Ok(roots),
     }
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
+fn certificates(
+    pem: &[u8],
+    setting: &str,
+) -> Result<Vec<CertificateDer<'static>>, ConnectionError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| permanent_error(format!("a certificate cannot be read: {error}")))
+        .map_err(|error| permanent_error(format!("cannot read a certificate of {setting}"), error))
 }
 
 /// The failure of a dial.
 fn dial_error(error: io::Error) -> ConnectionError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let advice = match inner {
-        Some(rustls::Error::InvalidMessage(_)) => "; the port may not speak TLS",
+        Some(rustls::Error::InvalidMessage(_)) => "; check that the port speaks TLS",
         Some(_) => "",
         None => return error.into(),
     };
-    let message = format!("the TLS handshake failed: {error}{advice}");
+    let message = format!("TLS handshake failed{advice}");
     ConnectionError { message, ..error.into() }
 }
 
@@ -192,71 +200,16 @@ fn is_final_alert(alert: AlertDescription) -> bool {
 }
 
 /// A failure that no retry can fix.
-fn permanent_error(message: String) -> ConnectionError {
-    ConnectionError { is_permanent: true, ..ConnectionError::not_sent(message) }
+fn permanent_error(
+    message: impl Into<String>,
+    error: impl StdError + Send + Sync + 'static,
+) -> ConnectionError {
+    ConnectionError {
+        is_permanent: true,
+        source: Some(Arc::new(error)),
+        ..ConnectionError::not_sent(message)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(port: u16) -> Address {
-        Address { host: "host".into(), port }
-    }
-
-    fn root(pem: &str) -> TlsCertificates {
-        TlsCertificates { roots: Some(pem.into()), client: None }
-    }
-
-    #[test]
-    fn certificates_are_read_once_and_sessions_kept_by_server() {
-        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
-        let (good, bad) = (root(&authority.cert.pem()), root("-----BEGIN CERTIFICATE-----"));
-        let tls = TlsConfigCache::default();
-        let first = tls.configuration(&address(1), &good).unwrap();
-        // A file that is not read again cannot fail.
-        assert!(Arc::ptr_eq(&first, &tls.configuration(&address(1), &bad).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &tls.configuration(&address(2), &bad).unwrap()));
-        let error = tls.clone().configuration(&address(1), &bad).unwrap_err();
-        assert!(error.is_permanent, "{error}");
-    }
-
-    #[test]
-    fn is_final_for_tls_certificate_version_or_protocol_error_is_true() {
-        use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
-        for error in [
-            Error::InvalidCertificate(CertificateError::Expired),
-            Error::InvalidMessage(InvalidMessage::InvalidContentType),
-            Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
-            Error::NoCertificatesPresented,
-            Error::AlertReceived(AlertDescription::CertificateRequired),
-            Error::AlertReceived(AlertDescription::UnknownCA),
-            Error::AlertReceived(AlertDescription::HandshakeFailure),
-            Error::AlertReceived(AlertDescription::ProtocolVersion),
-        ] {
-            assert!(is_final(&error), "{error:?}");
-        }
-        for error in [
-            Error::AlertReceived(AlertDescription::InternalError),
-            Error::AlertReceived(AlertDescription::CloseNotify),
-            Error::AlertReceived(AlertDescription::UserCanceled),
-            Error::AlertReceived(AlertDescription::DecodeError),
-            Error::AlertReceived(AlertDescription::UnrecognisedName),
-            Error::PeerMisbehaved(PeerMisbehaved::UnsolicitedEchExtension),
-            Error::General("x".into()),
-            Error::DecryptError,
-        ] {
-            assert!(!is_final(&error), "{error:?}");
-        }
-    }
-
-    #[test]
-    fn servers_that_come_and_go_do_not_add_up() {
-        let authority = rcgen::generate_simple_self_signed(["host".into()]).unwrap();
-        let (tls, files) = (TlsConfigCache::default(), root(&authority.cert.pem()));
-        for port in 1..=2 * MAX_SERVERS as u16 {
-            tls.configuration(&address(port), &files).unwrap();
-        }
-        assert!(tls.0.lock().unwrap().by_server.len() <= MAX_SERVERS);
-    }
-}
+mod tests;

@@ -2,7 +2,9 @@
 
 use std::net::Ipv6Addr;
 
-use crate::backend::{Address, Credentials};
+use rwlease_core::resp::Address;
+
+use crate::backend::Credentials;
 
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
@@ -64,12 +66,13 @@ impl std::str::FromStr for SentinelUrl {
 
     fn from_str(url: &str) -> Result<SentinelUrl, UrlError> {
         let UrlParts { scheme, user, authority: place, path } = parts(url)?;
-        let scheme =
-            scheme.strip_suffix(SENTINEL_SUFFIX).ok_or(UrlError("it names no sentinels"))?;
+        let scheme = scheme
+            .strip_suffix(SENTINEL_SUFFIX)
+            .ok_or(UrlError("the scheme is not of sentinels; use `redis+sentinel://`"))?;
         let (master, path) = path.split_once('/').unwrap_or((path, ""));
         let master = percent_decode(master)?;
         if master.is_empty() {
-            return Err(UrlError("it does not name the master, as in `/mymaster`"));
+            return Err(UrlError("the master is missing; append its name, as in `/mymaster`"));
         }
         Ok(SentinelUrl {
             tls: is_tls(scheme)?,
@@ -94,15 +97,21 @@ struct UrlParts<'a> {
 }
 
 fn parts(url: &str) -> Result<UrlParts<'_>, UrlError> {
-    let (scheme, rest) = url.split_once("://").ok_or(UrlError("it has no scheme"))?;
+    let (scheme, rest) = url
+        .split_once("://")
+        .ok_or(UrlError("the scheme is missing; use `redis://` or `rediss://`"))?;
     if let Some((_, fragment)) = rest.split_once('#') {
         return Err(UrlError(match fragment {
-            "insecure" => "a certificate that is not checked protects nothing",
-            _ => "it has a fragment; write `#` in a user or a password as `%23`",
+            "insecure" => {
+                "TLS without certificate checks is not supported; set `tls_root_certificates`"
+            }
+            _ => "a fragment is not supported; write `#` in a user or a password as `%23`",
         }));
     }
     if rest.contains('?') {
-        return Err(UrlError("it has a query; write `?` in a user or a password as `%3F`"));
+        return Err(UrlError(
+            "a query is not supported; write `?` in a user or a password as `%3F`",
+        ));
     }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (user, place) = match authority.rsplit_once('@') {
@@ -115,9 +124,10 @@ fn parts(url: &str) -> Result<UrlParts<'_>, UrlError> {
 fn is_tls(scheme: &str) -> Result<bool, UrlError> {
     match scheme {
         "redis" | "valkey" => Ok(false),
+        // Without the feature there is no TLS, and nothing is sent without it instead.
         "rediss" | "valkeys" if cfg!(feature = "tls") => Ok(true),
-        "rediss" | "valkeys" => Err(UrlError("TLS needs the feature `tls`")),
-        _ => Err(UrlError("only TCP is supported, by `redis://` or `rediss://`")),
+        "rediss" | "valkeys" => Err(UrlError("TLS is not supported; enable the feature `tls`")),
+        _ => Err(UrlError("the scheme is not supported; use `redis://` or `rediss://`")),
     }
 }
 
@@ -127,7 +137,7 @@ fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
         return match user {
             "" => Ok(None),
             _ => Err(UrlError(
-                "a user needs a password: write `user:password@`, or `:password@` for the default \
+                "a user without a password; write `user:password@`, or `:password@` for the default \
                  user; leave the user out if the credentials are given otherwise",
             )),
         };
@@ -143,8 +153,11 @@ fn credentials(user: &str) -> Result<Option<Credentials>, UrlError> {
 fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
     let (host, port) = match place.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or(UrlError("a bracket is open"))?;
-            let host: Ipv6Addr = host.parse().map_err(|_| UrlError("no address in brackets"))?;
+            let (host, port) =
+                rest.split_once(']').ok_or(UrlError("`]` is missing after the IPv6 address"))?;
+            let host: Ipv6Addr = host
+                .parse()
+                .map_err(|_| UrlError("the text in brackets is not an IPv6 address"))?;
             (host.to_string(), port)
         }
         None => {
@@ -153,17 +166,17 @@ fn address(place: &str, usual_port: u16) -> Result<Address, UrlError> {
         }
     };
     if host.is_empty() || !host.chars().all(is_host_char) {
-        return Err(UrlError("it has no host"));
+        return Err(UrlError("the host is missing or contains an invalid character"));
     }
     if host == "0.0.0.0" || host == "::" {
-        return Err(UrlError("nobody can be reached at a wildcard address"));
+        return Err(UrlError("the host is a wildcard address; use the address of a server"));
     }
     let port = match (port, port.strip_prefix(':')) {
         ("" | ":", _) => usual_port,
         (_, Some(digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            digits.parse().map_err(|_| UrlError("no port has that number"))?
+            digits.parse().map_err(|_| UrlError("the port must be from 0 to 65535"))?
         }
-        _ => return Err(UrlError("the port is no number")),
+        _ => return Err(UrlError("the port is not a number")),
     };
     Ok(Address { host: host.into(), port })
 }
@@ -176,9 +189,9 @@ fn database(path: &str) -> Result<i64, UrlError> {
     match path {
         "" => Ok(0),
         digits if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-            digits.parse().map_err(|_| UrlError("no database has that number"))
+            digits.parse().map_err(|_| UrlError("the number of the database is too large"))
         }
-        _ => Err(UrlError("the database is no number")),
+        _ => Err(UrlError("the database is not a number")),
     }
 }
 
@@ -208,117 +221,4 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server(url: &str) -> Result<ServerUrl, UrlError> {
-        url.parse()
-    }
-
-    #[test]
-    fn urls() {
-        let plain = ServerUrl {
-            address: Address { host: "127.0.0.1".into(), port: 7000 },
-            tls: false,
-            credentials: None,
-            database: 0,
-        };
-        assert_eq!(server("redis://127.0.0.1:7000"), Ok(plain.clone()));
-        assert_eq!(
-            server("redis://:p%40ss@127.0.0.1:7000/3"),
-            Ok(ServerUrl {
-                credentials: Some(Credentials::password("p@ss")),
-                database: 3,
-                ..plain.clone()
-            })
-        );
-        assert_eq!(
-            server("redis://user:pass@127.0.0.1:7000"),
-            Ok(ServerUrl { credentials: Some(Credentials::new("user", "pass")), ..plain })
-        );
-        let address = |url| server(url).map(|server| server.address.to_string());
-        assert_eq!(address("redis://localhost").as_deref(), Ok("localhost:6379"));
-        assert_eq!(address("redis://[::1]:1").as_deref(), Ok("[::1]:1"));
-        assert_eq!(address("redis://[::1]").as_deref(), Ok("[::1]:6379"));
-        assert_eq!(address("valkey://host:").as_deref(), Ok("host:6379"));
-        assert_eq!(address("redis://host/").as_deref(), Ok("host:6379"));
-        let credentials = |url: &str| server(url).unwrap().credentials;
-        assert_eq!(credentials("redis://:a:b@c%@host"), Some(Credentials::password("a:b@c%")));
-        assert_eq!(credentials("redis://%C3%A4:%zz%2@host"), Some(Credentials::new("ä", "%zz%2")));
-        assert_eq!(credentials("redis://@host"), None);
-        assert_eq!(credentials("redis://user:@host"), Some(Credentials::new("user", "")));
-    }
-
-    #[test]
-    fn server_with_invalid_url_returns_error_without_password() {
-        for url in [
-            "",
-            "localhost:7000",
-            "http://localhost",
-            "redis://",
-            "unix:///tmp/socket",
-            "redis://h/x",
-            "redis://h/-1",
-            "redis://h/1/2",
-            "redis://h/99999999999999999999",
-            "redis://0.0.0.0",
-            "redis://[::]",
-            "redis://[::1",
-            "redis://[::1]1",
-            "redis://[host]",
-            "redis://h:65536",
-            "redis://h:-1",
-            "redis://h:1:2",
-            "redis://a b",
-            "redis://:%ff@h",
-            "redis://h?protocol=resp3",
-            "redis://h#name",
-            "redis://user@h",
-        ] {
-            assert!(server(url).is_err(), "{url}");
-        }
-        assert!(
-            !server("redis://user:secret@host:port").unwrap_err().to_string().contains("secret")
-        );
-        assert!(server("rediss://host/#insecure").is_err());
-    }
-
-    #[test]
-    fn urls_of_sentinels() {
-        let parse = |url: &str| url.parse::<SentinelUrl>();
-        let url = parse("redis+sentinel://user:p%40ss@s1,s2:1,[::1]:2/my%20master/3").unwrap();
-        let sentinels: Vec<_> = url.sentinels.iter().map(ToString::to_string).collect();
-        assert_eq!(sentinels, ["s1:26379", "s2:1", "[::1]:2"]);
-        assert_eq!((&*url.master, url.database, url.tls), ("my master", 3, false));
-        assert_eq!(url.credentials, Some(Credentials::new("user", "p@ss")));
-        assert_eq!(parse("valkey+sentinel://s/m/").map(|url| url.database), Ok(0));
-        assert_eq!(
-            parse("rediss+sentinel://s/m").map(|url| url.tls).ok(),
-            cfg!(feature = "tls").then_some(true)
-        );
-        for (wrong, why) in [
-            ("redis+sentinel://s", "does not name the master"),
-            ("redis+sentinel://s/", "does not name the master"),
-            ("redis+sentinel://s/m/x", "database"),
-            ("redis+sentinel:///m", "no host"),
-            ("redis+sentinel://s,/m", "no host"),
-            ("redis+sentinel://s/m?db=1", "query"),
-            ("redis+sentinel://s#m", "fragment"),
-            ("http+sentinel://s/m", "TCP"),
-            ("redis+sentinel://user@s/m", "`user:password@`"),
-            ("redis://s/m", "no sentinels"),
-        ] {
-            let error = parse(wrong).unwrap_err().to_string();
-            assert!(error.contains(why), "{wrong}: {error}");
-        }
-        assert!(SentinelUrl::matches("http+sentinel://x") && !SentinelUrl::matches("redis://x"));
-    }
-
-    #[test]
-    fn tls_needs_its_feature() {
-        assert_eq!(
-            server("rediss://host").map(|server| server.tls).ok(),
-            cfg!(feature = "tls").then_some(true)
-        );
-    }
-}
+mod tests;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
+use rwlease_core::resp::{Address, Command, RespValue};
 use tokio::sync::mpsc;
 
 use super::{DialBehavior, FakeCluster, FakeReply, SubscribeReply, server_error};
 use crate::backend::{
-    Address, Command, CommandConnection, ConnectionError, ConnectionFuture, Connector,
-    OpenedPubSub, PubSubConnection, PubSubEvent, RespValue, ResponseFuture,
+    CommandConnection, ConnectionError, ConnectionFuture, Connector, OpenedPubSub,
+    PubSubConnection, PubSubEvent, ResponseFuture,
 };
 use crate::health::ClientHealth;
 

@@ -1,9 +1,9 @@
 //! The names of fake servers, and their replies.
 
 use bytes::Bytes;
+use rwlease_core::resp::{Address, RespValue, ServerError};
 
 use super::{FakeReply, FakeSentinel, refusal};
-use crate::backend::{Address, RespValue, ServerError};
 
 pub(crate) fn address(host: &str) -> Address {
     Address { host: host.into(), port: 1 }
@@ -15,7 +15,7 @@ pub(crate) fn text(text: &str) -> RespValue {
 
 /// The reply of a script that ran at that time of the server's clock.
 pub(crate) fn script_reply(ms: u64) -> RespValue {
-    text(&format!("ok {ms} 0"))
+    text(&format!("released {ms} 0"))
 }
 
 pub(crate) fn server_error(text: &str) -> ServerError {
@@ -40,6 +40,13 @@ pub(crate) fn slots(ranges: &[(u16, u16, &str)]) -> RespValue {
         RespValue::Array(vec![RespValue::Int(first.into()), RespValue::Int(last.into()), node])
     };
     RespValue::Array(ranges.iter().map(range).collect())
+}
+
+/// A reply to `CLUSTER SLOTS` that gives all slots to one node with this id.
+pub(crate) fn all_slots_of(host: &str, id: &str) -> RespValue {
+    let node = RespValue::Array(vec![text(host), RespValue::Int(1), text(id)]);
+    let all = RespValue::Array(vec![RespValue::Int(0), RespValue::Int(16383), node]);
+    RespValue::Array(vec![all])
 }
 
 /// The answer of a sentinel at that host to a subcommand of `SENTINEL`.

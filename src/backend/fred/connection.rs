@@ -14,11 +14,12 @@ use ::fred::types::config::{
 use fred_socket2::TcpKeepalive;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, Shared, select};
+use rwlease_core::resp::{Command, RespValue};
 use tokio::task::AbortHandle;
 
 use crate::backend::fred::reply::{command_error, from_frame, handshake_failure};
 use crate::backend::fred::{pipelined, split};
-use crate::backend::{Command, ConnectionError, LIB_NAME, LIB_VERSION, RespValue};
+use crate::backend::{ConnectionError, LIB_NAME, LIB_VERSION};
 
 /// After this much silence, the kernel checks whether the other side is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -61,7 +62,8 @@ impl FredConnection {
             // The reason comes before the end, but may have come after `ready` was polled.
             Either::Right((_, ready)) => {
                 let reason = ready.now_or_never().and_then(Result::err);
-                let ended = || ConnectionError::not_sent("the connection ended at once");
+                let ended =
+                    || ConnectionError::not_sent("the connection was closed during the handshake");
                 return Err(reason.map_or_else(ended, refused));
             }
         }
@@ -104,10 +106,7 @@ impl FredConnection {
         }
         match select(pin!(act(&self.client)), self.task.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(|error| command_error(&error)),
-            Either::Right(_) => Err(ConnectionError {
-                maybe_sent: true,
-                ..ConnectionError::not_sent("the connection ended")
-            }),
+            Either::Right(_) => Err(ConnectionError::closed_in_flight()),
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Converts values of `fred` to replies.
 
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use ::fred::error::{Error, ErrorKind};
 use ::fred::types::{Resp3Frame, Value};
 use bytes::Bytes;
+use rwlease_core::excerpt::excerpt;
+use rwlease_core::resp::{RespValue, ServerError};
 
 use crate::backend::handshake_error::{hello_refused, select_refused};
-use crate::backend::{ConnectionError, RespValue, ServerError};
-use crate::excerpt::excerpt;
+use crate::backend::{AUTHENTICATION_FAILED, CONNECTION_FAILED, ConnectionError, INVALID_RESP3};
 
 /// Converts a frame to a reply. Types that only RESP3 has become what RESP2 would have sent.
 pub(super) fn from_frame(frame: Resp3Frame) -> RespValue {
@@ -73,34 +75,48 @@ pub(super) fn connect_error(error: Error) -> ConnectionError {
         *error.kind() == ErrorKind::IO && kinds.iter().any(|kind| error.details().contains(kind))
     };
     let is_protocol_error = matches!(error.kind(), ErrorKind::Parse | ErrorKind::Protocol);
-    let message = match is_protocol_error {
-        true => format!("invalid RESP3: the port may not be that of a server ({error})"),
-        false => error.to_string(),
+    let message = match error.kind() {
+        _ if is_protocol_error => INVALID_RESP3,
+        ErrorKind::Auth => AUTHENTICATION_FAILED,
+        _ => CONNECTION_FAILED,
     };
     ConnectionError {
-        message: excerpt(&message),
+        message: message.into(),
         maybe_sent: false,
         is_permanent: is_permanent(&error),
         is_connection_refused: is_io(&["ConnectionRefused"]),
         is_closed_by_peer: is_io(&["ConnectionReset", "BrokenPipe", "UnexpectedEof"]),
         is_invalid: false,
         is_protocol_error,
-        source: Some(Arc::new(error)),
+        source: Some(source(error)),
     }
     .redact_arguments()
+}
+
+/// The error, or an excerpt if it is long.
+fn source(error: Error) -> Arc<dyn StdError + Send + Sync> {
+    let text = error.to_string();
+    match excerpt(&text) {
+        short if short == text => Arc::new(error),
+        short => Box::<dyn StdError + Send + Sync>::from(short).into(),
+    }
 }
 
 /// The failure to open a connection: what the server refused, or that of the connection.
 pub(super) fn handshake_failure(error: Error, database: Option<u8>) -> ConnectionError {
     // The details are the server's whole line, if it is one of a server.
-    let said = ServerError::parse(error.details());
-    let is_code = !said.code.is_empty() && said.code.bytes().all(|byte| byte.is_ascii_uppercase());
+    let server_error = ServerError::parse(error.details());
+    let is_code = !server_error.code.is_empty()
+        && server_error.code.bytes().all(|byte| byte.is_ascii_uppercase());
     match database {
         _ if !is_code || *error.kind() == ErrorKind::IO => connect_error(error),
-        Some(database) if said.message.contains("SELECT") || said.message.contains("DB index") => {
-            select_refused(&said, database.into())
+        Some(database)
+            if server_error.message.contains("SELECT")
+                || server_error.message.contains("DB index") =>
+        {
+            select_refused(&server_error, database.into())
         }
-        _ => hello_refused(&said, false),
+        _ => hello_refused(&server_error, false),
     }
 }
 

@@ -16,6 +16,7 @@ use ::fred::types::{Message, Value};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, select, try_join_all};
+use rwlease_core::resp::{Command, RespValue, ServerError};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
 
@@ -24,8 +25,7 @@ use crate::backend::fred::connection::FredConnection;
 use crate::backend::fred::pipelined;
 use crate::backend::fred::reply::{command_error, from_value};
 use crate::backend::{
-    Command, ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
-    RespValue, ServerError,
+    ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
@@ -174,8 +174,8 @@ impl FredChannels {
         self.connection.run(|client| client.sunsubscribe(name)).await
     }
 
-    /// Subscribes a channel again, if it is joined. If it was left meanwhile, the new subscription
-    /// may have come after that: then it is left once more.
+    /// Subscribes a channel again, if it is joined. If this client unsubscribed before, the new
+    /// subscription may have arrived later. In that case the client unsubscribes again.
     async fn resubscribe(&self, channel: Bytes) -> Result<(), ConnectionError> {
         // Repeats only if the channel was joined again while it was left once more.
         while let Some(join) = self.last_join(&channel) {
@@ -208,8 +208,8 @@ impl FredChannels {
     }
 }
 
-/// Passes messages on until the connection ends. It also ends if it was too slow and lost messages:
-/// then everything is subscribed anew, and waiters poll.
+/// Passes messages on until the connection ends. It also ends if it was too slow and lost messages.
+/// After that all channels are subscribed again, and waiters poll.
 async fn read(
     mut messages: Receiver<Message>,
     ended: BoxFuture<'static, ()>,
@@ -255,33 +255,4 @@ fn next_batch<V>(joined: &BTreeMap<Bytes, V>, last: &Bytes) -> Vec<Bytes> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_earlier_join_keeps_the_later_join_of_the_channel() {
-        let (mut joined, channel) = (SubscribedChannels::default(), Bytes::from("one"));
-        let first = joined.add(&channel, false);
-        let second = joined.add(&channel, true);
-        assert!(!joined.refused(&channel, first));
-        assert!(joined.channels[&channel].asking);
-        assert!(joined.refused(&channel, second));
-        assert!(!joined.refused(&channel, second), "it was left");
-    }
-
-    #[test]
-    fn subscriptions_asked_again_in_batches_cover_each_channel_once() {
-        let joined: BTreeMap<Bytes, ()> = (0..2 * RESUBSCRIBE_BATCH + 1)
-            .map(|number| (format!("{number:05}").into(), ()))
-            .collect();
-        let (mut last, mut asked) = (Bytes::new(), Vec::new());
-        for expected in [RESUBSCRIBE_BATCH, RESUBSCRIBE_BATCH, 1] {
-            let turn = next_batch(&joined, &last);
-            assert_eq!(turn.len(), expected);
-            last = turn.last().cloned().unwrap();
-            asked.extend(turn);
-        }
-        assert!(asked.iter().eq(joined.keys()));
-        assert!(next_batch(&joined, &last).is_empty());
-    }
-}
+mod tests;

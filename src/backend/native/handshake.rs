@@ -1,12 +1,11 @@
 //! The first commands on a connection, in one round trip.
 
+use rwlease_core::resp::{Command, ReplyShape, RespValue, ServerError};
+
 use crate::backend::dialer::Dialer;
 use crate::backend::handshake_error::{hello_refused, select_refused};
 use crate::backend::native::NativeConnection;
-use crate::backend::{
-    Command, ConnectionError, Credentials, LIB_NAME, LIB_VERSION, ReplyShape, RespValue,
-    ServerError,
-};
+use crate::backend::{ConnectionError, Credentials, LIB_NAME, LIB_VERSION};
 
 /// The user of a password without a user name.
 const DEFAULT_USER: &str = "default";
@@ -45,11 +44,12 @@ pub(super) async fn handshake(
     Ok(())
 }
 
-/// The failure of a connection that has ended. The server may have said why before it read
+/// The failure of a connection that has ended. The server may have server_error why before it read
 /// anything.
 fn not_begun(failure: ConnectionError, renews_credentials: bool) -> ConnectionError {
-    let said = failure.source.as_ref().and_then(|source| source.downcast_ref::<ServerError>());
-    match said {
+    let server_error =
+        failure.source.as_ref().and_then(|source| source.downcast_ref::<ServerError>());
+    match server_error {
         Some(error) => hello_refused(error, renews_credentials),
         None => ConnectionError { maybe_sent: false, ..failure },
     }

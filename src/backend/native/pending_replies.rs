@@ -1,42 +1,42 @@
-//! The answers that a connection expects, and the meaning of what arrives.
+//! The replies that a connection waits for, and which caller each received item completes.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rwlease_core::resp::{ProtocolError, ReplyShape, RespValue, ServerError};
+use rwlease_core::slot::Slot;
 use tokio::sync::oneshot;
 
 use crate::backend::native::decoder::Frame;
-use crate::backend::{
-    ConnectionError, ProtocolError, PubSubEvent, ReplyShape, RespValue, ServerError,
-};
-use crate::slot::Slot;
+use crate::backend::{ConnectionError, PubSubEvent};
 
-/// The answers to a pipeline.
+/// The replies to a pipeline.
 pub(super) type PipelineOutcome = Result<Vec<RespValue>, ConnectionError>;
 
-/// An expected answer: one for each command.
+/// A pending reply: one for each command.
 #[derive(Debug)]
 pub(super) enum PendingReply {
     /// A reply, for a caller.
     Reply(oneshot::Sender<Result<RespValue, ConnectionError>>),
     /// A reply of a pipeline that is not its last.
     Part,
-    /// The last reply of a pipeline, for the caller, who gets it with the parts before it.
+    /// The last reply of a pipeline. It completes the pipeline, and the caller gets all its
+    /// replies.
     Last(oneshot::Sender<PipelineOutcome>),
     /// A reply that is dropped.
     Discarded,
-    /// The confirmation that the channel was joined, which is a push, or an error.
+    /// The push that confirms a subscription to the channel, or an error.
     Subscribe(Bytes),
-    /// The confirmation that the channel was left, likewise.
+    /// The push that confirms the end of a subscription, or an error.
     Unsubscribe(Bytes),
-    /// The channel was left. The push that said so may have been one that nobody requested, just
-    /// before the command arrived: then the answer to the command still follows, an error.
-    Left(Bytes),
+    /// A push has ended the subscription to the channel. The server may have sent that push
+    /// before it received the command. Then the reply to the command, an error, still follows.
+    Unsubscribed(Bytes),
 }
 
-/// The meaning of an item that arrived.
+/// The action for a received frame.
 #[derive(Debug)]
 pub(super) enum FrameAction {
     /// The reply that a caller waits for.
@@ -46,19 +46,19 @@ pub(super) enum FrameAction {
     PubSub(PubSubEvent),
 }
 
-/// The expected answers in the order of the commands, in which servers answer.
+/// The pending replies, in the order of the commands. Servers reply in that order.
 #[derive(Debug, Default)]
 pub(super) struct PendingReplies {
-    awaited: VecDeque<PendingEntry>,
-    /// The replies so far to the pipeline whose next part is the first that is awaited.
+    pending: VecDeque<PendingEntry>,
+    /// The received replies of the pipeline at the front of `pending`.
     parts: Vec<RespValue>,
-    /// How many requests are awaited. A pipeline is one.
+    /// The number of pending requests. A pipeline is one request.
     requests: usize,
 }
 
-/// Where commands begin, counted in all bytes that were put in.
+/// Where a command begins in the bytes that were written, counted from the first one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begin {
+pub(super) struct CommandOffsets {
     pub(super) command: u64,
     /// Where the first command of the same request begins.
     pub(super) request: u64,
@@ -66,53 +66,60 @@ pub(super) struct Begin {
 
 #[derive(Debug)]
 struct PendingEntry {
-    start_offset: Begin,
+    offsets: CommandOffsets,
     shape: ReplyShape,
     expected: PendingReply,
 }
 
-const UNASKED: ProtocolError =
+const UNEXPECTED_REPLY: ProtocolError =
     ProtocolError::new("unexpected reply: no command is waiting for one");
-const TOO_EARLY: ProtocolError =
+const EARLY_REPLY: ProtocolError =
     ProtocolError::new("unexpected reply: it came before its command was sent");
-const NO_PUSH: ProtocolError =
-    ProtocolError::new("SUBSCRIBE was answered by a reply instead of a push");
-const OUT_OF_ORDER: ProtocolError =
-    ProtocolError::new("the server confirmed a subscription before it answered earlier commands");
-const UNASKED_CHANNEL: ProtocolError =
-    ProtocolError::new("the server confirmed a subscription that nobody requested");
+const MISSING_PUSH: ProtocolError = ProtocolError::new(
+    "SUBSCRIBE was answered by a reply instead of a push; check that no proxy disables RESP3",
+);
+const OUT_OF_ORDER: ProtocolError = ProtocolError::new(
+    "unexpected push: it confirms a subscription before earlier commands are answered",
+);
+const UNEXPECTED_CHANNEL: ProtocolError =
+    ProtocolError::new("unexpected push: it confirms a subscription that was not requested");
 
 impl PendingReply {
     /// The answers to a pipeline of `count` commands.
     pub(super) fn replies(
         count: usize,
-        tell: oneshot::Sender<PipelineOutcome>,
+        reply_tx: oneshot::Sender<PipelineOutcome>,
     ) -> impl Iterator<Item = PendingReply> {
         let parts = std::iter::repeat_with(|| PendingReply::Part).take(count.saturating_sub(1));
-        parts.chain([PendingReply::Last(tell)])
+        parts.chain([PendingReply::Last(reply_tx)])
     }
 }
 
 impl PendingReplies {
-    /// Adds the answer to a command that begins there.
-    pub(super) fn add(&mut self, begin: Begin, shape: ReplyShape, expected: PendingReply) {
+    /// Adds the reply to a command that begins at `offsets`.
+    pub(super) fn add(
+        &mut self,
+        offsets: CommandOffsets,
+        shape: ReplyShape,
+        expected: PendingReply,
+    ) {
         self.requests += usize::from(!matches!(expected, PendingReply::Part));
-        self.awaited.push_back(PendingEntry { start_offset: begin, shape, expected });
+        self.pending.push_back(PendingEntry { offsets, shape, expected });
     }
 
-    /// The number of requests whose answers are awaited.
+    /// The number of requests whose replies are pending.
     pub(super) fn len(&self) -> usize {
         self.requests
     }
 
-    /// Takes the next item, when `offered` bytes may have reached the server. `None` if it means
-    /// nothing to any caller.
+    /// Handles the next frame, when `offered` bytes may have reached the server. Returns `None` if
+    /// no caller gets anything from it.
     pub(super) fn on_frame(
         &mut self,
-        said: Frame,
+        frame: Frame,
         offered: u64,
     ) -> Result<Option<FrameAction>, ConnectionError> {
-        match said {
+        match frame {
             Frame::Reply(reply) => self.on_reply(reply, offered),
             Frame::Push(parts) => Ok(self.on_push(parts, offered)?.map(FrameAction::PubSub)),
         }
@@ -120,12 +127,13 @@ impl PendingReplies {
 
     /// Notifies all waiting callers that the connection has ended. Commands that begin at `written`
     /// or later were not sent.
-    pub(super) fn fail_all(&mut self, written: u64, why: &ConnectionError) {
-        for PendingEntry { start_offset: begin, expected, .. } in self.awaited.drain(..) {
-            let failure = || ConnectionError { maybe_sent: begin.request < written, ..why.clone() };
+    pub(super) fn fail_all(&mut self, written: u64, reason: &ConnectionError) {
+        for PendingEntry { offsets, expected, .. } in self.pending.drain(..) {
+            let failure =
+                || ConnectionError { maybe_sent: offsets.request < written, ..reason.clone() };
             match expected {
-                PendingReply::Reply(tell) => drop(tell.send(Err(failure()))),
-                PendingReply::Last(tell) => drop(tell.send(Err(failure()))),
+                PendingReply::Reply(reply_tx) => drop(reply_tx.send(Err(failure()))),
+                PendingReply::Last(reply_tx) => drop(reply_tx.send(Err(failure()))),
                 _ => {}
             }
         }
@@ -136,40 +144,45 @@ impl PendingReplies {
         reply: RespValue,
         offered: u64,
     ) -> Result<Option<FrameAction>, ConnectionError> {
-        if self.settle_left(&reply) {
+        if self.settle_unsubscribed(&reply) {
             return Ok(None);
         }
-        let first = match self.awaited.front() {
-            Some(first) if first.start_offset.command < offered => first,
-            Some(_) => return Err(unasked(reply, TOO_EARLY)),
-            None => return Err(unasked(reply, UNASKED)),
+        let first = match self.pending.front() {
+            Some(first) if first.offsets.command < offered => first,
+            Some(_) => return Err(unexpected_reply_error(reply, EARLY_REPLY)),
+            None => return Err(unexpected_reply_error(reply, UNEXPECTED_REPLY)),
         };
         first.shape.check(&reply)?;
         let Some(expected) = self.pop() else {
             return Ok(None);
         };
         match (expected, reply) {
-            (PendingReply::Reply(tell), reply) => Ok(Some(FrameAction::CompleteReply(tell, reply))),
+            (PendingReply::Reply(reply_tx), reply) => {
+                Ok(Some(FrameAction::CompleteReply(reply_tx, reply)))
+            }
             (PendingReply::Part, reply) => {
                 self.parts.push(reply);
                 Ok(None)
             }
-            (PendingReply::Last(tell), reply) => {
+            (PendingReply::Last(reply_tx), reply) => {
                 let mut replies = mem::take(&mut self.parts);
                 replies.push(reply);
-                Ok(Some(FrameAction::CompletePipeline(tell, replies)))
+                Ok(Some(FrameAction::CompletePipeline(reply_tx, replies)))
             }
             (PendingReply::Subscribe(channel), RespValue::Error(error)) => {
                 Ok(Some(FrameAction::PubSub(PubSubEvent::Rejected { channel, error })))
             }
-            (PendingReply::Subscribe(_), _) => Err(NO_PUSH.into()),
+            (PendingReply::Subscribe(_), _) => Err(MISSING_PUSH.into()),
             // A server that does not serve the slot answers so, and the channel is of no use there.
             (PendingReply::Unsubscribe(channel), RespValue::Error(_)) => {
                 Ok(Some(FrameAction::PubSub(PubSubEvent::Unsubscribed { channel })))
             }
-            (PendingReply::Unsubscribe(_) | PendingReply::Left(_) | PendingReply::Discarded, _) => {
-                Ok(None)
-            }
+            (
+                PendingReply::Unsubscribe(_)
+                | PendingReply::Unsubscribed(_)
+                | PendingReply::Discarded,
+                _,
+            ) => Ok(None),
         }
     }
 
@@ -187,9 +200,9 @@ impl PendingReplies {
             return Ok(None);
         };
         match &*kind {
-            b"ssubscribe" | b"subscribe" => Ok(Some(self.joined(&channel, offered)?)),
+            b"ssubscribe" | b"subscribe" => Ok(Some(self.on_subscribed(&channel, offered)?)),
             b"sunsubscribe" | b"unsubscribe" => {
-                self.left(&channel);
+                self.on_unsubscribed(&channel);
                 Ok(Some(PubSubEvent::Unsubscribed { channel }))
             }
             b"smessage" | b"message" => {
@@ -199,17 +212,19 @@ impl PendingReplies {
         }
     }
 
-    /// Takes the confirmation of a join. All answers before it have come, even if one of them was
-    /// taken for another.
-    fn joined(&mut self, channel: &Bytes, offered: u64) -> Result<PubSubEvent, ProtocolError> {
-        let is_it = |awaited: &PendingEntry| match &awaited.expected {
-            PendingReply::Subscribe(one) => {
-                one == channel && awaited.start_offset.command < offered
-            }
+    /// Handles the confirmation of a subscription. Servers reply in order, so all earlier replies
+    /// about channels have arrived, even if a reply was matched to another channel.
+    fn on_subscribed(
+        &mut self,
+        channel: &Bytes,
+        offered: u64,
+    ) -> Result<PubSubEvent, ProtocolError> {
+        let is_match = |pending: &PendingEntry| match &pending.expected {
+            PendingReply::Subscribe(one) => one == channel && pending.offsets.command < offered,
             _ => false,
         };
-        let at = self.awaited.iter().position(is_it).ok_or(UNASKED_CHANNEL)?;
-        if self.awaited.iter().take(at).any(|awaited| !awaited.expected.is_of_channel()) {
+        let at = self.pending.iter().position(is_match).ok_or(UNEXPECTED_CHANNEL)?;
+        if self.pending.iter().take(at).any(|pending| !pending.expected.is_of_channel()) {
             return Err(OUT_OF_ORDER);
         }
         for _ in 0..at {
@@ -218,41 +233,43 @@ impl PendingReplies {
         // Its own copy of the name: the one that arrived would keep the whole read buffer.
         match self.pop() {
             Some(PendingReply::Subscribe(channel)) => Ok(PubSubEvent::Subscribed { channel }),
-            _ => Err(UNASKED_CHANNEL),
+            _ => Err(UNEXPECTED_CHANNEL),
         }
     }
 
-    /// Takes the push that a channel was left.
-    fn left(&mut self, channel: &Bytes) {
-        let lefts = self.awaited.iter().take_while(|awaited| awaited.expected.is_left()).count();
-        let is_it = |awaited: &PendingEntry| matches!(&awaited.expected, PendingReply::Left(one) if one == channel);
-        if let Some(at) = self.awaited.iter().take(lefts).position(is_it) {
-            // This is the answer, and the push before it was none.
+    /// Handles the push that ends a subscription.
+    fn on_unsubscribed(&mut self, channel: &Bytes) {
+        let unsubscribed_count =
+            self.pending.iter().take_while(|pending| pending.expected.is_unsubscribed()).count();
+        let is_match = |pending: &PendingEntry| matches!(&pending.expected, PendingReply::Unsubscribed(one) if one == channel);
+        if let Some(at) = self.pending.iter().take(unsubscribed_count).position(is_match) {
+            // This push is the reply, and the push before it was not.
             for _ in 0..=at {
                 self.pop();
             }
-        } else if let Some(PendingEntry { expected, .. }) = self.awaited.get_mut(lefts)
+        } else if let Some(PendingEntry { expected, .. }) = self.pending.get_mut(unsubscribed_count)
             && let PendingReply::Unsubscribe(one) = expected
             && one == channel
         {
-            *expected = PendingReply::Left(mem::take(one));
+            *expected = PendingReply::Unsubscribed(mem::take(one));
         }
     }
 
-    /// Drops the channels in front that were left, if this reply shows that nothing more is said
-    /// about them. Returns true if it is the answer about one of them.
-    fn settle_left(&mut self, reply: &RespValue) -> bool {
-        while let Some(PendingEntry { expected: PendingReply::Left(channel), .. }) =
-            self.awaited.front()
+    /// Removes the entries `Left` at the front of the queue, which this reply completes. Returns
+    /// true if the reply is an error about one of these channels, and false if it belongs to a
+    /// later command.
+    fn settle_unsubscribed(&mut self, reply: &RespValue) -> bool {
+        while let Some(PendingEntry { expected: PendingReply::Unsubscribed(channel), .. }) =
+            self.pending.front()
         {
-            let is_about_it = match reply {
+            let is_this_channel = match reply {
                 RespValue::Error(error) => {
-                    self.awaited.len() == 1 || is_about(error, Slot::of(channel))
+                    self.pending.len() == 1 || is_error_of_slot(error, Slot::of(channel))
                 }
                 _ => false,
             };
             self.pop();
-            if is_about_it {
+            if is_this_channel {
                 return true;
             }
         }
@@ -260,7 +277,7 @@ impl PendingReplies {
     }
 
     fn pop(&mut self) -> Option<PendingReply> {
-        let PendingEntry { expected, .. } = self.awaited.pop_front()?;
+        let PendingEntry { expected, .. } = self.pending.pop_front()?;
         self.requests -= usize::from(!matches!(expected, PendingReply::Part));
         Some(expected)
     }
@@ -270,23 +287,25 @@ impl PendingReply {
     fn is_of_channel(&self) -> bool {
         matches!(
             self,
-            PendingReply::Subscribe(_) | PendingReply::Unsubscribe(_) | PendingReply::Left(_)
+            PendingReply::Subscribe(_)
+                | PendingReply::Unsubscribe(_)
+                | PendingReply::Unsubscribed(_)
         )
     }
 
-    fn is_left(&self) -> bool {
-        matches!(self, PendingReply::Left(_))
+    fn is_unsubscribed(&self) -> bool {
+        matches!(self, PendingReply::Unsubscribed(_))
     }
 }
 
 /// The failure for a reply to no command. Servers say why they refuse a connection before they have
 /// read anything.
-fn unasked(reply: RespValue, otherwise: ProtocolError) -> ConnectionError {
+fn unexpected_reply_error(reply: RespValue, otherwise: ProtocolError) -> ConnectionError {
     match reply {
         RespValue::Error(error) => ConnectionError {
             is_protocol_error: true,
-            source: Some(Arc::new(error.clone())),
-            ..ConnectionError::not_sent(error.to_string())
+            source: Some(Arc::new(error)),
+            ..ConnectionError::not_sent("the server sent an error before any command")
         },
         _ => otherwise.into(),
     }
@@ -294,7 +313,7 @@ fn unasked(reply: RespValue, otherwise: ProtocolError) -> ConnectionError {
 
 /// Returns true if an error can be the answer to leaving a channel of a slot that the server does
 /// not serve.
-fn is_about(error: &ServerError, slot: Slot) -> bool {
+fn is_error_of_slot(error: &ServerError, slot: Slot) -> bool {
     match &*error.code {
         "MOVED" | "ASK" => {
             let named = error.message.split_ascii_whitespace().next();
@@ -306,249 +325,4 @@ fn is_about(error: &ServerError, slot: Slot) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As if all had been written.
-    const ALL: u64 = u64::MAX;
-
-    fn text(text: &'static str) -> RespValue {
-        RespValue::String(Bytes::from_static(text.as_bytes()))
-    }
-
-    fn push(kind: &'static str, channel: &'static str) -> Frame {
-        Frame::Push(vec![text(kind), text(channel), RespValue::Int(1)])
-    }
-
-    fn refusal(line: &str) -> Frame {
-        let (code, detail) = line.split_once(' ').unwrap();
-        Frame::Reply(RespValue::Error(ServerError { code: code.into(), message: detail.into() }))
-    }
-
-    fn moved(channel: &str) -> Frame {
-        refusal(&format!("MOVED {} a:1", Slot::of(channel)))
-    }
-
-    fn channel(name: &'static str) -> Bytes {
-        Bytes::from_static(name.as_bytes())
-    }
-
-    fn join(name: &'static str) -> PendingReply {
-        PendingReply::Subscribe(channel(name))
-    }
-
-    fn leave(name: &'static str) -> PendingReply {
-        PendingReply::Unsubscribe(channel(name))
-    }
-
-    fn notice(meaning: Option<FrameAction>) -> PubSubEvent {
-        match meaning {
-            Some(FrameAction::PubSub(notice)) => notice,
-            other => panic!("no notice: {other:?}"),
-        }
-    }
-
-    fn expecting(expected: impl IntoIterator<Item = PendingReply>) -> PendingReplies {
-        let mut expectations = PendingReplies::default();
-        for (at, expected) in expected.into_iter().enumerate() {
-            let begin = Begin { command: at as u64, request: at as u64 };
-            expectations.add(begin, ReplyShape::Any, expected);
-        }
-        expectations
-    }
-
-    #[test]
-    fn replies_resolve_expectations_in_the_order_of_commands() {
-        let (one, _one) = oneshot::channel();
-        let (two, _two) = oneshot::channel();
-        let mut expectations =
-            expecting([PendingReply::Reply(one)].into_iter().chain(PendingReply::replies(2, two)));
-        assert_eq!(expectations.len(), 2);
-        let mut hear =
-            |number| expectations.on_frame(Frame::Reply(RespValue::Int(number)), ALL).unwrap();
-        let answered = |meaning| match meaning {
-            Some(FrameAction::CompleteReply(_, reply)) => vec![reply],
-            Some(FrameAction::CompletePipeline(_, replies)) => replies,
-            other => panic!("no answer: {other:?}"),
-        };
-        assert_eq!(answered(hear(1)), [RespValue::Int(1)]);
-        assert!(hear(2).is_none());
-        assert_eq!(answered(hear(3)), [RespValue::Int(2), RespValue::Int(3)]);
-        assert_eq!(expectations.len(), 0);
-        assert_eq!(
-            expectations.on_frame(Frame::Reply(RespValue::Nil), ALL).unwrap_err().message,
-            UNASKED.to_string()
-        );
-    }
-
-    #[tokio::test]
-    async fn expectations_fail_reports_unwritten_commands_as_not_sent() {
-        let mut expectations = PendingReplies::default();
-        let (told, mut wait) = (0..3).map(|_| oneshot::channel()).unzip::<_, _, Vec<_>, Vec<_>>();
-        for (tell, command) in told.into_iter().zip([0, 10, 20]) {
-            let begin = Begin { command, request: command };
-            expectations.add(begin, ReplyShape::Any, PendingReply::Reply(tell));
-        }
-        let (tell, mut all) = oneshot::channel();
-        for (expected, command) in PendingReply::replies(2, tell).zip([10, 20]) {
-            expectations.add(Begin { command, request: 10 }, ReplyShape::Any, expected);
-        }
-        expectations.fail_all(11, &ConnectionError::not_sent("gone"));
-        for (wait, maybe_sent) in wait.iter_mut().zip([true, true, false]) {
-            assert_eq!(wait.await.unwrap().unwrap_err().maybe_sent, maybe_sent);
-        }
-        let failure = (&mut all).await.unwrap().unwrap_err();
-        assert!(failure.maybe_sent, "the first of its commands was written");
-    }
-
-    #[test]
-    fn reply_of_another_shape_is_given_to_nobody() {
-        let (tell, mut told) = oneshot::channel();
-        let mut expectations = PendingReplies::default();
-        let begin = Begin { command: 0, request: 0 };
-        expectations.add(begin, ReplyShape::Integer, PendingReply::Reply(tell));
-        assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).is_err());
-        assert!(told.try_recv().is_err());
-        let why =
-            ConnectionError { is_protocol_error: true, ..ConnectionError::not_sent("out of step") };
-        expectations.fail_all(1, &why);
-        assert!(told.try_recv().unwrap().unwrap_err().maybe_sent);
-    }
-
-    #[test]
-    fn reply_before_its_command_was_sent_is_refused() {
-        let (one, _one) = oneshot::channel();
-        let (two, _two) = oneshot::channel();
-        let mut expectations = expecting([PendingReply::Reply(one), PendingReply::Reply(two)]);
-        let said = || Frame::Reply(RespValue::Int(1));
-        assert!(expectations.on_frame(said(), 1).unwrap().is_some());
-        assert_eq!(expectations.on_frame(said(), 1).unwrap_err().message, TOO_EARLY.to_string());
-        assert!(expectations.on_frame(said(), 2).unwrap().is_some());
-        let mut expectations = expecting([join("a")]);
-        assert_eq!(
-            expectations.on_frame(push("ssubscribe", "a"), 0).unwrap_err().message,
-            UNASKED_CHANNEL.to_string()
-        );
-    }
-
-    #[test]
-    fn channels_are_joined_and_left_by_pushes() {
-        let mut expectations = expecting([
-            PendingReply::Discarded,
-            join("a"),
-            join("b"),
-            leave("a"),
-            join("c"),
-            leave("b"),
-        ]);
-        assert!(expectations.on_frame(Frame::Reply(text("OK")), ALL).unwrap().is_none());
-        let mut hear = |said| notice(expectations.on_frame(said, ALL).unwrap());
-        assert_eq!(
-            hear(push("ssubscribe", "a")),
-            PubSubEvent::Subscribed { channel: channel("a") }
-        );
-        // Not requested.
-        assert_eq!(
-            hear(push("sunsubscribe", "z")),
-            PubSubEvent::Unsubscribed { channel: channel("z") }
-        );
-        let error = ServerError { code: "MOVED".into(), message: "1 a:1".into() };
-        let refused = PubSubEvent::Rejected { channel: channel("b"), error };
-        assert_eq!(hear(refusal("MOVED 1 a:1")), refused);
-        assert_eq!(
-            hear(push("sunsubscribe", "a")),
-            PubSubEvent::Unsubscribed { channel: channel("a") }
-        );
-        assert_eq!(
-            hear(push("ssubscribe", "c")),
-            PubSubEvent::Subscribed { channel: channel("c") }
-        );
-        let left = PubSubEvent::Unsubscribed { channel: channel("b") };
-        assert_eq!(hear(moved("b")), left, "where its slot is not served");
-        assert_eq!(expectations.len(), 0);
-        let message = Frame::Push(vec![text("smessage"), text("c"), text("payload")]);
-        let payload = channel("payload");
-        let expected = PubSubEvent::Message { channel: channel("c"), payload };
-        assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected);
-        let message = Frame::Push(vec![text("message"), text("c"), text("payload")]);
-        assert_eq!(notice(expectations.on_frame(message, ALL).unwrap()), expected, "of a sentinel");
-        assert!(
-            expectations.on_frame(Frame::Push(vec![RespValue::Int(1)]), ALL).unwrap().is_none()
-        );
-        assert!(expectations.on_frame(push("invalidate", "c"), ALL).unwrap().is_none());
-    }
-
-    /// The server ends the subscription by itself, and then answers the command by an error.
-    #[test]
-    fn unrequested_end_that_crosses_a_leave_is_followed_by_its_error() {
-        for error in [moved("a"), refusal("CLUSTERDOWN Hash slot not served")] {
-            let mut expectations = expecting([leave("a"), join("b")]);
-            let left = PubSubEvent::Unsubscribed { channel: channel("a") };
-            assert_eq!(
-                notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap()),
-                left
-            );
-            assert!(expectations.on_frame(error, ALL).unwrap().is_none(), "it is not about b");
-            let joined = PubSubEvent::Subscribed { channel: channel("b") };
-            assert_eq!(
-                notice(expectations.on_frame(push("ssubscribe", "b"), ALL).unwrap()),
-                joined
-            );
-            assert_eq!(expectations.len(), 0);
-        }
-        let mut expectations = expecting([leave("a")]);
-        notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
-        assert!(expectations.on_frame(refusal("NOPERM x"), ALL).unwrap().is_none());
-        assert_eq!(expectations.len(), 0);
-    }
-
-    #[test]
-    fn refused_ssubscribe_after_sunsubscribe_names_its_own_channel() {
-        let mut expectations = expecting([leave("a"), leave("b"), join("c"), join("d")]);
-        for left in ["a", "b"] {
-            notice(expectations.on_frame(push("sunsubscribe", left), ALL).unwrap());
-        }
-        // Nothing follows about `a`, whose push was the answer.
-        assert!(expectations.on_frame(moved("b"), ALL).unwrap().is_none());
-        match notice(expectations.on_frame(moved("c"), ALL).unwrap()) {
-            PubSubEvent::Rejected { channel, .. } => assert_eq!(channel, "c"),
-            other => panic!("{other:?}"),
-        }
-        // Both pushes come where the slot came back in between.
-        let mut expectations = expecting([leave("a"), leave("b"), join("c")]);
-        for left in ["a", "b", "a", "b"] {
-            notice(expectations.on_frame(push("sunsubscribe", left), ALL).unwrap());
-        }
-        assert_eq!(expectations.len(), 1);
-        match notice(expectations.on_frame(refusal("NOPERM x"), ALL).unwrap()) {
-            PubSubEvent::Rejected { channel, .. } => assert_eq!(channel, "c"),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn ssubscribe_push_settles_earlier_joins_but_not_an_expected_reply() {
-        let mut expectations = expecting([leave("a"), join("b"), join("c")]);
-        notice(expectations.on_frame(push("sunsubscribe", "a"), ALL).unwrap());
-        // The answer about `b` was taken for one about `a`.
-        assert!(expectations.on_frame(refusal("CLUSTERDOWN x"), ALL).unwrap().is_none());
-        notice(expectations.on_frame(push("ssubscribe", "c"), ALL).unwrap());
-        assert_eq!(expectations.len(), 0);
-        let (tell, _told) = oneshot::channel();
-        let mut expectations = expecting([PendingReply::Reply(tell), join("a")]);
-        assert_eq!(
-            expectations.on_frame(push("ssubscribe", "a"), ALL).unwrap_err().message,
-            OUT_OF_ORDER.to_string()
-        );
-    }
-
-    #[test]
-    fn confirmation_that_nobody_requested_is_refused() {
-        let mut expectations = expecting([join("a"), leave("a")]);
-        notice(expectations.on_frame(push("ssubscribe", "a"), ALL).unwrap());
-        for unasked in ["a", "b"] {
-            let heard = expectations.on_frame(push("ssubscribe", unasked), ALL);
-            assert_eq!(heard.unwrap_err().message, UNASKED_CHANNEL.to_string());
-        }
-    }
-}
+mod tests;

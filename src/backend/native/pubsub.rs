@@ -5,13 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use rwlease_core::resp::{Command, RespValue};
 
 use crate::backend::dialer::PubSubKind;
 use crate::backend::native::NativeConnection;
 use crate::backend::native::pending_replies::PendingReply;
-use crate::backend::{
-    Command, ConnectionError, ConnectionFuture, MessageHandler, PubSubConnection, RespValue,
-};
+use crate::backend::{ConnectionError, ConnectionFuture, MessageHandler, PubSubConnection};
 
 pub(super) struct NativePubSub {
     connection: NativeConnection,

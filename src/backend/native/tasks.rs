@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rwlease_core::resp::ProtocolError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
@@ -14,12 +15,12 @@ use crate::backend::abort_on_drop::AbortOnDrop;
 use crate::backend::native::decoder::{Decoder, Frame};
 use crate::backend::native::pending_replies::FrameAction;
 use crate::backend::native::write_queue::WriteQueue;
-use crate::backend::{ConnectionError, MessageHandler, ProtocolError, PubSubEvent};
+use crate::backend::{ConnectionError, MessageHandler, PubSubEvent};
 use crate::clock::{Clock, SystemClock};
 use crate::health::ClientHealth;
 
-/// The tasks. They are aborted when this is dropped: by themselves they would wait for outstanding
-/// answers, which a frozen server never sends.
+/// The tasks. Dropping this aborts them. Otherwise they would wait for outstanding replies, which a
+/// frozen server never sends.
 #[derive(Debug)]
 pub(super) struct ConnectionTasks {
     _reader: AbortOnDrop,

@@ -1,4 +1,4 @@
-//! The shared state of one connection: what is to be written, and which callers wait for answers.
+//! The shared state of one connection: the bytes to write, and the callers that wait for replies.
 //!
 //! Callers put whole commands into one buffer, and the writer takes all of it at once. So commands
 //! that are ready at the same time are sent together, in the order in which they were put in, and
@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use crate::backend::command::push_header;
+use rwlease_core::resp::{Command, ReplyShape, push_header};
+
+use crate::backend::ConnectionError;
 use crate::backend::native::decoder::Frame;
-use crate::backend::native::pending_replies::{Begin, FrameAction, PendingReplies, PendingReply};
-use crate::backend::{Command, ConnectionError, ReplyShape};
+use crate::backend::native::pending_replies::{
+    CommandOffsets, FrameAction, PendingReplies, PendingReply,
+};
 
 /// A buffer that has grown larger than this is dropped after use.
 const MAX_RETAINED_CAPACITY: usize = 64 << 10;
@@ -97,7 +100,7 @@ impl WriteQueue {
             let request = state.queued_bytes;
             for (command, expected) in commands.iter().zip(expected) {
                 let write = |outgoing: &mut Vec<u8>| outgoing.extend_from_slice(command.bytes());
-                state.put(request, command.len(), write, command.shape(), expected);
+                state.put(request, command.word_count(), write, command.shape(), expected);
             }
         })
     }
@@ -175,7 +178,7 @@ impl WriteQueue {
         }
     }
 
-    /// Takes no part in new exchanges any more, though it has not ended so far.
+    /// Accepts no new requests. Requests in flight continue.
     pub(super) fn retire(&self) {
         self.usable.store(false, Ordering::Relaxed);
     }
@@ -231,11 +234,11 @@ impl WriteQueueState {
         shape: ReplyShape,
         expected: PendingReply,
     ) {
-        let begin = Begin { command: self.queued_bytes, request };
+        let offsets = CommandOffsets { command: self.queued_bytes, request };
         let before = self.outgoing.len();
         push_header(&mut self.outgoing, b'*', words);
         write(&mut self.outgoing);
         self.queued_bytes += (self.outgoing.len() - before) as u64;
-        self.expectations.add(begin, shape, expected);
+        self.expectations.add(offsets, shape, expected);
     }
 }

@@ -1,6 +1,6 @@
-//! The one atomic word that decides who may use a hold. It has the gate, the local writer and the
-//! number of local readers. Closing the gate and counting guards change the same word, so they
-//! cannot race.
+//! The atomic that decides which guards may use a cached lease. It has the gate, the local writer
+//! and the number of local readers. Closing the gate and counting guards change the same word, so
+//! they cannot race.
 
 use crate::client::cache::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ const ONE_READER: u64 = 1;
 const READER_MASK: u64 = (1 << 24) - 1;
 /// New local guards are admitted.
 const OPEN: u64 = 1 << 24;
-/// The hold is a write, and local writes are allowed.
+/// The lease is a write, and local writes are allowed.
 const WRITES: u64 = 1 << 25;
 const WRITER: u64 = 1 << 26;
 /// Local requests wait, and must not be passed.
@@ -34,12 +34,12 @@ impl AtomicGate {
         GateSnapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Adds a local reader, if nobody waits.
+    /// Adds a local reader, if no local request waits.
     pub(super) fn try_enter_reader(&self) -> bool {
         self.enter(|word| word & (OPEN | WRITER | QUEUED) == OPEN, ONE_READER + ONE_GRANT)
     }
 
-    /// Sets the local writer, if nobody else holds or waits.
+    /// Sets the local writer, if no other guard exists and no local request waits.
     pub(super) fn try_enter_writer(&self) -> bool {
         let free = |word| {
             word & (OPEN | WRITES | WRITER | QUEUED) == OPEN | WRITES && word & READER_MASK == 0
@@ -59,7 +59,7 @@ impl AtomicGate {
         self.enter(free, WRITER + ONE_GRANT)
     }
 
-    /// Adds the first guard of a hold, for which the hold was acquired. The gate may still be
+    /// Adds the first guard of a lease, for which the lease was acquired. The gate may still be
     /// closed.
     pub(super) fn admit(&self, writes: bool) {
         let what = if writes { WRITER } else { ONE_READER };
@@ -80,7 +80,7 @@ impl AtomicGate {
         }
     }
 
-    /// Removes a reader. True if it was the last one and must notify.
+    /// Removes a reader. Returns true if it was the last guard and must notify.
     pub(super) fn leave_read(&self) -> bool {
         let word = self.0.fetch_sub(ONE_READER, Ordering::AcqRel) - ONE_READER;
         GateSnapshot(word).is_unused() && word & (QUEUED | NOTIFY_LAST) != 0
@@ -119,7 +119,7 @@ impl AtomicGate {
         self.set(NOTIFY_LAST, called);
     }
 
-    /// Ends local writes: the hold is to become a read.
+    /// Ends local writes: the lease is to become a read.
     pub(super) fn forbid_writers(&self) -> GateSnapshot {
         GateSnapshot(self.0.fetch_and(!WRITES, Ordering::AcqRel) & !WRITES)
     }
@@ -183,7 +183,7 @@ mod tests {
         assert!(!word.leave_write(false));
         assert!(word.load().is_unused());
         assert_eq!(word.load().grant_count(), 3);
-        assert!(!open(false).try_enter_writer(), "a hold to read has no writer");
+        assert!(!open(false).try_enter_writer(), "a read lease has no writer");
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! Decides when a lock is worth caching. A hold that others recall before it has served a few local
-//! requests costs more than it saves.
+//! Decides when a lock is worth caching. A lease that others recall before it has served a few
+//! local requests costs more than it saves.
 
 use std::time::Duration;
 
-use crate::clock::LocalInstant;
+use rwlease_core::time::LocalInstant;
 
-/// A hold that is recalled after fewer local guards than this was a miss: a recall costs the server
-/// about as much as three saved pairs.
+/// A lease that is recalled after fewer local guards than this was a miss: a recall costs the
+/// server about as much as three saved pairs.
 const MIN_USEFUL_GRANTS: u32 = 4;
 
-/// After this many guards of one hold, earlier misses are forgiven.
+/// After this many guards of one lease, earlier misses are forgiven.
 const FORGIVING_GRANTS: u32 = 16;
 
 /// The penalty for the first miss, in times of a recall, so that recalls cost at most a tenth. The
-/// factor is that of Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Locks" (2019).
+/// factor is that of Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer Client" (2019).
 const PENALTY_FACTOR: u32 = 9;
 /// The same in uses, for uses that are further apart.
 const PENALTY_USES: u32 = 9;
@@ -26,7 +26,7 @@ pub(super) struct CachePolicy {
     last_release: Option<LocalInstant>,
     misses: u32,
     penalty_until: Option<LocalInstant>,
-    /// After that, the lock is plain for this many more uses, if they come before the longest
+    /// After that, the lock is uncached for this many more uses, if they come before the longest
     /// penalty ends.
     penalty_uses: u32,
     penalty_forgotten_at: Option<LocalInstant>,
@@ -45,19 +45,20 @@ impl CachePolicy {
             || (self.penalty_uses > 0 && self.penalty_forgotten_at.is_some_and(|until| now < until))
     }
 
-    /// A hold was released.
+    /// A lease was released.
     pub(super) fn record_release(&mut self, now: LocalInstant) {
         self.last_release = Some(now);
     }
 
-    /// A plain lease was released.
+    /// An uncached lease was released.
     pub(super) fn record_uncached_use(&mut self, now: LocalInstant) {
         self.penalty_uses = self.penalty_uses.saturating_sub(1);
         self.record_release(now);
     }
 
-    /// A hold was released because others wanted the lock. It had served so many guards, and the
-    /// others got it `took` later. Returns for how long the lock is plain, if it was a miss.
+    /// A lease was released because others wanted the lock. The lease had served this many guards,
+    /// and the other client got the lock `took` later. Returns how long the lock is not cached, if
+    /// the recall was too early.
     pub(super) fn record_recall(
         &mut self,
         served: u32,
@@ -84,61 +85,4 @@ impl CachePolicy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn at(ms: u64) -> LocalInstant {
-        LocalInstant::from_duration(Duration::from_millis(ms))
-    }
-
-    const R: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn the_second_request_within_a_second_is_cached() {
-        let mut policy = CachePolicy::default();
-        assert!(!policy.should_cache(at(0), R));
-        policy.record_release(at(100));
-        assert!(policy.should_cache(at(1_100), R) && !policy.should_cache(at(1_101), R));
-    }
-
-    fn use_plainly(policy: &mut CachePolicy, uses: u32) {
-        (0..uses).for_each(|_| policy.record_uncached_use(at(0)));
-    }
-
-    #[test]
-    fn cache_penalty_ends_after_nine_plain_uses_or_ten_seconds() {
-        let mut policy = CachePolicy::default();
-        policy.record_recall(1, Duration::from_millis(1), at(0));
-        use_plainly(&mut policy, 8);
-        assert!(policy.is_penalized(at(1_000)));
-        use_plainly(&mut policy, 1);
-        assert!(!policy.is_penalized(at(1_000)));
-        policy.record_recall(1, Duration::from_millis(1), at(2_000));
-        assert!(policy.is_penalized(at(11_999)) && !policy.is_penalized(at(12_000)));
-    }
-
-    #[test]
-    fn cache_penalty_grows_with_each_miss_and_is_reset_by_many_uses() {
-        let mut policy = CachePolicy::default();
-        let took = Duration::from_millis(1);
-        policy.record_release(at(0));
-        policy.record_recall(3, took, at(0));
-        use_plainly(&mut policy, 9);
-        assert!(policy.is_penalized(at(8)) && !policy.is_penalized(at(9)));
-        policy.record_recall(3, took, at(10));
-        use_plainly(&mut policy, 18);
-        assert!(policy.is_penalized(at(27)) && !policy.should_cache(at(27), R));
-        assert!(policy.should_cache(at(28), R));
-        policy.record_recall(4, took, at(30));
-        assert!(!policy.is_penalized(at(30)), "neither a miss nor forgiven");
-        policy.record_recall(16, took, at(30));
-        policy.record_recall(0, took, at(40));
-        use_plainly(&mut policy, 9);
-        assert!(!policy.is_penalized(at(49)), "it was forgiven");
-        for _ in 0..60 {
-            policy.record_recall(0, took, at(50));
-        }
-        assert!(policy.is_penalized(at(10_049)) && !policy.is_penalized(at(10_050)));
-        policy.record_recall(0, Duration::ZERO, at(20_000));
-    }
-}
+mod tests;

@@ -1,38 +1,98 @@
-//! The loss of a hold.
+//! One lease from which the lock is granted locally.
 
-use crate::client::acquisition::AcquisitionEvent;
-use crate::client::cache::entry::CachedLock;
-use crate::client::cache::hold::CachedLease;
-use crate::client::cache::telemetry;
-use crate::client::loss::LeaseLoss;
-use crate::clock::LocalInstant;
+use std::sync::Arc;
 
-/// Loses a hold for all its guards. It is reported once, and to users only if there are guards.
-pub(super) fn mark_lost(entry: &CachedLock, hold: &CachedLease, now: LocalInstant) {
-    hold.gate.lose();
-    let look = hold.gate.look();
-    let guards = look.readers() + u64::from(look.has_writer());
-    let held = hold.acquisition.with_lease(|holding| (holding.mode, holding.deadline));
-    // If another history of the lock is served by now, the lease may still be there.
-    entry.client.apply(&hold.acquisition, AcquisitionEvent::Abandon);
-    let Some((mode, ends)) = held else {
-        return; // the client has ended
-    };
-    if guards > 0 {
-        let outcome = match entry.client.failure() {
-            Some(_) => "client_failed",
-            None if now < ends => "taken",
-            None => "expired",
-        };
-        let loss = LeaseLoss {
-            lock: entry.lock.name.clone(),
-            slot: entry.lock.slot,
+use rwlease_core::protocol::LockMode;
+use rwlease_core::time::LocalInstant;
+use tokio::sync::Notify;
+
+use crate::client::acquisition::Acquisition;
+use crate::client::cache::cached_lock::CachedLock;
+use crate::client::cache::gate::Gate;
+use crate::client::cache::lease_share::LeaseShare;
+
+#[derive(Debug)]
+pub(crate) struct CachedLease {
+    pub(super) gate: Gate,
+    pub(super) acquisition: Arc<Acquisition>,
+    /// The mode in which it was granted.
+    pub(super) mode: LockMode,
+    pub(super) lock: Arc<CachedLock>,
+    /// When it was granted.
+    pub(super) granted_at: LocalInstant,
+    /// Notified when the last guard has left a lease that is no longer to be used.
+    pub(super) last_guard_dropped: Notify,
+}
+
+impl CachedLease {
+    pub(super) fn new(
+        cached_lock: Arc<CachedLock>,
+        acquisition: Arc<Acquisition>,
+        mode: LockMode,
+        token: u64,
+        since: LocalInstant,
+    ) -> CachedLease {
+        CachedLease {
+            gate: Gate::new(mode, token),
+            acquisition,
             mode,
-            token: hold.gate.last_token(),
-            held_for: now.saturating_duration_since(hold.granted_at),
-            guard_count: guards,
-        };
-        entry.client.lose(loss, outcome);
+            lock: cached_lock,
+            granted_at: since,
+            last_guard_dropped: Notify::new(),
+        }
     }
-    telemetry::record_loss(&entry.lock, guards > 0);
+
+    /// A share by the fast path: if the gate is open and nobody waits.
+    pub(super) fn enter(
+        self: &Arc<CachedLease>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) -> Option<LeaseShare> {
+        if self.gate.enter(mode, now) { self.start_share(mode) } else { None }
+    }
+
+    /// The share of a guard that has entered by the fast path. Without a token it leaves again and
+    /// notifies: a request that found it inside relies on it to admit the next ones.
+    pub(super) fn start_share(self: &Arc<CachedLease>, mode: LockMode) -> Option<LeaseShare> {
+        match self.gate.start_phase(mode) {
+            Ok(()) => Some(self.share(mode)),
+            Err(must_notify) => {
+                if must_notify {
+                    self.last_guard_dropped.notify_one();
+                    self.lock.wake();
+                }
+                None
+            }
+        }
+    }
+
+    /// A share for the head of the local queue.
+    pub(super) fn enter_queued(
+        self: &Arc<CachedLease>,
+        mode: LockMode,
+        now: LocalInstant,
+    ) -> Option<LeaseShare> {
+        // Whoever admits the queue handles what stays in it.
+        (self.gate.enter_queued(mode, now) && self.gate.start_phase(mode).is_ok())
+            .then(|| self.share(mode))
+    }
+
+    /// Whether the current guards admit a request of this mode when they leave, so that the task
+    /// has nothing to do for it.
+    pub(super) fn will_admit(&self, mode: LockMode, now: LocalInstant) -> bool {
+        let snapshot = self.gate.snapshot();
+        let serves =
+            mode == LockMode::Read || (snapshot.allows_writers() && !self.gate.is_exhausted());
+        serves && snapshot.is_open() && !snapshot.is_unused() && self.gate.can_grant_at(now)
+    }
+
+    /// The first share, for the request that the lease was acquired for.
+    pub(super) fn admit_first(self: &Arc<CachedLease>, mode: LockMode) -> LeaseShare {
+        self.gate.state.admit(mode == LockMode::Write);
+        self.share(mode)
+    }
+
+    fn share(self: &Arc<CachedLease>, mode: LockMode) -> LeaseShare {
+        LeaseShare::new(self.clone(), mode)
+    }
 }

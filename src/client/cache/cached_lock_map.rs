@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use rwlease_core::protocol::LockKey;
+use rwlease_core::slot::Slot;
 
 use crate::client::cache::CachedLock;
-use crate::protocol::LockKey;
-use crate::slot::Slot;
 
 /// Entries without handles are removed when there are twice as many as after the last removal.
 const MIN_CLEANUP_SIZE: usize = 16;
@@ -26,16 +26,16 @@ impl CachedLockMap {
         new: impl FnOnce() -> Arc<CachedLock>,
     ) -> Arc<CachedLock> {
         let place = (lock.slot, lock.key.clone());
-        if let Some(entry) = self.locks.get(&place).and_then(Weak::upgrade) {
-            return entry;
+        if let Some(cached_lock) = self.locks.get(&place).and_then(Weak::upgrade) {
+            return cached_lock;
         }
         if self.locks.len() >= MIN_CLEANUP_SIZE.max(2 * self.count_after_cleanup) {
-            self.locks.retain(|_, entry| entry.strong_count() > 0);
+            self.locks.retain(|_, cached_lock| cached_lock.strong_count() > 0);
             self.count_after_cleanup = self.locks.len();
         }
-        let entry = new();
-        self.locks.insert(place, Arc::downgrade(&entry));
-        entry
+        let cached_lock = new();
+        self.locks.insert(place, Arc::downgrade(&cached_lock));
+        cached_lock
     }
 
     #[cfg(all(test, feature = "embedded"))]
@@ -47,6 +47,6 @@ impl CachedLockMap {
     pub(crate) fn in_slot(&self, slot: Slot) -> Vec<Arc<CachedLock>> {
         let from = self.locks.range((slot, Bytes::new())..);
         let those = from.take_while(|((of, _), _)| *of == slot);
-        those.filter_map(|(_, entry)| entry.upgrade()).collect()
+        those.filter_map(|(_, cached_lock)| cached_lock.upgrade()).collect()
     }
 }

@@ -7,10 +7,10 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
+use rwlease_core::protocol::LockMode;
+use rwlease_core::time::LocalInstant;
 
 use crate::client::cache::gate::Gate;
-use crate::clock::LocalInstant;
-use crate::protocol::LockMode;
 
 const FIRST_TOKEN: u64 = 7;
 const NOW: LocalInstant = LocalInstant::from_nanos(1);
@@ -24,11 +24,11 @@ struct GuardedCell {
 }
 
 impl GuardedCell {
-    /// An open gate of a hold that owns this many tokens beyond the first.
+    /// An open gate of a lease that owns this many tokens beyond the first.
     fn new(mode: LockMode, more_tokens: u64) -> GuardedCell {
         let gate = Gate::new(mode, FIRST_TOKEN);
-        gate.owns_up_to(FIRST_TOKEN + more_tokens);
-        gate.set_grant_until(LocalInstant::from_nanos(1_000));
+        gate.is_consistent_with(FIRST_TOKEN + more_tokens);
+        gate.set_local_grant_deadline(LocalInstant::from_nanos(1_000));
         gate.state.open();
         GuardedCell { gate, data: UnsafeCell::new(0), newest: AtomicU64::new(0) }
     }
@@ -39,7 +39,7 @@ impl GuardedCell {
         if !self.gate.enter(mode, NOW) {
             return None;
         }
-        if let Err(notifies) = self.gate.begin(mode) {
+        if let Err(notifies) = self.gate.start_phase(mode) {
             return Some((0, notifies));
         }
         let token = self.gate.token();
@@ -74,11 +74,11 @@ fn writers_and_a_reader_exclude_each_other_and_tokens_rise() {
         let own = lock.hold(LockMode::Write);
         let held = others.map(|other| other.join().unwrap()).into_iter().chain([own]);
         assert!(held.flatten().count() > 0, "somebody gets in");
-        assert!(lock.gate.look().is_unused());
+        assert!(lock.gate.snapshot().is_unused());
     });
 }
 
-/// A writer can look whether tokens are left, and enter only after a reader has used the last one.
+/// A writer can check whether tokens are left, and enter only after a reader has used the last one.
 #[test]
 fn last_token_is_used_once() {
     for mode in [LockMode::Read, LockMode::Write] {
@@ -106,7 +106,7 @@ fn downgraded_writer_shares_with_readers_alone() {
             let lock = lock.clone();
             thread::spawn(move || lock.hold(mode))
         });
-        if lock.gate.enter(LockMode::Write, NOW) && lock.gate.begin(LockMode::Write).is_ok() {
+        if lock.gate.enter(LockMode::Write, NOW) && lock.gate.start_phase(LockMode::Write).is_ok() {
             let token = lock.gate.token();
             lock.data.with_mut(|_| lock.newest.store(token, Ordering::Relaxed));
             lock.gate.state.downgrade();
@@ -114,7 +114,7 @@ fn downgraded_writer_shares_with_readers_alone() {
             lock.gate.leave(LockMode::Read);
         }
         others.map(|other| other.join().unwrap());
-        assert!(lock.gate.look().is_unused());
+        assert!(lock.gate.snapshot().is_unused());
     });
 }
 
@@ -142,8 +142,8 @@ fn gate_close_with_guards_inside_is_notified_by_the_last_guard() {
     }
 }
 
-/// A request that queues sees that the hold is unused, or the last guard notifies. Nobody passes it
-/// by the fast path.
+/// A request that queues sees that the lease is unused, or the last guard notifies. Nobody passes
+/// it by the fast path.
 #[test]
 fn queued_request_is_passed_by_nobody_and_notified() {
     search(|| {
@@ -158,14 +158,14 @@ fn queued_request_is_passed_by_nobody_and_notified() {
             }
         });
         lock.gate.state.set_queued(true);
-        let was_unused = lock.gate.look().is_unused();
+        let was_unused = lock.gate.snapshot().is_unused();
         assert!(lock.hold(LockMode::Read).is_none(), "the fast path passes the queue");
         guard.join().unwrap();
         assert!(was_unused || notified.load(Ordering::Relaxed), "nobody notifies");
     });
 }
 
-/// A hold that is lost lets nobody in after that, also where a keep-alive is answered late.
+/// A lease that is lost lets nobody in after that, also where a keep-alive is answered late.
 #[test]
 fn lost_hold_lets_nobody_in() {
     search(|| {
@@ -174,7 +174,7 @@ fn lost_hold_lets_nobody_in() {
             let lock = lock.clone();
             move || lock.hold(LockMode::Write)
         });
-        lock.gate.lose();
+        lock.gate.mark_lost();
         assert!(lock.hold(LockMode::Read).is_none() && lock.hold(LockMode::Write).is_none());
         other.join().unwrap();
     });

@@ -2,21 +2,24 @@
 //! grants the lock from it in memory until another client wants the lock.
 //!
 //! A [`CachedLock`] is one lock of this client. It has at most one
-//! [`CachedLease`](hold::CachedLease) with an open gate, and a queue of local requests. Its task
-//! (`lease_task`) acquires leases, keeps them in contact with the server, and releases them.
+//! [`CachedLease`](cached_lease::CachedLease) with an open gate, and a queue of local requests. Its
+//! task (`lease_task`) acquires leases, sends keep-alives, and releases leases.
 
 mod atomic;
 mod atomic_gate;
+pub(crate) mod cache_config;
 mod cache_policy;
 mod cached_lease;
+mod cached_lock;
 mod cached_lock_map;
-mod entry;
 mod gate;
-mod hold;
 #[cfg(all(test, rwlease_loom))]
 mod interleavings;
+mod lease_loss;
+mod lease_share;
 mod lease_task;
 mod local_queue;
+mod local_wait;
 pub(crate) mod stale_recall;
 pub(crate) mod telemetry;
 #[cfg(all(test, feature = "embedded", not(rwlease_loom)))]
@@ -25,23 +28,25 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use cached_lock::{CachedGrant, CachedLock, LocalAcquire};
 pub(crate) use cached_lock_map::CachedLockMap;
-pub(crate) use entry::{CachedGrant, CachedLock, LocalAcquire, LocalWait};
-pub(crate) use hold::LeaseShare;
+pub(crate) use lease_share::LeaseShare;
 pub(crate) use local_queue::LocalWaitOutcome;
+pub(crate) use local_wait::LocalWait;
 
-/// The longest time between contacts, which limits the effect of a lost recall.
+/// The longest time between keep-alives, which limits the effect of a lost recall.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after a contact was sent the lock is still granted locally: less than a usual promotion
-/// takes.
+/// How long after the last keep-alive was sent the lock is still granted locally: less than a usual
+/// promotion takes.
 const LOCAL_GRANT_WINDOW: Duration = Duration::from_secs(3);
 
-/// The shortest lease of a cached lock. With a shorter one, contacts would be too frequent for a
+/// The shortest lease of a cached lock. With a shorter one, keep-alives would be too frequent for a
 /// round trip.
 pub(crate) const MIN_CACHED_LEASE: Duration = Duration::from_secs(1);
 
-/// Why a lock is not cached at the moment. Each request for it then goes to the server by itself.
+/// Why a lock is not cached at the moment. The client sends each request for the lock to the
+/// server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UncachedReason {
@@ -49,20 +54,20 @@ pub enum UncachedReason {
     NotReused,
     /// Others recalled it too soon, and it is not cached again for a while.
     RecalledEarly,
-    /// The client has no subscription by which the lock could be recalled.
+    /// The client has no subscription for recalls.
     NotSubscribed,
     /// The maximum number of locks is cached.
     CacheFull,
 }
 
 impl UncachedReason {
-    /// Its name in metrics.
+    /// The label in metrics.
     fn label(self) -> &'static str {
         match self {
-            UncachedReason::NotReused => "unused",
-            UncachedReason::RecalledEarly => "called_back",
-            UncachedReason::NotSubscribed => "unsubscribed",
-            UncachedReason::CacheFull => "limit",
+            UncachedReason::NotReused => "not_reused",
+            UncachedReason::RecalledEarly => "recalled_early",
+            UncachedReason::NotSubscribed => "not_subscribed",
+            UncachedReason::CacheFull => "cache_full",
         }
     }
 }
@@ -71,16 +76,16 @@ impl fmt::Display for UncachedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             UncachedReason::NotReused => "it was not used in the last second",
-            UncachedReason::RecalledEarly => "others called it back too soon",
+            UncachedReason::RecalledEarly => "others recalled it too soon",
             UncachedReason::NotSubscribed => {
-                "there is no subscription by which it could be called back"
+                "there is no subscription by which the server could recall it"
             }
-            UncachedReason::CacheFull => "as many locks are cached as may be",
+            UncachedReason::CacheFull => "the maximum number of locks is cached",
         })
     }
 }
 
-/// The times of a hold, derived from its lease.
+/// The times of a lease, derived from its lease.
 #[derive(Clone, Copy, Debug)]
 struct CacheTimes {
     keepalive_interval: Duration,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rwlease_core::protocol::{AcquisitionId, LockKey, ReleaseRequest};
+use rwlease_core::slot::Slot;
+use rwlease_core::time::LocalInstant;
+
 use crate::client::ClientInner;
-use crate::clock::LocalInstant;
-use crate::protocol::{AcquisitionId, LockKey, ReleaseRequest};
-use crate::slot::Slot;
 
 /// The client answers one such recall in this time. Waiters repeat theirs.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,15 +38,14 @@ pub(crate) fn release_ended(client: &Arc<ClientInner>, slot: Slot, id: Acquisiti
     }
     let entries = client.cached_locks_in(slot);
     let locks: Vec<LockKey> =
-        entries.iter().take(MAX_LOCKS).map(|entry| entry.lock.clone()).collect();
+        entries.iter().take(MAX_LOCKS).map(|cached_lock| cached_lock.lock.clone()).collect();
     let released = client.clone();
     client.spawn("release of a stray lease", async move {
         let client = released;
-        let release = ReleaseRequest { wait_only: false };
-        let until = client.clock.now().saturating_add(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
         for lock in locks {
             // A waiter sends the recall again.
-            let call = release.call(client.scripts, id, &lock);
+            let call = ReleaseRequest::ALL.call(id, &lock);
             drop(client.transport.call(&call, until).await);
         }
     });

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use rwlease_core::protocol::{LockKey, LockMode};
 use tracing::debug;
 
 use crate::client::cache::UncachedReason;
 use crate::client::telemetry::mode_label;
-use crate::protocol::{LockKey, LockMode};
 use crate::telemetry::{count_event, count_labeled, record_duration};
 
 /// Whether a lost lease had guards.
@@ -21,11 +21,11 @@ pub(crate) fn describe() {
     describe_gauge!("rwlease_cache_leases", "Leases that are cached");
     describe_counter!("rwlease_cache_grants_total", "Grants out of cached leases, in memory");
     describe_counter!(
-        "rwlease_cache_plain_total",
-        "Requests for cached locks that went to the server by themselves"
+        "rwlease_cache_uncached_total",
+        "Requests for cached locks that were sent to the server"
     );
-    describe_counter!("rwlease_cache_contacts_total", "Renewals of cached leases");
-    describe_counter!("rwlease_cache_recalls_total", "Recalls that came");
+    describe_counter!("rwlease_cache_keepalives_total", "Keep-alives of cached leases");
+    describe_counter!("rwlease_cache_recalls_total", "Recalls that were received");
     describe_histogram!(
         "rwlease_cache_recall_seconds",
         Unit::Seconds,
@@ -38,7 +38,7 @@ pub(crate) fn describe() {
     describe_histogram!(
         "rwlease_cache_penalty_seconds",
         Unit::Seconds,
-        "For how long a lock is plain that was called back too soon"
+        "For how long a lock is not cached after an early recall"
     );
     describe_counter!("rwlease_cache_lost_total", "Cached leases that were lost");
     // A rate counts only from a series' first sample.
@@ -46,12 +46,14 @@ pub(crate) fn describe() {
         metrics::counter!("rwlease_cache_lost_total", "outcome" => outcome).increment(0);
     }
     for mode in [LockMode::Read, LockMode::Write].map(mode_label) {
-        for way in ["push", "answer"] {
-            metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "way" => way)
+        for source in ["push", "reply"] {
+            metrics::counter!("rwlease_cache_recalls_total", "mode" => mode, "source" => source)
                 .increment(0);
         }
     }
-    metrics::counter!("rwlease_cache_plain_total", "reason" => "unsubscribed").increment(0);
+    for reason in [UncachedReason::NotSubscribed, UncachedReason::RecalledEarly] {
+        metrics::counter!("rwlease_cache_uncached_total", "reason" => reason.label()).increment(0);
+    }
     metrics::counter!("rwlease_cache_min_holds_total").increment(0);
 }
 
@@ -59,6 +61,7 @@ pub(crate) fn describe() {
 pub(crate) fn add_leases(change: isize) {
     #[cfg(feature = "metrics")]
     metrics::gauge!("rwlease_cache_leases").increment(change as f64);
+    // Nothing counts it.
     #[cfg(not(feature = "metrics"))]
     let _ = change;
 }
@@ -68,33 +71,34 @@ pub(super) fn record_grants(mode: LockMode, grants: u32) {
     #[cfg(feature = "metrics")]
     metrics::counter!("rwlease_cache_grants_total", "lease" => mode_label(mode))
         .increment(grants.into());
+    // Nothing counts it.
     #[cfg(not(feature = "metrics"))]
     let _ = (mode, grants);
 }
 
-/// A request goes to the server by itself. Without a reason, it had waited for a cached lease that
-/// could not be acquired.
-pub(crate) fn record_uncached(why: Option<UncachedReason>) {
-    record_uncached_reason(why.map_or("failed", UncachedReason::label));
+/// A request for a cached lock is sent to the server. `reason` is `None` if the request waited for
+/// a cached lease, and acquiring the cached lease failed.
+pub(crate) fn record_uncached(reason: Option<UncachedReason>) {
+    record_uncached_reason(reason.map_or("acquire_failed", UncachedReason::label));
 }
 
-/// The same, for a try, which acquires no cached lease.
+/// A try is sent to the server. Tries acquire no cached lease.
 pub(super) fn record_uncached_try() {
     record_uncached_reason("try");
 }
 
 fn record_uncached_reason(reason: &'static str) {
-    count_labeled!("rwlease_cache_plain_total", "reason" => reason, [
-        "unused",
-        "called_back",
-        "unsubscribed",
-        "limit",
-        "failed",
+    count_labeled!("rwlease_cache_uncached_total", "reason" => reason, [
+        "not_reused",
+        "recalled_early",
+        "not_subscribed",
+        "cache_full",
+        "acquire_failed",
         "try",
     ]);
 }
 
-/// Why the server is contacted about a lease.
+/// Why a cached lease is renewed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeepaliveReason {
     /// The lease is in use.
@@ -105,21 +109,33 @@ pub(super) enum KeepaliveReason {
     Resync,
 }
 
-pub(super) fn record_keepalive(why: KeepaliveReason) {
-    let reason = match why {
-        KeepaliveReason::Interval => "due",
+pub(super) fn record_keepalive(reason: KeepaliveReason) {
+    let reason = match reason {
+        KeepaliveReason::Interval => "interval",
         KeepaliveReason::Tokens => "tokens",
-        KeepaliveReason::Resync => "look",
+        KeepaliveReason::Resync => "resync",
     };
-    count_labeled!("rwlease_cache_contacts_total", "reason" => reason, ["due", "tokens", "look"]);
+    count_labeled!("rwlease_cache_keepalives_total", "reason" => reason, [
+        "interval",
+        "tokens",
+        "resync",
+    ]);
 }
 
-/// Others want the lock, to read or to write.
+/// Another client wants to read or to write, and the cached lease is recalled.
 pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, within_min_hold: bool) {
-    let outcome = if pushed { "push" } else { "answer" };
+    let source = if pushed { "push" } else { "reply" };
     let mode = mode_label(wanted);
-    debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, mode, outcome);
-    count_event!("rwlease_cache_recalls_total", "mode" => mode, "way" => outcome);
+    debug!(
+        name: "rwlease.recall",
+        lock = %lock.name,
+        slot = %lock.slot,
+        mode,
+        outcome = "recalled",
+        source,
+        "cached lease recalled",
+    );
+    count_event!("rwlease_cache_recalls_total", "mode" => mode, "source" => source);
     if within_min_hold {
         count_event!("rwlease_cache_min_holds_total");
     }
@@ -128,14 +144,28 @@ pub(super) fn record_recall(lock: &LockKey, wanted: LockMode, pushed: bool, with
 /// The recalled lock was released or downgraded, `took` after the recall arrived.
 pub(super) fn record_recall_done(lock: &LockKey, released: bool, took: Duration) {
     let (outcome, seconds) = (if released { "released" } else { "downgraded" }, took.as_secs_f64());
-    debug!(name: "rwlease.recall", lock = %lock.name, slot = %lock.slot, outcome, seconds);
+    debug!(
+        name: "rwlease.recall",
+        lock = %lock.name,
+        slot = %lock.slot,
+        outcome,
+        seconds,
+        "recall completed",
+    );
     record_duration!("rwlease_cache_recall_seconds", took, "outcome" => outcome);
 }
 
-/// It was recalled before it had served enough: the lock is plain for this time.
+/// The lease was recalled before it had served enough guards. The lock is not cached for `time`.
 pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
     let seconds = time.as_secs_f64();
-    debug!(name: "rwlease.penalty", lock = %lock.name, slot = %lock.slot, served, seconds);
+    debug!(
+        name: "rwlease.cache_penalty",
+        lock = %lock.name,
+        slot = %lock.slot,
+        served,
+        seconds,
+        "lock not cached for a while after an early recall",
+    );
     record_duration!("rwlease_cache_penalty_seconds", time);
 }
 
@@ -143,7 +173,13 @@ pub(super) fn record_penalty(lock: &LockKey, served: u32, time: Duration) {
 pub(super) fn record_loss(lock: &LockKey, used: bool) {
     let outcome = if used { USED } else { IDLE };
     if !used {
-        debug!(name: "rwlease.lost", lock = %lock.name, slot = %lock.slot, outcome);
+        debug!(
+            name: "rwlease.lost",
+            lock = %lock.name,
+            slot = %lock.slot,
+            outcome,
+            "idle cached lease lost",
+        );
     }
     count_event!("rwlease_cache_lost_total", "outcome" => outcome);
 }

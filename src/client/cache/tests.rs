@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::CachedLease;
+use rwlease_core::protocol::LockMode;
+
+use super::cached_lease::CachedLease;
 use super::{CachedLock, CachedLockMap, LocalAcquire, UncachedReason};
 use crate::embedded::EmbeddedCluster;
-use crate::protocol::LockMode;
-use crate::{CachedRwLock, Locks};
+use crate::{CachedRwLock, Client};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -18,84 +19,88 @@ fn engine() -> EmbeddedCluster {
 }
 
 /// A client that has the lock cached as a write, without guards.
-async fn cached(engine: &EmbeddedCluster) -> (Locks, CachedRwLock, Arc<CachedLock>) {
-    let locks = Locks::builder().connect_embedded(engine).await.unwrap();
+async fn cached(engine: &EmbeddedCluster) -> (Client, CachedRwLock, Arc<CachedLock>) {
+    let locks = Client::builder().connect_embedded(engine).await.unwrap();
     let lock = locks.rwlock("cached").unwrap();
     let handle = lock.cached().unwrap();
     for _ in 0..20 {
         drop(handle.write().await.unwrap());
         tokio::time::sleep(MS).await; // until it has subscribed
     }
-    assert_eq!(handle.local().hold, Some(LockMode::Write));
-    let entry = locks.client.0.cached_lock(&lock.lock);
-    (locks, handle, entry)
+    assert_eq!(handle.cache_status().hold, Some(LockMode::Write));
+    let cached_lock = locks.client.0.cached_lock(&lock.lock);
+    (locks, handle, cached_lock)
 }
 
 /// Admits a writer, and takes the last token from it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_counts_on_a_writer_without_a_token_is_served() {
-    let (_locks, handle, entry) = cached(&engine()).await;
-    let hold = entry.lease().unwrap();
-    assert!(hold.gate.state.try_enter_writer());
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
+    let lease = cached_lock.lease().unwrap();
+    assert!(lease.gate.state.try_enter_writer());
     let reader = tokio::spawn(async move { handle.read().timeout(50 * MS).await.map(drop) });
     tokio::task::yield_now().await;
-    assert_eq!(entry.status().waiter_count, 1);
-    hold.gate.use_up_tokens();
-    assert!(hold.start_share(LockMode::Write).is_none());
+    assert_eq!(cached_lock.status().waiter_count, 1);
+    lease.gate.exhaust_tokens();
+    assert!(lease.start_share(LockMode::Write).is_none());
     reader.await.unwrap().unwrap();
 }
 
-/// The keeper opens the gate when the last writer of a block leaves.
+/// The task opens the gate when the last writer of a block leaves.
 #[tokio::test(start_paused = true)]
 async fn cached_read_beyond_the_last_token_waits_for_new_tokens() {
-    let (_locks, handle, entry) = cached(&engine()).await;
-    let hold = entry.lease().unwrap();
-    let writer = hold.enter(LockMode::Write, entry.client().clock.now()).unwrap();
-    hold.gate.use_up_tokens();
-    let last = writer.token();
-    assert_eq!(last, hold.gate.end_of_block());
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
+    let lease = cached_lock.lease().unwrap();
+    let writer = lease.enter(LockMode::Write, cached_lock.client().clock.now()).unwrap();
+    lease.gate.exhaust_tokens();
+    let last = writer.fencing_token();
+    assert_eq!(last, lease.gate.last_owned_token());
     drop(writer);
-    assert!(!hold.gate.look().is_open());
-    hold.gate.state.open();
+    assert!(!lease.gate.snapshot().is_open());
+    lease.gate.state.open();
     assert!(
-        entry.try_fast_path(LockMode::Read, entry.client().clock.now()).is_none(),
+        cached_lock.try_fast_path(LockMode::Read, cached_lock.client().clock.now()).is_none(),
         "its token would be past {last}"
     );
     // The waiting reader is admitted with the next tokens.
     let reader = handle.read().timeout(50 * MS).await.unwrap();
-    assert!(reader.token() > last && reader.token() <= hold.gate.end_of_block());
+    assert!(
+        reader.fencing_token().get() > last
+            && reader.fencing_token().get() <= lease.gate.last_owned_token()
+    );
 }
 
 /// The server gives no more tokens, so the reader needs another lease.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_was_opened_without_a_token_is_shut() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
-    let hold = entry.lease().unwrap();
-    let writer = hold.enter(LockMode::Write, entry.client().clock.now()).unwrap();
+    let (_locks, handle, cached_lock) = cached(&engine).await;
+    let lease = cached_lock.lease().unwrap();
+    let writer = lease.enter(LockMode::Write, cached_lock.client().clock.now()).unwrap();
     engine.faults().step_clock(0, -60_000);
-    hold.gate.use_up_tokens();
-    let last = writer.token();
+    lease.gate.exhaust_tokens();
+    let last = writer.fencing_token();
     drop(writer);
-    hold.gate.state.open();
+    lease.gate.state.open();
     let reader = handle.read().timeout(500 * MS).await.unwrap();
-    assert!(reader.token() > last);
+    assert!(reader.fencing_token().get() > last);
 }
 
-/// The keeper can be late. The clock then stops grants in its place.
+/// The task can be late. The clock then stops grants in its place.
 #[tokio::test(start_paused = true)]
 async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
-    let (_locks, handle, entry) = cached(&engine()).await;
-    let old = entry.lease().unwrap();
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
+    let old = cached_lock.lease().unwrap();
     old.acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
-    assert!(entry.lease().is_none(), "it was idle");
+    assert!(cached_lock.lease().is_none(), "it was idle");
     let guard = handle.read().await.unwrap();
-    let hold = entry.lease().unwrap();
-    let at =
-        |time: Duration| hold.enter(LockMode::Read, hold.granted_at.saturating_add(time)).is_some();
+    let lease = cached_lock.lease().unwrap();
+    let at = |time: Duration| {
+        lease.enter(LockMode::Read, lease.granted_at.saturating_add(time)).is_some()
+    };
     assert!(at(Duration::from_secs(1)));
-    hold.acquisition.recall(LockMode::Write);
+    lease.acquisition.recall(LockMode::Write);
     for _ in 0..5 {
         tokio::task::yield_now().await;
     }
@@ -103,53 +108,58 @@ async fn after_a_recall_no_guard_comes_out_when_the_minimum_hold_is_over() {
     drop(guard);
 }
 
-/// The gate is closed, and the last guard stays: the lease is kept by one contact a second.
+/// The gate is closed, and the last guard stays: one keep-alive a second keeps the lease.
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_outstays_a_recall_costs_one_call_a_second() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
+    let (_locks, handle, cached_lock) = cached(&engine).await;
     let guard = handle.write().await.unwrap();
-    let hold = entry.lease().unwrap();
-    hold.acquisition.recall(LockMode::Write);
+    let lease = cached_lock.lease().unwrap();
+    lease.acquisition.recall(LockMode::Write);
     tokio::time::sleep(10 * MS).await;
-    assert!(entry.lease().is_none(), "the gate is closed");
+    assert!(cached_lock.lease().is_none(), "the gate is closed");
     engine.reset_script_stats();
     tokio::time::sleep(10_000 * MS).await;
     let calls = engine.script_stats().scripts;
     assert!((9..=12).contains(&calls), "{calls} calls");
     assert!(guard.is_held());
     assert_eq!(
-        hold.acquisition.with_lease(|held| held.mode),
+        lease.acquisition.with_lease(|held| held.mode),
         Some(LockMode::Write),
         "it has a writer"
     );
 }
 
-/// The gate opens before the keeper serves the queue.
+/// The gate opens before the task serves the queue.
 #[tokio::test(start_paused = true)]
 async fn waiters_are_not_overtaken_when_the_gate_opens() {
-    let (_locks, _handle, entry) = cached(&engine()).await;
-    let now = entry.client().clock.now();
-    let hold = entry.lease().unwrap();
-    assert!(hold.gate.state.try_enter_writer());
-    let waiting = [(); 2].map(|()| entry.begin_acquire(LockMode::Read, now).unwrap());
+    let (_locks, _handle, cached_lock) = cached(&engine()).await;
+    let now = cached_lock.client().clock.now();
+    let lease = cached_lock.lease().unwrap();
+    assert!(lease.gate.state.try_enter_writer());
+    let waiting = [(); 2].map(|()| cached_lock.begin_acquire(LockMode::Read, now).unwrap());
     assert!(waiting.iter().all(|begun| matches!(begun, LocalAcquire::Queued(_))));
-    let token = hold.gate.end_of_block();
-    let next =
-        CachedLease::new(entry.clone(), hold.acquisition.clone(), LockMode::Write, token, now);
+    let token = lease.gate.last_owned_token();
+    let next = CachedLease::new(
+        cached_lock.clone(),
+        lease.acquisition.clone(),
+        LockMode::Write,
+        token,
+        now,
+    );
     let next = Arc::new(next);
-    assert!(entry.install_lease(&next), "it serves the first");
+    assert!(cached_lock.install_lease(&next), "it serves the first");
     next.gate.state.open();
     assert!(!next.gate.state.try_enter_reader(), "the second one waits");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_writer_does_not_wait_for_the_end_of_an_idle_read() {
-    let (_locks, handle, entry) = cached(&engine()).await;
-    entry.lease().unwrap().acquisition.recall(LockMode::Write);
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
+    cached_lock.lease().unwrap().acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
     drop(handle.read().await.unwrap());
-    assert_eq!(handle.local().hold, Some(LockMode::Read));
+    assert_eq!(handle.cache_status().hold, Some(LockMode::Read));
     drop(handle.write().timeout(50 * MS).await.unwrap());
 }
 
@@ -157,102 +167,90 @@ async fn a_writer_does_not_wait_for_the_end_of_an_idle_read() {
 #[tokio::test(start_paused = true)]
 async fn after_a_downgrade_the_last_reader_leaves_without_a_notice() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
+    let (_locks, handle, cached_lock) = cached(&engine).await;
     let reader = handle.read().await.unwrap();
-    let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let other = Client::builder().connect_embedded(&engine).await.unwrap();
     let remote = other.rwlock("cached").unwrap().read().timeout(500 * MS).await.unwrap();
     drop(reader);
     tokio::time::sleep(5 * MS).await;
-    let hold = entry.lease().unwrap();
-    assert!(hold.gate.state.try_enter_reader());
-    assert!(!hold.gate.state.leave_read());
+    let lease = cached_lock.lease().unwrap();
+    assert!(lease.gate.state.try_enter_reader());
+    assert!(!lease.gate.state.leave_read());
     drop(remote);
 }
 
-/// The first requests were plain: the lock was unused, then there was no subscription. They are
+/// The first requests were uncached: the lock was unused, then there was no subscription. They are
 /// over.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_recalled_after_one_use_is_plain_for_a_while() {
-    let (_locks, handle, entry) = cached(&engine()).await;
+    let (_locks, handle, cached_lock) = cached(&engine()).await;
     for _ in 0..2 {
-        assert_eq!(handle.local().plain_because, None);
+        assert_eq!(handle.cache_status().uncached_reason, None);
         drop(handle.write().await.unwrap());
-        entry.lease().unwrap().acquisition.recall(LockMode::Write);
+        cached_lock.lease().unwrap().acquisition.recall(LockMode::Write);
         tokio::time::sleep(MS).await;
     }
-    assert_eq!(handle.local().plain_because, Some(UncachedReason::RecalledEarly));
+    assert_eq!(handle.cache_status().uncached_reason, Some(UncachedReason::RecalledEarly));
 }
 
 #[tokio::test(start_paused = true)]
 async fn half_of_the_tokens_are_left_when_more_are_requested() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
-    let end = |entry: &CachedLock| entry.lease().unwrap().gate.end_of_block();
-    let before = end(&entry);
+    let (_locks, handle, cached_lock) = cached(&engine).await;
+    let end = |cached_lock: &CachedLock| cached_lock.lease().unwrap().gate.last_owned_token();
+    let before = end(&cached_lock);
     for _ in 0..600 {
-        handle.write().await.unwrap().token();
+        handle.write().await.unwrap().fencing_token();
     }
-    assert!(!entry.lease().unwrap().gate.is_used_up());
-    entry.wake();
+    assert!(!cached_lock.lease().unwrap().gate.is_exhausted());
+    cached_lock.wake();
     tokio::time::sleep(5 * MS).await;
-    assert!(end(&entry) > before);
+    assert!(end(&cached_lock) > before);
 }
 
 /// The server has a token for each microsecond of its clock.
 #[tokio::test(start_paused = true)]
 async fn more_tokens_are_requested_at_most_once_a_millisecond() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
+    let (_locks, handle, cached_lock) = cached(&engine).await;
     let now = tokio::time::Instant::now();
     engine.reset_script_stats();
     let mut writes = 0;
     while now.elapsed() < 100 * MS && writes < 1_000_000 {
-        handle.write().await.unwrap().token();
+        handle.write().await.unwrap().fencing_token();
         writes += 1;
     }
     let (calls, took) = (engine.script_stats().scripts, now.elapsed());
     assert!(calls <= 102 && took >= 100 * MS, "{calls} calls for {writes} writes in {took:?}");
-    assert!(entry.lease().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hold_ends_with_the_last_handle() {
-    let (_locks, handle, entry) = cached(&engine()).await;
-    let other = handle.clone();
-    drop(handle);
-    tokio::time::sleep(MS).await;
-    assert!(entry.lease().is_some(), "there is another handle");
-    drop(other);
-    tokio::time::sleep(MS).await;
-    assert!(entry.lease().is_none());
+    assert!(cached_lock.lease().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_told_why_the_server_grants_no_hold() {
     let engine = engine();
-    let (_locks, handle, entry) = cached(&engine).await;
-    entry.lease().unwrap().acquisition.recall(LockMode::Write);
+    let (_locks, handle, cached_lock) = cached(&engine).await;
+    cached_lock.lease().unwrap().acquisition.recall(LockMode::Write);
     tokio::time::sleep(MS).await;
-    assert!(entry.lease().is_none(), "it was idle");
-    assert!(handle.local().plain_because.is_none(), "the request waits for a hold");
+    assert!(cached_lock.lease().is_none(), "it was idle");
+    assert!(handle.cache_status().uncached_reason.is_none(), "the request waits for a hold");
     engine.faults().reply_with_error(0, Some("NOPERM no right for evalsha"));
     let error = handle.write().timeout(500 * MS).await.unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Refused, "{error}");
+    assert_eq!(error.kind(), crate::ErrorKind::Rejected, "{error}");
 }
 
 /// After a failover, the entries of each slot are visited.
 #[tokio::test(start_paused = true)]
 async fn entries_are_found_by_their_slot() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let locks = Client::builder().connect_embedded(&engine).await.unwrap();
     let lock = |name: &str| locks.rwlock(name).unwrap().lock.clone();
     let mut entries = CachedLockMap::default();
     let new = |name: &str| {
         let lock = lock(name);
-        move |entries: &mut CachedLockMap, locks: &Locks| {
+        move |entries: &mut CachedLockMap, locks: &Client| {
             let client = locks.client.0.clone();
-            let entry = CachedLock::new(client, lock.clone());
-            entries.find_or_add(&lock, || Arc::new(entry))
+            let cached_lock = CachedLock::new(client, lock.clone());
+            entries.find_or_add(&lock, || Arc::new(cached_lock))
         }
     };
     let kept: Vec<_> =

@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
+use rwlease_core::acquisition::AcquisitionEvent;
+use rwlease_core::protocol::{Envelope, LockKey, grant_waiters_request, parse_grant_waiters_reply};
+use rwlease_core::resp::Address;
+use rwlease_core::time::LocalInstant;
 
-use crate::backend::Address;
 use crate::client::ClientInner;
-use crate::client::acquisition::{Acquisition, AcquisitionEvent};
-use crate::clock::LocalInstant;
-use crate::protocol::{Envelope, LockKey, parse_pump_reply, pump_request};
+use crate::client::acquisition::Acquisition;
+use crate::client::client_record::RecordTask;
 
 pub(crate) use push_handler::install_push_handler;
 use send::{CallGroup, WorkerBatch};
@@ -30,26 +32,27 @@ const IDLE_SLEEP: Duration = Duration::from_secs(10);
 /// Runs until the client's last handle and its last acquisition are gone, or the client has failed.
 pub(crate) async fn run(client: Arc<ClientInner>) {
     let tasks = Arc::<Tasks>::default();
-    let mut tidy_at = client.clock.now().saturating_add(IDLE_SLEEP);
+    let _record = RecordTask::start(&client);
+    let mut cleanup_at = client.clock.now().saturating_add(IDLE_SLEEP);
     loop {
         let now = client.clock.now();
         let work = client.take_due_work(now);
         send_due(&client, work.acquisitions, now, &tasks);
-        for lock in work.pumps {
-            tasks.start(&client, pump_until_done(client.clone(), lock));
+        for lock in work.locks_to_grant {
+            tasks.start(&client, grant_until_done(client.clone(), lock));
         }
-        if now >= tidy_at {
+        if now >= cleanup_at {
             client.drop_idle_subscriptions();
-            tidy_at = now.saturating_add(IDLE_SLEEP);
+            cleanup_at = now.saturating_add(IDLE_SLEEP);
         }
-        if work.is_finished && tasks.are_over() {
+        if work.is_finished && tasks.have_ended() {
             break;
         }
         if work.has_more {
             tokio::task::yield_now().await;
             continue;
         }
-        let sleep = client.clock.watch_until(client.sleep_until(tidy_at));
+        let sleep = client.clock.watch_until(client.sleep_until(cleanup_at));
         tokio::select! {
             biased;
             () = client.worker_wake.notified() => {}
@@ -59,13 +62,13 @@ pub(crate) async fn run(client: Arc<ClientInner>) {
     client.transport.close();
 }
 
-/// The number of tasks that send what the worker has found due.
+/// The number of running tasks that send the due calls of the worker.
 #[derive(Debug, Default)]
 struct Tasks(AtomicUsize);
 
 impl Tasks {
-    /// Begins to send at once: on a busy runtime the turn of a new task may be far. Waits for the
-    /// answers in a task.
+    /// Sends at once, because a busy runtime may run a new task late. Waits for the replies in a
+    /// new task.
     fn start(
         self: &Arc<Self>,
         client: &Arc<ClientInner>,
@@ -82,12 +85,12 @@ impl Tasks {
         }
     }
 
-    fn are_over(&self) -> bool {
+    fn have_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 }
 
-/// Counts the end of a task, and wakes the worker at the last one: it may be the last work.
+/// Counts the end of a task. The last one wakes the worker, which may have to end.
 struct TaskEnd {
     tasks: Arc<Tasks>,
     client: Arc<ClientInner>,
@@ -110,10 +113,10 @@ fn send_due(
     let mut groups: BTreeMap<(CallGroup, Option<Address>), WorkerBatch> = BTreeMap::new();
     for acquisition in due {
         let effects = client.apply(&acquisition, AcquisitionEvent::TimerFired);
-        for sending in effects.worker_calls.into_iter().flatten() {
+        for call in effects.worker_calls.into_iter().flatten() {
             let master = client.transport.master_of(acquisition.lock.slot);
-            let group = groups.entry((CallGroup::of(&sending), master)).or_default();
-            group.push((acquisition.clone(), sending));
+            let group = groups.entry((CallGroup::of(&call), master)).or_default();
+            group.push((acquisition.clone(), call));
         }
     }
     for ((kind, _), batch) in groups {
@@ -121,18 +124,18 @@ fn send_due(
     }
 }
 
-/// Sends `pump` until no work is left.
-async fn pump_until_done(client: Arc<ClientInner>, lock: LockKey) {
+/// Sends `grant_waiters` until no work is left.
+async fn grant_until_done(client: Arc<ClientInner>, lock: LockKey) {
     loop {
-        let until = client.clock.now().saturating_add(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
         match client
             .transport
-            .call(&pump_request(client.scripts, &lock), until)
+            .call(&grant_waiters_request(&lock), until)
             .await
-            .map(|answer| parse_pump_reply(answer.value))
+            .map(|reply| parse_grant_waiters_reply(reply.value))
         {
-            Ok(Ok(Envelope { has_pump_work: true, .. })) => {}
-            _ => return, // the head of the queue finds the rest when it polls
+            Ok(Ok(Envelope { has_more_work: true, .. })) => {}
+            _ => return, // the poll of the queue's head continues the work
         }
     }
 }
@@ -141,17 +144,18 @@ async fn pump_until_done(client: Arc<ClientInner>, lock: LockKey) {
 mod tests {
     #![allow(clippy::disallowed_methods)]
 
+    use rwlease_core::acquisition::AcquisitionState;
+
     use super::*;
-    use crate::client::acquisition::AcquisitionState;
     use crate::embedded::EmbeddedCluster;
-    use crate::{ErrorKind, LeaseState, Locks};
+    use crate::{Client, ErrorKind, LeaseState};
 
     /// Any change of a lease makes the worker look at it, even if it was given up just then and its
     /// release is under way.
     #[tokio::test(start_paused = true)]
     async fn a_release_on_its_way_is_not_sent_again() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let locks = Client::builder().label("").connect_embedded(&engine).await.unwrap();
         let guard = locks.rwlock("releasing").unwrap().write().await.unwrap();
         let acquisition = guard.acquisition.clone();
         engine.faults().pause(0);
@@ -174,10 +178,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_that_no_replica_confirms_does_not_count() {
         let engine = EmbeddedCluster::builder().masters(1).build();
-        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let locks = Client::builder().connect_embedded(&engine).await.unwrap();
         let lease = Duration::from_secs(9);
         let lock = locks.rwlock("confirmed").unwrap();
-        let guard = lock.write().lease(lease).replicas(1).await.unwrap();
+        let guard = lock.write().lease(lease).min_replicas(1).await.unwrap();
         let ends = || guard.acquisition.with_lease(|holding| holding.deadline).unwrap();
         let first = ends();
         engine.faults().lag_replica(1);

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use rwlease_core::acquisition::{AcquisitionEvent, GrantPush};
+use rwlease_core::protocol::PushMessage;
+
 use crate::client::ClientInner;
-use crate::client::acquisition::{AcquisitionEvent, GrantPush};
 use crate::client::cache::stale_recall;
 use crate::client::telemetry;
-use crate::protocol::PushMessage;
 use crate::router;
 
 /// Handles pushes in the task that reads the subscription, so that no other task is between a push
 /// and the request that waits for it.
 pub(crate) fn install_push_handler(client: &Arc<ClientInner>) {
-    let known = Arc::downgrade(client);
-    client.transport.listen(Box::new(move |event| {
-        if let Some(client) = known.upgrade() {
+    let Some(subscriptions) = client.transport.subscriptions() else { return };
+    let weak_client = Arc::downgrade(client);
+    subscriptions.set_listener(Box::new(move |event| {
+        if let Some(client) = weak_client.upgrade() {
             handle_event(&client, event);
         }
     }));
@@ -40,7 +42,7 @@ fn handle_event(client: &Arc<ClientInner>, event: router::SubscriptionEvent) {
                 Some(PushMessage::Recall { id, mode }) => {
                     match (client.find(&id), client.parse_own_id(&id)) {
                         (Some(acquisition), _) => acquisition.recall(mode),
-                        (None, Some(over)) => stale_recall::release_ended(client, slot, over),
+                        (None, Some(ended)) => stale_recall::release_ended(client, slot, ended),
                         (None, None) => {}
                     }
                     return;
@@ -56,12 +58,12 @@ fn handle_event(client: &Arc<ClientInner>, event: router::SubscriptionEvent) {
                     grant: *grant,
                     server_now: push.server_now,
                     received_at: received,
-                    clock_bounds: client.transport.bound(&address),
+                    clock_bounds: client.transport.clock_bounds(&address),
                     server: address.clone(),
                 };
                 client.apply(&acquisition, AcquisitionEvent::GrantPushed(Box::new(pushed)));
-                if push.has_pump_work {
-                    client.pump(&acquisition.lock);
+                if push.has_more_work {
+                    client.grant_waiters(&acquisition.lock);
                 }
             }
         }
@@ -74,9 +76,10 @@ mod tests {
 
     use std::time::Duration;
 
+    use rwlease_core::resp::Address;
+
     use super::*;
-    use crate::Locks;
-    use crate::backend::Address;
+    use crate::Client;
     use crate::embedded::EmbeddedCluster;
 
     const WAITERS: usize = 100;
@@ -86,7 +89,7 @@ mod tests {
     async fn waiters_poll_in_the_order_of_their_places() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
         let rare = Duration::from_secs(60);
-        let settings = Locks::builder().poll_interval(rare).waiter_ttl(10 * rare).lease(10 * rare);
+        let settings = Client::builder().poll_interval(rare).waiter_ttl(10 * rare).lease(10 * rare);
         let locks = settings.connect_embedded(&engine).await.unwrap();
         let lock = locks.rwlock("looked at").unwrap();
         let _held = lock.write().await.unwrap();
@@ -109,9 +112,9 @@ mod tests {
 
     /// A client that caches the lock, with two tasks that wait for it while another client holds
     /// it.
-    async fn waits_to_cache() -> (EmbeddedCluster, Locks, crate::WriteGuard) {
+    async fn waits_to_cache() -> (EmbeddedCluster, Client, crate::WriteGuard) {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-        let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+        let connect = async || Client::builder().connect_embedded(&engine).await.unwrap();
         let (locks, others) = (connect().await, connect().await);
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
         for _ in 0..20 {
@@ -129,7 +132,7 @@ mod tests {
     }
 
     /// Delivers a message that names the only waiter.
-    fn hear_of_the_waiter(locks: &Locks, payload: impl FnOnce(&str) -> String) {
+    fn deliver_push_for_the_waiter(locks: &Client, payload: impl FnOnce(&str) -> String) {
         let client = &locks.client.0;
         let slot = locks.rwlock("cached").unwrap().slot();
         let [waiter] = &client.waiters_in(slot)[..] else { panic!("not one waits") };
@@ -146,8 +149,8 @@ mod tests {
         );
     }
 
-    fn cached(locks: &Locks) -> crate::LocalStatus {
-        locks.rwlock("cached").unwrap().cached().unwrap().local()
+    fn cached(locks: &Client) -> crate::status::CacheStatus {
+        locks.rwlock("cached").unwrap().cached().unwrap().cache_status()
     }
 
     /// A recall that arrives before its grant takes effect after it: the lease serves the waiter,
@@ -155,7 +158,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_recall_that_comes_before_the_grant_is_obeyed_after_it() {
         let (engine, locks, held) = waits_to_cache().await;
-        hear_of_the_waiter(&locks, |id| format!("0 w {id}"));
+        deliver_push_for_the_waiter(&locks, |id| format!("0 w {id}"));
         engine.reset_script_stats();
         let _ = held.release().await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -169,13 +172,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn poll_event_of_a_cached_lock_asks_the_server_once() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-        let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let locks = Client::builder().connect_embedded(&engine).await.unwrap();
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
         for _ in 0..20 {
             drop(cached.read().await.unwrap());
             tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
         }
-        assert_eq!(cached.local().hold, Some(crate::LockMode::Read));
+        assert_eq!(cached.cache_status().hold, Some(crate::LockMode::Read));
         engine.reset_script_stats();
         handle_event(
             &locks.client.0,
@@ -185,15 +188,15 @@ mod tests {
         assert_eq!(engine.script_stats().scripts, 1);
     }
 
-    /// A push is for the request that has waited longest, as for a plain lock. The others share its
-    /// lease when the server has said that it is cached.
+    /// A push is for the request that has waited longest, as for an uncached lock. The others share
+    /// its lease when the server has said that it is cached.
     #[tokio::test(start_paused = true)]
     async fn pushed_grant_not_yet_claimed_is_not_shared_with_other_requests() {
         let (engine, locks, held) = waits_to_cache().await;
         engine.faults().pause(0);
-        let (now, token) = (engine.now(), held.token() + 1);
+        let (now, token) = (engine.now(), held.fencing_token().get() + 1);
         let (now, ends) = (now.as_millis(), (now + Duration::from_secs(10)).as_millis());
-        hear_of_the_waiter(&locks, |id| format!("{now} 0 {id} {token} {ends}"));
+        deliver_push_for_the_waiter(&locks, |id| format!("{now} 0 {id} {token} {ends}"));
         tokio::time::sleep(Duration::from_millis(20)).await;
         let local = cached(&locks);
         assert_eq!((local.hold, local.waiting), (Some(crate::LockMode::Write), 1));
@@ -201,11 +204,11 @@ mod tests {
     }
 
     /// A lease of a minute, renewed every 20 s.
-    async fn holding(waits: bool) -> (EmbeddedCluster, Locks, crate::WriteGuard) {
+    async fn holding(waits: bool) -> (EmbeddedCluster, Client, crate::WriteGuard) {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-        let settings = Locks::builder().lease(Duration::from_secs(60));
+        let settings = Client::builder().lease(Duration::from_secs(60));
         let locks = settings.connect_embedded(&engine).await.unwrap();
-        let others = Locks::builder().connect_embedded(&engine).await.unwrap();
+        let others = Client::builder().connect_embedded(&engine).await.unwrap();
         let held = match waits {
             true => Some(others.rwlock("taken").unwrap().write().await.unwrap()),
             false => None,
@@ -247,7 +250,7 @@ mod tests {
     async fn a_message_alone_ends_nothing() {
         let (engine, _others, guard) = holding(true).await;
         let client = &guard.client;
-        let (id, token, slot) = (guard.id(), guard.token(), guard.slot());
+        let (id, token, slot) = (guard.id(), guard.fencing_token().get(), guard.slot());
         for payload in [format!("0 f {id} {token}"), format!("0 f {id} {}", token - 1)] {
             let address = Address { host: "embedded".into(), port: 7000 };
             let (payload, received) = (payload.into(), client.clock.now());
@@ -265,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn force_release_of_cached_lock_loses_the_guard_at_once() {
         let engine = EmbeddedCluster::builder().masters(1).replicas(0).build();
-        let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+        let connect = async || Client::builder().connect_embedded(&engine).await.unwrap();
         let (locks, others) = (connect().await, connect().await);
         let cached = locks.rwlock("cached").unwrap().cached().unwrap();
         for _ in 0..20 {
@@ -273,7 +276,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await; // until it has subscribed
         }
         let guard = cached.write().await.unwrap();
-        assert_eq!(cached.local().hold, Some(crate::LockMode::Write));
+        assert_eq!(cached.cache_status().hold, Some(crate::LockMode::Write));
         others.rwlock("cached").unwrap().force_release().await.unwrap().unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(guard.state(), crate::LeaseState::Lost);

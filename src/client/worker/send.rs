@@ -1,45 +1,54 @@
 //! Sends the worker's calls. Calls of one kind to one server are sent together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
+use rwlease_core::acquisition::{AcquisitionEvent, WorkerCall};
+use rwlease_core::protocol::{
+    Call, CallError, CallReply, Confirmation, HoldsRequest, ReleasePermitsRequest, ReleaseRequest,
+    RenewReply, parse_reply,
+};
+use rwlease_core::time::LocalInstant;
 
 use crate::client::ClientInner;
-use crate::client::acquisition::{Acquisition, AcquisitionEvent, WorkerCall};
-use crate::client::script_result::parse_reply;
-use crate::clock::LocalInstant;
-use crate::protocol::{HoldsRequest, ReleasePermitsRequest, ReleaseRequest, RenewReply};
-use crate::router::{Call, CallError, CallReply, Priority};
+use crate::client::acquisition::Acquisition;
+use crate::router::Priority;
 
 pub(super) type WorkerBatch = Vec<(Arc<Acquisition>, WorkerCall)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CallGroup {
-    /// The number of replicas that must confirm it.
-    Renewal(u32),
+    Renewal(Confirmation),
     Holds,
     Downgrade,
     ReleasePermits,
-    Release {
-        only_wait: bool,
-    },
+    Release { wait_only: bool },
 }
 
 impl CallGroup {
-    pub(super) fn of(sending: &WorkerCall) -> CallGroup {
-        match sending {
-            WorkerCall::Renew { replicas, .. } => CallGroup::Renewal(*replicas),
+    pub(super) fn of(call: &WorkerCall) -> CallGroup {
+        match call {
+            WorkerCall::Renew { confirmation, .. } => CallGroup::Renewal(*confirmation),
             WorkerCall::Holds { .. } => CallGroup::Holds,
             WorkerCall::Downgrade(_) => CallGroup::Downgrade,
             WorkerCall::ReleasePermits(_) => CallGroup::ReleasePermits,
-            WorkerCall::Release(ReleaseRequest { wait_only: only_wait }) => {
-                CallGroup::Release { only_wait: *only_wait }
+            WorkerCall::Release(ReleaseRequest { wait_only, .. }) => {
+                CallGroup::Release { wait_only: *wait_only }
             }
+        }
+    }
+
+    /// How long its calls may wait for their confirmation.
+    fn confirmation_timeout(self) -> Duration {
+        match self {
+            CallGroup::Renewal(confirmation) => confirmation.timeout(),
+            _ => Duration::ZERO,
         }
     }
 }
 
-/// Sends a batch, and handles each answer when it arrives.
+/// Sends a batch, and handles each reply when it arrives.
 pub(super) async fn send_batch(
     client: Arc<ClientInner>,
     kind: CallGroup,
@@ -47,49 +56,54 @@ pub(super) async fn send_batch(
     now: LocalInstant,
 ) {
     let calls: Vec<Call> =
-        batch.iter().map(|(one, sending)| build_call(&client, one, sending)).collect();
-    let latest = now.saturating_add(client.settings.call_timeout);
-    let until = batch.iter().map(|(_, sending)| reply_deadline(sending, latest)).max();
-    let until = until.unwrap_or(latest);
+        batch.iter().map(|(acquisition, call)| build_call(acquisition, call)).collect();
+    let latest =
+        now.saturating_add(client.settings.acquisition.call_timeout + kind.confirmation_timeout());
+    let deadline = batch.iter().map(|(_, call)| reply_deadline(call, latest)).max();
+    let deadline = deadline.unwrap_or(latest);
     let (client, router) = (&client, &client.transport);
-    let take_in = |at: usize, result| {
-        let (acquisition, sending) = &batch[at];
-        client.apply(acquisition, reply_event(sending, result));
+    let apply_reply = |index: usize, result| {
+        let (acquisition, call) = &batch[index];
+        client.apply(acquisition, reply_event(call, result));
     };
     match kind {
-        // The connections for replicated calls group calls that arrive together.
-        CallGroup::Renewal(replicas @ 1..) => {
-            join_all(calls.iter().enumerate().map(|(at, call)| async move {
-                take_in(at, router.call_replicated(call, replicas, until).await);
+        CallGroup::Renewal(confirmation) if confirmation.is_empty() => {
+            router.call_each(&calls, deadline, Priority::Renewals, apply_reply).await
+        }
+        // The connections for confirmed calls group calls that arrive together.
+        CallGroup::Renewal(confirmation) => {
+            join_all(calls.iter().enumerate().map(|(index, call)| async move {
+                apply_reply(index, router.call_replicated(call, confirmation, deadline).await);
             }))
             .await;
         }
-        CallGroup::Renewal(0) => router.each(&calls, until, Priority::Renewals, take_in).await,
-        _ => router.each(&calls, until, Priority::Normal, take_in).await,
+        _ => router.call_each(&calls, deadline, Priority::Normal, apply_reply).await,
     }
 }
 
-fn build_call(client: &ClientInner, acquisition: &Acquisition, sending: &WorkerCall) -> Call {
-    let (scripts, id, lock) = (client.scripts, acquisition.id, &acquisition.lock);
-    match sending {
-        WorkerCall::Renew { renew, .. } => renew.call(scripts, id, lock),
-        WorkerCall::Holds { .. } => HoldsRequest { id: id.as_str() }.call(scripts, lock),
-        WorkerCall::Downgrade(downgrade) => downgrade.call(scripts, id, lock),
-        WorkerCall::ReleasePermits(shrink) => shrink.call(scripts, id, lock),
-        WorkerCall::Release(release) => release.call(scripts, id, lock),
+fn build_call(acquisition: &Acquisition, call: &WorkerCall) -> Call {
+    let (id, lock) = (acquisition.id, &acquisition.lock);
+    match call {
+        WorkerCall::Renew { renew, .. } => renew.call(id, lock),
+        WorkerCall::Holds { .. } => HoldsRequest { id: id.as_str() }.call(lock),
+        WorkerCall::Downgrade(downgrade) => downgrade.call(id, lock),
+        WorkerCall::ReleasePermits(request) => request.call(id, lock),
+        WorkerCall::Release(release) => release.call(id, lock),
     }
 }
 
-/// The time after which an answer is useless: for a renewal or a question, the end of the lease.
-fn reply_deadline(sending: &WorkerCall, latest: LocalInstant) -> LocalInstant {
-    match sending {
-        WorkerCall::Renew { ends, .. } | WorkerCall::Holds { ends } => latest.min(*ends),
+/// The time after which an answer is useless: for a renewal or `holds`, the deadline of the lease.
+fn reply_deadline(call: &WorkerCall, latest: LocalInstant) -> LocalInstant {
+    match call {
+        WorkerCall::Renew { deadline, .. } | WorkerCall::Holds { deadline } => {
+            latest.min(*deadline)
+        }
         _ => latest,
     }
 }
 
-fn reply_event(sending: &WorkerCall, result: Result<CallReply, CallError>) -> AcquisitionEvent {
-    match sending {
+fn reply_event(call: &WorkerCall, result: Result<CallReply, CallError>) -> AcquisitionEvent {
+    match call {
         WorkerCall::Renew { .. } => {
             AcquisitionEvent::RenewReply(parse_reply(result, RenewReply::read))
         }
@@ -105,9 +119,9 @@ fn reply_event(sending: &WorkerCall, result: Result<CallReply, CallError>) -> Ac
                 outcome: parse_reply(result, ReleasePermitsRequest::read),
             }
         }
-        WorkerCall::Release(ReleaseRequest { wait_only: only_wait }) => {
+        WorkerCall::Release(ReleaseRequest { wait_only, .. }) => {
             AcquisitionEvent::WorkerReleaseReply {
-                only_wait: *only_wait,
+                wait_only: *wait_only,
                 outcome: parse_reply(result, ReleaseRequest::read),
             }
         }

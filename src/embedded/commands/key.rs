@@ -164,7 +164,7 @@ impl ExpireConditions {
         Ok(conditions)
     }
 
-    /// A key without an expiry counts as one that expires after any other.
+    /// A key without an expiry counts as a key that expires last.
     fn allow(&self, before: Option<u64>, after: u64) -> bool {
         !(self.nx && before.is_some()
             || self.xx && before.is_none()

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
+use rwlease_core::resp::RespValue;
 use sha1_smol::Sha1;
 
 use super::server::unknown_subcommand;
-use crate::backend::RespValue;
 use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
 use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::lock;

@@ -1,11 +1,12 @@
 //! Commands on the server itself, the cluster, and channels.
 
+use rwlease_core::slot::Slot;
+
 use crate::embedded::cluster_state::{ClusterWorld, CommandSite};
 use crate::embedded::command_spec::{ANY_ARITY, CommandHandler, CommandSpec, KeyPositions};
 use crate::embedded::reply::{CommandResult, ErrorReply, OK, RedisReply};
 use crate::embedded::server::ServerRole;
 use crate::embedded::{glob, number};
-use crate::slot::Slot;
 
 /// The server version that is imitated.
 const VERSION: &str = "7.0.15";

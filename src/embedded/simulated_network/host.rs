@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 
 use super::line::SimulatedStream;
 use super::{SimulatedConnector, SimulatedNetwork};
 use crate::backend::Connector;
-use crate::clock::{Clock, LocalInstant};
+use crate::clock::Clock;
 use crate::embedded::cluster::EmbeddedCluster;
 use crate::embedded::lock;
 use crate::health::ClientHealth;
@@ -65,7 +66,7 @@ impl SimulatedHost {
         self.shared.number
     }
 
-    /// The reading of its clock.
+    /// Returns the reading of its clock.
     pub fn now(&self) -> Duration {
         HostClock(self.clone()).now().as_duration()
     }
@@ -113,7 +114,7 @@ impl SimulatedHost {
         }
     }
 
-    /// True unless the host was paused or stopped.
+    /// Returns true unless the host was paused or stopped.
     pub fn is_running(&self) -> bool {
         let state = lock(&self.shared.state);
         !state.is_paused && !state.is_gone

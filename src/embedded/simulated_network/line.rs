@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rwlease_core::resp::Command;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::Notify;
 
 use super::{Delivery, MessageKind, NetworkMessage, SimulatedHost};
-use crate::backend::{Command, ConnectionError};
-use crate::clock::LocalInstant;
+use crate::backend::ConnectionError;
 use crate::embedded::lock;
 
 #[derive(Debug)]
@@ -25,7 +26,7 @@ struct StreamState {
     last_reply_arrival: LocalInstant,
     /// Nothing that is sent from now on arrives.
     is_cut: bool,
-    /// What was sent to the server before does not arrive either.
+    /// Messages that were sent to the server earlier do not arrive either.
     loses_requests: bool,
     /// The client knows that the connection is broken.
     is_broken: bool,
@@ -157,5 +158,5 @@ impl SimulatedStream {
 }
 
 pub(super) fn broken(maybe_sent: bool) -> ConnectionError {
-    ConnectionError { maybe_sent, ..ConnectionError::not_sent("the connection broke") }
+    ConnectionError { maybe_sent, ..ConnectionError::not_sent("the connection was closed") }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::{self, Either};
+use rwlease_core::resp::{Command, RespValue};
 use tokio::sync::oneshot;
 
 use super::line::{SimulatedStream, broken};
 use super::{Delivery, MessageKind};
-use crate::backend::{Command, CommandConnection, ConnectionError, RespValue, ResponseFuture};
+use crate::backend::{CommandConnection, ConnectionError, ResponseFuture};
 
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedCommands {
@@ -74,7 +75,9 @@ impl CommandConnection for SimulatedCommands {
         let node = self.clone();
         ResponseFuture::Boxed(Box::pin(async move {
             let mut replies = node.exchange(vec![command]).await?;
-            replies.pop().ok_or_else(|| ConnectionError::not_sent("nothing was sent"))
+            replies
+                .pop()
+                .ok_or_else(|| ConnectionError::not_sent("unexpected replies: none to a command"))
         }))
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use futures::future::{self, Either};
+use rwlease_core::resp::{Command, RespValue};
 use tokio::sync::{mpsc, oneshot};
 
 use super::line::{SimulatedStream, broken};
 use super::{Delivery, MessageKind};
 use crate::backend::{
-    Command, ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
-    RespValue,
+    ConnectionError, ConnectionFuture, OpenedPubSub, PubSubConnection, PubSubEvent,
 };
 
 #[derive(Debug)]
@@ -75,8 +75,8 @@ impl PubSubConnection for SimulatedPubSub {
     }
 }
 
-/// Carries commands to the server, until one end has closed the connection and the other has
-/// learned of it.
+/// Carries commands to the server, until one end has closed the connection and the other end knows
+/// that.
 async fn run_requests(
     line: Arc<SimulatedStream>,
     subscription: Arc<dyn PubSubConnection>,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{at_once, words};
-use crate::backend::{CommandConnection, RespValue};
+use rwlease_core::resp::RespValue;
+use rwlease_core::slot::Slot;
+
+use super::{at_once, text, words};
+use crate::backend::CommandConnection;
 use crate::embedded::{EmbeddedCluster, WaitSemantics};
-use crate::slot::Slot;
 
 const KEY: &str = "key";
 
@@ -67,10 +69,6 @@ impl Session {
             other => panic!("{other:?}"),
         }
     }
-}
-
-fn text(text: &str) -> RespValue {
-    RespValue::String(text.to_owned().into())
 }
 
 const BOTH: [WaitSemantics; 2] = [WaitSemantics::AllWrites, WaitSemantics::OwnWrites];

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use rwlease_core::resp::RespValue;
+use rwlease_core::slot::Slot;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{at_once, words};
-use crate::backend::{PubSubConnection, PubSubEvent, RespValue};
+use crate::backend::{PubSubConnection, PubSubEvent};
 use crate::embedded::EmbeddedCluster;
-use crate::slot::Slot;
 
 const CHANNEL: &str = "{key}channel";
 
@@ -31,8 +32,7 @@ fn join(listener: &Listener, asking: bool) {
 fn joined(engine: &EmbeddedCluster, server: usize, asking: bool) -> Listener {
     let mut listener = listen(engine, server);
     join(&listener, asking);
-    let channel = CHANNEL.into();
-    assert_eq!(listener.1.try_recv(), Ok(PubSubEvent::Subscribed { channel }));
+    assert_eq!(listener.1.try_recv(), Ok(begun()));
     listener
 }
 
@@ -41,13 +41,15 @@ fn publish(engine: &EmbeddedCluster, server: usize) -> RespValue {
 }
 
 fn message() -> PubSubEvent {
-    let (channel, payload) = (CHANNEL.into(), "x".into());
-    PubSubEvent::Message { channel, payload }
+    PubSubEvent::Message { channel: CHANNEL.into(), payload: "x".into() }
+}
+
+fn begun() -> PubSubEvent {
+    PubSubEvent::Subscribed { channel: CHANNEL.into() }
 }
 
 fn left() -> PubSubEvent {
-    let channel = CHANNEL.into();
-    PubSubEvent::Unsubscribed { channel }
+    PubSubEvent::Unsubscribed { channel: CHANNEL.into() }
 }
 
 #[test]
@@ -144,6 +146,5 @@ fn a_paused_server_answers_subscribers_later() {
     join(&listener, false);
     assert_eq!(listener.1.try_recv(), Err(TryRecvError::Empty));
     engine.faults().resume(master);
-    let channel = CHANNEL.into();
-    assert_eq!(listener.1.try_recv(), Ok(PubSubEvent::Subscribed { channel }));
+    assert_eq!(listener.1.try_recv(), Ok(begun()));
 }

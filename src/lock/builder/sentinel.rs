@@ -4,23 +4,26 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use rwlease_core::resp::Address;
+
 use crate::backend::dialer::{Dialer, PubSubKind, RedactedUrl, SentinelUrl, UrlError, sentinel};
-use crate::backend::{Address, Credentials, CredentialsProvider};
+use crate::backend::{Credentials, CredentialsProvider};
 use crate::error::{Error, Result};
 
 /// The sentinels that watch a server with replicas, and its name there, for
-/// [`Builder::sentinel`](crate::Builder::sentinel).
+/// [`ClientBuilder::sentinel`](crate::ClientBuilder::sentinel).
 ///
 /// ```no_run
+/// # #[cfg(feature = "native")]
 /// # async fn connect() -> rwlease::Result<()> {
-/// use rwlease::{Credentials, Locks, Sentinel};
+/// use rwlease::{Credentials, Client, SentinelConfig};
 ///
-/// let sentinels = Sentinel::new("mymaster")
+/// let sentinels = SentinelConfig::new("mymaster")
 ///     .node("sentinel-1")
 ///     .node("sentinel-2:26379")
 ///     .node("sentinel-3")
 ///     .credentials(Credentials::password("of the sentinels"));
-/// let locks = Locks::builder()
+/// let client = Client::builder()
 ///     .sentinel(sentinels)
 ///     .credentials(Credentials::new("locker", "of the servers"))
 ///     .connect()
@@ -30,14 +33,14 @@ use crate::error::{Error, Result};
 ///
 /// A URL can say the same:
 /// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[/database]`, or
-/// `rediss+sentinel://` for TLS to the sentinels and to the servers. The user and password are
-/// those of the servers; a user needs a password. [`Builder::servers`] accepts such a URL. Parse it
+/// `rediss+sentinel://` for TLS to the sentinels and to the servers. The user and the password are
+/// for the servers. A user needs a password. [`ClientBuilder::urls`] accepts such a URL. Parse it
 /// to this type to add credentials for the sentinels.
 ///
-/// [`Builder::servers`]: crate::Builder::servers
+/// [`ClientBuilder::urls`]: crate::ClientBuilder::urls
 #[derive(Clone)]
-#[must_use = "settings do nothing until `Builder::connect`"]
-pub struct Sentinel {
+#[must_use = "settings do nothing until `ClientBuilder::connect`"]
+pub struct SentinelConfig {
     master: String,
     nodes: Vec<String>,
     credentials: Option<Arc<dyn CredentialsProvider>>,
@@ -53,11 +56,11 @@ pub(super) struct Servers {
     pub(super) database: i64,
 }
 
-impl Sentinel {
+impl SentinelConfig {
     /// Sentinels that know the server by this name, the one in their `sentinel monitor`. No other
     /// deployment should have the same name: `docs/deployments.md` says why.
     pub fn new(master: impl Into<String>) -> Self {
-        Sentinel {
+        SentinelConfig {
             master: master.into(),
             nodes: Vec::new(),
             credentials: None,
@@ -67,37 +70,37 @@ impl Sentinel {
     }
 
     /// Adds a sentinel: `host` or `host:port`, with an IPv6 address in brackets. Default port:
-    /// 26379. Name all sentinels that you know. One that can be reached is enough, since sentinels
-    /// know each other.
+    /// 26379. Name all sentinels that you know. The client needs one reachable sentinel and learns
+    ///        the others from it.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.nodes.push(node.into());
         self
     }
 
-    /// The credentials for the sentinels. Those for the servers are
-    /// [`Builder::credentials`](crate::Builder::credentials). Default: none.
+    /// Sets the credentials for the sentinels. Those for the servers are
+    /// [`ClientBuilder::credentials`](crate::ClientBuilder::credentials). Default: none.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Arc::new(provider));
         self
     }
 
-    /// Whether to use TLS to the sentinels, with the certificates of
-    /// [`Builder::tls_roots`](crate::Builder::tls_roots) and
-    /// [`Builder::tls_client`](crate::Builder::tls_client). Needs the feature `tls`. Default:
-    /// false.
+    /// Sets whether to use TLS to the sentinels, with the certificates of
+    /// [`ClientBuilder::tls_root_certificates`](crate::ClientBuilder::tls_root_certificates) and
+    /// [`ClientBuilder::tls_client_identity`](crate::ClientBuilder::tls_client_identity). Needs the
+    /// feature `tls`. Default: false.
     pub fn tls(mut self, tls: bool) -> Self {
         self.tls = tls;
         self
     }
 
-    /// Whether to use TLS to the servers that the sentinels name. Needs the feature `tls`. Default:
-    /// false.
+    /// Sets whether to use TLS to the servers that the sentinels name. Needs the feature `tls`.
+    /// Default: false.
     pub fn servers_tls(mut self, tls: bool) -> Self {
         self.servers.tls = tls;
         self
     }
 
-    /// The database of the servers. Default: 0.
+    /// Sets the database of the servers. Default: 0.
     pub fn database(mut self, database: i64) -> Self {
         self.servers.database = database;
         self
@@ -105,22 +108,24 @@ impl Sentinel {
 
     pub(super) fn master(&self) -> Result<&str> {
         match &*self.master {
-            "" => Err(Error::invalid("the sentinels' master has no name")),
-            name if name.contains(char::is_whitespace) => {
-                Err(Error::invalid("the name of the sentinels' master has a space in it"))
-            }
+            "" => Err(Error::invalid(
+                "the name of the master is empty; use the one in the sentinels' configuration",
+            )),
+            name if name.contains(char::is_whitespace) => Err(Error::invalid(
+                "the name of the master contains a space; use the one in the sentinels' configuration",
+            )),
             name => Ok(name),
         }
     }
 
     pub(super) fn nodes(&self) -> Result<Vec<Address>> {
         if self.nodes.is_empty() {
-            return Err(Error::invalid("no sentinel was named"));
+            return Err(Error::invalid("no sentinel is named; name at least one"));
         }
         let address = |node: &String| {
             sentinel(node).map_err(|why| {
                 Error::invalid(format!(
-                    "{} is not `host:port` of a sentinel: {why}",
+                    "invalid address of a sentinel {}: {why}; use `host:port`",
                     RedactedUrl(node)
                 ))
             })
@@ -144,25 +149,27 @@ impl Sentinel {
     }
 
     /// Adds the sentinels that another one names, if it differs in nothing else.
-    pub(super) fn join(&mut self, other: Sentinel) -> Result<()> {
+    pub(super) fn join(&mut self, other: SentinelConfig) -> Result<()> {
         let own = (&self.master, self.tls, &self.servers);
         if own != (&other.master, other.tls, &other.servers) {
-            return Err(Error::invalid("the URLs of sentinels differ in more than the sentinels"));
+            return Err(Error::invalid(
+                "the URLs of sentinels differ in master, credentials, TLS or database; use the same in all",
+            ));
         }
         self.nodes.extend(other.nodes);
         Ok(())
     }
 }
 
-impl FromStr for Sentinel {
+impl FromStr for SentinelConfig {
     type Err = Error;
 
-    fn from_str(url: &str) -> Result<Sentinel> {
+    fn from_str(url: &str) -> Result<SentinelConfig> {
         let SentinelUrl { sentinels, master, tls, credentials, database } =
             url.parse().map_err(|why: UrlError| {
-                Error::invalid(format!("{} is not the URL of sentinels: {why}", RedactedUrl(url)))
+                Error::invalid(format!("invalid URL of sentinels {}: {why}", RedactedUrl(url)))
             })?;
-        Ok(Sentinel {
+        Ok(SentinelConfig {
             master,
             nodes: sentinels.iter().map(ToString::to_string).collect(),
             credentials: None,
@@ -172,7 +179,7 @@ impl FromStr for Sentinel {
     }
 }
 
-impl fmt::Debug for Sentinel {
+impl fmt::Debug for SentinelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sentinel")
             .field("master", &self.master)

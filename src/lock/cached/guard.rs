@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rwlease_core::acquisition::{AcquisitionEvent, HeldLease};
+use rwlease_core::protocol::LockMode;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::acquisition::{AcquisitionEvent, HeldLease};
 use crate::client::cache::{CachedGrant, CachedLock, LeaseShare};
 use crate::error::Result;
-use crate::lock::cached::lease_watcher::LeaseWatch;
-use crate::lock::guard::{Hold, Released};
+use crate::fencing_token::FencingToken;
+use crate::lock::cached::lease_watcher::LeaseWatcher;
+use crate::lock::guard::{Hold, ReleaseOutcome};
 use crate::lock::lease::{Lease, LeaseState};
-use crate::protocol::LockMode;
 
 /// The contents of a guard: a share of the cached lease, or a lease of its own.
 pub struct CachedGuardInner {
@@ -38,7 +39,7 @@ impl CachedGuardInner {
     fn describe(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the token: reading it would consume it.
         f.debug_struct(what)
-            .field("name", &self.entry().map_or("", CachedLock::name))
+            .field("name", &self.cached_lock().map_or("", CachedLock::name))
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
@@ -54,26 +55,26 @@ impl CachedGuardInner {
         CachedGuardInner { over: OnceLock::new(), by }
     }
 
-    fn entry(&self) -> Option<&CachedLock> {
+    fn cached_lock(&self) -> Option<&CachedLock> {
         match &self.by {
-            CachedGuardGrant::Share(share) => Some(share.entry()),
+            CachedGuardGrant::Share(share) => Some(share.cached_lock()),
             CachedGuardGrant::Lease(_, entry) => Some(entry),
             CachedGuardGrant::Nothing => None,
         }
     }
 
-    fn token(&self) -> u64 {
-        match &self.by {
-            CachedGuardGrant::Share(share) => share.token(),
-            CachedGuardGrant::Lease(hold, _) => hold.0.token(),
-            CachedGuardGrant::Nothing => 0,
-        }
+    fn fencing_token(&self) -> FencingToken {
+        FencingToken::of_grant(match &self.by {
+            CachedGuardGrant::Share(share) => share.fencing_token(),
+            CachedGuardGrant::Lease(hold, _) => hold.0.acquisition.fencing_token(),
+            CachedGuardGrant::Nothing => 0, // the release has consumed the guard
+        })
     }
 
     fn remaining(&self) -> Duration {
         match &self.by {
             CachedGuardGrant::Share(share) => {
-                let clock = &share.entry().client().clock;
+                let clock = &share.cached_lock().client().clock;
                 let left = |held: &HeldLease| match held.is_lost() || held.is_releasing() {
                     true => Duration::ZERO,
                     false => held.deadline.saturating_duration_since(clock.now()),
@@ -100,7 +101,7 @@ impl CachedGuardInner {
     fn lease(&self) -> Option<Lease> {
         match &self.by {
             CachedGuardGrant::Share(share) => {
-                let client = share.entry().client().clone();
+                let client = share.cached_lock().client().clone();
                 Some(Lease::new(client, share.acquisition().clone()))
             }
             CachedGuardGrant::Lease(hold, _) => Some(hold.0.clone()),
@@ -108,20 +109,26 @@ impl CachedGuardInner {
         }
     }
 
-    async fn lost(&self) {
+    async fn ended(&self) {
         if let Some(lease) = self.lease() {
-            lease.lost().await;
+            lease.ended().await;
         }
     }
 
-    fn watch(&self) -> LeaseWatch {
-        LeaseWatch::new(self.token(), self.lease(), self.cancellation())
+    async fn at_risk(&self) {
+        if let Some(lease) = self.lease() {
+            lease.at_risk().await;
+        }
+    }
+
+    fn watch(&self) -> LeaseWatcher {
+        LeaseWatcher::new(self.fencing_token(), self.lease(), self.cancellation_token())
     }
 
     /// Cancelled when the lease is lost or the guard ends.
-    fn cancellation(&self) -> CancellationToken {
+    fn cancellation_token(&self) -> CancellationToken {
         let token = self.over.get_or_init(|| match self.lease() {
-            Some(lease) => lease.cancellation(),
+            Some(lease) => lease.cancellation_token(),
             None => CancellationToken::new(),
         });
         if !self.is_held() {
@@ -130,7 +137,7 @@ impl CachedGuardInner {
         token.child_token()
     }
 
-    async fn release(mut self) -> Result<Released> {
+    async fn release(mut self) -> Result<ReleaseOutcome> {
         let was_held = self.is_held();
         self.end_watches();
         match std::mem::replace(&mut self.by, CachedGuardGrant::Nothing) {
@@ -138,12 +145,12 @@ impl CachedGuardInner {
                 entry.record_uncached_release();
                 hold.release().await
             }
-            _ if was_held => Ok(Released::Released),
-            _ => Ok(Released::AlreadyLost),
+            _ if was_held => Ok(ReleaseOutcome::Released),
+            _ => Ok(ReleaseOutcome::AlreadyLost),
         }
     }
 
-    /// Runs before anybody else can hold the lock.
+    /// Runs before another client can hold the lock.
     fn end_watches(&self) {
         if let Some(over) = self.over.get() {
             over.cancel();
@@ -201,45 +208,10 @@ macro_rules! guard {
         }
 
         impl $name {
-            /// The fencing token: greater than those of all earlier writers, local and remote.
-            /// Local readers that hold together share one.
-            pub fn token(&self) -> u64 {
-                self.0.token()
-            }
-
-            /// The time left of the lease, less the margin, computed now. Zero if it is lost.
-            pub fn remaining(&self) -> Duration {
-                self.0.remaining()
-            }
-
-            /// Whether the lease is valid, computed now.
-            pub fn is_held(&self) -> bool {
-                self.0.is_held()
-            }
-
-            /// The state of the lease, computed now.
-            pub fn state(&self) -> LeaseState {
-                self.0.state()
-            }
-
-            /// Completes when the lease is lost. See [`Lease::lost`](crate::Lease::lost).
-            ///
-            /// # Cancel safety
-            ///
-            /// Cancel safe: it can be dropped and called again.
-            pub async fn lost(&self) {
-                self.0.lost().await;
-            }
-
-            /// A token that is cancelled when the lease is lost or the guard ends, for tasks that
-            /// must not outlive it. Cancelling it yourself affects nobody else.
-            pub fn cancellation(&self) -> CancellationToken {
-                self.0.cancellation()
-            }
-
-            /// A view of the lease for other code. It ends with the guard.
-            pub fn watch(&self) -> LeaseWatch {
-                self.0.watch()
+            /// Returns the fencing token: greater than the tokens of all earlier writers, local and
+            /// remote. Local readers that hold together share one.
+            pub fn fencing_token(&self) -> FencingToken {
+                self.0.fencing_token()
             }
 
             /// Releases the lock and returns the outcome. If the lease is cached, this is local and
@@ -253,8 +225,55 @@ macro_rules! guard {
             /// # Cancel safety
             ///
             /// Cancel safe: if the future is dropped, the release is finished in the background.
-            pub async fn release(self) -> Result<Released> {
+            pub async fn release(self) -> Result<ReleaseOutcome> {
                 self.0.release().await
+            }
+
+            /// Returns whether the lease is valid, computed now.
+            pub fn is_held(&self) -> bool {
+                self.0.is_held()
+            }
+
+            /// Returns the state of the lease, computed now.
+            pub fn state(&self) -> LeaseState {
+                self.0.state()
+            }
+
+            /// Returns the time left of the lease, less the margin, computed now. Zero if it is
+            /// lost.
+            pub fn remaining(&self) -> Duration {
+                self.0.remaining()
+            }
+
+            /// Completes when the lease is lost. See [`Lease::ended`](crate::Lease::ended).
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it can be dropped and called again.
+            pub async fn ended(&self) {
+                self.0.ended().await;
+            }
+
+            /// Completes when the lease is at risk, or has ended. See
+            /// [`Lease::at_risk`](crate::Lease::at_risk).
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it can be dropped and called again.
+            pub async fn at_risk(&self) {
+                self.0.at_risk().await;
+            }
+
+            /// Returns a token that is cancelled when the lease is lost or the guard ends, for
+            /// tasks that must not outlive it. Cancelling the token yourself affects no other
+            /// guard.
+            pub fn cancellation_token(&self) -> CancellationToken {
+                self.0.cancellation_token()
+            }
+
+            /// Returns a view of the lease for other code. It ends with the guard.
+            pub fn watch(&self) -> LeaseWatcher {
+                self.0.watch()
             }
         }
 

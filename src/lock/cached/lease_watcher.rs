@@ -4,35 +4,41 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::fencing_token::FencingToken;
 use crate::lock::lease::Lease;
 
-/// A view of the lease of a [`CachedReadGuard`](crate::CachedReadGuard) or
-/// [`CachedWriteGuard`](crate::CachedWriteGuard). It ends with the guard, and does not keep the
-/// lock.
+/// A view of the lease of a [`CachedReadGuard`](crate::guard::CachedReadGuard) or
+/// [`CachedWriteGuard`](crate::guard::CachedWriteGuard).
+///
+/// It ends with the guard, and does not keep the lock.
 #[derive(Clone, Debug)]
-pub struct LeaseWatch {
-    token: u64,
+pub struct LeaseWatcher {
+    token: FencingToken,
     lease: Option<Lease>,
     over: CancellationToken,
 }
 
-impl LeaseWatch {
-    pub(super) fn new(token: u64, lease: Option<Lease>, over: CancellationToken) -> LeaseWatch {
-        LeaseWatch { token, lease, over }
+impl LeaseWatcher {
+    pub(super) fn new(
+        token: FencingToken,
+        lease: Option<Lease>,
+        over: CancellationToken,
+    ) -> LeaseWatcher {
+        LeaseWatcher { token, lease, over }
     }
 
-    /// The guard's fencing token.
-    pub fn token(&self) -> u64 {
+    /// Returns the guard's fencing token.
+    pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
-    /// Whether the guard exists and its lease is valid, computed now.
+    /// Returns whether the guard exists and its lease is valid, computed now.
     pub fn is_held(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// The time left of the lease, less the margin, computed now. Zero if it is lost or the guard
-    /// is gone.
+    /// Returns the time left of the lease, less the margin, computed now. Zero if it is lost or the
+    /// guard is gone.
     pub fn remaining(&self) -> Duration {
         match &self.lease {
             Some(lease) if !self.over.is_cancelled() => lease.remaining(),
@@ -49,13 +55,28 @@ impl LeaseWatch {
         if let Some(lease) = &self.lease {
             tokio::select! {
                 () = self.over.cancelled() => {}
-                () = lease.lost() => {}
+                () = lease.ended() => {}
             }
         }
     }
 
-    /// A token that is cancelled when the lease is lost or the guard is gone.
-    pub fn cancellation(&self) -> CancellationToken {
+    /// Completes when the lease is at risk, or has ended, or the guard is gone. See
+    /// [`Lease::at_risk`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it can be dropped and called again.
+    pub async fn at_risk(&self) {
+        if let Some(lease) = &self.lease {
+            tokio::select! {
+                () = self.over.cancelled() => {}
+                () = lease.at_risk() => {}
+            }
+        }
+    }
+
+    /// Returns a token that is cancelled when the lease is lost or the guard is gone.
+    pub fn cancellation_token(&self) -> CancellationToken {
         self.over.child_token()
     }
 }

@@ -1,6 +1,5 @@
 //! Cached locks: granted in memory, and recalled when another client wants them.
 
-pub(crate) mod config;
 pub(crate) mod guard;
 pub(crate) mod lease_watcher;
 pub(crate) mod request;
@@ -8,36 +7,53 @@ pub(crate) mod request;
 use std::fmt;
 use std::sync::Arc;
 
+use rwlease_core::protocol::LockMode;
+use rwlease_core::slot::Slot;
+
 use crate::client::ClientHandle;
 use crate::client::cache::{CachedLock, MIN_CACHED_LEASE, UncachedReason};
-use crate::error::{Error, Result};
+use crate::error::{AddContext, Error, Result};
 use crate::lock::cached::guard::{CachedReadGuard, CachedWriteGuard};
-use crate::lock::cached::request::{CachedAcquire, TryCached};
+use crate::lock::cached::request::{CachedAcquire, TryCachedAcquire};
 use crate::lock::rwlock::RwLock;
-use crate::protocol::LockMode;
-use crate::slot::Slot;
 
-/// An [`RwLock`] whose lease stays with this client after the last guard is dropped. While no other
-/// client wants the lock, it is granted in memory, without a message. When another client wants it,
-/// the server recalls it.
+/// An [`RwLock`] whose lease stays with this client after the last guard is dropped.
+///
+/// While no other client wants the lock, it is granted in memory, without a message. When another
+/// client wants it, the server recalls it. [`RwLock::cached`] makes it.
+///
+/// ```
+/// # #[cfg(feature = "embedded")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+/// # let client = rwlease::Client::embedded().await?;
+/// let config = client.rwlock("config")?.cached()?; // once, and kept
+/// for _request in 0..100 {
+///     let guard = config.read().await?; // from the third one on without a message
+///     assert!(guard.is_held());
+/// }
+/// # Ok(()) }
+/// # #[cfg(not(feature = "embedded"))] fn main() {}
+/// ```
 ///
 /// Use it for a lock that this process takes often and others seldom, such as a configuration that
 /// is read on every request, or a shard that one worker owns for hours. Below some three uses a
 /// second it does not pay off. `docs/caching.md` has more.
 ///
-/// The first request is a plain one. The second one within a second caches the lease. A lease that
-/// is not used for a second is released. So is a lease that others want: at once if there is no
-/// guard, otherwise after the current guards and after 5 ms, in which local requests still go first
-/// ([`Cache::min_hold`](crate::Cache::min_hold)). A lock that others recall too soon is not cached
-/// for a while. A lock is never cached where recalls cannot arrive: without sharded channels (on
-/// Redis 6.2, or without the right to use them), over a cluster connection of the application, and
-/// beyond [`Cache::max_cached`](crate::Cache::max_cached).
+/// The first request is sent to the server and caches nothing. The second request within a second
+/// caches the lease. A lease that is not used for a second is released. A lease that another client
+/// wants is released at once if there is no guard. Otherwise it is released after the current
+/// guards and after a minimum hold of 5 ms
+/// ([`CacheConfig::min_hold`](crate::CacheConfig::min_hold)), during which local requests go first.
+/// A lock that is recalled too soon is not cached for a while. A lock is never cached where recalls
+/// cannot arrive: without sharded channels (on Redis 6.2, or without the right to use them), over a
+/// cluster connection of the application, and beyond
+/// [`CacheConfig::max_cached`](crate::CacheConfig::max_cached).
 ///
 /// # What it costs others
 ///
 /// A process that is stopped or cut off keeps others from the locks that it used in the last two
 /// seconds, for at most a lease. Without the cache it would keep only those that it held. A shorter
-/// [`lease`](crate::Builder::lease) shortens that time.
+/// [`lease`](crate::ClientBuilder::lease) shortens that time.
 ///
 /// # Fairness
 ///
@@ -46,16 +62,17 @@ use crate::slot::Slot;
 ///
 /// # Cost
 ///
-/// A local grant sends no message. One call a second while the lock is used; none while it is not.
+/// A local grant sends no message. The client makes one call a second while the lock is used, and
+/// no calls while it is unused.
 pub struct CachedRwLock {
     client: Arc<ClientHandle>,
     entry: Arc<CachedLock>,
 }
 
-/// The state of a cached lock in this client, as returned by [`CachedRwLock::local`].
+/// The state of a cached lock in this client, as returned by [`CachedRwLock::cache_status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LocalStatus {
+pub struct CacheStatus {
     /// The number of guards that read by the cached lease.
     pub readers: u64,
     /// Whether a guard writes by the cached lease.
@@ -64,40 +81,23 @@ pub struct LocalStatus {
     pub waiting: usize,
     /// The mode of the cached lease, or `None` if there is none.
     pub hold: Option<LockMode>,
-    /// Why no lease is cached, nor will be at the next request.
-    pub plain_because: Option<UncachedReason>,
-}
-
-impl RwLock {
-    /// The same lock, cached by this client.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the client's [lease](crate::Builder::lease) is
-    /// shorter than a second.
-    pub fn cached(&self) -> Result<CachedRwLock> {
-        if self.client.settings.lease < MIN_CACHED_LEASE {
-            let lease = self.client.settings.lease;
-            let message = format!(
-                "the lease of cached locks must be at least {MIN_CACHED_LEASE:?}, not {lease:?}"
-            );
-            return Err(self.lock.add_context(Error::invalid(message)));
-        }
-        let entry = self.client.cached_lock(&self.lock);
-        entry.add_handle();
-        Ok(CachedRwLock { client: self.client.clone(), entry })
-    }
+    /// Why no lease is cached, and the next request does not cache one.
+    pub uncached_reason: Option<UncachedReason>,
 }
 
 impl CachedRwLock {
-    /// The lock's name, as given.
-    pub fn name(&self) -> &str {
-        self.entry.name()
-    }
-
-    /// The slot of the lock's key.
-    pub fn slot(&self) -> Slot {
-        self.entry.slot()
+    pub(crate) fn new(lock: &RwLock) -> Result<CachedRwLock> {
+        let RwLock { client, lock } = lock;
+        if client.settings.lease < MIN_CACHED_LEASE {
+            let lease = client.settings.lease;
+            let message = format!(
+                "the lease of a cached lock must be at least {MIN_CACHED_LEASE:?}, not {lease:?}"
+            );
+            return Err(lock.add_context(Error::invalid(message)));
+        }
+        let entry = client.cached_lock(lock);
+        entry.add_handle();
+        Ok(CachedRwLock { client: client.clone(), entry })
     }
 
     /// Acquires the lock for reading. It waits without a limit unless
@@ -116,30 +116,40 @@ impl CachedRwLock {
         CachedAcquire::new(&self.entry)
     }
 
-    /// Acquires the lock for reading if nobody is in the way. Clients that only have it cached do
-    /// not count: it waits for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by
-    /// default.
-    pub fn try_read(&self) -> TryCached<'_, CachedReadGuard> {
-        TryCached::new(&self.entry)
+    /// Acquires the lock for reading if it is available now. A lock that another client only has
+    /// cached counts as available: the request waits for its recall for up to
+    /// [`CacheConfig::try_wait`](crate::CacheConfig::try_wait), 50 ms by default.
+    pub fn try_read(&self) -> TryCachedAcquire<'_, CachedReadGuard> {
+        TryCachedAcquire::new(&self.entry)
     }
 
-    /// Acquires the lock for writing if nobody is in the way. Clients that only have it cached do
-    /// not count: it waits for them for up to [`Cache::try_wait`](crate::Cache::try_wait), 50 ms by
-    /// default.
-    pub fn try_write(&self) -> TryCached<'_, CachedWriteGuard> {
-        TryCached::new(&self.entry)
+    /// Acquires the lock for writing if it is available now. A lock that another client only has
+    /// cached counts as available: the request waits for its recall for up to
+    /// [`CacheConfig::try_wait`](crate::CacheConfig::try_wait), 50 ms by default.
+    pub fn try_write(&self) -> TryCachedAcquire<'_, CachedWriteGuard> {
+        TryCachedAcquire::new(&self.entry)
     }
 
-    /// The state of the lock in this client. No round trip.
-    pub fn local(&self) -> LocalStatus {
+    /// Returns the state of the lock in this client. No round trip.
+    pub fn cache_status(&self) -> CacheStatus {
         let state = self.entry.status();
-        LocalStatus {
+        CacheStatus {
             readers: state.readers,
             writer: state.writer,
             waiting: state.waiter_count,
             hold: state.cached_mode,
-            plain_because: state.uncached_reason,
+            uncached_reason: state.uncached_reason,
         }
+    }
+
+    /// Returns the lock's name, as given.
+    pub fn name(&self) -> &str {
+        self.entry.name()
+    }
+
+    /// Returns the slot of the lock's key.
+    pub fn slot(&self) -> Slot {
+        self.entry.slot()
     }
 }
 
@@ -161,7 +171,7 @@ impl fmt::Debug for CachedRwLock {
         f.debug_struct("CachedRwLock")
             .field("name", &self.name())
             .field("slot", &self.slot())
-            .field("local", &self.local())
+            .field("local", &self.cache_status())
             .finish_non_exhaustive()
     }
 }

@@ -9,18 +9,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rwlease_core::acquisition::AcquisitionError;
+use rwlease_core::time::LocalInstant;
 use tokio::task::coop;
 
-use crate::client::acquisition::timed_out_error;
 use crate::client::cache::{
     CachedGrant, CachedLock, LeaseShare, LocalAcquire, LocalWait, LocalWaitOutcome, telemetry,
 };
-use crate::clock::LocalInstant;
 use crate::error::{Error, Result};
 use crate::lock::cached::guard::{CachedGuard, CachedGuardInner};
-use crate::lock::wait_options::{Cancel, Wait};
+use crate::lock::wait_options::{Cancel, WaitOptions};
 
-/// A request for a cached lock. It is sent when it is awaited, and returns a guard.
+/// A request for a cached lock. It is sent when awaited, and returns a guard.
 ///
 /// # Cost
 ///
@@ -28,7 +28,7 @@ use crate::lock::wait_options::{Cancel, Wait};
 ///
 /// # Errors
 ///
-/// As [`Acquire`](crate::Acquire). [`TooManyWaiters`](crate::ErrorKind::TooManyWaiters) also if
+/// As [`Acquire`](crate::Acquire). [`QueueFull`](crate::ErrorKind::QueueFull) also if
 /// that many requests wait in this client.
 ///
 /// # Cancel safety
@@ -59,15 +59,17 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
         CachedAcquire { entry, timeout: None, cancel, stage: Stage::New, guard: PhantomData }
     }
 
-    /// The longest time to wait. Default: no limit.
+    /// Sets the longest time to wait. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future completes,
-    /// for example that of a cancellation token, a channel or a signal. Default: never.
-    pub fn cancel_on(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
+    /// Gives up with [`Cancelled`](crate::ErrorKind::Cancelled) as soon as this future completes.
+    /// Default: never.
+    ///
+    /// It can be the future of a cancellation token, a channel or a signal.
+    pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'a) -> Self {
         self.cancel = Cancel::on(cancelled);
         self
     }
@@ -93,7 +95,8 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
                         Stage::Plain(Box::pin(self.entry.acquire_uncached(G::MODE, until)));
                 }
                 (Poll::Pending, Some((_, limit))) => {
-                    return limit.as_mut().poll(context).map(|()| Err(timed_out_error()));
+                    let error = AcquisitionError::TimedOut { waiters_ahead: 0 };
+                    return limit.as_mut().poll(context).map(|()| Err(error.into()));
                 }
                 (Poll::Pending, None) => return Poll::Pending,
             }
@@ -106,7 +109,7 @@ impl<'a, G: CachedGuard> CachedAcquire<'a, G> {
 
     /// The first step: returns a share, or sets the next stage.
     fn begin(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<LeaseShare>>> {
-        Wait { timeout: self.timeout, retry: None }.check()?;
+        WaitOptions { timeout: self.timeout, retry: None }.check()?;
         // A task that locks in a loop must let other tasks run, such as the one that receives
         // recalls.
         let budget = ready!(coop::poll_proceed(context));
@@ -142,26 +145,26 @@ impl<G: CachedGuard> Future for CachedAcquire<'_, G> {
     }
 }
 
-/// A request for a cached lock that does not wait for others. It returns a guard, or `None` if
-/// others are in the way.
+/// A request for a cached lock that does not wait for others. It returns a guard, or `None` if the
+/// lock is busy.
 ///
 /// # Cost, Errors, Cancel safety
 ///
 /// As [`CachedAcquire`]. It waits for clients that have the lock cached and do not use it.
 #[must_use = "a request does nothing until it is awaited"]
-pub struct TryCached<'a, G> {
+pub struct TryCachedAcquire<'a, G> {
     entry: &'a Arc<CachedLock>,
     timeout: Option<Duration>,
     waiting: Option<BoxFuture<'a, Result<Option<G>>>>,
     guard: PhantomData<fn() -> G>,
 }
 
-impl<'a, G: CachedGuard> TryCached<'a, G> {
+impl<'a, G: CachedGuard> TryCachedAcquire<'a, G> {
     pub(super) fn new(entry: &'a Arc<CachedLock>) -> Self {
-        TryCached { entry, timeout: None, waiting: None, guard: PhantomData }
+        TryCachedAcquire { entry, timeout: None, waiting: None, guard: PhantomData }
     }
 
-    /// The longest time to wait for the server's answer. Default: the client's call timeout.
+    /// Sets the longest time to wait for the server's answer. Default: the client's call timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -173,7 +176,7 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
     {
         let (entry, timeout) = (self.entry, self.timeout);
         Box::pin(async move {
-            let checked = Wait { timeout, retry: None }.check();
+            let checked = WaitOptions { timeout, retry: None }.check();
             let granted = match checked {
                 Ok(()) => entry.try_acquire(G::MODE, timeout).await,
                 Err(error) => Err(error),
@@ -184,7 +187,7 @@ impl<'a, G: CachedGuard> TryCached<'a, G> {
     }
 }
 
-impl<'a, G: CachedGuard + 'a> Future for TryCached<'a, G> {
+impl<'a, G: CachedGuard + 'a> Future for TryCachedAcquire<'a, G> {
     type Output = Result<Option<G>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -213,8 +216,8 @@ impl<G> fmt::Debug for CachedAcquire<'_, G> {
     }
 }
 
-impl<G> fmt::Debug for TryCached<'_, G> {
+impl<G> fmt::Debug for TryCachedAcquire<'_, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryCached").field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("TryCachedAcquire").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }

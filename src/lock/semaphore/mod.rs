@@ -6,35 +6,40 @@ pub(crate) mod status;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::client::ClientHandle;
-use crate::error::{Error, ErrorKind, Result};
-use crate::lock::guard::SemaphoreGuard;
-use crate::lock::request::{Acquire, TryAcquire};
-use crate::protocol::{LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest};
-use crate::slot::Slot;
+use rwlease_core::protocol::{LockKey, LockKind, PermitRequest, SetLimitReply, SetLimitRequest};
+use rwlease_core::slot::Slot;
 
-/// A semaphore that all clients of the cluster share by its name. At most [`limit`](Self::limit)
+use crate::client::ClientHandle;
+use crate::error::{AddContext, Error, ErrorKind, Result};
+use crate::lock::guard::SemaphorePermit;
+use crate::lock::request::{Acquire, TryAcquire};
+use crate::lock::semaphore::status::SemaphoreStatusQuery;
+
+/// A semaphore that all clients of the cluster share by its name.
+///
+/// At most [`limit`](Self::limit)
 /// permits are held at a time. A holder has one permit or several, under one lease.
+/// [`Client::semaphore`](crate::Client::semaphore) makes it, without a round trip.
 ///
 /// Permits are given first in, first out. Small requests do not starve one for many permits: those
 /// behind it wait until it has its permits. Each grant has its own [fencing
-/// token](crate::Lease::token), greater than all before it.
+/// token](SemaphorePermit::fencing_token), greater than all before it.
 ///
 /// The first acquire creates the semaphore and stores its limit. Every handle must name the same
 /// limit; only [`set_limit`](Self::set_limit) changes it. The server forgets an idle semaphore
 /// after 10 to 60 s, and its limit with it.
 ///
 /// Semaphores and read/write locks share a namespace: a semaphore's key is
-/// [`Foreign`](ErrorKind::Foreign) to a read/write lock, and the reverse.
+/// [`WrongType`](ErrorKind::WrongType) to a read/write lock, and the reverse.
 ///
 /// ```
 /// # #[cfg(feature = "embedded")]
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
-/// # let locks = rwlease::Locks::embedded().await?;
-/// let uploads = locks.semaphore("uploads", 10)?;
+/// # let client = rwlease::Client::embedded().await?;
+/// let uploads = client.semaphore("uploads", 10)?;
 /// let mut guard = uploads.acquire(4).await?;
-/// guard.release_some(3).await?; // the first three are done
-/// assert_eq!(guard.permits(), 1);
+/// guard.release_permits(3).await?; // the first three are done
+/// assert_eq!(guard.num_permits(), 1);
 /// let others = uploads.try_acquire(9).await?;
 /// assert!(others.is_some());
 /// assert!(guard.release().await?.was_held());
@@ -55,45 +60,30 @@ impl Semaphore {
         Ok(Semaphore { client, lock, limit })
     }
 
-    /// The semaphore's name, as given.
-    pub fn name(&self) -> &str {
-        &self.lock.name
-    }
-
-    /// The slot of the semaphore's key.
-    pub fn slot(&self) -> Slot {
-        self.lock.slot
-    }
-
-    /// The limit that this handle names, 1 to 4,294,967,295 permits.
-    pub fn limit(&self) -> u32 {
-        self.limit
-    }
-
-    /// Acquires `permits` permits, all at once. It waits until they are available and everybody who
-    /// came before has theirs, without a limit unless [`timeout`](Acquire::timeout) sets one.
+    /// Acquires `permits` permits, all at once. It waits until they are available and all earlier
+    /// requests have their permits, without a limit unless [`timeout`](Acquire::timeout) sets one.
     ///
     /// Acquiring more permits while this task holds some can deadlock: two tasks may each wait for
-    /// permits that the other holds. Acquire all of them at once.
+    /// permits that the other holds. Acquire all permits at once.
     ///
     /// # Errors
     ///
-    /// As [`Acquire`], and [`Invalid`](ErrorKind::Invalid) for zero permits and for more than the
-    /// limit; [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another limit than
-    /// this handle names, or its limit was lowered below `permits` during the wait.
-    pub fn acquire(&self, permits: u32) -> Acquire<'_, SemaphoreGuard> {
+    /// As [`Acquire`], and [`InvalidInput`](ErrorKind::InvalidInput) for zero permits and for more
+    /// than the limit; [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another
+    /// limit than this handle names, or its limit was lowered below `permits` during the wait.
+    pub fn acquire(&self, permits: u32) -> Acquire<'_, SemaphorePermit> {
         let mut request = Acquire::new(&self.client, &self.lock, None);
         request.options.permits = Some(PermitRequest { count: permits, limit: self.limit });
         request
     }
 
-    /// Acquires `permits` permits if they are available and nobody waits. One round trip. If many
-    /// dead holders are in the way, one more for every 16 of them.
+    /// Acquires `permits` permits if they are available and the queue is empty. It takes one round
+    /// trip, and one more for every 16 dead holders whose permits are needed.
     ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire).
-    pub fn try_acquire(&self, permits: u32) -> TryAcquire<'_, SemaphoreGuard> {
+    pub fn try_acquire(&self, permits: u32) -> TryAcquire<'_, SemaphorePermit> {
         TryAcquire(self.acquire(permits))
     }
 
@@ -101,17 +91,17 @@ impl Semaphore {
     /// the new limit. One round trip. If the server does not know the semaphore, it is created with
     /// the new limit. If the limit is `new` already, nothing changes.
     ///
-    /// Holders keep their permits. If they hold more than a lower limit allows, nothing is granted
-    /// until enough permits are given back. A waiter that wants more than the new limit fails with
-    /// [`LimitMismatch`](ErrorKind::LimitMismatch) when it polls. Other waiters keep their places,
-    /// whatever limit their handles name.
+    /// Holders keep their permits. If they hold more than a lower limit allows, no request is
+    /// granted until enough permits are released. A waiter that wants more than the new limit fails
+    /// with [`LimitMismatch`](ErrorKind::LimitMismatch) when it polls. Other waiters keep their
+    /// positions in the queue, even if their handles name another limit.
     ///
     /// # Errors
     ///
     /// [`LimitMismatch`](ErrorKind::LimitMismatch) if the semaphore has another limit, which
-    /// [`Error::semaphore_limit`] returns; [`Invalid`](ErrorKind::Invalid) for a limit of zero;
-    /// [`Unavailable`](ErrorKind::Unavailable), [`Refused`](ErrorKind::Refused),
-    /// [`Foreign`](ErrorKind::Foreign), [`Incompatible`](ErrorKind::Incompatible).
+    /// [`Error::semaphore_limit`] returns; [`InvalidInput`](ErrorKind::InvalidInput) for a limit of
+    /// zero; [`Unavailable`](ErrorKind::Unavailable), [`Rejected`](ErrorKind::Rejected),
+    /// [`WrongType`](ErrorKind::WrongType), [`UnsupportedVersion`](ErrorKind::UnsupportedVersion).
     ///
     /// # Cancel safety
     ///
@@ -122,22 +112,54 @@ impl Semaphore {
         match self.exchange(SetLimitRequest { expected, limit: new }).await? {
             None => Ok(Semaphore { limit: new, ..self.clone() }),
             Some(limit) => {
-                let message = format!("the semaphore's limit is {limit}, and not {expected}");
+                let message = format!("the semaphore has the limit {limit}, not {expected}");
                 Err(with_lock(Error::limit_mismatch(message, limit)))
             }
         }
     }
 
+    /// Queries the limit, the holders and the waiters, a page at a time: see
+    /// [`SemaphoreStatus`](crate::SemaphoreStatus).
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")]
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> rwlease::Result<()> {
+    /// # let uploads = rwlease::Client::embedded().await?.semaphore("uploads", 10)?;
+    /// # let permit = uploads.acquire(4).await?;
+    /// let status = uploads.status().await?;
+    /// assert_eq!(status.in_use, 4);
+    /// # Ok(()) }
+    /// # #[cfg(not(feature = "embedded"))] fn main() {}
+    /// ```
+    pub fn status(&self) -> SemaphoreStatusQuery<'_> {
+        SemaphoreStatusQuery::new(self)
+    }
+
+    /// Returns the limit that this handle names, 1 to 4,294,967,295 permits.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns the semaphore's name, as given.
+    pub fn name(&self) -> &str {
+        &self.lock.name
+    }
+
+    /// Returns the slot of the semaphore's key.
+    pub fn slot(&self) -> Slot {
+        self.lock.slot
+    }
+
     /// The limit that prevented the exchange, if one did.
     async fn exchange(&self, set: SetLimitRequest) -> Result<Option<u32>> {
         let (client, lock) = (&self.client, &self.lock);
-        let until = client.clock.now().saturating_add(client.settings.call_timeout);
+        let until = client.clock.now().saturating_add(client.settings.acquisition.call_timeout);
         while client.clock.now() < until {
-            let reply = client.query(lock, &set.call(client.scripts, lock, until)).await?;
+            let reply = client.query(lock, &set.call(lock, until)).await?;
             let (envelope, set) =
                 SetLimitRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
-            if envelope.has_pump_work {
-                client.pump(lock);
+            if envelope.has_more_work {
+                client.grant_waiters(lock);
             }
             match set {
                 SetLimitReply::Set => return Ok(None),
@@ -145,14 +167,14 @@ impl Semaphore {
                 SetLimitReply::TooLate => {} // the call arrived too late by another server's clock
             }
         }
-        let message = "the slot could not be served in time";
+        let message = "the server did not change the limit in time";
         Err(lock.add_context(Error::new(ErrorKind::Unavailable, message)))
     }
 }
 
 fn check_limit(limit: u32) -> Result<()> {
     match limit {
-        0 => Err(Error::invalid("the limit of a semaphore must not be zero")),
+        0 => Err(Error::invalid("the limit of a semaphore must be at least 1, not 0")),
         _ => Ok(()),
     }
 }

@@ -5,12 +5,14 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-
-use crate::error::Result;
-use crate::lock::semaphore::Semaphore;
-use crate::protocol::{
-    HolderRecord, InspectSemaphoreReply, InspectSemaphoreRequest, SemaphoreCursor, WaiterRecord,
+use rwlease_core::protocol::{
+    ClientInfo, HolderRecord, InspectSemaphoreReply, InspectSemaphoreRequest, SemaphoreCursor,
+    WaiterRecord,
 };
+
+use crate::error::{AddContext, Result};
+use crate::fencing_token::FencingToken;
+use crate::lock::semaphore::Semaphore;
 
 /// The maximum number of entries of each kind on one page.
 const LARGEST_PAGE: u64 = 100;
@@ -23,63 +25,76 @@ const LARGEST_PAGE: u64 = 100;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SemaphoreStatus {
-    /// The last fencing token that was given out, or zero if none was.
-    pub token: u64,
+    /// The last fencing token that was given out, or `None` if none was.
+    pub last_token: Option<FencingToken>,
     /// The limit. `None` if the server does not know the semaphore, because it is new or was idle
     /// for a while.
     pub limit: Option<u32>,
-    /// The number of permits in use, on all pages. It includes those of holders whose leases have
-    /// ended and that the server has not removed yet. It exceeds the limit if that was lowered.
+    /// The number of permits in use, on all pages. It includes permits of holders whose leases have
+    /// ended and that the server has not removed yet. It exceeds the limit if the limit was
+    /// lowered.
     pub in_use: u64,
     /// The number of holders on all pages. It includes dead holders that the server has not removed
     /// yet.
-    pub holders: u64,
+    pub holder_count: u64,
     /// The holders on this page.
-    pub holding: Vec<PermitHolder>,
+    pub holders: Vec<SemaphoreHolder>,
     /// The number of waiters on all pages. It includes dead waiters that the server has not removed
     /// yet.
-    pub waiters: u64,
+    pub waiter_count: u64,
     /// The waiters on this page, in the order in which they get their permits.
-    pub waiting: Vec<PermitWaiter>,
+    pub waiters: Vec<SemaphoreWaiter>,
     next: Option<SemaphoreCursor>,
 }
 
 /// A holder of permits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PermitHolder {
+pub struct SemaphoreHolder {
     /// Its id: [`Lease::id`](crate::Lease::id) at the holder.
     pub id: String,
+    /// Who its client is. `None` if the client has no record, or if the record could not be read.
+    pub client: Option<ClientInfo>,
     /// The number of permits it holds.
     pub permits: u32,
     /// Its fencing token.
-    pub token: u64,
+    pub fencing_token: FencingToken,
     /// The time since it was granted them, taken from its token. Zero if the server's clock was set
     /// back since.
-    pub age: Duration,
+    pub held_for: Duration,
     /// The time left of its lease, by the server's clock.
-    pub remaining: Duration,
+    pub lease_remaining: Duration,
 }
 
 /// A waiter for permits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PermitWaiter {
+pub struct SemaphoreWaiter {
     /// Its id.
     pub id: String,
+    /// Who its client is. `None` if the client has no record, or if the record could not be read.
+    pub client: Option<ClientInfo>,
     /// The number of permits it wants.
     pub permits: u32,
     /// The time it has waited.
-    pub age: Duration,
+    pub waiting_for: Duration,
     /// The time for which its place is kept without another poll. Zero for a waiter that is dead
     /// and will be passed over.
-    pub remaining: Duration,
+    pub ttl_remaining: Duration,
 }
 
 impl SemaphoreStatus {
-    /// Whether this is the last page.
+    /// Returns whether this is the last page.
     pub fn is_last(&self) -> bool {
         self.next.is_none()
+    }
+
+    /// The ids of the holders and waiters, and who their clients are.
+    fn clients_mut(&mut self) -> impl Iterator<Item = (&str, &mut Option<ClientInfo>)> {
+        let holders = self.holders.iter_mut();
+        let waiters = self.waiters.iter_mut();
+        let holders = holders.map(|holder| (holder.id.as_str(), &mut holder.client));
+        holders.chain(waiters.map(|waiter| (waiter.id.as_str(), &mut waiter.client)))
     }
 }
 
@@ -87,12 +102,15 @@ impl SemaphoreStatus {
 ///
 /// # Cost
 ///
-/// One round trip. The time at the server is bounded by the page size. It writes nothing.
+/// One round trip, and for [clients](SemaphoreStatusQuery::clients) that this client does not know
+/// yet one more, to the masters that have their records. The time at the server is bounded by the
+/// page size. It writes nothing.
 ///
 /// # Errors
 ///
-/// [`Unavailable`](crate::ErrorKind::Unavailable), [`Refused`](crate::ErrorKind::Refused),
-/// [`Foreign`](crate::ErrorKind::Foreign), [`Incompatible`](crate::ErrorKind::Incompatible).
+/// [`Unavailable`](crate::ErrorKind::Unavailable), [`Rejected`](crate::ErrorKind::Rejected),
+/// [`WrongType`](crate::ErrorKind::WrongType),
+/// [`UnsupportedVersion`](crate::ErrorKind::UnsupportedVersion).
 ///
 /// # Cancel safety
 ///
@@ -102,27 +120,39 @@ pub struct SemaphoreStatusQuery<'a> {
     semaphore: &'a Semaphore,
     page: SemaphoreCursor,
     size: u64,
+    clients: bool,
 }
 
-impl Semaphore {
-    /// Queries the limit, the holders and the waiters, a page at a time.
-    pub fn status(&self) -> SemaphoreStatusQuery<'_> {
-        let page = SemaphoreCursor::default();
-        SemaphoreStatusQuery { semaphore: self, page, size: LARGEST_PAGE }
+impl<'a> SemaphoreStatusQuery<'a> {
+    pub(super) fn new(semaphore: &'a Semaphore) -> Self {
+        SemaphoreStatusQuery {
+            semaphore,
+            page: SemaphoreCursor::default(),
+            size: LARGEST_PAGE,
+            clients: true,
+        }
     }
-}
 
-impl SemaphoreStatusQuery<'_> {
-    /// The maximum number of holders, and of waiters, on a page: 1 to 100. Default: 100.
+    /// Sets the maximum number of holders, and of waiters, on a page: 1 to 100. Default: 100.
     pub fn page_size(mut self, most: usize) -> Self {
         self.size = (most as u64).clamp(1, LARGEST_PAGE);
         self
     }
 
-    /// The page after this one. It shows the semaphore as it is then, so holders and waiters that
-    /// came or left meanwhile may be missing or appear twice.
+    /// Sets whether to look up who the clients of the holders and waiters are. Default: true.
+    ///
+    /// Waits for the records for at most a second: some may be on a master that is away.
+    pub fn clients(mut self, clients: bool) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// Queries the page after this one.
+    ///
+    /// Each page shows the semaphore at the time of its query. Holders and waiters that came or
+    /// left between two pages may be missing or appear twice.
     pub fn after(mut self, status: &SemaphoreStatus) -> Self {
-        let end = SemaphoreCursor { holder: status.holders, waiter: None };
+        let end = SemaphoreCursor { holder: status.holder_count, waiter: None };
         self.page = status.next.clone().unwrap_or(end);
         self
     }
@@ -136,10 +166,14 @@ impl<'a> IntoFuture for SemaphoreStatusQuery<'a> {
         Box::pin(async move {
             let Semaphore { client, lock, .. } = self.semaphore;
             let (first, most) = (self.page.holder, self.size);
-            let call = InspectSemaphoreRequest { page: self.page, most }.call(client.scripts, lock);
+            let call = InspectSemaphoreRequest { page: self.page, most }.call(lock);
             let reply = client.query(lock, &call).await?;
             let view = InspectSemaphoreRequest::read(reply).map_err(|bad| lock.add_context(bad))?;
-            Ok(status(view, first, most))
+            let mut status = status(view, first, most);
+            if self.clients {
+                client.describe_clients(status.clients_mut()).await;
+            }
+            Ok(status)
         })
     }
 }
@@ -157,19 +191,22 @@ impl fmt::Debug for SemaphoreStatusQuery<'_> {
 fn status(view: InspectSemaphoreReply, first: u64, size: u64) -> SemaphoreStatus {
     let now = view.now;
     let holder = |(id, record, permits): (String, HolderRecord, u32)| {
-        (record.deadline > now).then(|| PermitHolder {
+        let fencing_token = FencingToken::from_wire(record.token)?;
+        (record.deadline > now).then(|| SemaphoreHolder {
             id,
+            client: None,
             permits,
-            token: record.token,
-            age: Duration::from_micros(now.saturating_mul(1000).saturating_sub(record.token)),
-            remaining: Duration::from_millis(record.deadline - now),
+            fencing_token,
+            held_for: Duration::from_micros(now.saturating_mul(1000).saturating_sub(record.token)),
+            lease_remaining: Duration::from_millis(record.deadline - now),
         })
     };
-    let waiter = |entry: WaiterRecord| PermitWaiter {
+    let waiter = |entry: WaiterRecord| SemaphoreWaiter {
         id: entry.id,
+        client: None,
         permits: entry.permits,
-        age: Duration::from_millis(now.saturating_sub(entry.joined_at)),
-        remaining: Duration::from_millis(
+        waiting_for: Duration::from_millis(now.saturating_sub(entry.joined_at)),
+        ttl_remaining: Duration::from_millis(
             entry.last_poll.saturating_add(entry.waiter_ttl).saturating_sub(now),
         ),
     };
@@ -177,45 +214,16 @@ fn status(view: InspectSemaphoreReply, first: u64, size: u64) -> SemaphoreStatus
     let next_waiter = view.waiting.last().and_then(|entry| entry.next.clone());
     let is_last = shown == view.holder_count && next_waiter.is_none();
     SemaphoreStatus {
-        token: view.token,
+        last_token: FencingToken::from_wire(view.token),
         limit: (view.limit > 0).then_some(view.limit),
         in_use: view.permits_in_use,
-        holders: view.holder_count,
-        holding: view.holders.into_iter().filter_map(holder).collect(),
-        waiters: view.waiters,
-        waiting: view.waiting.into_iter().map(waiter).collect(),
+        holder_count: view.holder_count,
+        holders: view.holders.into_iter().filter_map(holder).collect(),
+        waiter_count: view.waiters,
+        waiters: view.waiting.into_iter().map(waiter).collect(),
         next: (!is_last).then_some(SemaphoreCursor { holder: shown, waiter: next_waiter }),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn status_of_the_largest_numbers_does_not_overflow() {
-        const MAX: u64 = u64::MAX;
-        for now in [0, MAX / 2, MAX - 1, MAX] {
-            let waiter = WaiterRecord {
-                id: "waiter".into(),
-                next: None,
-                ticket: MAX,
-                last_poll: MAX,
-                waiter_ttl: MAX,
-                joined_at: MAX,
-                permits: u32::MAX,
-            };
-            let record = HolderRecord { deadline: MAX, token: 0, cached: false };
-            let view = InspectSemaphoreReply {
-                now,
-                holder_count: MAX,
-                holders: vec![("holder".into(), record, 1)],
-                waiting: vec![waiter],
-                ..InspectSemaphoreReply::default()
-            };
-            let status = status(view, MAX, 100);
-            assert_eq!(status.waiting[0].remaining, Duration::from_millis(MAX - now));
-            assert_eq!(status.holding.len(), usize::from(now < MAX));
-        }
-    }
-}
+mod tests;

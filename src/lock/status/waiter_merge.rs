@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use crate::protocol::{LockMode, WaiterRecord};
+use rwlease_core::protocol::{LockMode, WaiterRecord};
 
 /// Waiting writers and waiting readers, merged in the order of their tickets.
 pub(super) struct MergedQueue {

@@ -1,10 +1,10 @@
 //! What is known about the places where a channel is joined, and about the links there.
 
 use bytes::Bytes;
+use rwlease_core::resp::Address;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
 
-use crate::backend::Address;
-use crate::clock::LocalInstant;
 use crate::router::subscriptions::link::LinkCommand;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) enum TargetState {
     Subscribed(LocalInstant),
 }
 
-/// What the keeper knows about a server.
+/// The state of a server, as the manager knows it.
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) id: u64,

@@ -1,6 +1,5 @@
 //! One connection that carries subscriptions, from its dial to its end.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,41 +9,33 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::{self, Either};
 use futures::stream::FuturesUnordered;
+use rwlease_core::resp::{Address, Command, ServerError};
+use rwlease_core::slot::Slot;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
 
 use crate::backend::{
-    Address, Command, ConnectionError, Connector, MessageHandler, OpenedPubSub, ProtocolError,
-    PubSubConnection, PubSubEvent, ServerError, is_auth_error,
+    ConnectionError, Connector, MessageHandler, OpenedPubSub, PubSubConnection, PubSubEvent,
+    is_auth_error,
 };
-use crate::clock::{Clock, LocalInstant};
-use crate::router::server_info::parse_server_name;
-use crate::router::subscriptions::subscribe_queue::SubscribeQueue;
+use crate::clock::Clock;
+use crate::router::connections::limits::TimeLimit;
+use crate::router::connections::server_info::parse_server_name;
+use crate::router::subscriptions::link_monitor::{LinkMonitor, MonitorAction, SUBSCRIBE_TIMEOUT};
 use crate::router::subscriptions::{EventSender, SubscriptionEvent};
 use crate::router::telemetry::{self, ConnectionKind};
-use crate::router::time_limit::TimeLimit;
-use crate::slot::Slot;
 
 /// How often the link checks its connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a server may say nothing after a command was sent before the link gives up.
-const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// After this much silence one channel is joined again, which is harmless, to see whether the
-/// server is still there.
-const PROBE_AFTER: Duration = Duration::from_secs(10);
-
-/// How long a connection without channels stays open.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What the keeper tells a link to do.
+/// The commands of the manager to a link.
 #[derive(Debug)]
 pub(super) enum LinkCommand {
     Subscribe { channel: Bytes, asking: bool },
     Unsubscribe { channel: Bytes },
 }
 
-/// What a link tells the keeper. (Messages go straight to the listener.)
+/// The events of a link for the manager. (Messages go straight to the listener.)
 #[derive(Debug)]
 pub(super) struct LinkEvent {
     pub(super) address: Address,
@@ -69,7 +60,7 @@ pub(super) enum LinkEventKind {
     },
 }
 
-/// A running link. It ends when the keeper drops its commands.
+/// A running link. It ends when the manager drops its commands.
 pub(super) struct SubscriptionLink {
     pub(super) address: Address,
     pub(super) id: u64,
@@ -91,7 +82,8 @@ impl SubscriptionLink {
     pub(super) async fn run(mut self) {
         let began = self.clock.now();
         let dialled = self.dial().await;
-        let failure = dialled.as_ref().err().map(|failure| failure as &dyn Display);
+        let chain = dialled.as_ref().err().map(ConnectionError::chain);
+        let failure = chain.as_ref().map(|chain| chain as &dyn Display);
         let took = self.clock.now().saturating_duration_since(began);
         telemetry::record_dial(&self.address, ConnectionKind::Subscriptions, took, failure);
         let end = match dialled {
@@ -174,7 +166,7 @@ impl SubscriptionLink {
 
     /// Tells why the connection has ended.
     fn lost(&self, why: ConnectionError) -> LinkEnd {
-        telemetry::emit_subscription_connection_lost(&self.address, &why);
+        telemetry::emit_subscription_connection_lost(&self.address, &why.chain());
         LinkEnd::Lost
     }
 
@@ -219,11 +211,8 @@ impl SubscriptionLink {
     }
 }
 
-const UNASKED: ProtocolError =
-    ProtocolError::new("the server confirmed a subscription that nobody requested");
-
 fn silent() -> ConnectionError {
-    ConnectionError::not_sent(format!("no reply to a subscription in {SUBSCRIBE_TIMEOUT:?}"))
+    ConnectionError::not_sent(format!("no reply to SSUBSCRIBE within {SUBSCRIBE_TIMEOUT:?}"))
 }
 
 /// The error that makes a new connection necessary, for which credentials are fetched again.
@@ -243,180 +232,5 @@ async fn execute(
             subscription.subscribe(&channel, asking).await
         }
         LinkCommand::Unsubscribe { channel } => subscription.unsubscribe(&channel).await,
-    }
-}
-
-/// Tracks whether the server is still there, and whether it is still needed.
-struct LinkMonitor {
-    /// The joined channels, and whether each was joined after ASK.
-    channels: BTreeMap<Bytes, bool>,
-    subscribe_queue: SubscribeQueue,
-    reply_due_since: Option<LocalInstant>,
-    last_activity: LocalInstant,
-    last_command: LocalInstant,
-}
-
-/// The result of a check.
-enum MonitorAction {
-    /// Go on, and send these.
-    Resend(Vec<LinkCommand>),
-    /// There is nothing to do.
-    Idle,
-    /// The server does not answer.
-    Silent,
-}
-
-impl LinkMonitor {
-    fn new(now: LocalInstant) -> Self {
-        LinkMonitor {
-            channels: BTreeMap::new(),
-            subscribe_queue: SubscribeQueue::default(),
-            reply_due_since: None,
-            last_activity: now,
-            last_command: now,
-        }
-    }
-
-    /// Takes a command. Returns it if it is to be sent at once; a join is queued.
-    fn on_command(&mut self, now: LocalInstant, command: LinkCommand) -> Option<LinkCommand> {
-        self.last_command = now;
-        match command {
-            LinkCommand::Subscribe { channel, asking } => {
-                self.subscribe_queue.push(channel, asking);
-                None
-            }
-            LinkCommand::Unsubscribe { channel } => {
-                self.subscribe_queue.leave(&channel).then(|| {
-                    self.reply_due_since.get_or_insert(now);
-                    LinkCommand::Unsubscribe { channel }
-                })
-            }
-        }
-    }
-
-    /// The next join to send.
-    fn next_subscribe(&mut self, now: LocalInstant) -> Option<LinkCommand> {
-        let join = self.subscribe_queue.next(now)?;
-        self.reply_due_since.get_or_insert(now);
-        Some(join)
-    }
-
-    /// Takes a notice. Fails if it confirms what nobody requested.
-    fn on_event(&mut self, now: LocalInstant, notice: &PubSubEvent) -> Result<(), ProtocolError> {
-        self.last_activity = now;
-        match notice {
-            PubSubEvent::Subscribed { channel } => {
-                if !self.subscribe_queue.confirm(channel) {
-                    return Err(UNASKED);
-                }
-                let asking = self.subscribe_queue.on_reply(channel);
-                // The name that arrived may be a part of a large buffer, which it would keep.
-                self.channels.insert(Bytes::copy_from_slice(channel), asking);
-            }
-            PubSubEvent::Rejected { channel, .. } => {
-                self.subscribe_queue.on_reply(channel);
-                self.channels.remove(channel);
-            }
-            // If the channel is being joined, this ends an earlier subscription.
-            PubSubEvent::Unsubscribed { channel } => drop(self.channels.remove(channel)),
-            PubSubEvent::Message { .. } => {}
-        }
-        self.reply_due_since = self.subscribe_queue.has_unanswered().then_some(now);
-        Ok(())
-    }
-
-    /// Notes that something arrived at that time.
-    fn record_activity(&mut self, at: LocalInstant) {
-        self.last_activity = self.last_activity.max(at);
-        self.reply_due_since = self.reply_due_since.map(|since| since.max(at));
-    }
-
-    fn check(&mut self, now: LocalInstant) -> MonitorAction {
-        if self
-            .reply_due_since
-            .is_some_and(|since| now.saturating_duration_since(since) >= SUBSCRIBE_TIMEOUT)
-        {
-            return MonitorAction::Silent;
-        }
-        if self.channels.is_empty()
-            && !self.subscribe_queue.has_unanswered()
-            && now.saturating_duration_since(self.last_command) >= IDLE_TIMEOUT
-        {
-            return MonitorAction::Idle;
-        }
-        let mut commands = self.subscribe_queue.take_overdue(now, self.last_activity);
-        if let Some((channel, asking)) = self.channels.first_key_value()
-            && now.saturating_duration_since(self.last_activity) >= PROBE_AFTER
-        {
-            let (channel, asking) = (channel.clone(), *asking);
-            self.subscribe_queue.mark_sent(now, channel.clone(), asking);
-            self.reply_due_since.get_or_insert(now);
-            commands.push(LinkCommand::Subscribe { channel, asking });
-        }
-        MonitorAction::Resend(commands)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> LocalInstant {
-        LocalInstant::from_duration(Duration::from_secs(seconds))
-    }
-
-    /// Has waited for the answer to a join since the first second.
-    fn waiting() -> LinkMonitor {
-        let mut pulse = LinkMonitor::new(at(0));
-        let join = LinkCommand::Subscribe { channel: "a".into(), asking: false };
-        assert!(pulse.on_command(at(1), join).is_none());
-        assert!(pulse.next_subscribe(at(1)).is_some());
-        pulse
-    }
-
-    #[test]
-    fn a_server_that_sends_messages_is_not_given_up() {
-        let mut pulse = waiting();
-        for second in 2..9 {
-            pulse.record_activity(at(second));
-            assert!(
-                matches!(pulse.check(at(second)), MonitorAction::Resend(commands) if commands.is_empty())
-            );
-        }
-        assert!(
-            matches!(pulse.check(at(9)), MonitorAction::Resend(commands) if commands.len() == 1)
-        );
-        assert!(matches!(pulse.check(at(10)), MonitorAction::Silent));
-    }
-
-    #[test]
-    fn a_server_that_answers_one_join_of_two_and_no_more_is_given_up() {
-        let mut pulse = waiting();
-        pulse.subscribe_queue.push("b".into(), false);
-        assert!(pulse.next_subscribe(at(1)).is_some());
-        pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: "a".into() }).unwrap();
-        assert!(
-            matches!(pulse.check(at(3)), MonitorAction::Resend(commands) if commands.len() == 1)
-        );
-        assert!(matches!(pulse.check(at(4)), MonitorAction::Silent));
-    }
-
-    #[test]
-    fn confirmation_that_nobody_requested_ends_the_link() {
-        let mut pulse = waiting();
-        let confirmed = |channel: &'static str| PubSubEvent::Subscribed { channel: channel.into() };
-        assert!(pulse.on_event(at(2), &confirmed("a")).is_ok());
-        for unasked in ["a", "b"] {
-            assert_eq!(pulse.on_event(at(3), &confirmed(unasked)).unwrap_err(), UNASKED);
-        }
-        assert_eq!(pulse.channels.len(), 1);
-    }
-
-    #[test]
-    fn name_of_a_joined_channel_keeps_no_read_buffer() {
-        let mut pulse = waiting();
-        let buffer = Bytes::from(vec![b'a'; 1 << 16]);
-        pulse.on_event(at(2), &PubSubEvent::Subscribed { channel: buffer.slice(..1) }).unwrap();
-        assert!(buffer.is_unique(), "it can be used again");
     }
 }

@@ -1,20 +1,20 @@
-//! How the keeper handles the events of its links.
+//! How the manager handles the events of its links.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rwlease_core::resp::{Address, ServerError};
+use rwlease_core::slot::Slot;
 
-use crate::backend::{Address, ServerError};
-use crate::router::reply_action::moved_target;
+use crate::router::cluster::refresh::RefreshSource;
+use crate::router::connections::error_reply::moved_target;
+use crate::router::connections::redial::{DIAL_BACKOFF, first_redial};
 use crate::router::subscriptions::SubscriptionEvent;
 use crate::router::subscriptions::channel_target::TargetState;
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, LinkEventKind};
 use crate::router::subscriptions::manager::SubscriptionManager;
 use crate::router::telemetry;
-use crate::router::topology::RefreshSource;
-use crate::router::{DIAL_BACKOFF, first_redial};
-use crate::slot::Slot;
 
 /// When a server that does not support or does not permit shard subscriptions is tried again: it
 /// may have been upgraded.

@@ -8,10 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
+use rwlease_core::resp::Address;
+use rwlease_core::slot::Slot;
+use rwlease_core::time::LocalInstant;
 use tokio::sync::mpsc;
 
-use crate::backend::{Address, Connector};
-use crate::clock::{Clock, LocalInstant};
+use crate::backend::Connector;
+use crate::clock::Clock;
+use crate::router::cluster::topology::Topology;
+use crate::router::locks::write;
 use crate::router::runtime::RuntimeHandle;
 use crate::router::subscriptions::channel_target::{
     ChannelTarget, LinkState, TargetState, WantedChannel,
@@ -19,9 +24,6 @@ use crate::router::subscriptions::channel_target::{
 use crate::router::subscriptions::link::{LinkCommand, LinkEvent, SubscriptionLink};
 use crate::router::subscriptions::{EventSender, SubscribedServers, SubscriptionEvent};
 use crate::router::telemetry;
-use crate::router::topology::Topology;
-use crate::router::write;
-use crate::slot::Slot;
 use crate::telemetry::emit_in_drop;
 
 /// What the users of subscriptions request.
@@ -70,7 +72,7 @@ impl SubscriptionManager {
             links: HashMap::new(),
             next_link_id: 0,
             due: BinaryHeap::new(),
-            // Replaced when the keeper runs.
+            // Replaced when the manager runs.
             link_events: mpsc::unbounded_channel().0,
         }
     }
@@ -222,7 +224,8 @@ impl SubscriptionManager {
         self.channels.insert(slot, wanted);
     }
 
-    /// Joins a channel at a place, as far as the link to it allows.
+    /// Subscribes to a channel at its target, if the link to the server is open. Otherwise opens
+    /// the link, or waits for it.
     fn subscribe(
         &mut self,
         place: &ChannelTarget,

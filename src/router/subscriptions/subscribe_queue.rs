@@ -1,34 +1,37 @@
-//! Which joins are under way on one connection, and which wait to be sent.
+//! The subscribe commands of one connection: commands in flight, and commands that wait to be sent.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rwlease_core::time::LocalInstant;
 
-use crate::clock::LocalInstant;
 use crate::router::subscriptions::link::LinkCommand;
 
-/// The most joins without an answer. More would only wait at the server, and delay the commands of
-/// others there.
+/// The maximum number of subscriptions in flight. More would only wait at the server, and delay the
+/// commands of other clients.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// A join is sent again if the whole connection was silent for this long since it was sent. While
-/// anything arrives, the answer is on its way, behind others.
+/// A subscription is sent again if the whole connection was silent for this long after it. While
+/// messages arrive, the confirmation may be behind them.
 const RESEND_AFTER_SILENCE: Duration = Duration::from_secs(1);
 
-/// A join without an answer is sent again after this, even if the connection is not silent.
+/// A subscription without a confirmation is sent again after this time, even if the connection is
+/// not silent.
 const RESEND_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct SubscribeQueue {
-    /// The joins that have no answer so far.
+    /// Subscriptions that were sent and have no confirmation yet.
     in_flight: BTreeMap<Bytes, InFlightSubscribe>,
-    /// The waiting joins, with whether each follows an ASK.
+    /// Subscriptions that wait to be sent, with whether each follows an ASK.
     queued: HashMap<Bytes, bool>,
-    /// The order of `queued`. A channel that is no longer in `queued` was left meanwhile.
+    /// The order of `queued`. A channel that is missing in `queued` was unsubscribed and is
+    /// skipped.
     order: VecDeque<Bytes>,
-    /// How many confirmations may still come of each channel. A join that was refused, or whose
-    /// channel was left meanwhile, stays here, because some backends mix up refusals.
+    /// How many confirmations may still come of each channel. A channel stays here if its
+    /// subscription was rejected, or if this client unsubscribed before the confirmation, because
+    /// some backends assign rejections to the wrong channel.
     expected: HashMap<Bytes, u32>,
 }
 
@@ -39,19 +42,20 @@ struct InFlightSubscribe {
 }
 
 impl SubscribeQueue {
-    /// Queues the join of a channel.
+    /// Queues the subscription of a channel.
     pub(super) fn push(&mut self, channel: Bytes, asking: bool) {
         self.order.push_back(channel.clone());
         self.queued.insert(channel, asking);
     }
 
-    /// Removes a channel. Returns false if its join was not sent: then there is nothing to leave.
+    /// Removes a channel. Returns false if its subscription was not sent, so that no unsubscribe is
+    /// needed.
     pub(super) fn leave(&mut self, channel: &Bytes) -> bool {
         self.in_flight.remove(channel);
         self.queued.remove(channel).is_none()
     }
 
-    /// The next join to send, if there is room in the window.
+    /// Returns the next subscription to send, if fewer than `MAX_IN_FLIGHT` are in flight.
     pub(super) fn next(&mut self, now: LocalInstant) -> Option<LinkCommand> {
         if self.in_flight.len() >= MAX_IN_FLIGHT {
             return None;
@@ -122,59 +126,4 @@ impl SubscribeQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> LocalInstant {
-        LocalInstant::from_duration(Duration::from_millis(ms))
-    }
-
-    fn sent(channel: &'static str) -> SubscribeQueue {
-        let mut joins = SubscribeQueue::default();
-        joins.push(channel.into(), true);
-        assert!(joins.next(at(0)).is_some());
-        joins
-    }
-
-    #[test]
-    fn a_join_is_sent_again_when_the_connection_is_silent() {
-        let mut joins = sent("a");
-        assert!(joins.take_overdue(at(999), at(0)).is_empty());
-        assert!(joins.take_overdue(at(1500), at(600)).is_empty(), "heard of meanwhile");
-        assert_eq!(joins.take_overdue(at(1600), at(600)).len(), 1);
-        assert!(joins.take_overdue(at(1601), at(600)).is_empty(), "just sent");
-        assert!(joins.on_reply(&"a".into()), "after ASK");
-        assert!(joins.take_overdue(at(60_000), at(600)).is_empty());
-    }
-
-    #[test]
-    fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
-        let mut joins = sent("a");
-        assert!(joins.take_overdue(at(9_999), at(9_998)).is_empty());
-        assert_eq!(joins.take_overdue(at(10_000), at(9_999)).len(), 1);
-    }
-
-    #[test]
-    fn each_join_is_confirmed_once() {
-        let (mut joins, channel) = (sent("a"), Bytes::from("a"));
-        joins.mark_sent(at(1), channel.clone(), false);
-        joins.leave(&channel);
-        assert!(joins.confirm(&channel) && joins.confirm(&channel), "they were sent");
-        assert!(!joins.confirm(&channel));
-        assert!(!joins.confirm(&"b".into()), "nobody requested it");
-        assert_eq!(joins.expected.len(), 0);
-    }
-
-    #[test]
-    fn joins_leave_removes_queued_and_sent_channels() {
-        let mut joins = sent("a");
-        joins.push("b".into(), false);
-        assert!(joins.leave(&"a".into()));
-        assert!(!joins.leave(&"b".into()), "it was never sent");
-        assert!(joins.next(at(1)).is_none());
-        assert!(joins.take_overdue(at(60_000), at(0)).is_empty());
-        joins.push("b".into(), false);
-        assert!(joins.next(at(1)).is_some(), "wanted again");
-        assert!(joins.next(at(1)).is_none());
-    }
-}
+mod tests;

@@ -28,18 +28,6 @@ async fn a_batch_is_one_pipeline_per_node_and_redirected_one_by_one() {
     );
     assert_eq!(bench.fakes.count("a", "EVALSHA"), 3);
     assert_eq!(bench.fakes.count("a", "EVAL "), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn batch_of_a_thousand_calls_returns_replies_in_order() {
-    let bench = Bench::new(&HALVES).await;
-    let calls: Vec<Call> = (0..1000).map(|number| call(&number.to_string())).collect();
-    let outcomes = bench.router.batch(&calls, bench.within(5)).await;
-    assert_eq!(outcomes.len(), 1000);
-    for (call, outcome) in calls.iter().zip(outcomes) {
-        let host = if call.slot.get() < 8192 { "a" } else { "b" };
-        assert_eq!(outcome.unwrap().server, address(host));
-    }
     assert!(bench.router.batch(&[], bench.within(5)).await.is_empty());
 }
 
@@ -53,24 +41,12 @@ async fn a_sick_node_delays_only_its_own_part_of_a_batch() {
     let outcomes = bench.router.batch(&calls, bench.within(5)).await;
     let outcomes: Vec<CallReply> = outcomes.into_iter().map(Result::unwrap).collect();
     assert_eq!(outcomes[1].received_at, outcomes[1].sent_at);
-    assert_eq!(outcomes[1].in_doubt, None);
+    assert_eq!(outcomes[1].in_doubt, Doubt::None);
     assert_eq!(bench.fakes.dials("a"), 2, "nothing was heard on that connection");
     for sick in [0, 2] {
-        assert_eq!(outcomes[sick].in_doubt, Some(0));
+        assert_eq!(outcomes[sick].in_doubt, Doubt::Unbounded);
         assert!(outcomes[sick].received_at > outcomes[1].received_at);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_has_no_more_than_a_few_pipelines_to_answer() {
-    let bench = Bench::new(&[ALL]).await;
-    bench.call("k").await.unwrap();
-    bench.fakes.set_reply("a", FakeReply::Hang);
-    let calls: Vec<Call> = (0..1024).map(|number| call(&number.to_string())).collect();
-    let late = Duration::from_millis(100);
-    let batch = bench.router.batch(&calls, bench.within(5));
-    assert!(tokio::time::timeout(late, batch).await.is_err());
-    assert_eq!(bench.fakes.count("a", "EVALSHA"), 1 + 4 * 128);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,14 +57,10 @@ async fn batch_to_silent_node_is_repeated_at_the_new_master_in_pipelines() {
     bench.fakes.stop("a", true);
     let before = bench.fakes.pipelines("b");
     let calls: Vec<Call> = (0..512).map(|number| call(&format!("{{k}}{number}"))).collect();
-    let fakes = bench.fakes.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        fakes.set_slots(&[(0, 16383, "b")]);
-    });
+    bench.give_all_to_b_after(Duration::from_secs(2));
     for outcome in bench.router.batch(&calls, bench.within(5)).await {
         let answer = outcome.unwrap();
-        assert_eq!((answer.server, answer.in_doubt), (address("b"), Some(0)));
+        assert_eq!((answer.server, answer.in_doubt), (address("b"), Doubt::Unbounded));
     }
     // The others carried the query for the slot map.
     let pipelines = bench.fakes.pipelines("b") - before - bench.fakes.count("b", "CLUSTER SLOTS");
@@ -98,37 +70,21 @@ async fn batch_to_silent_node_is_repeated_at_the_new_master_in_pipelines() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone_is_dialled_for_all_of_a_batch_at_once() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.break_connections("a");
-    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
+    bench.fakes.refuse("a");
     let calls: Vec<Call> = (0..512).map(|number| call(&format!("{{k}}{number}"))).collect();
     for outcome in bench.router.batch(&calls, bench.within(2)).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error}");
-        assert_eq!(error.in_doubt, None);
+        assert_eq!(error.in_doubt, Doubt::None);
     }
     let dials = bench.fakes.dials("a");
     assert!(dials < 20, "{dials} dials in 2 s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_a_node_does_not_know_is_sent_to_it_once() {
-    let bench = Bench::new(&[ALL]).await;
-    bench.call("k").await.unwrap();
-    bench.fakes.log("a");
-    bench.fakes.queue_replies("a", (0..100).map(|_| refusal("NOSCRIPT x")));
-    let calls: Vec<Call> = (0..100).map(|number| call(&number.to_string())).collect();
-    for outcome in bench.router.batch(&calls, bench.within(2)).await {
-        outcome.unwrap();
-    }
-    assert_eq!(bench.fakes.count("a", "EVAL "), 1);
-    assert_eq!(bench.fakes.count("a", "EVALSHA"), 199);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shut_down_ends_a_batch() {
     let bench = Bench::new(&HALVES).await;
-    bench.fakes.break_connections("a");
-    bench.fakes.set_dial_behavior("a", DialBehavior::Refuse);
+    bench.fakes.refuse("a");
     let router = bench.router.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -139,7 +95,7 @@ async fn a_shut_down_ends_a_batch() {
     for outcome in outcomes {
         assert!(matches!(outcome.unwrap_err().kind, CallErrorKind::Closed));
     }
-    assert!(bench.clock.now().saturating_duration_since(start) < Duration::from_secs(1));
+    assert!(bench.since(start) < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,10 +129,10 @@ async fn each_call_without_an_answer_says_until_when_it_may_arrive() {
     let calls =
         [1, 2, 3].map(|seconds| Call { not_after: Some(bench.within(seconds)), ..call("k") });
     let outcomes = bench.router.batch(&calls, bench.within(4)).await;
-    let in_doubt: Vec<u64> =
-        outcomes.into_iter().map(|outcome| outcome.unwrap_err().in_doubt.unwrap() - now).collect();
+    let in_doubt: Vec<_> =
+        outcomes.into_iter().map(|outcome| outcome.unwrap_err().in_doubt).collect();
     // The bound of the server's clock is a millisecond wide.
-    assert_eq!(in_doubt, [1001, 2001, 3001]);
+    assert_eq!(in_doubt, [1001, 2001, 3001].map(|left| Doubt::Until(now + left)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +163,7 @@ async fn renewals_do_not_wait_for_other_batches() {
         assert_eq!(bench.fakes.count("a", "EVALSHA"), 4 * 128 + 1, "half of the releases wait");
         let renewal = [call("renewal")];
         bench.router.call_each(&renewal, within, Priority::Renewals, |_, _| ()).await;
-        bench.clock.now().saturating_duration_since(start)
+        bench.since(start)
     };
     let (_, took) = tokio::join!(bench.router.batch(&releases, within), renewals);
     // Its answer is behind those of the pipelines that were sent before.

@@ -2,21 +2,16 @@
 
 use super::*;
 
-static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script { has_delifeq_shortcut: true, ..script("release") });
-
 async fn valkey(version: &'static str) -> Bench {
     let fakes = FakeCluster::new(&HALVES);
     HALVES.iter().for_each(|(.., host)| fakes.set_valkey(host, version));
-    let clock = TestClock::start();
-    let settings = RouterConfig { seeds: vec![address("a")], ..RouterConfig::default() };
-    let router = Router::connect(Arc::new(fakes.clone()), clock.clone(), settings).await.unwrap();
-    fakes.log("a");
-    Bench { fakes, clock, router }
+    let bench = Bench::of(fakes, &["a"]).await;
+    bench.fakes.log("a");
+    bench
 }
 
 fn release(key: &str) -> Call {
-    Call { script: &RELEASE, ..call(key) }
+    Call { script: ScriptName::SetNxRelease, ..call(key) }
 }
 
 impl Bench {
@@ -44,24 +39,25 @@ async fn delifeq_returning_zero_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
     bench.fakes.queue_replies(
         "a",
-        [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("absent 17 0"))],
+        [FakeReply::Answer(RespValue::Int(0)), FakeReply::Answer(text("not_found 17 0"))],
     );
-    assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
+    assert_eq!(bench.release("k").await.unwrap().value, text("not_found 17 0"));
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg", &line("EVALSHA digest", "k", "a")]);
     bench.release("k").await.unwrap();
     assert_eq!(bench.fakes.log("a"), ["DELIFEQ k arg"], "the next one is tried again");
 }
 
-/// Otherwise `absent` from the second attempt by the script would count as the result of the first.
+/// Otherwise `not_found` from the second attempt by the script would count as the result of the
+/// first.
 #[tokio::test(start_paused = true)]
 async fn delifeq_returning_zero_leaves_the_release_in_no_doubt() {
     let bench = valkey("9.1.2").await;
     let broken = || FakeReply::Break { maybe_sent: true };
     bench.fakes.queue_replies("a", [FakeReply::Answer(RespValue::Int(0)), broken()]);
-    assert_eq!(bench.release("k").await.unwrap().in_doubt, None);
+    assert_eq!(bench.release("k").await.unwrap().in_doubt, Doubt::None);
     bench.fakes.queue_replies("a", [broken(), FakeReply::Answer(RespValue::Int(0)), broken()]);
     let answer = bench.release("k").await.unwrap();
-    assert_eq!(answer.in_doubt, Some(0), "the first may have deleted it");
+    assert_eq!(answer.in_doubt, Doubt::Unbounded, "the first may have deleted it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,8 +65,8 @@ async fn delifeq_refused_by_noreplicas_is_followed_by_the_release_script() {
     let bench = valkey("9.1.2").await;
     bench
         .fakes
-        .queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("absent 17 0"))]);
-    assert_eq!(bench.release("k").await.unwrap().value, text("absent 17 0"));
+        .queue_replies("a", [refusal("NOREPLICAS x"), FakeReply::Answer(text("not_found 17 0"))]);
+    assert_eq!(bench.release("k").await.unwrap().value, text("not_found 17 0"));
     bench.release("k").await.unwrap();
     assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 2, "the next one is tried again");
 }
@@ -97,7 +93,7 @@ async fn the_command_follows_redirects_and_is_sent_again_as_the_script_is() {
     assert_eq!(bench.fakes.count("b", "ASKING"), 1);
     assert_eq!(bench.fakes.count("b", "DELIFEQ k arg"), 1);
     let again = bench.release("k").await.unwrap();
-    assert_eq!(again.in_doubt, Some(0), "the first may have deleted it");
+    assert_eq!(again.in_doubt, Doubt::Unbounded, "the first may have deleted it");
     assert_eq!(bench.fakes.count("a", "DELIFEQ k arg"), 3);
 }
 

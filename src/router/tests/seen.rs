@@ -16,11 +16,11 @@ fn value(recorder: &PrometheusRecorder, metric: &str) -> f64 {
 }
 
 fn in_flight(recorder: &PrometheusRecorder, host: &str) -> f64 {
-    value(recorder, &format!(r#"rwlease_commands_in_flight{{node="{host}:1"}}"#))
+    value(recorder, &format!(r#"rwlease_commands_in_flight{{server="{host}:1"}}"#))
 }
 
 fn queued(recorder: &PrometheusRecorder, host: &str) -> f64 {
-    value(recorder, &format!(r#"rwlease_commands_queued{{node="{host}:1"}}"#))
+    value(recorder, &format!(r#"rwlease_commands_queued{{server="{host}:1"}}"#))
 }
 
 pub(in crate::router) fn attempts(recorder: &PrometheusRecorder, outcome: &str) -> f64 {
@@ -92,24 +92,23 @@ async fn attempts_metric_counts_each_reply_redirect_and_error() {
     bench.fakes.queue_replies("b", [FakeReply::Answer(text("what"))]);
     bench.call("x").await.unwrap();
     for (outcome, expected) in [
-        ("answered", 3.0),
+        ("replied", 3.0),
         ("noscript", 1.0),
-        ("later", 1.0),
-        ("silent", 1.0),
-        ("broken", 1.0),
+        ("retryable", 1.0),
+        ("no_reply", 1.0),
+        ("connection_lost", 1.0),
         ("ask", 1.0),
         ("moved", 1.0),
-        ("refused", 1.0),
-        ("garbled", 1.0),
-        ("unsent", 0.0),
+        ("rejected", 1.0),
+        ("malformed", 1.0),
+        ("not_sent", 0.0),
     ] {
         assert_eq!(attempts(&recorder, outcome), expected, "{outcome}");
     }
     // While the server refuses, the call waits for its next dial, and may be given up there.
-    bench.fakes.break_connections("b");
-    bench.fakes.set_dial_behavior("b", DialBehavior::Refuse);
+    bench.fakes.refuse("b");
     bench.call("x").await.unwrap_err();
-    assert!(attempts(&recorder, "unconnected") >= 1.0);
+    assert!(attempts(&recorder, "not_connected") >= 1.0);
     let dials = |outcome| {
         let metric =
             format!(r#"rwlease_connect_seconds_count{{kind="commands",outcome="{outcome}"}}"#);
@@ -126,8 +125,10 @@ async fn each_end_of_a_subscription_is_counted_once() {
     bench.call("k").await.unwrap();
     let channel = || bytes::Bytes::from_static(CHANNEL.as_bytes());
     let settled = || tokio::time::sleep(Duration::from_secs(3));
-    let seen =
-        || ["joined", "left", "lost", "refused"].map(|outcome| subscriptions(&recorder, outcome));
+    let seen = || {
+        ["subscribed", "unsubscribed", "lost", "rejected"]
+            .map(|outcome| subscriptions(&recorder, outcome))
+    };
 
     bench.router.subscriptions().subscribe(Slot::of(CHANNEL), channel());
     settled().await;

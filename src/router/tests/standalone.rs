@@ -4,10 +4,12 @@
 use super::*;
 use crate::backend::fake::slots;
 use crate::router::address_translation::AddressTranslator;
-use crate::router::belief::{NodeView, ReportedTopology, ServerProcess, UnexpectedServer};
-use crate::router::cluster_slots;
-use crate::router::connection::ConnectionLimits;
-use crate::router::membership::Membership;
+use crate::router::cluster::cluster_slots;
+use crate::router::cluster::membership::Membership;
+use crate::router::cluster::node_view::{NodeView, ReportedTopology};
+use crate::router::connections::limits::ConnectionLimits;
+use crate::router::connections::server_info::ServerProcess;
+use crate::router::connections::unexpected_server::UnexpectedServer;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connect_timeout: Duration::from_secs(1),
@@ -15,35 +17,11 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     max_in_flight: 1,
 };
 
-/// Servers with one name, and a client that uses the name.
-struct Name {
-    fakes: FakeCluster,
-    clock: Arc<TestClock>,
-    router: Arc<Router>,
-}
-
-impl Name {
-    /// Two servers without a cluster; the client met `a`.
-    async fn of_two() -> Name {
-        let fakes = two();
-        fakes.set_name("both", &["a", "b"]);
-        Name::of(fakes).await
-    }
-
-    async fn of(fakes: FakeCluster) -> Name {
-        let router = connect(&fakes, &["both"]).await.unwrap();
-        Name { fakes, clock: TestClock::start(), router }
-    }
-
-    async fn call(&self, seconds: u64) -> Result<CallReply, CallError> {
-        let deadline = self.clock.now().saturating_add(Duration::from_secs(seconds));
-        self.router.call(&call("k"), deadline).await
-    }
-
-    /// How many calls each of the two received.
-    fn calls(&self) -> (usize, usize) {
-        (self.fakes.count("a", "EVAL"), self.fakes.count("b", "EVAL"))
-    }
+/// Two servers without a cluster that have the name `both`; the client met `a`.
+async fn of_two() -> Bench {
+    let fakes = two();
+    fakes.set_name("both", &["a", "b"]);
+    Bench::of(fakes, &["both"]).await
 }
 
 /// `a` and `b`, without a cluster.
@@ -53,15 +31,6 @@ fn two() -> FakeCluster {
         fakes.set_standalone(host);
     }
     fakes
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_servers_without_a_cluster_are_no_deployment() {
-    let fakes = two();
-    for seeds in [["a", "b"], ["b", "a"]] {
-        let error = connect(&fakes, &seeds).await.unwrap_err();
-        assert!(error.to_string().contains("without cluster mode"), "{error}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,22 +45,21 @@ async fn connect_with_one_of_two_seeds_silent_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn host_name_of_two_servers_keeps_the_first_until_it_is_gone() {
-    let name = Name::of_two().await;
-    name.call(1).await.unwrap();
+    let name = of_two().await;
+    name.call_within("k", 1).await.unwrap();
     // The name leads to the other one now, but the first one is still there.
     name.fakes.set_name("both", &["b", "a"]);
     name.fakes.break_connections("a");
-    name.call(1).await.unwrap();
+    name.call_within("k", 1).await.unwrap();
     assert_eq!(name.calls(), (2, 0));
     // It is frozen: it cannot be known to be gone.
     name.fakes.stop("a", true);
     name.fakes.break_connections("a");
-    name.call(3).await.unwrap_err();
+    name.call_within("k", 3).await.unwrap_err();
     assert_eq!(name.fakes.count("b", "EVAL"), 0);
     // It is gone.
-    name.fakes.set_dial_behavior("a", DialBehavior::Refuse);
-    name.fakes.break_connections("a");
-    name.call(10).await.unwrap();
+    name.fakes.refuse("a");
+    name.call_within("k", 10).await.unwrap();
     assert_eq!(name.fakes.count("b", "EVAL"), 1);
 }
 
@@ -100,11 +68,9 @@ async fn a_single_server_may_be_restarted() {
     let fakes = FakeCluster::new(&[]);
     fakes.set_standalone("a");
     let router = connect(&fakes, &["a"]).await.unwrap();
-    let clock = TestClock::start();
     for process in ["a", "again"] {
         fakes.restart("a", process);
-        let deadline = clock.now().saturating_add(Duration::from_secs(2));
-        router.call(&call("k"), deadline).await.unwrap();
+        router.call_within("k", 2).await.unwrap();
     }
     assert!(fakes.log("a").iter().any(|line| line.contains("again-")));
 }
@@ -116,35 +82,35 @@ async fn an_address_that_cannot_be_reached_does_not_keep_a_restarted_server_out(
         fakes.set_standalone("a");
         fakes.set_dial_behavior("b", door);
         fakes.set_name("both", &["b", "a"]);
-        let name = Name::of(fakes).await;
+        let name = Bench::of(fakes, &["both"]).await;
         name.fakes.restart("a", "again");
-        name.call(10).await.unwrap();
+        name.call_within("k", 10).await.unwrap();
         assert!(name.fakes.log("a").iter().any(|line| line.contains("again-")), "{door:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_server_that_cannot_be_reached_is_not_gone() {
-    let name = Name::of_two().await;
+    let name = of_two().await;
     for door in [DialBehavior::Unreachable, DialBehavior::Hang] {
         name.fakes.set_dial_behavior("a", door);
         name.fakes.break_connections("a");
-        name.call(3).await.unwrap_err();
+        name.call_within("k", 3).await.unwrap_err();
     }
     // The name belongs to the other one alone now: the first one cannot be found there.
     name.fakes.set_name("both", &["b"]);
-    name.call(3).await.unwrap();
+    name.call_within("k", 3).await.unwrap();
     assert_eq!(name.calls(), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_server_at_the_place_of_the_first_one_takes_over_from_it() {
-    let name = Name::of_two().await;
+    let name = of_two().await;
     // The name leads to the other one, and both are new to the client.
     name.fakes.set_name("both", &["b", "a"]);
     for process in ["again", "once more"] {
         name.fakes.restart("a", process);
-        name.call(3).await.unwrap();
+        name.call_within("k", 3).await.unwrap();
     }
     assert_eq!(name.calls(), (2, 0));
 }
@@ -157,21 +123,21 @@ async fn the_place_of_the_first_server_is_where_it_was_found_last() {
         fakes.restart(host, "first"); // one server with two addresses
     }
     fakes.set_name("both", &["a", "b"]);
-    let name = Name::of(fakes).await;
+    let name = Bench::of(fakes, &["both"]).await;
     // The first address cannot be reached any more, and the client continues at the second.
     name.fakes.set_dial_behavior("a", DialBehavior::Hang);
     name.fakes.break_connections("a");
     name.fakes.set_name("both", &["b", "a"]);
-    name.call(3).await.unwrap();
+    name.call_within("k", 3).await.unwrap();
     name.fakes.restart("b", "again");
-    name.call(3).await.unwrap();
+    name.call_within("k", 3).await.unwrap();
     // Now that one hangs, and another server is at the first address.
     name.fakes.restart("a", "another");
     name.fakes.set_dial_behavior("a", DialBehavior::Accept);
     name.fakes.set_dial_behavior("b", DialBehavior::Hang);
     name.fakes.break_connections("b");
     name.fakes.set_name("both", &["a", "b"]);
-    name.call(3).await.unwrap_err();
+    name.call_within("k", 3).await.unwrap_err();
     assert_eq!(name.calls(), (0, 2));
 }
 
@@ -180,13 +146,13 @@ async fn a_cluster_node_does_not_take_the_place_of_a_single_server_that_may_come
     let fakes = FakeCluster::new(&[]);
     fakes.set_standalone("a");
     fakes.set_name("both", &["a", "b"]);
-    let name = Name::of(fakes).await;
+    let name = Bench::of(fakes, &["both"]).await;
     name.fakes.set_slots_of("b", slots(&[(0, 16383, "both")]));
     name.fakes.set_id_of("b", RespValue::String("b's id".into()));
     name.fakes.restart("b", "of a cluster");
     name.fakes.set_dial_behavior("a", DialBehavior::Hang);
     name.fakes.break_connections("a");
-    name.call(3).await.unwrap_err();
+    name.call_within("k", 3).await.unwrap_err();
     assert_eq!(name.fakes.count("b", "EVAL"), 0);
 }
 
@@ -208,7 +174,7 @@ async fn a_search_for_the_first_server_does_not_undo_what_was_learned_meanwhile(
         (ReportedTopology::Cluster { map, epoch, serves }, UnexpectedServer::Standalone),
         (told("another"), UnexpectedServer::OtherServer),
     ] {
-        let membership = Membership::new(AddressTranslator(None), LIMITS);
+        let membership = Membership::new(AddressTranslator(None), LIMITS, None);
         let install = |told| {
             let node = at.clone();
             membership.known_mut().install(NodeView { node, topology: told }, 0);
@@ -233,10 +199,10 @@ async fn a_name_that_nobody_resolves_is_not_waited_for_without_end() {
     fakes.set_standalone("a");
     fakes.set_name("both", &["b", "a"]);
     fakes.set_dial_behavior("b", DialBehavior::Refuse);
-    let name = Name::of(fakes).await;
+    let name = Bench::of(fakes, &["both"]).await;
     name.fakes.hang_names(true);
     name.fakes.restart("a", "again");
-    name.call(5).await.expect_err("the first one may be anywhere");
+    name.call_within("k", 5).await.expect_err("the first one may be anywhere");
     name.fakes.hang_names(false);
-    name.call(5).await.unwrap();
+    name.call_within("k", 5).await.unwrap();
 }

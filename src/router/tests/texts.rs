@@ -4,29 +4,6 @@ use futures::future::join_all;
 
 use super::*;
 
-const CALLS: usize = 10_000;
-
-#[tokio::test(start_paused = true)]
-async fn after_a_promotion_the_text_is_sent_once_however_many_calls_are_in_flight() {
-    let bench = Bench::with(&HALVES, |settings| settings.max_in_flight_per_server = CALLS).await;
-    bench.call("x").await.unwrap();
-    bench.fakes.stop("a", true);
-    bench.fakes.forget_scripts("b");
-    let keys: Vec<String> = (0..CALLS).map(|number| format!("{{k}}{number}")).collect();
-    let calls = join_all(keys.iter().map(|key| bench.call(key)));
-    let promotion = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(bench.fakes.count("a", "EVALSHA"), CALLS, "in flight");
-        bench.fakes.set_slots(&[(0, 16383, "b")]);
-    };
-    let (answers, ()) = tokio::join!(calls, promotion);
-    for answer in answers {
-        assert_eq!(answer.unwrap().server, address("b"));
-    }
-    assert_eq!(bench.fakes.count("b", "EVAL "), 1);
-    assert!(bench.fakes.count("b", "EVALSHA") <= 1 + 2 * CALLS);
-}
-
 #[tokio::test(start_paused = true)]
 async fn script_text_is_sent_once_for_batch_confirmed_and_single_calls() {
     let bench = Bench::new(&[ALL]).await;
@@ -36,7 +13,7 @@ async fn script_text_is_sent_once_for_batch_confirmed_and_single_calls() {
     let within = bench.within(5);
     let (batch, confirmed, single) = tokio::join!(
         bench.router.batch(&calls, within),
-        join_all(calls.iter().map(|call| bench.router.call_replicated(call, 1, within))),
+        join_all(calls.iter().map(|call| bench.router.call_replicated(call, ONE_REPLICA, within))),
         join_all(keys.iter().map(|key| bench.call(key))),
     );
     for answer in batch.into_iter().chain(confirmed).chain(single) {
@@ -60,6 +37,14 @@ async fn one_who_sends(
     sender
 }
 
+/// Polls a call until it has sent the text. It then waits for the answer.
+async fn until_text_is_sent<F: Future + Unpin>(bench: &Bench, call: &mut F) {
+    while bench.fakes.count("a", "EVAL ") == 0 {
+        assert!(futures::poll!(&mut *call).is_pending());
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn script_text_is_sent_by_the_next_call_if_the_sender_gives_up() {
     let bench = Bench::new(&[ALL]).await;
@@ -70,7 +55,7 @@ async fn script_text_is_sent_by_the_next_call_if_the_sender_gives_up() {
         sender.abort();
     };
     let (other, ()) = tokio::join!(bench.call("x"), giving_up);
-    assert_eq!(other.unwrap().in_doubt, None);
+    assert_eq!(other.unwrap().in_doubt, Doubt::None);
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
 }
 
@@ -84,7 +69,8 @@ async fn call_waiting_for_script_text_times_out_at_its_own_deadline() {
     assert_eq!(bench.clock.now(), deadline);
     assert!(matches!(error.kind, CallErrorKind::TimedOut(None)), "{error}");
     assert_eq!(
-        error.in_doubt, None,
+        error.in_doubt,
+        Doubt::None,
         "what was refused cannot come later, and nothing else was sent"
     );
     sender.await.unwrap().unwrap();
@@ -107,17 +93,11 @@ async fn a_sender_that_is_not_polled_holds_nobody_up_for_long() {
     bench.fakes.queue_replies("a", [refusal("NOSCRIPT x")]);
     let (k, x) = (call("k"), call("x"));
     let mut paused = Box::pin(bench.router.call(&k, bench.within(10)));
-    while bench.fakes.count("a", "EVAL ") == 0 {
-        assert!(futures::poll!(&mut paused).is_pending());
-        tokio::task::yield_now().await;
-    }
+    until_text_is_sent(&bench, &mut paused).await;
     let began = bench.clock.now();
     bench.fakes.queue_replies("a", [refusal("NOSCRIPT x")]);
     bench.router.call(&x, bench.within(10)).await.unwrap();
-    assert_eq!(
-        bench.clock.now().saturating_duration_since(began),
-        RouterConfig::default().response_timeout
-    );
+    assert_eq!(bench.since(began), RouterConfig::default().response_timeout);
     assert_eq!(bench.fakes.count("a", "EVAL "), 2);
     paused.await.unwrap();
 }
@@ -128,10 +108,7 @@ async fn a_sender_whose_turn_is_over_does_not_end_the_next_turn() {
     let (k, x) = (call("k"), call("x"));
     bench.fakes.queue_replies("a", [refusal("NOSCRIPT x"), FakeReply::Hang]);
     let mut first = Box::pin(bench.router.call(&k, bench.within(10)));
-    while bench.fakes.count("a", "EVAL ") == 0 {
-        assert!(futures::poll!(&mut first).is_pending());
-        tokio::task::yield_now().await;
-    }
+    until_text_is_sent(&bench, &mut first).await;
     let late = FakeReply::Delayed(Duration::from_millis(300), script_reply(1));
     bench.fakes.queue_replies("a", [refusal("NOSCRIPT x"), late, refusal("NOSCRIPT x")]);
     let next = bench.router.call(&x, bench.within(10));

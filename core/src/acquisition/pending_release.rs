@@ -1,0 +1,138 @@
+//! A release that the worker must make.
+
+use std::time::Duration;
+
+use crate::acquisition::event::{Context, Effects, TelemetryEvent, WorkerCall};
+use crate::acquisition::in_doubt::InDoubtUntil;
+use crate::protocol::{ReleaseReply, ReleaseRequest};
+use crate::protocol::{ScriptReply, ScriptResult};
+use crate::time::LocalInstant;
+
+/// How long after a lease or a place in the queue has certainly ended a release is still tried.
+pub(super) const RELEASE_GRACE: Duration = Duration::from_secs(5);
+
+/// How soon a call without an answer is sent again.
+pub(super) const RESEND_DELAY: Duration = Duration::from_millis(500);
+
+/// The longest pause of a release that keeps failing.
+const MAX_RESEND_DELAY: Duration = Duration::from_secs(16);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PendingRelease {
+    pub(super) doubt: InDoubtAttempts,
+    /// When the state of the acquisition at the server has expired.
+    pub(super) expires_at: LocalInstant,
+    /// When to send it (again). `None` while it is under way.
+    pub(super) send_at: Option<LocalInstant>,
+    /// How often it has failed.
+    failure_count: u32,
+    pub(super) request: ReleaseRequest,
+}
+
+/// The attempts without an answer that a release must outlast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct InDoubtAttempts {
+    pub(super) in_doubt: Option<InDoubtUntil>,
+    /// The server time in ms after which the server rejects all these attempts. A release with a
+    /// reply after this time is the last one. `None` until the first reply.
+    pub(super) resolved_at_server_ms: Option<u64>,
+}
+
+impl InDoubtAttempts {
+    pub(super) fn new(in_doubt: Option<InDoubtUntil>) -> InDoubtAttempts {
+        InDoubtAttempts { in_doubt, resolved_at_server_ms: None }
+    }
+
+    /// When to send the release once more, because an attempt without an answer may still be
+    /// carried out. `None` if no attempt can be carried out. An answer without the server's time
+    /// (0) ended something; the next answer finds nothing, and has the time.
+    pub(super) fn resend_at(
+        &mut self,
+        server_now: u64,
+        sent: LocalInstant,
+        now: LocalInstant,
+    ) -> Option<LocalInstant> {
+        if server_now == 0 {
+            return self.in_doubt.map(|_| now);
+        }
+        let until = match self.resolved_at_server_ms {
+            Some(until) => until,
+            None => self.in_doubt?.latest_server_time(server_now, sent),
+        };
+        self.resolved_at_server_ms = Some(until);
+        (server_now <= until)
+            .then(|| now.saturating_add(Duration::from_millis(until - server_now + 1)))
+    }
+}
+
+impl PendingRelease {
+    /// A release of a lease or wait that expires at the server at `over`.
+    pub(super) fn new(
+        request: ReleaseRequest,
+        in_doubt: Option<InDoubtUntil>,
+        over: LocalInstant,
+        now: LocalInstant,
+    ) -> PendingRelease {
+        PendingRelease {
+            doubt: InDoubtAttempts::new(in_doubt),
+            expires_at: over.saturating_add(RELEASE_GRACE),
+            send_at: Some(now),
+            failure_count: 0,
+            request,
+        }
+    }
+
+    pub fn is_sent(&self) -> bool {
+        self.send_at.is_none()
+    }
+
+    pub(super) fn on_timer(&mut self, ctx: &Context<'_>, effects: &mut Effects) {
+        match self.send_at {
+            _ if ctx.now >= self.expires_at => effects.deregister = true,
+            Some(due) if due <= ctx.now => {
+                self.send_at = None;
+                effects.worker_calls[0] = Some(WorkerCall::Release(self.request));
+            }
+            Some(due) => effects.wake_worker_by(due),
+            None => {}
+        }
+    }
+
+    /// Handles the outcome of the release.
+    pub(super) fn on_reply(
+        &mut self,
+        outcome: ScriptResult<ReleaseReply>,
+        ctx: &Context<'_>,
+        effects: &mut Effects,
+    ) {
+        let due = match outcome {
+            Ok(ScriptReply { envelope, sent_at: sent, body, server, .. }) => {
+                let took = ctx.now.saturating_duration_since(sent);
+                effects.telemetry = Some(TelemetryEvent::Released { server, outcome: body, took });
+                let Some(due) = self.doubt.resend_at(envelope.server_now, sent, ctx.now) else {
+                    effects.deregister = true;
+                    return;
+                };
+                self.expires_at =
+                    self.expires_at.max(due.saturating_add(ctx.settings.call_timeout));
+                due
+            }
+            Err(failure) => {
+                if !failure.is_transient() {
+                    if failure.shows_no_lock() {
+                        effects.deregister = true; // there is no lock left to release
+                        return;
+                    }
+                    effects.telemetry = Some(TelemetryEvent::ReleaseFailed(failure));
+                }
+                // Not random, so that calls that failed together are sent again in one batch.
+                let pause =
+                    RESEND_DELAY.saturating_mul(1 << self.failure_count).min(MAX_RESEND_DELAY);
+                self.failure_count += u32::from(pause < MAX_RESEND_DELAY);
+                ctx.now.saturating_add(pause)
+            }
+        };
+        self.send_at = Some(due);
+        effects.wake_worker_by(due);
+    }
+}

@@ -1,0 +1,269 @@
+//! The leases of a quorum's guard, and how the lock is reacquired at missing members.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{Either, join_all, select, select_all};
+use rwlease_core::acquisition::{HeldLease, LeaseOptions, RenewalPolicy};
+use rwlease_core::protocol::{RaiseTokenReply, RaiseTokenRequest};
+use rwlease_core::time::LocalInstant;
+use tokio::sync::Notify;
+
+use crate::backoff::with_jitter;
+use crate::client::config::check_options;
+use crate::clock::Clock;
+use crate::lock::guard::Hold;
+use crate::lock::lease::Lease;
+use crate::lock::redlock::round::Round;
+
+/// Missing members are tried again after a part of the lease, from half of this part to all of it.
+const RETAKES_PER_LEASE: u32 = 3;
+
+/// The leases of a guard. The guard shares them with the task that reacquires the lock at members.
+#[derive(Debug)]
+pub(super) struct MemberLeases {
+    pub(super) round: Round,
+    /// The end of the longest hold, if there is a limit.
+    hold_ends: Option<LocalInstant>,
+    members: Mutex<Members>,
+    /// Notified when a lease is added.
+    added: Notify,
+}
+
+#[derive(Debug)]
+struct Members {
+    /// One for each member, in their order.
+    all: Vec<Member>,
+    /// The lock is lost or released. No lease is added, and none counts.
+    is_over: bool,
+}
+
+/// What the guard has at a member.
+#[derive(Debug)]
+enum Member {
+    /// A lease, valid or lost.
+    Granted(Hold),
+    /// The member did not grant the lock.
+    Missing,
+    /// The member's clock is wrong. It is not tried again.
+    LeftOut,
+}
+
+impl Member {
+    fn hold(&self) -> Option<&Hold> {
+        match self {
+            Member::Granted(hold) => Some(hold),
+            Member::Missing | Member::LeftOut => None,
+        }
+    }
+
+    /// Whether the lock may be reacquired at the member. A revocation is to end the lock, so not
+    /// after one.
+    fn is_missing(&self) -> bool {
+        match self {
+            Member::Granted(Hold(lease)) => {
+                !lease.is_held() && lease.with(HeldLease::was_revoked) == Some(false)
+            }
+            Member::Missing => true,
+            Member::LeftOut => false,
+        }
+    }
+}
+
+impl MemberLeases {
+    /// The leases that were granted to a round that began at `began`, with the members' positions.
+    pub(super) fn new(round: Round, granted: Vec<(usize, Hold)>, began: LocalInstant) -> Self {
+        let mut all: Vec<Member> = round.locks.iter().map(|_| Member::Missing).collect();
+        for (place, hold) in granted {
+            if let Some(member) = all.get_mut(place) {
+                *member = Member::Granted(hold);
+            }
+        }
+        MemberLeases {
+            hold_ends: round.options.max_hold.map(|hold| began.saturating_add(hold)),
+            round,
+            members: Mutex::new(Members { all, is_over: false }),
+            added: Notify::new(),
+        }
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.round.quorum.members[0].client.clock
+    }
+
+    /// The leases, with the members' positions.
+    pub(super) fn leases(&self) -> Vec<(usize, Lease)> {
+        let members = self.members();
+        let members = members.all.iter().enumerate();
+        members.filter_map(|(place, member)| Some((place, member.hold()?.0.clone()))).collect()
+    }
+
+    /// The time for which a majority of the leases is valid, less the drift. Zero from the moment
+    /// on at which it has been zero.
+    pub(super) fn remaining(&self) -> Duration {
+        self.remaining_of(&mut self.members())
+    }
+
+    fn remaining_of(&self, members: &mut Members) -> Duration {
+        if members.is_over {
+            return Duration::ZERO;
+        }
+        let drift = self.round.drift;
+        let leases = members.all.iter().filter_map(Member::hold).map(|hold| &hold.0);
+        let mut left: Vec<Duration> = leases
+            .map(|lease| lease.remaining().saturating_sub(drift.saturating_sub(lease.margin())))
+            .collect();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        let left = left.get(self.round.quorum.majority() - 1).copied().unwrap_or_default();
+        members.is_over = left.is_zero();
+        left
+    }
+
+    /// Completes when less than a majority of the leases is valid, less the drift.
+    pub(super) async fn ended(&self) {
+        loop {
+            let mut added = std::pin::pin!(self.added.notified());
+            added.as_mut().enable();
+            let left = self.remaining();
+            if left.is_zero() {
+                return;
+            }
+            let clock = self.clock();
+            let ends = clock.sleep_until(clock.now().saturating_add(left));
+            let held: Vec<_> = self.leases().into_iter().map(|(_, lease)| lease).collect();
+            let held = held.iter().filter(|lease| lease.is_held());
+            let each_lost: Vec<_> = held.map(|lease| Box::pin(lease.ended())).collect();
+            // All may have ended since.
+            if !each_lost.is_empty() {
+                drop(select(added, select(ends, select_all(each_lost))).await);
+            }
+        }
+    }
+
+    /// Leaves a member out for good, and releases the lock there.
+    pub(super) fn leave_out(&self, place: usize) {
+        let mut members = self.members();
+        let member = members.all.get_mut(place);
+        let before = member.map(|member| std::mem::replace(member, Member::LeftOut));
+        drop(members);
+        drop(before); // after the unlocking, because it emits events
+    }
+
+    /// Ends the lock, and returns its leases.
+    pub(super) fn end(&self) -> Vec<Hold> {
+        let mut members = self.members();
+        members.is_over = true;
+        let members = std::mem::take(&mut members.all).into_iter();
+        let held = members.filter_map(|place| match place {
+            Member::Granted(hold) => Some(hold),
+            Member::Missing | Member::LeftOut => None,
+        });
+        held.collect()
+    }
+
+    /// Reacquires the lock at missing members from time to time, until the lock is lost or its
+    /// renewals end.
+    pub(super) async fn retake_while_held(self: Arc<Self>, token: Option<u64>) {
+        let period = self.round.options.first_lease() / RETAKES_PER_LEASE;
+        loop {
+            let clock = self.clock();
+            clock.sleep_until(clock.now().saturating_add(with_jitter(period))).await;
+            if self.remaining().is_zero() || self.renewals_left() == Some(0) {
+                return;
+            }
+            self.retake_missing(token).await;
+        }
+    }
+
+    /// Tries once to reacquire the lock at each missing member, while the lock is held. Returns the
+    /// number of members that granted it.
+    ///
+    /// If the future is dropped, a granted lock is released.
+    pub(super) async fn retake_missing(&self, token: Option<u64>) -> usize {
+        let Some(options) = self.options_now() else {
+            return 0;
+        };
+        let missing: Vec<usize> = {
+            let mut members = self.members();
+            if self.remaining_of(&mut members).is_zero() {
+                return 0;
+            }
+            let members = members.all.iter().enumerate();
+            members.filter(|(_, member)| member.is_missing()).map(|(place, _)| place).collect()
+        };
+        let retakes = missing.into_iter().map(|place| self.retake(place, &options, token));
+        join_all(retakes).await.into_iter().filter(|is_retaken| *is_retaken).count()
+    }
+
+    async fn retake(&self, place: usize, options: &LeaseOptions, token: Option<u64>) -> bool {
+        let Ok(Some(hold)) = self.round.acquire(place, options).await else {
+            return false;
+        };
+        // The next holder's majority may have no other member in common with this one.
+        if let Some(token) = token.filter(|token| hold.0.acquisition.fencing_token() < *token)
+            && !matches!(self.raise(&hold.0, token).await, Some(RaiseTokenReply::Raised))
+        {
+            return false;
+        }
+        self.add(place, hold)
+    }
+
+    /// Counts a new lease at a member that is missing, if the lock is held without it.
+    fn add(&self, place: usize, hold: Hold) -> bool {
+        let mut members = self.members();
+        let is_held = !self.remaining_of(&mut members).is_zero();
+        let member = members.all.get_mut(place).filter(|member| member.is_missing());
+        let Some(member) = member.filter(|_| is_held) else {
+            return false;
+        };
+        let before = std::mem::replace(member, Member::Granted(hold));
+        drop(members);
+        drop(before); // after the unlocking, because it emits events
+        self.added.notify_waiters();
+        true
+    }
+
+    /// The options of a lease that is taken now, with the limits of the leases that stand.
+    fn options_now(&self) -> Option<LeaseOptions> {
+        let mut options = self.round.options.clone();
+        options.renewal =
+            self.renewals_left().map_or(RenewalPolicy::Automatic, RenewalPolicy::Limited);
+        if let Some(ends) = self.hold_ends {
+            // The limit counts from the grant, which may come as late as the timeout.
+            options.max_hold = Some(ends.saturating_duration_since(
+                self.clock().now().saturating_add(self.round.member_timeout),
+            ));
+        }
+        check_options(&options).is_ok().then_some(options)
+    }
+
+    /// The least number of renewals that a valid lease has left, if there is a limit.
+    fn renewals_left(&self) -> Option<u32> {
+        let leases = self.leases().into_iter().map(|(_, lease)| lease);
+        let held = leases.filter(Lease::is_held);
+        held.filter_map(|lease| lease.with(HeldLease::renewals_left).flatten()).min()
+    }
+
+    /// The reply of the member to that token, if it replies in time.
+    pub(super) async fn raise(&self, lease: &Lease, token: u64) -> Option<RaiseTokenReply> {
+        let Lease { client, acquisition } = lease;
+        let raise = RaiseTokenRequest { id: acquisition.id, token };
+        let call = raise.call(&acquisition.lock);
+        let reply = self.in_time(client.query(&acquisition.lock, &call)).await?;
+        raise.read(reply.ok()?).ok()
+    }
+
+    /// The outcome of `work` within the time that a member has, or `None`.
+    pub(super) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let clock = self.clock();
+        let until = clock.now().saturating_add(self.round.member_timeout);
+        match select(std::pin::pin!(work), clock.sleep_until(until)).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

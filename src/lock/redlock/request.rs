@@ -1,0 +1,195 @@
+//! A request for a lock of a quorum: rounds until one has a majority.
+
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rwlease_core::acquisition::LeaseOptions;
+use rwlease_core::protocol::{LockKey, LockKind, LockMode};
+use rwlease_core::time::LocalInstant;
+
+use crate::client::ClientHandle;
+use crate::client::config::check_options;
+use crate::error::{Error, Result};
+use crate::lock::redlock::Redlock;
+use crate::lock::redlock::guard::RedlockGuard;
+use crate::lock::redlock::round::{Round, RoundOutcome};
+use crate::lock::request::options;
+use crate::lock::wait_options::{Cancel, WaitOptions};
+
+/// The default timeout of a member is the lease divided by this, within the range below, plus the
+/// time for confirmations.
+const PARTS_FOR_A_MEMBER: u32 = 50;
+const SHORTEST_FOR_A_MEMBER: Duration = Duration::from_millis(20);
+const LONGEST_FOR_A_MEMBER: Duration = Duration::from_millis(500);
+
+/// A request for a lock of a [`Redlock`]. It is sent when awaited, and returns a [`RedlockGuard`].
+///
+/// # Cost
+///
+/// The time of one round trip for each try, to all members at once. A read/write lock takes one
+/// more round trip to write its token back, and one more for each member with a wrong clock. A dead
+/// or slow member adds as much time again as the majority took, at most the [member
+/// timeout](Self::member_timeout).
+///
+/// # Fairness
+///
+/// None: there is no queue. Whoever tries first after the release wins.
+///
+/// # Errors
+///
+/// As [`Acquire`](crate::Acquire). [`Unavailable`](crate::ErrorKind::Unavailable) in two cases:
+///
+/// - Less than a majority of the members answered within the clients' call timeout. The source is
+///   what one of the others reported.
+/// - A member's clock is wrong, and less than a majority is left without it. The error names that
+///   member, and how far its clock is ahead.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping the future leaves nothing on any member that can be reached. On the
+/// others, the lease ends the lock.
+#[must_use = "a request does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct RedlockAcquire {
+    quorum: Redlock,
+    locks: Result<Arc<[LockKey]>>,
+    mode: LockMode,
+    options: LeaseOptions,
+    wait: WaitOptions,
+    cancel: Cancel<'static>,
+    member_timeout: Option<Duration>,
+    drift: Option<Duration>,
+}
+
+impl RedlockAcquire {
+    pub(super) fn new(quorum: &Redlock, kind: LockKind, name: &str, mode: LockMode) -> Self {
+        let clients = || quorum.members.iter().map(|member| &member.client);
+        let prefix = |client: &Arc<ClientHandle>| match kind {
+            LockKind::ReadWrite | LockKind::Semaphore => client.settings.key_prefix.clone(),
+            LockKind::SetNxMutex => client.settings.set_nx_key_prefix.clone(),
+        };
+        let locks =
+            clients().map(|client| LockKey::new(kind, &prefix(client), name).map_err(Error::from));
+        RedlockAcquire {
+            locks: locks.collect(),
+            mode,
+            options: quorum.members[0].client.settings.lease_options(),
+            wait: WaitOptions::default(),
+            cancel: Cancel::default(),
+            member_timeout: None,
+            drift: None,
+            quorum: quorum.clone(),
+        }
+    }
+
+    options!();
+
+    /// Sets the timeout for one member in one try. Default: a fiftieth of the lease, from 20 ms to
+    /// 500 ms, plus the time for confirmations: 250 ms with `min_replicas`, and 2 s with `fsync`.
+    /// At most the lease.
+    ///
+    /// It should be far shorter than the lease, or a dead member uses the lease up.
+    pub fn member_timeout(mut self, timeout: Duration) -> Self {
+        self.member_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how much earlier the lock ends here than at its members. Default: a hundredth of the
+    /// lease plus 2 ms.
+    ///
+    /// It covers different speeds of clocks. The clients'
+    /// [margin](crate::ClientBuilder::safety_margin) applies if it is larger.
+    pub fn drift(mut self, drift: Duration) -> Self {
+        self.drift = Some(drift);
+        self
+    }
+
+    /// Tries once on all members. Returns `None` if the lock is busy.
+    ///
+    /// # Errors, Cancel safety
+    ///
+    /// As when awaited, but never `TimedOut` or `AttemptsExhausted`. `Unavailable` at once if no
+    /// majority answers.
+    pub async fn try_acquire(self) -> Result<Option<RedlockGuard>> {
+        let round = self.round()?;
+        let limit = self.wait.timeout.unwrap_or(round.member_timeout).min(round.member_timeout);
+        let until = self.quorum.members[0].client.clock.now().saturating_add(limit);
+        match round.run(until).await? {
+            RoundOutcome::Held(guard) => Ok(Some(guard)),
+            RoundOutcome::Refused => Ok(None),
+            RoundOutcome::Unreached(error) => Err(error),
+        }
+    }
+
+    fn round(&self) -> Result<Round> {
+        check_options(&self.options)?;
+        self.wait.check()?;
+        let lease = self.options.first_lease();
+        let round_trip =
+            (lease / PARTS_FOR_A_MEMBER).clamp(SHORTEST_FOR_A_MEMBER, LONGEST_FOR_A_MEMBER);
+        let default = round_trip + self.options.confirmation.timeout();
+        let locks = match &self.locks {
+            Ok(locks) => locks,
+            Err(error) => return Err(Error::new(error.kind(), error.to_string())),
+        };
+        Ok(Round {
+            quorum: self.quorum.clone(),
+            locks: locks.clone(),
+            mode: self.mode,
+            options: self.options.clone(),
+            member_timeout: self.member_timeout.unwrap_or(default).min(lease),
+            drift: self.drift.unwrap_or(lease / 100 + Duration::from_millis(2)),
+        })
+    }
+
+    async fn run(&self) -> Result<RedlockGuard> {
+        let round = self.round()?;
+        let client = &self.quorum.members[0].client;
+        let clock = &*client.clock;
+        let retry = self.wait.retry.clone().unwrap_or_default();
+        let mut tries = retry.begin(clock.now(), self.wait.timeout);
+        let mut unreached_since: Option<LocalInstant> = None;
+        loop {
+            let began = clock.now();
+            let until = tries.answer_by(began, round.member_timeout);
+            let error = match round.run(until).await? {
+                RoundOutcome::Held(guard) => return Ok(guard),
+                RoundOutcome::Refused => {
+                    unreached_since = None;
+                    None
+                }
+                RoundOutcome::Unreached(_)
+                    if unreached_since.is_none() && tries.was_cut_short(began, clock.now()) =>
+                {
+                    return Err(round.with_lock(tries.out_of_time()));
+                }
+                RoundOutcome::Unreached(error) => {
+                    let since = *unreached_since.get_or_insert(clock.now());
+                    if clock.now().saturating_duration_since(since)
+                        >= client.settings.acquisition.call_timeout
+                    {
+                        return Err(error);
+                    }
+                    Some(error)
+                }
+            };
+            tries
+                .pause(clock)
+                .await
+                .map_err(|over| error.unwrap_or_else(|| round.with_lock(over)))?;
+        }
+    }
+}
+
+impl IntoFuture for RedlockAcquire {
+    type Output = Result<RedlockGuard>;
+    type IntoFuture = BoxFuture<'static, Result<RedlockGuard>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        let cancel = std::mem::take(&mut self.cancel);
+        Box::pin(async move { cancel.or(pin!(self.run())).await })
+    }
+}

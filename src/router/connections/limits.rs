@@ -1,0 +1,50 @@
+//! The limits of connections, and the errors that name them.
+
+use std::fmt;
+use std::time::Duration;
+
+use rwlease_core::resp::Address;
+
+use crate::backend::ConnectionError;
+
+/// The limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionLimits {
+    /// The limit for opening a connection, its first answers included.
+    pub(crate) connect_timeout: Duration,
+    /// How long a connection may be quiet while something is under way on it.
+    pub(crate) response_timeout: Duration,
+    /// The most calls under way at once.
+    pub(crate) max_in_flight: usize,
+}
+
+impl ConnectionLimits {
+    pub(crate) fn of_opening(&self) -> TimeLimit {
+        TimeLimit { length: self.connect_timeout, setting: "connect_timeout" }
+    }
+
+    pub(crate) fn of_replies(&self) -> TimeLimit {
+        TimeLimit { length: self.response_timeout, setting: "response_timeout" }
+    }
+}
+
+/// A limit of time that an error names together with the setting that it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimit {
+    pub(crate) length: Duration,
+    /// The method of [`ClientBuilder`](crate::ClientBuilder) that sets it.
+    pub(crate) setting: &'static str,
+}
+
+impl TimeLimit {
+    /// The failure of a server that sent nothing for that long.
+    pub(crate) fn no_reply(&self, address: &Address) -> ConnectionError {
+        ConnectionError::not_sent(format!("{address}: no reply within {self}"))
+    }
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({})", self.length, self.setting)
+    }
+}

@@ -1,0 +1,95 @@
+//! Permits to send: they limit the calls and the pipelines that are in flight at a server.
+
+use futures::future::{self, Either};
+use rwlease_core::time::LocalInstant;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, TryAcquireError};
+
+use crate::router::connections::server_connection::ServerConnection;
+
+/// Permission to send one more call or pipeline.
+#[derive(Debug)]
+pub(crate) struct SendPermit<'a> {
+    pub(super) permit: SemaphorePermit<'a>,
+    pub(super) pool: PermitPool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PermitPool {
+    Calls,
+    Pipelines(Priority),
+}
+
+/// The priority of a pipeline of a batch. Pipelines wait only for pipelines of the same priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Renewals of leases. They do not wait for other pipelines, whose number has no limit.
+    Renewals,
+    Normal,
+}
+
+/// Why there is no permit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PermitError {
+    /// The server did not finish earlier calls in time.
+    DeadlineExceeded,
+    /// The connection is retired: make another one.
+    ConnectionRetired,
+}
+
+impl ServerConnection {
+    /// A permit to send a call, if one is free.
+    pub(crate) fn try_permit(&self) -> Result<Option<SendPermit<'_>>, PermitError> {
+        match self.call_permits.0.try_acquire() {
+            Ok(permit) => Ok(Some(SendPermit::new(permit, PermitPool::Calls))),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(PermitError::ConnectionRetired),
+        }
+    }
+
+    /// Waits for a permit to send a call, first come, first served.
+    pub(crate) async fn permit(
+        &self,
+        deadline: LocalInstant,
+    ) -> Result<SendPermit<'_>, PermitError> {
+        self.queue(PermitPool::Calls, 1, deadline).await
+    }
+
+    /// Waits for a permit to send a pipeline of a batch with that many commands.
+    pub(crate) async fn pipeline_permit(
+        &self,
+        priority: Priority,
+        commands: usize,
+        deadline: LocalInstant,
+    ) -> Result<SendPermit<'_>, PermitError> {
+        self.queue(PermitPool::Pipelines(priority), commands, deadline).await
+    }
+
+    async fn queue(
+        &self,
+        pool: PermitPool,
+        commands: usize,
+        deadline: LocalInstant,
+    ) -> Result<SendPermit<'_>, PermitError> {
+        let _queued = self.load.queued(commands);
+        let turn = std::pin::pin!(self.semaphore(pool).acquire());
+        match future::select(turn, self.clock.sleep_until(deadline)).await {
+            Either::Left((Ok(permit), _)) => Ok(SendPermit::new(permit, pool)),
+            Either::Left((Err(AcquireError { .. }), _)) => Err(PermitError::ConnectionRetired),
+            Either::Right(_) => Err(PermitError::DeadlineExceeded),
+        }
+    }
+
+    pub(super) fn semaphore(&self, pool: PermitPool) -> &Semaphore {
+        match pool {
+            PermitPool::Calls => &self.call_permits.0,
+            PermitPool::Pipelines(Priority::Normal) => &self.pipeline_permits,
+            PermitPool::Pipelines(Priority::Renewals) => &self.renewal_permits,
+        }
+    }
+}
+
+impl<'a> SendPermit<'a> {
+    fn new(permit: SemaphorePermit<'a>, pool: PermitPool) -> Self {
+        SendPermit { permit, pool }
+    }
+}

@@ -1,0 +1,303 @@
+//! A connection to one server, and the facts about that server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use futures::future::{self, Either};
+use rwlease_core::resp::{Address, Command, ReplyShape, RespValue, server_ms};
+use rwlease_core::slot::Slot;
+use rwlease_core::time::{ClockBounds, LocalInstant};
+use tokio::sync::Semaphore;
+
+use crate::backend::{CommandConnection, ConnectionError, Connector};
+use crate::clock::Clock;
+use crate::router::connections::connect_error::{connect_error, no_handshake};
+use crate::router::connections::error_reply::invalidates_connection;
+use crate::router::connections::exchange::{ExchangeError, LastActivity};
+use crate::router::connections::limits::ConnectionLimits;
+use crate::router::connections::master_term::MasterTerm;
+use crate::router::connections::server_info::{
+    ServerIdentity, ServerProcess, auth_error, check_kind, parse_server_name, parse_time,
+    supports_delifeq,
+};
+use crate::router::connections::shared_timer::SharedTimer;
+use crate::router::locks::lock;
+use crate::router::runtime::RuntimeHandle;
+use crate::router::telemetry::ServerLoad;
+
+/// The most pipelines of batches under way at once. More would only wait at the server and time out
+/// there.
+const MAX_PIPELINES: usize = 4;
+
+/// How often, within `response_timeout`, calls that wait for an answer check whether their time is
+/// up soon.
+const TIMER_CHECKS: u32 = 8;
+
+/// The name of a server that does not report its run id.
+const UNKNOWN_SERVER: &str = "-";
+
+/// A connection that carries commands.
+#[derive(Debug)]
+pub(crate) struct ServerConnection {
+    /// `None` if the server does not report its run id.
+    name: Option<Box<str>>,
+    identity: ServerIdentity,
+    /// Its map has shown that it belongs to the known cluster.
+    map_verified: AtomicBool,
+    /// The server has `DELIFEQ`, and has not refused it.
+    has_delifeq: AtomicBool,
+    pub(super) node: Arc<dyn CommandConnection>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) response_timeout: Duration,
+    pub(super) shared_timer: Arc<SharedTimer>,
+    pub(super) runtime: RuntimeHandle,
+    clock_bounds: CachePadded<Mutex<ClockBounds>>,
+    opened: LocalInstant,
+    pub(super) retired: AtomicBool,
+    /// Set where sentinels name the master: ends when another server becomes the master.
+    master_term: OnceLock<Arc<MasterTerm>>,
+    /// The next connection may have other credentials.
+    rotates_credentials: bool,
+    /// It has answered, and the last answer was no reason to retire it.
+    pub(super) proven: Arc<AtomicBool>,
+    /// Permits for calls under way; closed when the connection is retired.
+    pub(super) call_permits: CachePadded<Semaphore>,
+    /// Permits for pipelines of batches; closed likewise.
+    pub(super) pipeline_permits: Semaphore,
+    /// Permits for pipelines of renewals. Renewals do not wait for other pipelines.
+    pub(super) renewal_permits: Semaphore,
+    pub(super) load: ServerLoad,
+    pub(super) activity: CachePadded<LastActivity>,
+}
+
+/// Separates what every call writes from what every call reads. A core that writes takes the whole
+/// cache line (two, on some) from the others.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct CachePadded<T>(pub(super) T);
+
+impl ServerConnection {
+    /// Connects, and queries the server for its time, its name and its id. With `resolved_addr`,
+    /// dials that address, to which the host name was resolved before.
+    pub(crate) async fn open(
+        connector: &dyn Connector,
+        clock: Arc<dyn Clock>,
+        address: &Address,
+        resolved_addr: Option<&str>,
+        limits: ConnectionLimits,
+    ) -> Result<ServerConnection, ConnectionError> {
+        let limit = limits.of_opening();
+        let connects_with_tls = AtomicBool::new(connector.uses_tls());
+        let opening = Box::pin(async {
+            let node = match resolved_addr {
+                None => connector.connect(address).await?,
+                Some(resolved_addr) => connector.connect_to_addr(address, resolved_addr).await?,
+            };
+            connects_with_tls.store(false, Ordering::Relaxed);
+            let sent = clock.now();
+            let replies = node
+                .pipeline(&[
+                    Command::new().arg("TIME").expecting(ReplyShape::List),
+                    Command::new().arg("INFO").arg("server").expecting(ReplyShape::Text),
+                    Command::new().arg("CLUSTER").arg("MYID").expecting(ReplyShape::Text),
+                ])
+                .await?;
+            Ok((node, sent, clock.now(), replies))
+        });
+        let at = |failure| connect_error(failure, address, connector.uses_tls());
+        let deadline = clock.now().saturating_add(limit.length);
+        let (node, sent, received, replies) =
+            match future::select(opening, clock.sleep_until(deadline)).await {
+                Either::Left((opened, _)) => opened.map_err(at)?,
+                Either::Right(_) => {
+                    return Err(match connects_with_tls.load(Ordering::Relaxed) {
+                        true => no_handshake(address, limit),
+                        false => limit.no_reply(address),
+                    });
+                }
+            };
+        let rotates_credentials = connector.rotates_credentials();
+        if let Some(failure) = auth_error(&replies).filter(|_| rotates_credentials) {
+            return Err(at(failure));
+        }
+        check_kind(&replies).map_err(at)?;
+        let mut replies = replies.into_iter();
+        let mut clock_bounds = ClockBounds::default();
+        clock_bounds.observe(sent, received, parse_time(replies.next()).map_err(at)?);
+        let info = replies.next();
+        let has_delifeq = info.as_ref().is_some_and(supports_delifeq);
+        let name = parse_server_name(info);
+        let identity = ServerIdentity::from_reply(replies.next()).map_err(at)?;
+        let runtime = RuntimeHandle::current(connector.health());
+        let shared_timer = SharedTimer::new(
+            clock.clone(),
+            limits.response_timeout / TIMER_CHECKS,
+            runtime.clone(),
+        );
+        Ok(ServerConnection {
+            name,
+            identity,
+            map_verified: AtomicBool::new(false),
+            has_delifeq: AtomicBool::new(has_delifeq),
+            node,
+            clock,
+            response_timeout: limits.response_timeout,
+            shared_timer,
+            runtime,
+            clock_bounds: CachePadded(Mutex::new(clock_bounds)),
+            opened: received,
+            retired: AtomicBool::new(false),
+            master_term: OnceLock::new(),
+            rotates_credentials,
+            proven: Arc::default(),
+            call_permits: CachePadded(Semaphore::new(limits.max_in_flight)),
+            pipeline_permits: Semaphore::new(MAX_PIPELINES),
+            renewal_permits: Semaphore::new(MAX_PIPELINES),
+            load: ServerLoad::of(address),
+            activity: CachePadded(LastActivity::default()),
+        })
+    }
+
+    /// The server's name: the first characters of its run id.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(UNKNOWN_SERVER)
+    }
+
+    /// What the server reported about itself when the connection was opened.
+    pub(crate) fn identity(&self) -> &ServerIdentity {
+        &self.identity
+    }
+
+    /// Notes that the server's map has shown that it belongs to the known cluster.
+    pub(crate) fn mark_map_verified(&self) {
+        self.map_verified.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_map_verified(&self) -> bool {
+        self.map_verified.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_delifeq(&self) -> bool {
+        self.has_delifeq.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server refused `DELIFEQ`.
+    pub(crate) fn disable_delifeq(&self) {
+        self.has_delifeq.store(false, Ordering::Relaxed);
+    }
+
+    /// The name of the process, if the server reports it.
+    pub(crate) fn process_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Returns the process, and the address at which it was found.
+    pub(crate) fn observed_process(&self) -> Option<ServerProcess> {
+        let name = self.process_name()?.into();
+        let resolved_addr = self.resolved_addr();
+        Some(ServerProcess { name, resolved_addr })
+    }
+
+    /// The address to which the host name was resolved, if that is known.
+    pub(crate) fn resolved_addr(&self) -> Option<Arc<str>> {
+        self.node.resolved_addr()
+    }
+
+    pub(crate) fn clock_bounds(&self) -> ClockBounds {
+        *lock(&self.clock_bounds.0)
+    }
+
+    /// The most that this server's clock can read at a moment, or 0 for none.
+    pub(crate) fn server_ms(&self, moment: Option<LocalInstant>) -> u64 {
+        moment.and_then(|moment| lock(&self.clock_bounds.0).max_server_ms(moment)).unwrap_or(0)
+    }
+
+    /// False once a new connection should replace this one.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.retired.load(Ordering::Relaxed) && !self.is_superseded() && self.node.is_usable()
+    }
+
+    /// True if a call has found it broken or silent, or it was given up for another reason.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Limits the replies of this connection to that term.
+    pub(crate) fn bind_to_term(&self, term: Arc<MasterTerm>) {
+        let _ = self.master_term.set(term); // the first one stays
+    }
+
+    /// Returns true if another server is the master by now.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.master_term.get().is_some_and(|term| term.has_ended())
+    }
+
+    /// Returns true if a command that was sent at `sent` may have been sent on it.
+    pub(crate) fn was_open_at(&self, sent: LocalInstant) -> bool {
+        self.opened <= sent
+    }
+
+    /// True once it has answered, unless the answer was a reason to retire it.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// The flag behind `is_proven`, which outlives the connection.
+    pub(crate) fn proven_flag(&self) -> Arc<AtomicBool> {
+        self.proven.clone()
+    }
+
+    /// How long the connection may be quiet while something is under way on it.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    /// Learns from the reply to a script on a key of this slot: the server's time, or that the
+    /// connection must be replaced.
+    pub(crate) fn observe(
+        &self,
+        slot: Slot,
+        sent: LocalInstant,
+        received: LocalInstant,
+        reply: &RespValue,
+    ) {
+        match server_ms(reply) {
+            Some(0) => {}
+            Some(server_ms) => lock(&self.clock_bounds.0).observe(sent, received, server_ms),
+            None if invalidates_connection(reply, slot) => self.retire_untrusted(),
+            None => {}
+        }
+    }
+
+    /// A server that no longer recognises this user may accept the credentials of the next
+    /// connection, if those can differ.
+    pub(super) fn check_auth_errors(&self, replies: &[RespValue]) -> Result<(), ExchangeError> {
+        if !self.rotates_credentials {
+            return Ok(());
+        }
+        match auth_error(replies) {
+            Some(failure) => {
+                self.retire_untrusted();
+                Err(ExchangeError::Connection(failure))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses new calls on this connection.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.call_permits.0.close();
+        self.pipeline_permits.close();
+        self.renewal_permits.close();
+    }
+
+    /// As `retire`, because of an answer: the next connection must answer well before it is
+    /// trusted.
+    pub(super) fn retire_untrusted(&self) {
+        self.proven.store(false, Ordering::Relaxed);
+        self.retire();
+    }
+}

@@ -1,0 +1,230 @@
+//! The Lua scripts, assembled from `lua/`.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rwlease_core::protocol::ScriptName;
+use rwlease_core::resp::Command;
+
+/// A Lua script of the protocol.
+#[derive(Debug)]
+pub struct Script {
+    name: ScriptName,
+    text: String,
+    digest: String,
+    /// `EVALSHA` and the digest.
+    evalsha: Command,
+    /// `EVAL` and the text.
+    eval: Command,
+}
+
+/// All scripts of the protocol, in the order of [`ScriptName::ALL`].
+#[derive(Debug)]
+pub struct Scripts(pub(crate) Vec<Script>);
+
+/// Returns the scripts as this library sends them. Use them to load the scripts in advance, to
+/// write access rules that name digests, and to implement the protocol elsewhere.
+///
+/// ```
+/// for script in rwlease::scripts() {
+///     println!("{} {}", script.digest(), script.name());
+/// }
+/// ```
+pub fn scripts() -> impl Iterator<Item = &'static Script> {
+    Scripts::embedded().iter()
+}
+
+impl Scripts {
+    /// The scripts, without those of locks that are not compiled in.
+    pub fn iter(&self) -> impl Iterator<Item = &Script> {
+        // Nothing else calls the scripts of the two-key lock.
+        self.0.iter().filter(|script| cfg!(feature = "legacy") || !script.name.is_legacy())
+    }
+
+    pub(crate) fn get(&self, name: ScriptName) -> &Script {
+        &self.0[name as usize]
+    }
+
+    /// The compiled-in scripts.
+    pub fn embedded() -> &'static Scripts {
+        static EMBEDDED: LazyLock<Scripts> = LazyLock::new(|| {
+            // Compiled-in files are always found; a test checks that none is missing.
+            Scripts::assemble(embedded_file).unwrap_or_else(|never| match never {})
+        });
+        &EMBEDDED
+    }
+
+    /// The scripts in a folder laid out as `lua/`, to try changed ones without a build.
+    #[cfg_attr(
+        not(any(test, feature = "embedded")),
+        expect(dead_code, reason = "only the embedded engine offers it")
+    )]
+    pub fn from_folder(folder: &Path) -> io::Result<Scripts> {
+        Scripts::assemble(|name| std::fs::read_to_string(folder.join(name)).map(Cow::Owned))
+    }
+
+    pub fn assemble<E>(
+        mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+    ) -> Result<Scripts, E> {
+        let names = ScriptName::ALL.iter();
+        names.map(|name| Script::assemble(*name, &mut file)).collect::<Result<_, E>>().map(Scripts)
+    }
+}
+
+impl Script {
+    pub(crate) fn new(name: ScriptName, text: String, digest: String) -> Script {
+        let evalsha = Command::new().arg("EVALSHA").arg(&digest);
+        let eval = Command::new().arg("EVAL").arg(&text);
+        Script { name, text, digest, evalsha, eval }
+    }
+
+    /// Assembles a script with its includes.
+    fn assemble<E>(
+        name: ScriptName,
+        mut file: impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+    ) -> Result<Script, E> {
+        let mut text = String::new();
+        let layers = append(&mut text, &format!("{}.lua", name.as_str()), &mut file)?;
+        text.push_str(&"end)()\n".repeat(layers));
+        let digest = sha1_smol::Sha1::from(&text).digest().to_string();
+        Ok(Script::new(name, text, digest))
+    }
+
+    /// The first words of a call: `EVAL` and the text, or `EVALSHA` and the digest.
+    pub(crate) fn words(&self, with_text: bool) -> &Command {
+        if with_text { &self.eval } else { &self.evalsha }
+    }
+
+    /// Returns the name of the script, which is the name of its file in `lua/`.
+    pub fn name(&self) -> &'static str {
+        self.name.as_str()
+    }
+
+    /// Returns the script's text, as it is sent to servers.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the SHA-1 digest of the text in hexadecimal, by which `EVALSHA` names the script.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+/// Appends a file with its includes. Returns the number of layers it has begun.
+///
+/// From `-- @layer` on, the rest of the script is in a function of its own. A script creates its
+/// functions anew in each call. For each local variable that a function uses, Lua searches the
+/// variables of the enclosing function one by one, but not those of functions further out.
+fn append<E>(
+    text: &mut String,
+    name: &str,
+    file: &mut impl FnMut(&str) -> Result<Cow<'static, str>, E>,
+) -> Result<usize, E> {
+    let mut layers = 0;
+    for line in file(name)?.lines() {
+        if let Some(part) = line.strip_prefix("-- @include ") {
+            layers += append(text, &format!("lib/{}.lua", part.trim()), file)?;
+        } else if line == "-- @layer" {
+            text.push_str("return (function()\n");
+            layers += 1;
+        } else {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    Ok(layers)
+}
+
+fn embedded_file(name: &str) -> Result<Cow<'static, str>, std::convert::Infallible> {
+    let found = EMBEDDED_FILES.iter().find(|(file, _)| *file == name);
+    Ok(found.map_or("", |(_, text)| text).into())
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../lua/", $name)))),*]
+    };
+}
+
+const EMBEDDED_FILES: &[(&str, &str)] = files![
+    "acquire_read.lua",
+    "acquire_write.lua",
+    "release.lua",
+    "renew.lua",
+    "grant_waiters.lua",
+    "downgrade.lua",
+    "upgrade.lua",
+    "revoke.lua",
+    "force_release.lua",
+    "inspect.lua",
+    "legacy/acquire_read.lua",
+    "legacy/acquire_write.lua",
+    "legacy/release.lua",
+    "holds.lua",
+    "raise_token.lua",
+    "accept_transfer.lua",
+    "set_nx/acquire.lua",
+    "set_nx/renew.lua",
+    "set_nx/release.lua",
+    "set_nx/inspect.lua",
+    "semaphore/acquire.lua",
+    "semaphore/renew.lua",
+    "semaphore/release.lua",
+    "semaphore/release_permits.lua",
+    "semaphore/grant_waiters.lua",
+    "semaphore/set_limit.lua",
+    "semaphore/inspect.lua",
+    "client_record/write.lua",
+    "client_record/read.lua",
+    "fenced/get.lua",
+    "fenced/set.lua",
+    "fenced/delete.lua",
+    "fenced/enter.lua",
+    "lib/constants.lua",
+    "lib/clock.lua",
+    "lib/server_time.lua",
+    "lib/read_line.lua",
+    "lib/fast/args.lua",
+    "lib/fast/acquire_args.lua",
+    "lib/fast/lease_expiry.lua",
+    "lib/fast/acquire_commit.lua",
+    "lib/fast/release.lua",
+    "lib/fast/read_queue.lua",
+    "lib/fast/enqueue.lua",
+    "lib/fast/acquire_beside_cached.lua",
+    "lib/fast/queue_blocked.lua",
+    "lib/fast/grant_readers.lua",
+    "lib/fast/grant_writer.lua",
+    "lib/fast/remove_reader.lua",
+    "lib/fast/write_fields.lua",
+    "lib/fast/notify.lua",
+    "lib/fast/revert_grants.lua",
+    "lib/fast/grant_waiters.lua",
+    "lib/prelude.lua",
+    "lib/acquire_args.lua",
+    "lib/enqueue.lua",
+    "lib/field_cache.lua",
+    "lib/state_line.lua",
+    "lib/flush.lua",
+    "lib/wait_queue.lua",
+    "lib/readers.lua",
+    "lib/grant_budget.lua",
+    "lib/notify.lua",
+    "lib/grant_waiters.lua",
+    "lib/semaphore_state.lua",
+    "lib/fenced_args.lua",
+    "lib/fenced_value.lua",
+    "lib/fenced_writer.lua",
+    "lib/recall.lua",
+    "lib/fast/renew_args.lua",
+    "lib/fast/renew_cached.lua",
+    "lib/fast/renew.lua",
+    "lib/become_reader.lua",
+    "lib/acquire_slow.lua",
+];
+
+#[cfg(test)]
+mod tests;
