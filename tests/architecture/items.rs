@@ -1,8 +1,7 @@
-//! The items that `src` defines, by path: modules, types, variants, traits, functions, methods.
+//! The items that the crates define, by path: modules, types, variants, traits, functions, methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use super::{files, is_of_tests, module_of};
 
@@ -16,12 +15,16 @@ pub struct Items {
 }
 
 impl Items {
+    /// The items of the library, and those of the core below `core`.
     pub fn of_the_source() -> Items {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut items = Items::default();
-        for file in files(&source) {
-            let module = module_of(file.strip_prefix(&source).unwrap());
-            items.add(&module, &fs::read_to_string(&file).unwrap());
+        for (folder, root) in [("src", None), ("core/src", Some("core".to_owned()))] {
+            let source = testkit::project_root().join(folder);
+            for file in files(&source) {
+                let inner = module_of(file.strip_prefix(&source).unwrap());
+                let module: Vec<String> = root.iter().cloned().chain(inner).collect();
+                items.add(&module, &fs::read_to_string(&file).unwrap());
+            }
         }
         items.settled()
     }

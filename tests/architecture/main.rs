@@ -1,5 +1,5 @@
-//! Imports in `src` run one way. Each folder, and each file at the root, imports only those before
-//! it in this list.
+//! Imports in a crate run one way. Each folder, and each file at the root, imports only those
+//! before it in a list. The router has a list of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,51 +7,99 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
+mod features;
 mod items;
 mod page;
 mod results;
 mod rights;
 
-/// From the bottom to the top. An order of the imports excludes cycles.
-const LAYERS: [&str; 16] = [
-    "slot",
-    "backoff",
-    "decimal",
-    "excerpt",
-    "clock",
+/// A crate's folder, and its layers from the bottom to the top. An order of the imports excludes
+/// cycles.
+struct Crate {
+    source: &'static str,
+    layers: &'static [&'static str],
+}
+
+const CORE: Crate = Crate {
+    source: "core/src",
+    layers: &["slot", "decimal", "excerpt", "time", "resp", "protocol", "acquisition"],
+};
+
+const LIBRARY: Crate = Crate {
+    source: "src",
+    layers: &[
+        "backoff",
+        "scripts",
+        "clock",
+        "telemetry",
+        "health",
+        "error",
+        "fencing_token",
+        "backend",
+        "call_error",
+        "embedded",
+        "router",
+        "client",
+        "lock",
+        "blocking",
+        "testing",
+    ],
+};
+
+/// The parts of the router, from the bottom to the top. `Router` stands for `router/mod.rs`.
+const ROUTER: [&str; 14] = [
+    "locks",
     "telemetry",
-    "health",
-    "error",
-    "backend",
-    "embedded",
-    "router",
-    "protocol",
-    "client",
-    "lock",
-    "blocking",
-    "checker",
+    "address_translation",
+    "bad_entries",
+    "server_list",
+    "runtime",
+    "connections",
+    "sentinel",
+    "cluster",
+    "subscriptions",
+    "Router",
+    "calls",
+    "cluster_adapter",
+    "transport",
 ];
 
 #[test]
 fn layers_from_lock_to_slot_import_downwards_only() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for Crate { source, layers } in [CORE, LIBRARY] {
+        assert_imports_run_down(source, &[], layers);
+    }
+}
+
+#[test]
+fn parts_of_the_router_import_downwards_only() {
+    assert_imports_run_down(LIBRARY.source, &["router"], &ROUTER);
+}
+
+/// Checks the imports between the folders and files of one module. Its own file, which names them
+/// all, is left out.
+fn assert_imports_run_down(source: &str, of: &[&str], order: &[&str]) {
+    let rank = |part: &str| order.iter().position(|known| *known == part);
+    let source = testkit::project_root().join(source);
+    let of: Vec<String> = of.iter().map(ToString::to_string).collect();
     let mut upwards = BTreeSet::new();
-    let mut layers = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for file in files(&source) {
         let module = module_of(file.strip_prefix(&source).unwrap());
-        let Some(layer) = module.first() else {
+        let Some(part) = module.strip_prefix(&*of).and_then(|rest| rest.first()) else {
             continue;
-        }; // lib.rs, which names them all
-        layers.insert(layer.clone());
-        let own = rank(layer).unwrap_or_else(|| panic!("{layer} is none of the layers"));
-        for import in imports(&fs::read_to_string(&file).unwrap(), &module) {
+        };
+        let own = rank(part).unwrap_or_else(|| panic!("{part} is not in the order"));
+        seen.insert(part.clone());
+        for import in imports_from(&of, &fs::read_to_string(&file).unwrap(), &module) {
             if rank(&import).is_none_or(|rank| rank > own) {
                 upwards.insert(format!("{} imports {import}", file.display()));
             }
         }
     }
     assert_eq!(upwards, BTreeSet::new());
-    assert_eq!(layers, LAYERS.map(String::from).into(), "layers without a file");
+    let in_order = order.iter().filter(|part| part.chars().all(|letter| !letter.is_uppercase()));
+    assert_eq!(seen, in_order.map(ToString::to_string).collect(), "a part without a file");
 }
 
 #[test]
@@ -90,10 +138,6 @@ fn imports_of_lock_are_found_in_every_syntax() {
     );
 }
 
-fn rank(layer: &str) -> Option<usize> {
-    LAYERS.iter().position(|known| *known == layer)
-}
-
 /// All source files in this folder, except those for tests alone.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -123,20 +167,26 @@ fn module_of(file: &Path) -> Vec<String> {
 
 /// The folders and files of the crate from which a module imports.
 fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
-    let mut found = Imports { module: module.to_vec(), of_the_crate: BTreeSet::new() };
+    imports_from(&[], text, module)
+}
+
+/// The other parts of the module `of` from which one of its modules imports.
+fn imports_from(of: &[String], text: &str, module: &[String]) -> BTreeSet<String> {
+    let mut found = Imports { module: module.to_vec(), paths: BTreeSet::new() };
     found.visit_file(&syn::parse_file(text).unwrap());
-    found.of_the_crate.into_iter().filter(|name| *name != module[0]).collect()
+    let parts = found.paths.iter().filter_map(|path| path.strip_prefix(of)?.first());
+    parts.filter(|part| **part != module[of.len()]).cloned().collect()
 }
 
 struct Imports {
     /// The current module of the visit.
     module: Vec<String>,
-    /// The first words of paths from the root of the crate.
-    of_the_crate: BTreeSet<String>,
+    /// Paths from the root of the crate.
+    paths: BTreeSet<Vec<String>>,
 }
 
 impl Imports {
-    /// Records the first word of a path that begins at the crate, here or above.
+    /// Records a path that begins at the crate, here or above.
     fn note(&mut self, path: &[String]) {
         let mut from = self.module.clone();
         let mut rest = path.iter();
@@ -153,7 +203,7 @@ impl Imports {
                 from.push(word.clone());
             }
         }
-        self.of_the_crate.extend(from.into_iter().next());
+        self.paths.insert(from);
     }
 
     fn note_tree(&mut self, tree: &syn::UseTree, mut before: Vec<String>) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use super::items::Items;
 
@@ -11,7 +10,7 @@ const FEWEST: usize = 60;
 
 #[test]
 fn architecture_page_names_only_items_of_the_source() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md");
+    let page = testkit::project_root().join("docs/architecture.md");
     let named = named(&fs::read_to_string(page).unwrap());
     assert!(named.len() >= FEWEST, "{named:#?}");
     let items = Items::of_the_source();

@@ -36,26 +36,6 @@ fn a_page_takes_over_what_a_bench_printed() {
 }
 
 #[test]
-fn publish_puts_figures_into_a_page_and_fails_without_the_sentence() {
-    let tree = Tree::with("sentence", &[("cached", VERSION)]);
-    let result = tree.0.join("docs/results/bench/cached.md");
-    let table = "| one task | read |\n| --- | ---: |\n| cached | 63 |\n";
-    let text = fs::read_to_string(&result).unwrap().replace("cached prints\n", table);
-    fs::write(&result, text).unwrap();
-    let page = tree.0.join("README.md");
-    fs::write(&page, "One takes and releases it\nfor reading in 1,000 ns, and no 1,000.\n")
-        .unwrap();
-    assert!(!run("publish", &tree.0, &["README.md", "--check"]).status.success(), "stale");
-    assert!(run("publish", &tree.0, &["README.md"]).status.success());
-    let shown = fs::read_to_string(&page).unwrap();
-    assert_eq!(shown, "One takes and releases it\nfor reading in 63 ns, and no 1,000.\n");
-
-    fs::write(&page, "One takes it in 63 ns.\n").unwrap();
-    let said = run("publish", &tree.0, &["README.md", "--check"]);
-    assert!(errors(&said).contains("README.md has 0 places for"), "{}", errors(&said));
-}
-
-#[test]
 fn a_mixture_and_changed_sources_are_refused() {
     let changed = format!("{VERSION}+");
     for (results, why) in [
@@ -95,7 +75,7 @@ fn a_run(version: &str) -> String {
 }
 
 fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    testkit::project_root()
 }
 
 fn run(script: &str, root: &Path, more: &[&str]) -> Output {

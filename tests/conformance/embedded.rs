@@ -4,24 +4,25 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::conformance::site::Servers;
-#[cfg(any(feature = "native", feature = "redis"))]
-use crate::support::{Backend, Cluster, ClusterConfig};
-use crate::support::{Error, Result, SlotMigration};
+use conformance::lock_tests;
+use conformance::site::Servers;
 use futures::FutureExt;
 #[cfg(any(feature = "native", feature = "redis"))]
 use rwlease::embedded::{Delivery, NetworkMessage, NetworkModel, SimulatedNetwork};
 use rwlease::embedded::{EmbeddedCluster, FaultInjector, ServedCommand};
-use rwlease::{Builder, ErrorKind, Locks, Slot};
+use rwlease::{Client, ClientBuilder, ErrorKind, Slot};
+#[cfg(any(feature = "native", feature = "redis"))]
+use testkit::{Backend, Cluster, ClusterConfig};
+use testkit::{Error, Result, SlotMigration};
 use tokio::time::sleep;
 
-lock_tests!(two_clients);
-server_tests!(by start);
-server_tests!(by start, with push);
+lock_tests!(two_clients());
+conformance::server_tests!(by start);
+conformance::server_tests!(by start, with push);
 
-async fn two_clients() -> (Locks, Locks, EmbeddedCluster) {
+async fn two_clients() -> (Client, Client, EmbeddedCluster) {
     let engine = EmbeddedCluster::new();
-    let connect = async || Locks::builder().connect_embedded(&engine).await.unwrap();
+    let connect = async || Client::builder().connect_embedded(&engine).await.unwrap();
     (connect().await, connect().await, engine)
 }
 
@@ -60,7 +61,7 @@ impl Embedded {
 }
 
 impl Servers for Embedded {
-    async fn connect(&self, settings: Builder) -> rwlease::Result<Locks> {
+    async fn connect(&self, settings: ClientBuilder) -> rwlease::Result<Client> {
         settings.connect_embedded(&self.engine).await
     }
 
@@ -159,18 +160,12 @@ fn slot(step: SlotMigration) -> Slot {
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn connect_embedded_with_settings_for_urls_is_refused() {
-    for (setting, settings) in crate::support::url_only_settings() {
-        let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
-        assert!(error.to_string().contains(setting), "{setting}: {error}");
-    }
     let engine = EmbeddedCluster::builder().manual_time().build();
+    let connect = async |settings: ClientBuilder| settings.connect_embedded(&engine).await;
+    crate::must_refuse(testkit::url_only_settings(), connect).await;
     let host = SimulatedNetwork::new(&engine, Arc::new(Calm)).host(0, Duration::ZERO, 0);
-    for (setting, settings) in crate::support::url_only_settings() {
-        let error = settings.connect_from(&host).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{setting}");
-        assert!(error.to_string().contains(setting), "{setting}: {error}");
-    }
+    let connect = async |settings: ClientBuilder| settings.connect_simulated(&host).await;
+    crate::must_refuse(testkit::url_only_settings(), connect).await;
 }
 
 /// Changed scripts run in this process only: no other connection sends them.
@@ -188,42 +183,39 @@ async fn changed_scripts_are_refused_elsewhere() {
         #[cfg(feature = "cluster-async")]
         Backend::ClusterAsync,
     ] {
-        let settings =
-            Locks::builder().scripts_from(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
-        let error = backend.connect(settings, &cluster.urls()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{backend:?}");
-        assert!(error.to_string().contains("scripts_from"), "{backend:?}: {error}");
+        let settings = Client::builder().scripts_from(testkit::project_root().join("lua")).unwrap();
+        let connect = async |settings| backend.connect(settings, &cluster.urls()).await;
+        crate::must_refuse([("scripts_from", settings)], connect).await;
     }
 }
 
 #[test]
 fn a_client_needs_a_runtime() {
     let engine = EmbeddedCluster::new();
-    let connecting = Locks::builder().connect_embedded(&engine);
+    let connecting = Client::builder().connect_embedded(&engine);
     let error = connecting.now_or_never().unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
     assert!(error.to_string().contains("tokio"), "{error}");
 }
 
 #[cfg(any(feature = "native", feature = "redis"))]
 #[test]
 fn no_password_is_shown() {
-    let builder = Locks::builder().servers(["redis://user:secret@127.0.0.1:1"]);
+    let builder = Client::builder().urls(["redis://user:secret@127.0.0.1:1"]);
     assert!(!format!("{builder:?}").contains("secret"));
 }
 
 #[tokio::test]
 async fn time_limits_of_the_router_are_checked() {
-    for (settings, what) in [
-        (Locks::builder().connect_timeout(Duration::ZERO), "connect timeout"),
-        (Locks::builder().response_timeout(Duration::ZERO), "response timeout"),
-        (Locks::builder().response_timeout(Duration::MAX), "response timeout"),
-        (Locks::builder().margin(Duration::MAX), "margin"),
-    ] {
-        let error = settings.connect_embedded(&EmbeddedCluster::new()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{what}");
-        assert!(error.to_string().contains(what), "{what}: {error}");
-    }
+    let settings = [
+        ("connect_timeout", Client::builder().connect_timeout(Duration::ZERO)),
+        ("response_timeout", Client::builder().response_timeout(Duration::ZERO)),
+        ("response_timeout", Client::builder().response_timeout(Duration::MAX)),
+        ("margin", Client::builder().safety_margin(Duration::MAX)),
+    ];
+    let engine = EmbeddedCluster::new();
+    crate::must_refuse(settings, async |it: ClientBuilder| it.connect_embedded(&engine).await)
+        .await;
 }
 
 #[cfg(any(feature = "native", feature = "redis"))]

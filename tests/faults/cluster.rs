@@ -4,14 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::published::TwoKeys;
-use crate::support::{
-    ClientKind, Cluster, ClusterConfig, CutPoint, FailoverMode, PollLimit, Proxies, Proxy,
-    ProxyFlow, Result, ServerSettings, StandaloneServer,
-};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use rustix::process::{Pid, test_kill_process};
+use testkit::{
+    ClientKind, Cluster, ClusterConfig, CutPoint, FailoverMode, PollLimit, Proxies, Proxy,
+    ProxyFlow, Result, ServerSettings, StandaloneServer,
+};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -36,18 +35,6 @@ async fn a_server_that_cannot_start_says_why() {
     let missing = ServerSettings::default().binary("/no/such/server");
     let error = StandaloneServer::start_with(missing).await.expect_err("started").to_string();
     assert!(error.contains("/no/such/server"), "{error}");
-}
-
-#[tokio::test]
-async fn a_killed_server_comes_back_at_its_port() -> Result {
-    let server = StandaloneServer::start_with(ServerSettings::default().password("secret")).await?;
-    let first = server.id();
-    server.kill()?;
-    assert!(!server.is_running() && !is_alive(first));
-    assert!(server.run_words::<String>("PING").await.is_err());
-    server.restart().await?;
-    assert_eq!(server.run_words::<String>("PING").await?, "PONG");
-    Ok(())
 }
 
 /// Redis would otherwise count the votes of the first failover again, or start no election.
@@ -110,58 +97,6 @@ async fn slots_move_with_their_keys() -> Result {
         assert!(refused.contains("unknown subcommand"), "{refused}");
         assert_eq!(cluster.master_of(slot).await?, there);
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn masters_die_and_are_replaced() -> Result {
-    let cluster = Cluster::start().await?;
-    let slot = cluster.slot_of("{fail}").await?;
-
-    let old = cluster.master_of(slot).await?;
-    let replica = cluster.replicas_of(old).await?[0];
-    cluster.fail_over(replica, FailoverMode::Orderly).await?;
-    assert_eq!(cluster.master_of(slot).await?, replica);
-    spawnable(cluster.fail_over(old, FailoverMode::Force)).await?;
-    cluster.fail_over(replica, FailoverMode::Takeover).await?;
-    assert_eq!(cluster.master_of(slot).await?, replica);
-
-    cluster.forget_election(old).await?;
-    cluster.node(replica).kill()?;
-    assert_eq!(spawnable(cluster.new_master(slot, replica)).await?, old);
-    cluster.node(replica).restart().await?;
-    cluster.wait_for_agreement().await?;
-    assert_eq!(cluster.replicas_of(old).await?, [replica]);
-
-    cluster.node(old).freeze()?;
-    assert_eq!(cluster.new_master(slot, old).await?, replica);
-    cluster.node(old).thaw()?;
-    cluster.wait_for_agreement().await?;
-    assert_eq!(cluster.replicas_of(replica).await?, [old]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn clusters_have_other_sizes() -> Result {
-    let cluster =
-        Cluster::start_with(ClusterConfig::of(1, 2).line("cluster-require-full-coverage no"))
-            .await?;
-    assert_eq!(cluster.replicas_of(0).await?, [1, 2]);
-    let alone = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
-    assert_eq!(alone.masters().await?, [0, 1]);
-    assert_eq!(alone.master_of(0).await?, 0);
-    assert_eq!(alone.master_of(16_383).await?, 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn commands_are_counted() -> Result {
-    let server = StandaloneServer::start().await?;
-    server.run_words::<()>("SET a 1").await?;
-    assert_eq!(server.calls("set").await?, 1);
-    server.reset_stats().await?;
-    assert_eq!(server.calls("set").await?, 0);
-    assert!(server.used_memory().await? > 100_000);
     Ok(())
 }
 
@@ -282,22 +217,6 @@ async fn servers_end_with_a_killed_process() -> Result {
     while is_alive(id) || Path::new(folder).exists() {
         wait_limit.pause("it is there").await?;
     }
-    Ok(())
-}
-
-/// The lock in two keys works as published, including that it has no id.
-#[tokio::test]
-async fn the_lock_in_two_keys_knows_no_id() -> Result {
-    let server = StandaloneServer::start().await?;
-    let lock = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 10);
-    assert!(lock.acquire_read().await? && lock.acquire_read().await?);
-    assert!(!lock.acquire_write().await?);
-    lock.release_read().await?; // releases the other reader's hold too
-    assert!(lock.acquire_write().await?);
-    assert!(!lock.acquire_write().await? && !lock.acquire_read().await?);
-    assert!((1..=10).contains(&server.run_words::<i64>("TTL {order}:write").await?));
-    lock.release_write().await?;
-    assert!(lock.acquire_read().await?);
     Ok(())
 }
 

@@ -14,25 +14,13 @@
     clippy::print_stdout
 )]
 
-#[path = "../chaos/mod.rs"]
-mod chaos;
-#[macro_use]
-#[path = "../conformance/mod.rs"]
-mod conformance;
-#[path = "../judge/mod.rs"]
-mod judge;
-#[path = "../chaos/known_faults.rs"]
-mod known_faults;
-#[path = "../chaos/smoke.rs"]
-mod smoke;
-#[path = "../support/mod.rs"]
-mod support;
-
 mod cluster;
-mod failing;
 mod failover;
+mod fencing;
+mod known_faults;
 mod migration;
 mod redirects;
+mod self_test;
 #[cfg(any(feature = "native", feature = "redis"))]
 mod sentinels;
 // By URLs, TLS needs a feature. With `fred`, the application brings its own TLS, here by the

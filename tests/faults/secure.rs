@@ -1,16 +1,22 @@
 //! TLS, and a user that has only the rights it needs.
 
 use std::error::Error as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{
-    Backend, Certificates, Cluster, ClusterConfig, PollLimit, Result, Server, ServerSettings,
-    StandaloneServer, is_subscribed_waiter,
-};
+use conformance::lock_tests;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 #[cfg(feature = "legacy")]
 use rwlease::TwoKeyRwLock;
-use rwlease::{Builder, Error, ErrorKind, Locks, Released, Result as Outcome};
+use rwlease::{Client, ClientBuilder, Error, ErrorKind, ReleaseOutcome, Result as Outcome};
+use testkit::{
+    Backend, Certificates, Cluster, ClusterConfig, PollLimit, Result, Server, ServerSettings,
+    StandaloneServer, is_subscribed_waiter,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 const USER: &str = "locker";
@@ -60,62 +66,59 @@ async fn secure_cluster(rights: &str) -> Result<(Cluster, Certificates)> {
 }
 
 /// Connects over TLS as `USER`, with this certificate authority.
-async fn connect(server: &Server, password: &str, authority: &str) -> rwlease::Result<Locks> {
-    let patient = Locks::builder().call_timeout(Duration::from_secs(20));
+async fn connect(server: &Server, password: &str, authority: &str) -> Outcome<Client> {
+    let patient = Client::builder().call_timeout(Duration::from_secs(20));
     connect_with(patient, server, password, authority).await
 }
 
 async fn connect_with(
-    settings: Builder,
+    settings: ClientBuilder,
     server: &Server,
     password: &str,
     authority: &str,
-) -> rwlease::Result<Locks> {
+) -> Outcome<Client> {
     let port = server.tls_port().expect("a server with TLS");
+    connect_at(settings, port, password, authority, None).await
+}
+
+/// Connects to a port by the chosen backend, with a client certificate if `own` is set.
+async fn connect_at(
+    settings: ClientBuilder,
+    port: u16,
+    password: &str,
+    authority: &str,
+    own: Option<&Certificates>,
+) -> Outcome<Client> {
     match Backend::chosen() {
         #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-        Backend::Native | Backend::Redis => by_url(settings, port, password, authority).await,
+        Backend::Native | Backend::Redis => {
+            let settings = match own {
+                Some(own) => settings.tls_client_identity(&*own.certificate, &*own.key),
+                None => settings,
+            };
+            let url = format!("rediss://{USER}:{password}@127.0.0.1:{port}");
+            connect_by_urls(settings.tls_root_certificates(authority).urls([url])).await
+        }
         #[cfg(feature = "fred-tls")]
-        Backend::Fred => by_fred(settings, port, password, authority).await,
+        Backend::Fred => {
+            let server = fred::types::config::Server::new("127.0.0.1", port);
+            settings.connect_fred(fred_config(server, password, authority, own)).await
+        }
         #[allow(unreachable_patterns)]
         other => {
-            let _ = settings;
+            let _ = (settings, port, password, authority, own);
             panic!("{other:?} has no TLS here")
         }
     }
 }
 
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-async fn by_url(
-    settings: Builder,
-    port: u16,
-    password: &str,
-    authority: &str,
-) -> rwlease::Result<Locks> {
-    let url = format!("rediss://{USER}:{password}@127.0.0.1:{port}");
-    connect_by_urls(settings.tls_roots(authority).servers([url])).await
-}
-
-#[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-async fn connect_by_urls(settings: Builder) -> rwlease::Result<Locks> {
+async fn connect_by_urls(settings: ClientBuilder) -> Outcome<Client> {
     match Backend::chosen() {
         #[cfg(feature = "redis")]
         Backend::Redis => settings.connect_redis().await,
         _ => settings.connect().await,
     }
-}
-
-#[cfg(feature = "fred-tls")]
-async fn by_fred(
-    settings: Builder,
-    port: u16,
-    password: &str,
-    authority: &str,
-) -> rwlease::Result<Locks> {
-    use fred::types::config::Server;
-
-    let config = fred_config(Server::new("127.0.0.1", port), password, authority, None);
-    settings.connect_fred(config).await
 }
 
 /// Configures a client certificate if `own` is set.
@@ -154,8 +157,9 @@ fn fred_config(
     }
 }
 
-async fn two_clients() -> (Locks, Locks, Cluster) {
-    let (cluster, certificates) = secure_cluster(RIGHTS).await.unwrap();
+async fn two_clients() -> (Client, Client, Cluster) {
+    // With those of the records of clients, which status shows.
+    let (cluster, certificates) = secure_cluster(&format!("{RIGHTS} +get +set")).await.unwrap();
     let one = connect(cluster.node(0), PASSWORD, &certificates.authority).await.unwrap();
     let other = connect(cluster.node(1), PASSWORD, &certificates.authority).await.unwrap();
     (one, other, cluster)
@@ -163,7 +167,7 @@ async fn two_clients() -> (Locks, Locks, Cluster) {
 
 // The whole suite runs as `USER` and over TLS. The process has installed no provider of
 // cryptography.
-lock_tests!(two_clients);
+lock_tests!(two_clients());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_follow_their_slot() -> Result {
@@ -179,10 +183,10 @@ async fn locks_follow_their_slot() -> Result {
         drop(other.read().await?);
         cluster.move_keys(step).await?;
         cluster.finish_migration(step).await?;
-        assert_eq!(held.release().await?, Released::Released);
+        assert_eq!(held.release().await?, ReleaseOutcome::Released);
     }
-    let confirmed = lock.write().replicas(1).await?;
-    assert_eq!(confirmed.release().await?, Released::Released);
+    let confirmed = lock.write().min_replicas(1).await?;
+    assert_eq!(confirmed.release().await?, ReleaseOutcome::Released);
     Ok(())
 }
 
@@ -191,7 +195,7 @@ async fn locks_follow_their_slot() -> Result {
 async fn a_hand_off_is_pushed() -> Result {
     const LONG: Duration = Duration::from_secs(60);
     let (cluster, certificates) = secure_cluster(RIGHTS).await?;
-    let rare = Locks::builder().poll_interval(LONG).waiter_ttl(LONG * 10);
+    let rare = Client::builder().poll_interval(LONG).waiter_ttl(LONG * 10);
     let locks = connect_with(rare, cluster.node(0), PASSWORD, &certificates.authority).await?;
     let lock = locks.rwlock("pushed")?;
     let held = lock.write().await?;
@@ -225,40 +229,6 @@ fn words(error: &Error) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acl_right_that_is_missing_is_named_by_the_error() -> Result {
-    for right in ["time", "cluster|slots", "evalsha", "hset", "hget", "pexpireat"] {
-        let lacking = format!("{RIGHTS} -{right}");
-        let certificates = certificates();
-        let server = ClusterConfig {
-            settings: settings(&certificates, &lacking),
-            ..ClusterConfig::of(1, 0)
-        };
-        let cluster = Cluster::start_with(server).await?;
-        let outcome = async {
-            let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
-            locks.rwlock("order")?.write().await.map(drop)
-        };
-        let error = outcome.await.unwrap_err();
-        names(&error, right);
-    }
-    Ok(())
-}
-
-/// Without the rights to query ids and epochs, a client knows less about the servers, but its locks
-/// work.
-#[tokio::test(flavor = "multi_thread")]
-async fn locks_without_cluster_myid_and_info_rights_work() -> Result {
-    let lacking = format!("{RIGHTS} -cluster|myid -cluster|info");
-    let (cluster, certificates) = secure_cluster(&lacking).await?;
-    let locks = connect(cluster.node(0), PASSWORD, &certificates.authority).await?;
-    for number in 0..20 {
-        let lock = locks.rwlock(format!("order:{number}"))?;
-        assert_eq!(lock.write().await?.release().await?, Released::Released);
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_of_the_other_kinds_is_named() -> Result {
     for right in ["get", "set", "del"] {
         let certificates = certificates();
@@ -272,12 +242,12 @@ async fn a_missing_right_of_the_other_kinds_is_named() -> Result {
     Ok(())
 }
 
-async fn lock_mutex(locks: &Locks) -> Outcome<Released> {
-    locks.mutex("rwlease:plain")?.lock().await?.release().await
+async fn lock_mutex(locks: &Client) -> Outcome<ReleaseOutcome> {
+    locks.set_nx_mutex("rwlease:plain")?.lock().await?.release().await
 }
 
 #[cfg(feature = "legacy")]
-async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
+async fn lock_two_keys(locks: &Client) -> Outcome<ReleaseOutcome> {
     const TIME: Duration = Duration::from_secs(10);
     let lock = TwoKeyRwLock::tagged(locks, "rwlease:{two}")?;
     let _ = lock.read(TIME, TIME).await?.release().await?;
@@ -286,7 +256,7 @@ async fn lock_two_keys(locks: &Locks) -> Outcome<Released> {
 
 /// The error names the right by itself in quotes, or in the list of all rights.
 fn names(error: &Error, right: &str) {
-    assert_eq!(error.kind(), ErrorKind::Refused, "{right}: {error:?}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{right}: {error:?}");
     let said = words(error);
     assert!(
         said.contains(&format!("'{right}'")) || said.contains(&format!("+{right}")),
@@ -302,23 +272,23 @@ async fn the_rights_in_the_documentation_are_enough_for_each_kind() -> Result {
 
     let writing = lock.read().await?.upgrade().await.unwrap();
     lock.revoke().await?.expect("held");
-    assert_eq!(writing.release().await?, Released::Released);
+    assert_eq!(writing.release().await?, ReleaseOutcome::Released);
     let reading = lock.write().await?.downgrade().await?;
-    assert_eq!(lock.status().await?.readers, 1);
-    assert_eq!(locks.list("order").next_page().await?, Some(vec!["order".into()]));
-    assert_eq!(reading.release().await?, Released::Released);
+    assert_eq!(lock.status().await?.reader_count, 1);
+    assert_eq!(locks.scan("order").next_page().await?, Some(vec!["order".into()]));
+    assert_eq!(reading.release().await?, ReleaseOutcome::Released);
     let _forced = lock.write().await?;
     lock.force_release().await?.expect("held");
 
-    let reentrant = locks.reentrant();
+    let reentrant = locks.reentrant_owner();
     let outer = reentrant.write(&lock).await?;
-    assert_eq!(reentrant.read(&lock).await?.release().await?, Released::Released);
-    assert_eq!(outer.release().await?, Released::Released);
+    assert_eq!(reentrant.read(&lock).await?.release().await?, ReleaseOutcome::Released);
+    assert_eq!(outer.release().await?, ReleaseOutcome::Released);
 
-    assert_eq!(lock_mutex(&locks).await?, Released::Released);
-    assert!(locks.mutex("rwlease:plain")?.status().await?.is_none());
+    assert_eq!(lock_mutex(&locks).await?, ReleaseOutcome::Released);
+    assert!(locks.set_nx_mutex("rwlease:plain")?.status().await?.is_none());
     #[cfg(feature = "legacy")]
-    assert_eq!(lock_two_keys(&locks).await?, Released::Released);
+    assert_eq!(lock_two_keys(&locks).await?, ReleaseOutcome::Released);
     Ok(())
 }
 
@@ -330,31 +300,10 @@ async fn a_client_has_a_certificate_of_its_own() -> Result {
     let server = StandaloneServer::start_with(settings).await?;
     let port = server.tls_port().expect("a server with TLS");
     assert!(connect(&server, PASSWORD, &certificates.authority).await.is_err());
-    let locks = connect_with_own(port, &certificates).await?;
-    assert_eq!(locks.rwlock("order")?.write().await?.release().await?, Released::Released);
+    let (settings, authority) = (Client::builder(), &certificates.authority);
+    let locks = connect_at(settings, port, PASSWORD, authority, Some(&certificates)).await?;
+    assert_eq!(locks.rwlock("order")?.write().await?.release().await?, ReleaseOutcome::Released);
     Ok(())
-}
-
-async fn connect_with_own(port: u16, certificates: &Certificates) -> Outcome<Locks> {
-    let Certificates { authority, certificate, key } = certificates;
-    match Backend::chosen() {
-        #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-        Backend::Native | Backend::Redis => {
-            let settings = Locks::builder().tls_client(certificate.as_str(), key.as_str());
-            by_url(settings, port, PASSWORD, authority).await
-        }
-        #[cfg(feature = "fred-tls")]
-        Backend::Fred => {
-            let server = fred::types::config::Server::new("127.0.0.1", port);
-            let config = fred_config(server, PASSWORD, authority, Some(certificates));
-            Locks::builder().connect_fred(config).await
-        }
-        #[allow(unreachable_patterns)]
-        other => {
-            let _ = (authority, certificate, key);
-            panic!("{other:?} has no TLS here")
-        }
-    }
 }
 
 /// The nodes announce 127.0.0.1, and their certificate is for `localhost`.
@@ -389,15 +338,15 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     let own_name = Server::new_with_tls("127.0.0.1", port, Some("localhost".into()));
     for (server, hostnames) in [
         (Server::new("localhost", port), TlsHostMapping::DefaultHost),
-        (Server::new("127.0.0.1", port), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
-        (own_name.clone(), TlsHostMapping::Custom(std::sync::Arc::new(Localhost))),
+        (Server::new("127.0.0.1", port), TlsHostMapping::Custom(Arc::new(Localhost))),
+        (own_name.clone(), TlsHostMapping::Custom(Arc::new(Localhost))),
     ] {
         let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
         config.tls.as_mut().expect("TLS").hostnames = hostnames;
-        let locks = Locks::builder().connect_fred(config).await?;
+        let locks = Client::builder().connect_fred(config).await?;
         for name in ["a", "b", "c", "d"] {
             let held = locks.rwlock(name)?.write().await?;
-            assert_eq!(held.release().await?, Released::Released);
+            assert_eq!(held.release().await?, ReleaseOutcome::Released);
         }
     }
 
@@ -405,9 +354,8 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
     let server = Server { port: single.tls_port().expect("a server with TLS"), ..own_name };
     let mut config = fred_config(server, PASSWORD, &certificates.authority, None);
     // The server's own name takes precedence over the mapping.
-    config.tls.as_mut().expect("TLS").hostnames =
-        TlsHostMapping::Custom(std::sync::Arc::new(Elsewhere));
-    let locks = Locks::builder().connect_fred(config).await?;
+    config.tls.as_mut().expect("TLS").hostnames = TlsHostMapping::Custom(Arc::new(Elsewhere));
+    let locks = Client::builder().connect_fred(config).await?;
     assert!(locks.rwlock("order")?.try_write().await?.is_some());
     Ok(())
 }
@@ -415,9 +363,9 @@ async fn fred_knows_the_names_of_servers_with_addresses() -> Result {
 /// No retry helps if the other side does not speak TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_connect_to_a_plaintext_port_is_refused_at_once() -> Result {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncReadExt;
 
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     let plain = tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -426,16 +374,8 @@ async fn tls_connect_to_a_plaintext_port_is_refused_at_once() -> Result {
         }
     });
     let authority = certificates().authority;
-    #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-    {
-        let error = by_url(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-    }
-    #[cfg(feature = "fred-tls")]
-    {
-        let error = by_fred(Locks::builder(), port, PASSWORD, &authority).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-    }
+    let error = connect_at(Client::builder(), port, PASSWORD, &authority, None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     plain.abort();
     Ok(())
 }
@@ -446,11 +386,17 @@ async fn connect_with_wrong_password_or_authority_is_refused_with_the_reason() -
     let server = StandaloneServer::start_with(settings(&own, RIGHTS)).await?;
     assert!(connect(&server, PASSWORD, &own.authority).await.is_ok());
 
-    let error = connect(&server, "wrong", &own.authority).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    // Waiting for servers mends neither.
+    let wait = Duration::from_secs(3_600);
+    let refused = async |password, authority: &str| {
+        let waiting = Client::builder().wait_for_servers(wait);
+        connect_with(waiting, &server, password, authority).await.unwrap_err()
+    };
+    let error = refused("wrong", &own.authority).await;
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
-    let error = connect(&server, PASSWORD, &strange.authority).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    let error = refused(PASSWORD, &strange.authority).await;
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     assert!(words(&error).to_lowercase().contains("certificate"), "{}", words(&error));
     Ok(())
 }
@@ -459,18 +405,15 @@ async fn connect_with_wrong_password_or_authority_is_refused_with_the_reason() -
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[derive(Clone)]
 struct Rotated {
-    password: std::sync::Arc<std::sync::Mutex<&'static str>>,
+    password: Arc<Mutex<&'static str>>,
     /// The number of calls of the provider.
-    calls: tokio::sync::watch::Sender<u32>,
+    calls: watch::Sender<u32>,
 }
 
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 impl Rotated {
     fn new(password: &'static str) -> Self {
-        Rotated {
-            password: std::sync::Arc::new(password.into()),
-            calls: tokio::sync::watch::Sender::new(0),
-        }
+        Rotated { password: Arc::new(password.into()), calls: watch::Sender::new(0) }
     }
 
     fn set(&self, password: &'static str) {
@@ -513,8 +456,8 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
     let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let url = format!("rediss://127.0.0.1:{}", server.tls_port().expect("a server with TLS"));
     let builder = || {
-        let patient = Locks::builder().call_timeout(Duration::from_secs(40));
-        patient.tls_roots(certificates.authority.as_str()).servers([&url])
+        let patient = Client::builder().call_timeout(Duration::from_secs(40));
+        patient.tls_root_certificates(certificates.authority.as_str()).urls([&url])
     };
     let rotated = Rotated::new(PASSWORD);
     let locks = connect_by_urls(builder().credentials(rotated.clone())).await?;
@@ -529,11 +472,11 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
     assert!(!waiting.is_finished(), "{:?}", waiting.await);
     rotated.set("another");
     let held = timeout(Duration::from_secs(20), waiting).await???;
-    assert_eq!(held.release().await?, Released::Released);
+    assert_eq!(held.release().await?, ReleaseOutcome::Released);
 
     // Fixed credentials are not tried again.
     let error = fixed.rwlock("order")?.write().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     assert!(words(&error).contains("WRONGPASS"), "{}", words(&error));
     Ok(())
 }
@@ -541,11 +484,11 @@ async fn a_provider_of_credentials_is_called_again_when_they_are_refused() -> Re
 /// A proxy that terminates TLS, and records for each connection whether it has resumed a session.
 struct Front {
     port: u16,
-    handshakes: std::sync::Arc<std::sync::Mutex<Vec<rustls::HandshakeKind>>>,
+    handshakes: Arc<Mutex<Vec<rustls::HandshakeKind>>>,
     /// A new count closes all connections.
-    cuts: tokio::sync::watch::Sender<u32>,
+    cuts: watch::Sender<u32>,
     /// It ends each handshake by an alert, as a proxy whose server is away.
-    is_sick: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    is_sick: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -561,19 +504,17 @@ impl Front {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
-        let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
-        let handshakes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-        let cuts = tokio::sync::watch::Sender::new(0);
+        let handshakes = Arc::<Mutex<Vec<_>>>::default();
+        let cuts = watch::Sender::new(0);
         let (noted, cut) = (handshakes.clone(), cuts.clone());
-        let is_sick = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        let is_sick = Arc::<AtomicBool>::default();
         let sick = is_sick.clone();
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                if sick.load(std::sync::atomic::Ordering::Relaxed) {
-                    use tokio::io::AsyncWriteExt;
-
+                if sick.load(Ordering::Relaxed) {
                     const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
                     let _ = stream.write_all(&INTERNAL_ERROR).await;
                     continue;
@@ -591,6 +532,10 @@ impl Front {
             }
         });
         Ok(Front { port, handshakes, cuts, is_sick, task })
+    }
+
+    async fn connect(&self, settings: ClientBuilder, authority: &str) -> Outcome<Client> {
+        connect_at(settings, self.port, PASSWORD, authority, None).await
     }
 
     fn cut(&self) {
@@ -614,11 +559,11 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
     let certificates = certificates();
     let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let front = Front::start(&certificates, server.port()).await?;
-    let locks = connect_at(front.port, &certificates.authority).await?;
+    let locks = front.connect(Client::builder(), &certificates.authority).await?;
     for _ in 0..CUTS {
         front.cut();
         let held = locks.rwlock("order")?.write().await?;
-        assert_eq!(held.release().await?, Released::Released);
+        assert_eq!(held.release().await?, ReleaseOutcome::Released);
     }
     let handshakes = front.handshakes();
     let resumed = handshakes.iter().filter(|kind| **kind == rustls::HandshakeKind::Resumed);
@@ -630,12 +575,10 @@ async fn a_broken_connection_is_replaced_without_a_new_session() -> Result {
 /// A proxy ends handshakes by the alert `internal_error` for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn write_while_tls_handshakes_fail_for_a_while_is_granted() -> Result {
-    use std::sync::atomic::Ordering;
-
     let certificates = certificates();
     let server = StandaloneServer::start_with(settings(&certificates, RIGHTS)).await?;
     let front = Front::start(&certificates, server.port()).await?;
-    let locks = connect_at(front.port, &certificates.authority).await?;
+    let locks = front.connect(Client::builder(), &certificates.authority).await?;
     let lock = locks.rwlock("order")?;
     let _ = lock.write().await?.release().await?;
     front.is_sick.store(true, Ordering::Relaxed);
@@ -646,10 +589,10 @@ async fn write_while_tls_handshakes_fail_for_a_while_is_granted() -> Result {
     });
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!waiting.is_finished(), "{:?}", waiting.await?);
-    let error = connect_at(front.port, &certificates.authority).await.unwrap_err();
+    let error = front.connect(Client::builder(), &certificates.authority).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     front.is_sick.store(false, Ordering::Relaxed);
-    assert_eq!(waiting.await??.release().await?, Released::Released);
+    assert_eq!(waiting.await??.release().await?, ReleaseOutcome::Released);
     Ok(())
 }
 
@@ -667,15 +610,18 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
         fronts.push((node.port(), Front::start(&certificates, node.port()).await?));
     }
     let ports: Vec<_> = fronts.iter().map(|(port, front)| (*port, front.port)).collect();
-    let settings = Locks::builder().address_translator(move |host, port| {
+    let settings = Client::builder().address_translator(move |host, port| {
         let front = ports.iter().find(|(inside, _)| *inside == port);
         (host.to_owned(), front.map_or(port, |(_, outside)| *outside))
     });
-    let locks = by_url(settings, fronts[0].1.port, PASSWORD, &certificates.authority).await?;
+    // By URLs: an application that connects by `fred` configures its sessions itself.
+    let url = format!("rediss://{USER}:{PASSWORD}@127.0.0.1:{}", fronts[0].1.port);
+    let settings = settings.tls_root_certificates(certificates.authority.as_str()).urls([url]);
+    let locks = connect_by_urls(settings).await?;
     for _ in 0..=CUTS {
         for name in ["a", "b", "c", "d"] {
             let held = locks.rwlock(name)?.write().await?;
-            assert_eq!(held.release().await?, Released::Released);
+            assert_eq!(held.release().await?, ReleaseOutcome::Released);
         }
         fronts.iter().for_each(|(_, front)| front.cut());
     }
@@ -688,27 +634,11 @@ async fn each_server_of_a_host_has_sessions_of_its_own() -> Result {
     Ok(())
 }
 
-async fn connect_at(port: u16, authority: &str) -> Outcome<Locks> {
-    match Backend::chosen() {
-        #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
-        Backend::Native | Backend::Redis => {
-            by_url(Locks::builder(), port, PASSWORD, authority).await
-        }
-        #[cfg(feature = "fred-tls")]
-        Backend::Fred => by_fred(Locks::builder(), port, PASSWORD, authority).await,
-        #[allow(unreachable_patterns)]
-        other => {
-            let _ = (port, authority);
-            panic!("{other:?} has no TLS here")
-        }
-    }
-}
-
 /// The servers and sentinels use TLS among themselves too.
 #[cfg(all(feature = "tls", any(feature = "native", feature = "redis")))]
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_the_servers_that_they_name() -> Result {
-    use crate::support::{SentinelConfigForTest, SentinelDeployment};
+    use testkit::{SentinelConfigForTest, SentinelDeployment};
 
     let certificates = certificates();
     let with_tls =
@@ -719,14 +649,14 @@ async fn sentinels_and_the_servers_that_they_name() -> Result {
         ..SentinelConfigForTest::default()
     };
     let sentinels = SentinelDeployment::start_with(watch).await?;
-    let settings = || Locks::builder().servers([sentinels.url()]);
-    let trusting = settings().tls_roots(certificates.authority.as_str());
+    let settings = || Client::builder().urls([sentinels.url()]);
+    let trusting = settings().tls_root_certificates(certificates.authority.as_str());
     let locks = connect_by_urls(trusting.call_timeout(Duration::from_secs(20))).await?;
     for _ in 0..2 {
-        assert_eq!(locks.rwlock("a")?.write().await?.release().await?, Released::Released);
+        assert_eq!(locks.rwlock("a")?.write().await?.release().await?, ReleaseOutcome::Released);
         sentinels.fail_over().await?;
     }
     let error = connect_by_urls(settings()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
     Ok(())
 }

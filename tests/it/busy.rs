@@ -6,18 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease::embedded::EmbeddedCluster;
-use rwlease::{Locks, RenewalPolicy};
+use rwlease::Client;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectBuilder, StandaloneServer, connect};
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-
-fn engine() -> EmbeddedCluster {
-    EmbeddedCluster::builder().masters(1).replicas(0).build()
-}
+use crate::fixture::{MS, SECOND, client, engine, single};
+use testkit::{ConnectBuilder, StandaloneServer};
 
 /// Counts how often a future is polled.
 async fn counted<T>(polls: Arc<AtomicU64>, work: impl Future<Output = T>) -> T {
@@ -35,7 +28,7 @@ async fn counted<T>(polls: Arc<AtomicU64>, work: impl Future<Output = T>) -> T {
 async fn lease_of_any_length_is_renewed_thrice_in_its_time_at_most() {
     for lease in [10, 20, 40, 59, 60, 61, 100, 300] {
         let (engine, lease) = (engine(), lease * MS);
-        let locks = Locks::builder().lease(lease).connect_embedded(&engine).await.unwrap();
+        let locks = Client::builder().lease(lease).connect_embedded(&engine).await.unwrap();
         let lock = locks.rwlock("short").unwrap();
         let (mut renewals, mut time) = (0.0, Duration::ZERO);
         let mut tries = 0;
@@ -61,23 +54,12 @@ async fn lease_of_any_length_is_renewed_thrice_in_its_time_at_most() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn renewals_at_most_ten_last_for_three_leases() {
-    let (engine, lease) = (engine(), 50 * MS);
-    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
-    let lock = locks.rwlock("ten").unwrap();
-    let start = Instant::now();
-    let guard = lock.write().lease(lease).renewal(RenewalPolicy::Limited(10)).await.unwrap();
-    guard.lost().await;
-    assert!(start.elapsed() > 3 * lease, "{:?}", start.elapsed());
-}
-
 /// Other tasks of a runtime with one thread have their turns while the worker releases.
 #[tokio::test]
 async fn drop_of_many_guards_lets_other_tasks_run() {
     const GUARDS: usize = 20_000;
     let engine = engine();
-    let locks = Locks::builder().connect_embedded(&engine).await.unwrap();
+    let locks = client(&engine).await;
     let mut guards = Vec::new();
     for number in 0..GUARDS {
         guards.push(locks.rwlock(format!("many:{number}")).unwrap().write().await.unwrap());
@@ -97,13 +79,13 @@ async fn drop_of_many_guards_lets_other_tasks_run() {
 async fn lost_awaited_by_many_tasks_does_not_poll_every_second() {
     const TASKS: usize = 1_000;
     let server = StandaloneServer::start().await.unwrap();
-    let locks = Locks::builder().lease(60 * SECOND).connect_to(&[server.url()]).await.unwrap();
+    let locks = Client::builder().lease(60 * SECOND).connect_to(&[server.url()]).await.unwrap();
     let guard = locks.rwlock("long").unwrap().write().await.unwrap();
     let polls = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {
             let (lease, polls) = (guard.clone(), polls.clone());
-            tokio::spawn(async move { counted(polls, lease.lost()).await })
+            tokio::spawn(async move { counted(polls, lease.ended()).await })
         })
         .collect();
     sleep(3500 * MS).await;
@@ -120,8 +102,7 @@ async fn lost_awaited_by_many_tasks_does_not_poll_every_second() {
 #[tokio::test]
 async fn lease_on_a_runtime_busy_for_a_twelfth_of_it_stays_held() {
     const LEASE: Duration = Duration::from_secs(3);
-    let server = StandaloneServer::start().await.unwrap();
-    let locks = connect(&[server.url()]).await.unwrap();
+    let (server, locks) = single().await;
     for _ in 0..5 {
         server.run_words::<String>("SCRIPT FLUSH").await.unwrap();
         let guard = locks.rwlock("busy").unwrap().write().lease(LEASE).await.unwrap();

@@ -1,20 +1,21 @@
 //! Tasks of the library that panic, on embedded servers and in simulated time: the subscriber of
 //! `tracing` is the caller's code, and the library runs it in every task.
 
+use std::error::Error as _;
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{ErrorKind, Lease, LeaseLoss, LeaseState, Locks, WriteGuard};
+use rwlease::{Client, ErrorKind, Lease, LeaseLoss, LeaseState, WriteGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::events;
-use crate::support::{ConnectBuilder, StandaloneServer};
+use crate::fixture::{SECOND, single};
+use testkit::{connect, spawn_write};
 
-const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Panics at each event of these names on this thread, once it is armed.
@@ -23,7 +24,7 @@ struct PanicAt(Arc<AtomicBool>);
 
 impl PanicAt {
     /// The thread is the whole runtime of the test.
-    fn events(names: &'static [&'static str]) -> PanicAt {
+    fn events(names: Vec<&'static str>) -> PanicAt {
         let panic_at = PanicAt::default();
         let PanicAt(is_armed) = panic_at.clone();
         events::on_event(move |event| {
@@ -41,8 +42,8 @@ impl PanicAt {
 /// A client with a guard of a minute and a request that waits for another client.
 struct Bench {
     engine: EmbeddedCluster,
-    locks: Locks,
-    _others: Locks,
+    locks: Client,
+    _others: Client,
     guard: WriteGuard,
     taken: Option<WriteGuard>,
     losses: Arc<Mutex<Vec<String>>>,
@@ -54,15 +55,15 @@ impl Bench {
         let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
         let losses = Arc::new(Mutex::new(Vec::new()));
         let heard = losses.clone();
-        let settings = Locks::builder().lease(LEASE);
-        let settings = settings
-            .on_lost(move |loss: &LeaseLoss| heard.lock().unwrap().push(loss.lock.to_string()));
+        let settings = Client::builder().lease(LEASE);
+        let settings = settings.on_lease_lost(move |loss: &LeaseLoss| {
+            heard.lock().unwrap().push(loss.lock.to_string())
+        });
         let locks = settings.connect_embedded(&engine).await.unwrap();
-        let others = Locks::builder().lease(10 * LEASE).connect_embedded(&engine).await.unwrap();
+        let others = Client::builder().lease(10 * LEASE).connect_embedded(&engine).await.unwrap();
         let taken = others.rwlock("taken").unwrap().write().await.unwrap();
         let guard = locks.rwlock("held").unwrap().write().await.unwrap();
-        let lock = locks.rwlock("taken").unwrap();
-        let waiting = tokio::spawn(async move { lock.write().await });
+        let waiting = spawn_write(&locks.rwlock("taken").unwrap());
         sleep(SECOND).await;
         let taken = Some(taken);
         Bench { engine, locks, _others: others, guard, taken, losses, waiting }
@@ -73,9 +74,9 @@ impl Bench {
         let Bench { locks, guard, losses, waiting, .. } = self;
         let lease: &Lease = &guard;
         let told = |which| format!("{what}: {which} was not told");
-        timeout(SECOND, lease.lost()).await.unwrap_or_else(|_| panic!("{}", told("`lost`")));
+        timeout(SECOND, lease.ended()).await.unwrap_or_else(|_| panic!("{}", told("`lost`")));
         assert_eq!(lease.state(), LeaseState::Lost, "{what}");
-        assert!(lease.cancellation().is_cancelled(), "{what}");
+        assert!(lease.cancellation_token().is_cancelled(), "{what}");
         let waited = timeout(SECOND, waiting).await;
         let waited = waited.unwrap_or_else(|_| panic!("{}", told("the waiter")));
         let says_so = |error: rwlease::Error| {
@@ -93,60 +94,36 @@ impl Bench {
     }
 }
 
+/// The event at which a task panics, and what happens then. The push is that of a grant, so the
+/// waiter has a lock at the server that it never learns of.
 #[tokio::test(start_paused = true)]
-async fn client_whose_worker_panics_loses_all_leases_and_fails() {
-    let panic_at = PanicAt::events(&["rwlease.renew"]);
-    let bench = Bench::new().await;
-    panic_at.arm(true);
-    sleep(LEASE / 2).await;
-    bench.must_have_failed("the worker").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn client_whose_subscriptions_panic_fails() {
-    let panic_at = PanicAt::events(&["rwlease.subscribe"]);
-    let bench = Bench::new().await;
-    panic_at.arm(true);
-    bench.engine.faults().kill_connections(0);
-    sleep(5 * SECOND).await;
-    bench.must_have_failed("the subscriptions").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn client_whose_dial_panics_fails() {
-    let panic_at = PanicAt::events(&["rwlease.connect"]);
-    let bench = Bench::new().await;
-    panic_at.arm(true);
-    bench.engine.faults().kill_connections(0);
-    sleep(5 * SECOND).await;
-    bench.must_have_failed("a dial").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn client_whose_map_refresh_panics_fails() {
-    let panic_at = PanicAt::events(&["rwlease.refresh"]);
-    let bench = Bench::new().await;
-    panic_at.arm(true);
-    sleep(40 * SECOND).await;
-    bench.must_have_failed("the refresh").await;
-}
-
-/// The push is that of a grant, so the waiter has a lock at the server that it never learns of.
-#[tokio::test(start_paused = true)]
-async fn client_whose_push_handler_panics_fails() {
-    let panic_at = PanicAt::events(&["rwlease.push"]);
-    let mut bench = Bench::new().await;
-    panic_at.arm(true);
-    drop(bench.taken.take());
-    sleep(SECOND).await;
-    bench.must_have_failed("the handler of pushes").await;
+async fn client_whose_task_panics_loses_all_leases_and_fails() {
+    for (event, happens, after) in [
+        ("rwlease.renew", "nothing", LEASE / 2),
+        ("rwlease.subscribe", "connections are cut", 5 * SECOND),
+        ("rwlease.connect", "connections are cut", 5 * SECOND),
+        ("rwlease.refresh", "nothing", 40 * SECOND),
+        ("rwlease.push", "the lock is released", SECOND),
+    ] {
+        let panic_at = PanicAt::events(vec![event]);
+        let mut bench = Bench::new().await;
+        panic_at.arm(true);
+        match happens {
+            "connections are cut" => bench.engine.faults().kill_connections(0),
+            "the lock is released" => drop(bench.taken.take()),
+            _ => {}
+        }
+        sleep(after).await;
+        bench.must_have_failed(event).await;
+        panic_at.arm(false);
+    }
 }
 
 /// The caller's own task panics between the grant and the guard.
 #[tokio::test(start_paused = true)]
 async fn grant_whose_event_panics_is_released() {
     for name in ["free", "taken"] {
-        let panic_at = PanicAt::events(&["rwlease.grant"]);
+        let panic_at = PanicAt::events(vec!["rwlease.grant"]);
         let Bench { _others: others, locks, guard, taken, waiting, .. } = Bench::new().await;
         panic_at.arm(true);
         let ended = if name == "taken" {
@@ -167,33 +144,30 @@ async fn grant_whose_event_panics_is_released() {
 /// A connection to a real server is read by a task of its own, which handles the pushes.
 #[tokio::test]
 async fn client_whose_connection_panics_fails() {
-    let server = StandaloneServer::start().await.unwrap();
-    let urls = [server.url()];
-    let panic_at = PanicAt::events(&["rwlease.push"]);
-    let locks = Locks::builder().connect_to(&urls).await.unwrap();
-    let others = Locks::builder().connect_to(&urls).await.unwrap();
+    let panic_at = PanicAt::events(vec!["rwlease.push"]);
+    let (server, locks) = single().await;
+    let others = connect(&[server.url()]).await.unwrap();
     let guard = locks.rwlock("held").unwrap().write().await.unwrap();
     let taken = others.rwlock("taken").unwrap().write().await.unwrap();
-    let lock = locks.rwlock("taken").unwrap();
-    let waiting = tokio::spawn(async move { lock.write().await });
+    let waiting = spawn_write(&locks.rwlock("taken").unwrap());
     sleep(SECOND / 2).await;
     panic_at.arm(true);
     let _ = taken.release().await.unwrap();
-    timeout(LEASE / 2, guard.lost()).await.expect("it is told");
+    timeout(LEASE / 2, guard.ended()).await.expect("it is told");
     let error = timeout(LEASE, waiting).await.expect("it ends").unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ClientFailed);
     assert!(error.to_string().contains("panicked: as the test wants"), "{error}");
-    let later = timeout(LEASE, locks.mutex("later").unwrap().lock().into_future()).await;
+    let later = timeout(LEASE, locks.set_nx_mutex("later").unwrap().lock().into_future()).await;
     assert_eq!(later.expect("it ends").unwrap_err().kind(), ErrorKind::ClientFailed);
 }
 
 /// The guards of a cached lock are lost together, and reported once.
 #[tokio::test(start_paused = true)]
 async fn client_that_fails_loses_cached_leases() {
-    let panic_at = PanicAt::events(&["rwlease.refresh"]);
+    let panic_at = PanicAt::events(vec!["rwlease.refresh"]);
     let bench = Bench::new().await;
     let cached = bench.locks.rwlock("cached").unwrap().cached().unwrap();
-    while cached.local().hold.is_none() {
+    while cached.cache_status().hold.is_none() {
         drop(cached.write().await.unwrap());
         sleep(SECOND / 100).await;
     }
@@ -201,7 +175,7 @@ async fn client_that_fails_loses_cached_leases() {
     let watch = guard.watch();
     panic_at.arm(true);
     timeout(60 * SECOND, watch.ended()).await.expect("it is told");
-    assert!(!guard.is_held() && watch.cancellation().is_cancelled());
+    assert!(!guard.is_held() && watch.cancellation_token().is_cancelled());
     sleep(SECOND).await;
     assert!(bench.losses.lock().unwrap().contains(&"cached".to_owned()));
     let error = timeout(SECOND, cached.read().into_future()).await.expect("it ends").unwrap_err();
@@ -229,21 +203,22 @@ impl rwlease::CredentialsProvider for NoCredentials {
 #[cfg(any(feature = "native", feature = "redis"))]
 #[tokio::test]
 async fn credentials_provider_that_panics_fails_the_dial() {
-    let server = StandaloneServer::start().await.unwrap();
+    let (server, _locks) = single().await;
     for panics_at_once in [true, false] {
-        let builder = Locks::builder().servers([server.url()]);
+        let builder = Client::builder().urls([server.url()]);
         let connecting = builder.credentials(NoCredentials { panics_at_once }).connect();
         let error = timeout(LEASE, connecting).await.expect("it ends").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        let why = "the credentials provider panicked: as the test wants";
-        assert!(error.to_string().contains(why), "{error}");
+        let why = "no credentials: `CredentialsProvider::credentials` panicked: as the test wants";
+        let source = error.source().unwrap().to_string();
+        assert!(source.contains(why), "{source}");
     }
 }
 
 /// Everything that is told, panics: also what is told of the failure itself.
 #[tokio::test(start_paused = true)]
 async fn client_whose_subscriber_always_panics_fails_and_does_not_abort() {
-    let panic_at = PanicAt::events(&[
+    let panic_at = PanicAt::events(vec![
         "rwlease.renew",
         "rwlease.lost",
         "rwlease.client",
@@ -258,8 +233,8 @@ async fn client_whose_subscriber_always_panics_fails_and_does_not_abort() {
     panic_at.arm(true);
     sleep(LEASE / 2).await;
     let Bench { locks, guard, losses, waiting, .. } = bench;
-    timeout(SECOND, guard.lost()).await.expect("it is told");
-    assert!(guard.cancellation().is_cancelled());
+    timeout(SECOND, guard.ended()).await.expect("it is told");
+    assert!(guard.cancellation_token().is_cancelled());
     assert!(timeout(SECOND, waiting).await.expect("it ends").is_err(), "its event panics");
     sleep(SECOND).await;
     assert_eq!(*losses.lock().unwrap(), ["held"]);

@@ -14,49 +14,53 @@
     clippy::print_stderr
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 #[cfg(feature = "blocking")]
 mod blocking;
 #[cfg(feature = "embedded")]
 mod busy;
 #[cfg(feature = "embedded")]
 mod cached;
+#[cfg(feature = "native")]
+mod client_records;
+#[cfg(feature = "native")]
+mod connecting;
 #[cfg(feature = "embedded")]
 mod crowds;
+mod election;
 #[cfg(feature = "native")]
 mod errors;
 mod events;
 #[cfg(feature = "embedded")]
-mod extremes;
-#[cfg(feature = "embedded")]
 mod failing;
-mod five_faults;
 #[cfg(feature = "embedded")]
-mod handing_on;
+mod fenced_value;
+mod fixture;
 #[cfg(feature = "embedded")]
 mod healing;
 mod holding;
-mod leading;
 #[cfg(feature = "embedded")]
-mod leftovers;
+mod lease_races;
 #[cfg(feature = "embedded")]
-mod meanwhile;
-mod multi;
+mod limits;
+mod multi_lock;
 mod mutex;
+mod published_lock_faults;
 #[cfg(feature = "embedded")]
-mod pushed;
-mod queries;
-mod quorum;
-mod reentry;
+mod push_grants;
+mod redlock;
+mod reentrant;
 mod replicas;
 #[cfg(feature = "embedded")]
 mod runtimes;
-mod rwlock;
 mod semaphore;
+mod set_nx_mutex;
+#[cfg(feature = "embedded")]
+mod shutdown_and_drop;
 mod slots;
+mod status;
 mod stray_replies;
+#[cfg(feature = "embedded")]
+mod transfer;
 #[cfg(feature = "legacy")]
 mod two_key;
 mod waiting;

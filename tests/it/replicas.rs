@@ -1,15 +1,23 @@
 //! What `replicas(n)` confirms is at n replicas, on every server, even when an answer was lost and
 //! the call is sent again.
 
+mod by_default;
+mod fsync;
+
+use std::fmt::Debug;
+use std::ops::Deref;
 use std::time::Duration;
 
-use crate::support::{
-    ConnectBuilder, CutPoint, PollLimit, Proxy, ProxyFlow, StandaloneServer, fields,
+use futures::future::try_join_all;
+use oracle::Holder;
+use rwlease::{Client, Error, ErrorKind, Lease, LeaseState, RenewalPolicy, RwLock, WriteGuard};
+use testkit::{
+    Cluster, ClusterConfig, ConnectBuilder, CutPoint, Proxy, ProxyFlow, StandaloneServer, connect,
+    decode_lock, lock_hash, wait_renewed,
 };
-use rwlease::{Error, ErrorKind, Lease, LeaseState, Locks, RenewalPolicy};
 
-/// Longer than a test, so that the client sends nothing by itself.
-const LONG: Duration = Duration::from_secs(60);
+// No test takes `LONG`, so the client sends nothing by itself for leases of that length.
+use crate::fixture::{LONG, Record, eventually, soon};
 
 /// How much later a slow request arrives than others.
 const SLOW: Duration = Duration::from_secs(1);
@@ -19,7 +27,7 @@ struct Stage {
     master: StandaloneServer,
     replica: StandaloneServer,
     proxy: Proxy,
-    locks: Locks,
+    locks: Client,
 }
 
 impl Stage {
@@ -27,7 +35,7 @@ impl Stage {
         let master = StandaloneServer::start().await.unwrap();
         let replica = master.start_replica().await.unwrap();
         let proxy = Proxy::start(&master).await.unwrap();
-        let settings = Locks::builder().response_timeout(10 * SLOW);
+        let settings = Client::builder().response_timeout(10 * SLOW);
         let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
         Stage { master, replica, proxy, locks }
     }
@@ -51,19 +59,32 @@ impl Stage {
     }
 
     /// The writer's record of the lock `a` at the master.
-    async fn record(&self) -> String {
-        fields(&self.master, "rwlease:a").await.unwrap()["writer"].clone()
+    async fn record(&self) -> Holder {
+        lock_hash(&self.master, "rwlease:a").await.unwrap().writer.expect("it is written")
     }
 
-    async fn is_gone(&self, key: &str, field: &str) {
-        let wait_limit = PollLimit::new("what was refused to be released");
-        while fields(&self.master, key).await.unwrap().contains_key(field) {
-            wait_limit.pause("it is held").await.unwrap();
-        }
+    /// Takes a lock, at first and after a lost answer, while the replica is stopped, and after it
+    /// goes on.
+    async fn take_repeatedly<G: Deref<Target = Lease> + Debug>(
+        &self,
+        take: impl AsyncFn() -> Result<G, Error>,
+        is_locked: impl AsyncFn() -> Result<bool, Error>,
+    ) {
+        let free = async || eventually("it is free", async || !is_locked().await.unwrap()).await;
+        drop(take().await.unwrap()); // the server knows the scripts from here on
+        free().await;
+        self.freeze();
+        must_be_unconfirmed(self.losing_the_answer(take()).await);
+        free().await;
+        self.replica.thaw().unwrap();
+        self.in_step().await;
+        let held = self.losing_the_answer(take()).await;
+        assert!(held.unwrap().is_held(), "with the replica in step it is");
+        free().await;
     }
 }
 
-fn must_be_unconfirmed<T: std::fmt::Debug>(outcome: Result<T, Error>) {
+fn must_be_unconfirmed<T: Debug>(outcome: Result<T, Error>) {
     let error = outcome.expect_err("no replica has it");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("0 of the 1 requested replicas"), "{error}");
@@ -82,20 +103,20 @@ async fn acquire_and_release_send_few_bytes_to_a_replica() {
         info["master_repl_offset"].parse().unwrap()
     };
     let lock = stage.locks.rwlock("a").unwrap();
+    let pair = async |reads: bool| match reads {
+        true => lock.read().await.unwrap().release().await.unwrap(),
+        false => lock.write().await.unwrap().release().await.unwrap(),
+    };
     for _ in 0..2 {
         // The first pair sets the key's life, and the second one extends it, for ten seconds.
-        let _ = lock.write().await.unwrap().release().await.unwrap();
+        let _ = pair(false).await;
     }
     stage.in_step().await;
     stage.replica.reset_stats().await.unwrap();
     for reads in [false, true] {
         let before = sent().await;
         for _ in 0..PAIRS {
-            if reads {
-                let _ = lock.read().await.unwrap().release().await.unwrap();
-            } else {
-                let _ = lock.write().await.unwrap().release().await.unwrap();
-            }
+            let _ = pair(reads).await;
         }
         let each = (sent().await - before) / PAIRS;
         assert!(each <= most, "{each} bytes, reads: {reads}");
@@ -109,64 +130,53 @@ async fn acquire_and_release_send_few_bytes_to_a_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_write_is_not_confirmed_by_a_stopped_replica() {
+async fn repeated_fenced_set_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
-    let lock = stage.locks.rwlock("a").unwrap();
-    let write = || lock.write().lease(LONG).replicas(1).into_future();
-    let _ = write().await.unwrap().release().await.unwrap();
+    let lock = stage.locks.rwlock("a{1}").unwrap();
+    let guard = lock.write().lease(LONG).await.unwrap();
+    let value = lock.fenced_value("v{1}").unwrap().min_replicas(1);
+    let writer = value.writer(&guard).unwrap();
+    writer.set("0").await.unwrap(); // the server knows the scripts from here on
+    writer.get().await.unwrap();
     stage.freeze();
-    must_be_unconfirmed(stage.losing_the_answer(write()).await);
-    stage.is_gone("rwlease:a", "writer").await;
+    must_be_unconfirmed(stage.losing_the_answer(writer.set("1")).await);
+    must_be_unconfirmed(stage.losing_the_answer(writer.get()).await);
     stage.replica.thaw().unwrap();
     stage.in_step().await;
-    let held = stage.losing_the_answer(write()).await;
-    assert!(held.unwrap().is_held(), "with the replica in step it is");
+    stage.losing_the_answer(writer.set("2")).await.unwrap();
+    assert_eq!(stage.losing_the_answer(writer.get()).await.unwrap(), Some(b"2".to_vec()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn repeated_read_is_not_confirmed_by_a_stopped_replica() {
+async fn repeated_acquire_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
-    let lock = stage.locks.rwlock("a").unwrap();
-    let read = || lock.read().lease(LONG).replicas(1).into_future();
-    let _ = read().await.unwrap().release().await.unwrap();
-    stage.freeze();
-    must_be_unconfirmed(stage.losing_the_answer(read()).await);
-    stage.is_gone("rwlease:a", "readers").await;
-    stage.replica.thaw().unwrap();
-    stage.in_step().await;
-    assert!(stage.losing_the_answer(read()).await.unwrap().is_held());
+    let (lock, mutex) = (stage.locks.rwlock("a").unwrap(), stage.locks.set_nx_mutex("m").unwrap());
+    let write = async || lock.write().lease(LONG).min_replicas(1).await;
+    stage.take_repeatedly(write, async || lock.is_locked().await).await;
+    let read = async || lock.read().lease(LONG).min_replicas(1).await;
+    stage.take_repeatedly(read, async || lock.is_locked().await).await;
+    let locked = async || mutex.lock().lease(LONG).min_replicas(1).await;
+    stage.take_repeatedly(locked, async || mutex.is_locked().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_upgrade_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
-    let read = || lock.read().lease(LONG).replicas(1).into_future();
+    let read = || lock.read().lease(LONG).min_replicas(1).into_future();
     let _ = read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
     let reading = read().await.unwrap();
     stage.freeze();
     let refused = stage.losing_the_answer(reading.upgrade().into_future()).await;
     let (error, reading) = refused.expect_err("no replica has it").into_parts();
     must_be_unconfirmed::<()>(Err(error));
-    stage.is_gone("rwlease:a", "writer").await;
+    let reads = async || !Record::of(&stage.master, "a").await.is_written();
+    eventually("it reads again", reads).await;
     assert!(reading.is_held());
     stage.replica.thaw().unwrap();
     stage.in_step().await;
     let writing = stage.losing_the_answer(reading.upgrade().into_future()).await;
     assert!(writing.unwrap().is_held(), "with the replica in step it is");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn repeated_mutex_lock_is_not_confirmed_by_a_stopped_replica() {
-    let stage = Stage::new().await;
-    let mutex = stage.locks.mutex("m").unwrap();
-    let lock = || mutex.lock().lease(LONG).replicas(1).into_future();
-    let _ = lock().await.unwrap().release().await.unwrap();
-    stage.freeze();
-    must_be_unconfirmed(stage.losing_the_answer(lock()).await);
-    stage.replica.thaw().unwrap();
-    stage.in_step().await;
-    assert!(stage.losing_the_answer(lock()).await.unwrap().is_held());
 }
 
 /// Each renewal requests the end of the longest hold. A renewal that takes longer on its way makes
@@ -176,10 +186,10 @@ async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let request = lock.write().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
-    let written = request.replicas(1).await.unwrap();
-    let mutex = stage.locks.mutex("m").unwrap();
+    let written = request.min_replicas(1).await.unwrap();
+    let mutex = stage.locks.set_nx_mutex("m").unwrap();
     let request = mutex.lock().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
-    let locked = request.replicas(1).await.unwrap();
+    let locked = request.min_replicas(1).await.unwrap();
     let leases: [&Lease; 2] = [&written, &locked];
     for lease in leases {
         lease.renew().await.unwrap();
@@ -209,36 +219,172 @@ async fn automatic_renewal_without_a_change_is_not_confirmed_by_a_stopped_replic
     let lease = Duration::from_secs(12);
     // The first renewal, at a third of the lease, requests the end of the hold.
     let request = lock.write().lease(lease).max_hold(lease + lease / 4);
-    let guard = request.replicas(1).await.unwrap();
+    let guard = request.min_replicas(1).await.unwrap();
     guard.renew().await.unwrap(); // the server knows the script from here on
     stage.freeze();
     let first = stage.record().await;
     stage.proxy.requests(ProxyFlow::Slow(SLOW));
-    let wait_limit = PollLimit::new("a renewal at the master");
-    while stage.record().await == first {
-        wait_limit.pause("there is none").await.unwrap();
-    }
-    let wait_limit = PollLimit::new("its failure");
-    while guard.state() != LeaseState::Uncertain {
-        wait_limit.pause("it has not failed").await.unwrap();
-    }
+    eventually("it is renewed at the master", async || stage.record().await != first).await;
+    eventually("it has failed", async || guard.state() == LeaseState::Uncertain).await;
     // The next renewal comes after a pause.
     stage.proxy.requests(ProxyFlow::Open);
     stage.proxy.cut();
-    let wait_limit = PollLimit::new("the loss");
-    loop {
-        match guard.state() {
-            LeaseState::Lost => return,
-            state => assert_eq!(state, LeaseState::Uncertain, "no replica has confirmed it since"),
-        }
-        wait_limit.pause("it is not lost").await.unwrap();
+    eventually("it is lost", async || {
+        assert_ne!(guard.state(), LeaseState::Held, "no replica has confirmed it since");
+        guard.state() == LeaseState::Lost
+    })
+    .await;
+}
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// A cluster whose replicas do not take over, and the shard of the lock `a`.
+struct Shard {
+    cluster: Cluster,
+    locks: Client,
+    master: usize,
+    replica: usize,
+}
+
+impl Shard {
+    async fn new() -> Shard {
+        let shape = ClusterConfig::of(3, 1).line("cluster-replica-no-failover yes");
+        let cluster = Cluster::start_with(shape).await.unwrap();
+        let locks = connect(&cluster.urls()).await.unwrap();
+        let slot = locks.rwlock("a").unwrap().slot().get();
+        let master = cluster.master_of(slot).await.unwrap();
+        let replica = cluster.replicas_of(master).await.unwrap()[0];
+        Shard { cluster, locks, master, replica }
     }
+
+    async fn record(&self) -> Record {
+        Record::of(self.cluster.node(self.master), "a").await
+    }
+
+    /// Locks of this shard.
+    fn all(&self, count: usize) -> Vec<RwLock> {
+        (0..count).map(|number| self.locks.rwlock(format!("{{a}}{number}")).unwrap()).collect()
+    }
+}
+
+/// Takes all of them at once, in one group or a few.
+async fn take(locks: &[RwLock]) -> Vec<WriteGuard> {
+    let requests = locks.iter().map(|lock| lock.write().lease(LEASE).min_replicas(1).into_future());
+    try_join_all(requests).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_with_replicas_is_stored_at_the_replica() {
+    let stage = Shard::new().await;
+    let locks = stage.all(100);
+    let replica = stage.cluster.node(stage.replica);
+    let mut connection = replica.connect().await.unwrap();
+    let _: String = redis::cmd("READONLY").query_async(&mut connection).await.unwrap();
+    let guards = take(&locks).await;
+    for guard in &guards {
+        let key = format!("rwlease:{}", guard.name());
+        let read = redis::cmd("HGETALL").arg(key).query_async(&mut connection).await.unwrap();
+        assert_eq!(decode_lock(read).number("fence"), guard.fencing_token().get());
+    }
+    // Replicas confirm renewals too.
+    try_join_all(guards.iter().map(|guard| wait_renewed(guard, 4))).await.unwrap();
+    let writing = guards.into_iter().next().unwrap();
+    let reading = writing.downgrade().await.unwrap();
+    let writing = reading.upgrade().await.unwrap();
+    let _ = writing.release().await.unwrap();
+    let tried = locks[0].try_read().min_replicas(1).await.unwrap();
+    assert!(tried.is_some_and(|guard| guard.is_held()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_with_too_few_replicas_is_unavailable_and_released() {
+    let stage = Shard::new().await;
+    let lock = stage.locks.rwlock("a").unwrap();
+    let refused = lock.write().min_replicas(2).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "lock `a` (slot {}): 1 of the 2 requested replicas confirmed the write in time",
+            lock.slot()
+        )
+    );
+    eventually("it is released", || async { stage.record().await.is_free() }).await;
+    stage.cluster.node(stage.replica).freeze().unwrap();
+    // A plain request completes while the other one waits for the replica.
+    let plain = stage.locks.rwlock("{a}plain").unwrap();
+    let confirmed = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().min_replicas(1).await }
+    });
+    eventually("it is at the master", || async { stage.record().await.is_written() }).await;
+    let served = soon("the plain one", plain.write().into_future()).await.unwrap();
+    let _ = served.release().await.unwrap();
+    assert!(!confirmed.is_finished(), "the plain one was not held up");
+    assert_eq!(
+        soon("the refusal", confirmed).await.unwrap().unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    eventually("it is released", || async { stage.record().await.is_free() }).await;
+    stage.cluster.node(stage.replica).thaw().unwrap();
+    eventually("it works again", || async { lock.write().min_replicas(1).await.is_ok() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewal_counts_only_when_replicas_confirm_it() {
+    let stage = Shard::new().await;
+    let guard = stage.locks.rwlock("a").unwrap();
+    let guard = guard.write().lease(LEASE).min_replicas(1).await.unwrap();
+    stage.cluster.node(stage.replica).freeze().unwrap();
+    eventually("renewals fail", || async { guard.state() == LeaseState::Uncertain }).await;
+    let error = guard.renew().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    soon("the loss", guard.ended()).await;
+    assert!(stage.record().await.is_written(), "at the master the lease is longer");
+    stage.cluster.node(stage.replica).thaw().unwrap();
+    drop(guard);
+    let lock = stage.locks.rwlock("a").unwrap();
+    let mut guard = None;
+    while guard.is_none() {
+        guard = lock.write().lease(LEASE).min_replicas(1).await.ok(); // the replica needs a moment
+    }
+    let guard = guard.unwrap();
+    stage.cluster.node(stage.replica).freeze().unwrap();
+    eventually("renewals fail", || async { guard.state() == LeaseState::Uncertain }).await;
+    stage.cluster.node(stage.replica).thaw().unwrap();
+    eventually("they succeed again", || async { guard.state() == LeaseState::Held }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_with_replicas_follow_ask_and_moved_redirects() {
+    let stage = Shard::new().await;
+    let target = (stage.master + 1) % 3;
+    let stays = stage.locks.rwlock("stays{a2}").unwrap();
+    let locks = stage.all(20);
+    let guards = take(&locks).await;
+    let step = stage.cluster.begin_migration(locks[0].slot().get(), target).await.unwrap();
+    for number in 0..10 {
+        let key = format!("rwlease:{{a}}{number}");
+        // From here on the source answers ASK for these.
+        stage.cluster.move_key(step, key).await.unwrap();
+    }
+    for guard in &guards {
+        guard.renew().await.unwrap();
+    }
+    drop(stays.write().min_replicas(1).await.unwrap());
+    stage.cluster.move_keys(step).await.unwrap();
+    stage.cluster.finish_migration(step).await.unwrap(); // and MOVED for all
+    for guard in guards {
+        guard.renew().await.unwrap();
+        let _ = guard.release().await.unwrap();
+    }
+    assert!(take(&locks).await.iter().all(|guard| guard.is_held()));
 }
 
 #[cfg(feature = "embedded")]
 mod embedded {
     use rwlease::embedded::{EmbeddedCluster, WaitSemantics};
-    use rwlease::{Locks, RenewalPolicy, Slot};
+    use rwlease::{Client, RenewalPolicy, Slot};
 
     /// A slot takes its locks to a master whose replicas have confirmed nothing of them. There the
     /// next renewal decides.
@@ -247,11 +393,11 @@ mod embedded {
         for covers in [WaitSemantics::AllWrites, WaitSemantics::OwnWrites] {
             for renews in [false, true] {
                 let engine = EmbeddedCluster::builder().wait_semantics(covers).build();
-                let holder = Locks::builder().connect_embedded(&engine).await.unwrap();
-                let other = Locks::builder().connect_embedded(&engine).await.unwrap();
+                let holder = Client::builder().connect_embedded(&engine).await.unwrap();
+                let other = Client::builder().connect_embedded(&engine).await.unwrap();
                 let lock = holder.rwlock("a").unwrap();
                 let request = lock.write().renewal(RenewalPolicy::Manual);
-                let held = request.replicas(1).await.unwrap();
+                let held = request.min_replicas(1).await.unwrap();
                 let (faults, slot) = (engine.faults(), Slot::of(b"rwlease:a"));
                 let from = faults.master_of(slot);
                 let to = (0..3).find(|master| *master != from).unwrap();

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::support::{Backend, PollLimit, Proxy, ProxyFlow, StandaloneServer};
-use rwlease::{LockMode, Locks, WriteGuard};
+use rwlease::{Client, LockMode, WriteGuard};
+use testkit::{Backend, Proxy, ProxyFlow, StandaloneServer};
 use tokio::task::JoinHandle;
+
+use crate::fixture::eventually;
 
 const BACKENDS: &[Backend] = &[
     #[cfg(feature = "native")]
@@ -19,9 +21,9 @@ const BACKENDS: &[Backend] = &[
 struct Scene {
     server: StandaloneServer,
     proxy: Proxy,
-    locks: Locks,
+    locks: Client,
     _held: WriteGuard,
-    _holder: Locks,
+    _holder: Client,
 }
 
 type Try = JoinHandle<rwlease::Result<Option<WriteGuard>>>;
@@ -29,11 +31,11 @@ type Try = JoinHandle<rwlease::Result<Option<WriteGuard>>>;
 impl Scene {
     async fn new(backend: Backend) -> Scene {
         let server = StandaloneServer::start().await.unwrap();
-        let holder = backend.connect(Locks::builder(), &[server.url()]).await.unwrap();
+        let holder = backend.connect(Client::builder(), &[server.url()]).await.unwrap();
         let held = holder.rwlock("held").unwrap().write().await.unwrap();
         let proxy = Proxy::start(&server).await.unwrap();
         // No reply counts as late while the proxy holds it back.
-        let settings = Locks::builder().response_timeout(Duration::from_secs(20));
+        let settings = Client::builder().response_timeout(Duration::from_secs(20));
         let locks = backend.connect(settings, &[proxy.url()]).await.unwrap();
         // The connection is open, and the server knows the scripts.
         let _ = locks.rwlock("warm").unwrap().write().await.unwrap().release().await.unwrap();
@@ -46,13 +48,11 @@ impl Scene {
         self.proxy.replies(ProxyFlow::Paused);
         let mut tries = Vec::new();
         for name in names {
-            let calls = self.server.calls("evalsha").await.unwrap();
+            let calls = async || self.server.calls("evalsha").await.unwrap();
+            let before = calls().await;
             let lock = self.locks.rwlock(*name).unwrap();
             tries.push(tokio::spawn(async move { lock.try_write().await }));
-            let wait_limit = PollLimit::new("the server to run a try");
-            while self.server.calls("evalsha").await.unwrap() == calls {
-                wait_limit.pause("it has not").await.unwrap();
-            }
+            eventually("the server runs it", async || calls().await > before).await;
         }
         tries
     }

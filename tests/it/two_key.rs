@@ -4,20 +4,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::ExclusionCheck;
-use crate::support::published::TwoKeys;
-use crate::support::{
-    Cluster, ClusterConfig, CutPoint, PollLimit, Proxy, ProxyFlow, Result, StandaloneServer,
-    connect,
-};
 use futures::future::{OptionFuture, join_all};
 use redis::cmd;
+use rwlease::guard::TwoKeyGuard;
 use rwlease::{
-    ErrorKind, LockMode, Locks, ReadGuard, Released, RwLock, Slot, TwoKeyGuard, TwoKeyRwLock,
-    WriteGuard,
+    Client, ErrorKind, LockMode, ReadGuard, ReleaseOutcome, RwLock, Slot, TwoKeyRwLock, WriteGuard,
+};
+use testkit::ExclusionCheck;
+use testkit::published::TwoKeys;
+use testkit::{
+    Cluster, ClusterConfig, ConnectBuilder, CutPoint, Proxy, ProxyFlow, Result, StandaloneServer,
+    connect,
 };
 use tokio::sync::Mutex;
 use tokio::time::sleep;
+
+use crate::fixture::eventually;
 
 const LEASE: Duration = Duration::from_secs(60);
 const NAME: &str = "order";
@@ -30,7 +32,7 @@ async fn stage() -> Result<(StandaloneServer, TwoKeyRwLock, TwoKeys)> {
     Ok((server, TwoKeyRwLock::tagged(&locks, NAME)?, old))
 }
 
-async fn old_client(server: &crate::support::Server) -> Result<TwoKeys> {
+async fn old_client(server: &testkit::Server) -> Result<TwoKeys> {
     Ok(TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", LEASE.as_secs()))
 }
 
@@ -40,6 +42,15 @@ async fn try_read(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
 
 async fn try_write(lock: &TwoKeyRwLock) -> Result<Option<TwoKeyGuard>> {
     Ok(lock.try_write(LEASE).await?)
+}
+
+#[tokio::test]
+async fn two_key_lock_of_a_client_with_min_replicas_is_invalid_input() -> Result {
+    let server = StandaloneServer::start().await?;
+    let locks = Client::builder().min_replicas(1).connect_to(&[server.url()]).await?;
+    let error = TwoKeyRwLock::tagged(&locks, NAME).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    Ok(())
 }
 
 #[tokio::test]
@@ -61,7 +72,7 @@ async fn two_key_lock_with_keys_of_two_slots_returns_cross_slot() -> Result {
         assert_eq!(lock.slot(), Slot::of(keys[1]));
     }
     assert_eq!(TwoKeyRwLock::tagged(&locks, "a}b").unwrap_err().kind(), ErrorKind::CrossSlot);
-    assert_eq!(TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(TwoKeyRwLock::new(&locks, "a", "a").unwrap_err().kind(), ErrorKind::InvalidInput);
     Ok(())
 }
 
@@ -93,11 +104,11 @@ async fn two_key_lock_and_published_lock_exclude_each_other() -> Result {
     assert!(value.len() > 10, "the master, not {value}");
     assert!((1..=60).contains(&left));
     assert!(writing.remaining() <= LEASE);
-    assert_eq!(writing.release().await?, Released::Released);
+    assert_eq!(writing.release().await?, ReleaseOutcome::Released);
 
     let reading = try_read(&lock).await?.expect("free");
     assert!(!old.acquire_write().await?);
-    assert_eq!(reading.release().await?, Released::Released);
+    assert_eq!(reading.release().await?, ReleaseOutcome::Released);
     assert!(old.acquire_write().await?);
     Ok(())
 }
@@ -113,25 +124,23 @@ async fn two_key_release_deletes_only_its_own_key() -> Result {
         };
         let guard = guard.expect("free");
         let key = ["{order}:read", "{order}:write"][usize::from(mode == LockMode::Write)];
-        let wait_limit = PollLimit::new("the key to run out");
-        while server.run::<bool>(cmd("EXISTS").arg(key)).await? {
-            wait_limit.pause("it is there").await?;
-        }
+        let is_there = async || server.run::<bool>(cmd("EXISTS").arg(key)).await.unwrap();
+        eventually("it has run out", async || !is_there().await).await;
         assert_eq!(guard.remaining(), Duration::ZERO);
         assert!(old.acquire_write().await?);
-        assert_eq!(guard.release().await?, Released::AlreadyLost);
+        assert_eq!(guard.release().await?, ReleaseOutcome::AlreadyLost);
         assert!(try_read(&lock).await?.is_none(), "the old fleet still writes");
         old.release_write().await?;
     }
     // A later reader has the readers' key, so the earlier reader's release leaves it.
     let first = try_read(&lock).await?.expect("free");
     let second = try_read(&lock).await?.expect("readers share");
-    assert_eq!(first.release().await?, Released::AlreadyLost);
+    assert_eq!(first.release().await?, ReleaseOutcome::AlreadyLost);
     assert!(!old.acquire_write().await?);
-    assert_eq!(second.release().await?, Released::Released);
+    assert_eq!(second.release().await?, ReleaseOutcome::Released);
     let first = try_read(&lock).await?.expect("free");
     assert!(old.acquire_read().await?);
-    assert_eq!(first.release().await?, Released::AlreadyLost);
+    assert_eq!(first.release().await?, ReleaseOutcome::AlreadyLost);
     assert!(try_write(&lock).await?.is_none(), "the old fleet still reads");
     Ok(())
 }
@@ -163,7 +172,7 @@ async fn two_key_short_reads_do_not_shorten_a_longer_read() -> Result {
 }
 
 /// Takes the lock for reading for 60 s, by a direct call of the script.
-async fn call_to_read(server: &crate::support::Server, master: &str) -> Result<String> {
+async fn call_to_read(server: &testkit::Server, master: &str) -> Result<String> {
     let mut scripts = rwlease::scripts();
     let script = scripts.find(|script| script.name() == "legacy/acquire_read");
     let mut call = cmd("EVAL");
@@ -199,7 +208,7 @@ async fn two_key_write_with_a_lost_reply_has_one_owner() -> Result {
         let sprung = proxy.trap("EVALSHA", cut);
         let guard = try_write(&lock).await?.expect("free");
         sprung.await?;
-        assert_eq!(guard.release().await?, Released::Released);
+        assert_eq!(guard.release().await?, ReleaseOutcome::Released);
         assert!(!server.run_words::<bool>("EXISTS {order}:write").await?);
     }
     Ok(())
@@ -216,10 +225,7 @@ async fn two_key_guard_or_request_dropped_is_released() -> Result {
         let waited =
             tokio::time::timeout(Duration::from_millis(pause), lock.write(LEASE, LEASE)).await;
         drop(waited);
-        let wait_limit = PollLimit::new("the lock to be given back");
-        while !old.acquire_write().await? {
-            wait_limit.pause("it is taken").await?;
-        }
+        eventually("it is free", async || old.acquire_write().await.unwrap()).await;
         old.release_write().await?;
     }
     assert!(old.acquire_read().await?);
@@ -234,17 +240,17 @@ async fn two_key_guard_or_request_dropped_is_released() -> Result {
 async fn two_key_lease_end_calls_on_lost_and_shutdown_releases() -> Result {
     let engine = rwlease::embedded::EmbeddedCluster::builder().masters(1).replicas(0).build();
     let (tell, mut losses) = tokio::sync::mpsc::unbounded_channel();
-    let settings = Locks::builder().on_lost(move |loss| tell.send(loss.mode).unwrap_or(()));
+    let settings = Client::builder().on_lease_lost(move |loss| tell.send(loss.mode).unwrap_or(()));
     let locks = settings.connect_embedded(&engine).await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     let short = lock.try_write(Duration::from_secs(1)).await?.expect("free");
     assert_eq!(losses.recv().await, Some(LockMode::Write));
     assert_eq!(short.remaining(), Duration::ZERO);
     sleep(Duration::from_secs(1)).await; // past the margin as well
-    assert_eq!(short.release().await?, Released::AlreadyLost);
+    assert_eq!(short.release().await?, ReleaseOutcome::AlreadyLost);
     let _held = try_write(&lock).await?.expect("free");
     assert_eq!(locks.shutdown(LEASE).await, [""; 0]);
-    let other = Locks::builder().connect_embedded(&engine).await?;
+    let other = Client::builder().connect_embedded(&engine).await?;
     assert!(try_write(&TwoKeyRwLock::tagged(&other, NAME)?).await?.is_some());
     assert!(losses.try_recv().is_err(), "given back is not lost");
     Ok(())
@@ -267,11 +273,11 @@ async fn two_key_write_with_an_unanswered_last_try_returns_timed_out() -> Result
 async fn two_key_lock_on_keys_of_another_type_returns_foreign() -> Result {
     let (server, lock, _) = stage().await?;
     server.run_words::<()>("HSET {order}:read f v").await?;
-    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::WrongType);
     assert_eq!(server.run_words::<String>("HGET {order}:read f").await?, "v");
     server.run_words::<()>("DEL {order}:read").await?;
     server.run_words::<()>("HSET {order}:write f v").await?;
-    assert_eq!(lock.try_write(LEASE).await.unwrap_err().kind(), ErrorKind::Foreign);
+    assert_eq!(lock.try_write(LEASE).await.unwrap_err().kind(), ErrorKind::WrongType);
     Ok(())
 }
 
@@ -283,15 +289,15 @@ async fn two_key_lock_errors_have_the_kind_of_their_cause() -> Result {
         lock.write(LEASE, Duration::ZERO).await,
         lock.read(Duration::ZERO, LEASE).await,
     ] {
-        assert_eq!(waiting.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(waiting.unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     server.run_words::<()>("ACL SETUSER default -set").await?;
-    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
-    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(lock.try_read(LEASE).await.unwrap_err().kind(), ErrorKind::Rejected);
+    assert_eq!(lock.write(LEASE, LEASE).await.unwrap_err().kind(), ErrorKind::Rejected);
     server.run_words::<()>("ACL SETUSER default +@all -del").await?;
     let held = try_write(&lock).await?.expect("free");
-    assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(held.release().await.unwrap_err().kind(), ErrorKind::Rejected);
 
     let locks = connect(&[server.url()]).await?;
     let lock = TwoKeyRwLock::tagged(&locks, "other")?;
@@ -326,7 +332,7 @@ async fn two_key_lock_known_hazards() -> Result {
     let writing = try_write(&lock).await?.expect("free");
     old.release_write().await?;
     assert!(try_write(&lock).await?.is_some(), "the hazard is gone: say so in the documentation");
-    assert_eq!(writing.release().await?, Released::AlreadyLost);
+    assert_eq!(writing.release().await?, ReleaseOutcome::AlreadyLost);
     // A reader of the old fleet sets the readers' key to its own time, even if that is shorter.
     server.run_words::<()>("DEL {order}:write").await?;
     let short = TwoKeys::new(server.connect().await?, "{order}:read", "{order}:write", 5);
@@ -345,8 +351,8 @@ async fn two_key_lock_known_hazards() -> Result {
 async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let url = cluster.node(0).url();
-    let locks = crate::support::Backend::chosen()
-        .connect(Locks::builder().call_timeout(Duration::from_secs(1)), &[url])
+    let locks = testkit::Backend::chosen()
+        .connect(Client::builder().call_timeout(Duration::from_secs(1)), &[url])
         .await?;
     let lock = TwoKeyRwLock::tagged(&locks, NAME)?;
     let slot = lock.slot().get();
@@ -357,7 +363,7 @@ async fn two_key_lock_in_a_moving_slot_is_unavailable_and_can_be_released() -> R
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(format!("{error:?}").contains("TRYAGAIN"), "{error:?}");
     cluster.move_keys(step).await?;
-    assert_eq!(held.release().await?, Released::Released);
+    assert_eq!(held.release().await?, ReleaseOutcome::Released);
     cluster.finish_migration(step).await?;
     assert!(try_write(&lock).await?.is_some());
     Ok(())
@@ -444,7 +450,7 @@ impl Hash {
             Hash::Read(guard) => guard.release().await?,
             Hash::Write(guard) => guard.release().await?,
         };
-        assert_eq!(released, Released::Released);
+        assert_eq!(released, ReleaseOutcome::Released);
         Ok(())
     }
 }
@@ -459,7 +465,10 @@ impl Held<'_> {
                 new.release().await?;
                 let (mode, released) = (old.mode(), old.release().await?);
                 // By now the readers' key may belong to another reader.
-                assert!(released == Released::Released || mode == LockMode::Read, "{released:?}");
+                assert!(
+                    released == ReleaseOutcome::Released || mode == LockMode::Read,
+                    "{released:?}"
+                );
             }
             Held::New(new) => new.release().await?,
         }
@@ -486,18 +495,18 @@ async fn work_together(step: &'static str, members: [Member; 4], one_reader: boo
                     held.release().await?;
                 }
             }
-            Ok::<_, crate::support::Error>(())
+            Ok::<_, testkit::Error>(())
         })
     });
     for task in join_all(tasks).await {
-        task.map_err(|panicked| crate::support::Error::new(format!("{step}: {panicked}")))??;
+        task.map_err(|panicked| testkit::Error::new(format!("{step}: {panicked}")))??;
     }
     Ok(())
 }
 
 /// Takes each step of the migration. `node` is the server of the two keys, which the old fleet
 /// calls.
-async fn a_fleet_moves(urls: &[String], node: &crate::support::Server) -> Result {
+async fn a_fleet_moves(urls: &[String], node: &testkit::Server) -> Result {
     let old = async || -> Result<Member> { Ok(Member::Old(old_client(node).await?)) };
     let both = async || -> Result<Member> {
         let locks = connect(urls).await?;

@@ -1,6 +1,6 @@
 //! Arguments are checked before anything is written, whatever state the lock is in.
 
-use super::lab::{Expect, HERE, Lab, id};
+use super::fixture::{Expect, HERE, Lab, id};
 
 const NO_NUMBER: [&str; 11] =
     ["", "x", "-1", "1.5", "nan", "-nan", "inf", "-inf", "1e300", "99999999999999999999", "1 2"];
@@ -40,22 +40,29 @@ enum Kind {
     /// The tokens of a cached holder.
     Block,
     OneOf(&'static str),
+    /// At most 256 printable characters.
+    Description,
     /// Checked only if the caller must wait.
     Place,
 }
 
 use Kind::{
-    Any, Block, Count, Flags, Id, NotAfter, Number, OneOf, Place, Span, Token, Tokens, Word,
+    Any, Block, Count, Description, Flags, Id, NotAfter, Number, OneOf, Place, Span, Token, Tokens,
+    Word,
 };
 
 const SERVER: Kind = Any(HERE);
-const NEW: Kind = Id("new1");
+const ANN: Kind = Id("ann1");
+const EVE: Kind = Id("eve1");
 const TAG: Kind = Word("0", 8);
 const ACQUIRE: [Kind; 9] =
-    [SERVER, NotAfter, NEW, Span("1000"), Flags, Tokens, TAG, Place, Span("1")];
+    [SERVER, NotAfter, ANN, Span("1000"), Flags, Tokens, TAG, Place, Span("1")];
 const PERMITS: [Kind; 9] =
-    [SERVER, NotAfter, NEW, Span("1000"), Number("1"), Number("10"), TAG, Place, Span("1")];
-const UPGRADE: [Kind; 7] = [SERVER, NotAfter, NEW, Span("1000"), Token, TAG, Place];
+    [SERVER, NotAfter, ANN, Span("1000"), Number("1"), Number("10"), TAG, Place, Span("1")];
+const UPGRADE: [Kind; 7] = [SERVER, NotAfter, ANN, Span("1000"), Token, TAG, Place];
+/// A writer of a fenced value: the lock, the token, the writer, its sequence and predecessor, and
+/// the retention.
+const WRITER: [Kind; 7] = [SERVER, Any("lock"), Token, ANN, Token, Any("-"), Span("1000")];
 const INSPECT: [Kind; 5] = [SERVER, Count("0"), Word("-", 40), Word("-", 40), Span("10")];
 
 /// Each script with its arguments. A script that can wait is listed with those of a try, of a first
@@ -70,33 +77,48 @@ fn scripts() -> Vec<(&'static str, Vec<Kind>)> {
         ("acquire_write", ACQUIRE.into()),
         ("upgrade", UPGRADE[..6].into()),
         ("upgrade", UPGRADE.into()),
-        ("release", vec![SERVER, NEW]),
-        ("release", vec![SERVER, NEW, OneOf("wait")]),
-        ("renew", vec![SERVER, NEW, Span("1000"), OneOf("r"), Token]),
-        ("renew", vec![SERVER, NEW, Span("1000"), OneOf("w"), Token, Block]),
-        ("downgrade", vec![SERVER, NEW, Token, Span("1000")]),
-        ("downgrade", vec![SERVER, NEW, Token, Span("1000"), OneOf("k")]),
-        ("pump", vec![SERVER, TAG]),
+        ("release", vec![SERVER, ANN]),
+        ("release", vec![SERVER, ANN, OneOf("wait")]),
+        ("release", vec![SERVER, ANN, Span("1")]),
+        ("renew", vec![SERVER, ANN, Span("1000"), OneOf("r"), Token]),
+        ("renew", vec![SERVER, ANN, Span("1000"), OneOf("w"), Token]),
+        ("renew", vec![SERVER, ANN, Span("1000"), OneOf("w"), Token, Block]),
+        ("downgrade", vec![SERVER, ANN, Token, Span("1000")]),
+        ("downgrade", vec![SERVER, ANN, Token, Span("1000"), OneOf("k")]),
+        ("grant_waiters", vec![SERVER, TAG]),
         ("revoke", vec![SERVER, Token, TAG]),
         ("force_release", vec![SERVER, Token, TAG]),
         ("inspect", INSPECT.into()),
-        ("holds", vec![SERVER, NEW]),
-        ("raise_token", vec![SERVER, NEW, Token]),
-        ("take_up", vec![SERVER, NotAfter, NEW, Span("1000"), OneOf("w"), Id("old1"), Token]),
-        ("mutex/acquire", vec![SERVER, NotAfter, NEW, Span("1000")]),
-        ("mutex/renew", vec![SERVER, NEW, Span("1000")]),
-        ("mutex/release", vec![SERVER, NEW]),
-        ("mutex/inspect", vec![SERVER]),
+        ("holds", vec![SERVER, ANN]),
+        ("raise_token", vec![SERVER, ANN, Token]),
+        ("accept_transfer", vec![SERVER, NotAfter, EVE, Span("1000"), OneOf("r"), ANN, Token]),
+        ("accept_transfer", vec![SERVER, NotAfter, EVE, Span("1000"), OneOf("w"), ANN, Token]),
+        ("set_nx/acquire", vec![SERVER, NotAfter, ANN, Span("1000")]),
+        ("set_nx/renew", vec![SERVER, ANN, Span("1000")]),
+        ("set_nx/release", vec![SERVER, ANN]),
+        ("set_nx/inspect", vec![SERVER]),
         ("semaphore/acquire", PERMITS[..7].into()),
         ("semaphore/acquire", PERMITS[..8].into()),
         ("semaphore/acquire", PERMITS.into()),
-        ("semaphore/renew", vec![SERVER, NEW, Span("1000"), Number("1"), Token]),
-        ("semaphore/release", vec![SERVER, NEW]),
-        ("semaphore/shrink", vec![SERVER, NEW, Number("1")]),
-        ("semaphore/pump", vec![SERVER]),
+        ("semaphore/renew", vec![SERVER, ANN, Span("1000"), Number("1"), Token]),
+        ("semaphore/release", vec![SERVER, ANN]),
+        ("semaphore/release_permits", vec![SERVER, ANN, Number("1")]),
+        ("semaphore/grant_waiters", vec![SERVER]),
         ("semaphore/set_limit", vec![SERVER, NotAfter, Number("5"), Number("10")]),
         ("semaphore/inspect", vec![SERVER, Count("0"), Word("-", 40), Span("10")]),
+        ("fenced/get", vec![SERVER, Any("lock")]),
+        ("fenced/set", [&WRITER[..], &[Count("0"), OneOf("any"), Any("value")]].concat()),
+        ("fenced/delete", WRITER.into()),
+        ("fenced/enter", WRITER.into()),
+        ("client_record/write", vec![SERVER, Count("0"), Span("1000"), Description]),
+        ("client_record/read", vec![SERVER]),
     ]
+}
+
+/// The calls of the scripts whose name meets the condition, with valid arguments, by ann.
+pub fn calls(is_one: impl Fn(&str) -> bool) -> Vec<(&'static str, Vec<String>)> {
+    let scripts = scripts().into_iter().filter(|(script, _)| is_one(script));
+    scripts.map(|(script, kinds)| (script, kinds.into_iter().map(Kind::valid).collect())).collect()
 }
 
 impl Kind {
@@ -110,6 +132,7 @@ impl Kind {
             Token | Tokens => "1".into(),
             Block => "1024".into(),
             Flags => "f".into(),
+            Description => "4711 rwlease/0.1.0 web-1 billing".into(),
             Place => PLACE.into(),
         }
     }
@@ -138,6 +161,10 @@ impl Kind {
                 bad.extend(["0", "1025"].map(String::from));
             }
             Tokens => bad.extend(NO_TOKENS.map(String::from)),
+            Description => {
+                bad.extend(["", "a\nb", "größe", "\x7f", "nul\0"].map(String::from));
+                bad.push("a".repeat(257));
+            }
             OneOf(_) => bad.extend(["", "x", "K", "Wait", "all", "waits"].map(String::from)),
             Place => {} // see below
         }
@@ -160,15 +187,27 @@ fn states() -> Vec<(&'static str, Lab)> {
     waited_for.wait_read("old2").queued();
     waited_for.wait_write("old3").queued();
     let mut mine = Lab::new();
-    mine.write("new1").granted();
+    mine.write("ann1").granted();
     vec![
-        ("absent", absent),
+        ("not_found", absent),
         ("idle", idle),
         ("written", written),
         ("read", read),
         ("waited for", waited_for),
         ("mine", mine),
     ]
+}
+
+impl Lab {
+    /// Sends a call with so many keys. It must be refused for its arguments, and change nothing.
+    #[track_caller]
+    fn refuses(&mut self, state: &str, script: &str, keys: usize, args: &[impl AsRef<str>]) {
+        let sent: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+        let keys = vec![self.key().to_owned(); keys];
+        let answer = self.unchanged(|lab| lab.send_keys(script, &keys, args));
+        let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
+        assert_eq!(code.err(), Some("LOCKARGS"), "{state}: {script} {keys:?} {sent:?}: {answer:?}");
+    }
 }
 
 #[test]
@@ -179,14 +218,7 @@ fn a_bad_argument_is_refused_and_changes_nothing() {
                 for bad in kind.invalid() {
                     let mut args: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
                     args[at] = bad;
-                    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-                    let answer = lab.unchanged(|lab| lab.send(script, &args));
-                    let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
-                    assert_eq!(
-                        code.err(),
-                        Some("LOCKARGS"),
-                        "{state}: {script} {args:?}: {answer:?}"
-                    );
+                    lab.refuses(state, script, 1, &args);
                 }
             }
         }
@@ -196,16 +228,13 @@ fn a_bad_argument_is_refused_and_changes_nothing() {
 #[test]
 fn a_missing_or_surplus_argument_is_refused_and_changes_nothing() {
     for (state, mut lab) in states() {
-        for (script, kinds) in scripts() {
-            let valid: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
+        for (script, valid) in calls(|_| true) {
             let all = scripts().into_iter().filter(|(other, _)| *other == script);
             let counts: Vec<usize> = all.map(|(_, kinds)| kinds.len()).collect();
             for count in (0..valid.len() + 3).filter(|count| !counts.contains(count)) {
-                let mut args: Vec<&str> = valid.iter().map(String::as_str).take(count).collect();
-                args.resize(count, "1");
-                let answer = lab.unchanged(|lab| lab.send(script, &args));
-                let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
-                assert_eq!(code.err(), Some("LOCKARGS"), "{state}: {script} {args:?}: {answer:?}");
+                let mut args = valid.clone();
+                args.resize(count, "1".into());
+                lab.refuses(state, script, 1, &args);
             }
         }
     }
@@ -214,19 +243,8 @@ fn a_missing_or_surplus_argument_is_refused_and_changes_nothing() {
 #[test]
 fn a_script_has_one_key() {
     for (state, mut lab) in states() {
-        for (script, kinds) in scripts() {
-            let args: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            for count in [0, 2] {
-                let keys = vec![lab.key().to_string(); count];
-                let answer = lab.unchanged(|lab| lab.send_keys(script, &keys, &args));
-                let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
-                assert_eq!(
-                    code.err(),
-                    Some("LOCKARGS"),
-                    "{state}: {script} with {count} keys: {answer:?}"
-                );
-            }
+        for (script, args) in calls(|_| true) {
+            [0, 2].into_iter().for_each(|keys| lab.refuses(state, script, keys, &args));
         }
     }
 }
@@ -261,13 +279,13 @@ const NO_PLACE: [&str; 22] = [
 
 /// Scripts do not check the place of a caller that need not wait.
 #[test]
-fn a_bad_place_is_refused_to_those_that_must_wait() {
+fn acquire_with_a_bad_place_is_rejected_when_it_must_wait() {
     let mut upgrades = Lab::new();
-    upgrades.read("new1").granted();
+    upgrades.read("ann1").granted();
     upgrades.read("old1").granted();
-    let token = upgrades.token_of("new1").to_string();
+    let token = upgrades.token_of("ann1").to_string();
     for bad in NO_PLACE {
-        let args = [HERE, "0", &id("new1"), "1000", &token, "0", bad];
+        let args = [HERE, "0", &id("ann1"), "1000", &token, "0", bad];
         upgrades.unchanged(|lab| lab.send("upgrade", &args)).refused_with("LOCKARGS");
         for (state, mut lab) in states() {
             for script in ["acquire_read", "acquire_write"] {
@@ -279,16 +297,14 @@ fn a_bad_place_is_refused_to_those_that_must_wait() {
                     _ => false,
                 };
                 for ticket in [None, Some("1")] {
-                    let args = [HERE, "0", &id("new1"), "1000", "f", "1", "0", bad];
+                    let args = [HERE, "0", &id("ann1"), "1000", "f", "1", "0", bad];
                     let args: Vec<&str> = args.into_iter().chain(ticket).collect();
                     if waits || (ticket.is_some() && state != "mine") {
-                        let answer = lab.unchanged(|lab| lab.send(script, &args));
-                        let code = answer.as_ref().map_err(|refusal| refusal.code.as_str());
-                        assert_eq!(code.err(), Some("LOCKARGS"), "{state}: {script} {args:?}");
+                        lab.refuses(state, script, 1, &args);
                     } else {
                         lab.send(script, &args).granted();
                         if state != "mine" {
-                            lab.release("new1").unwrap();
+                            lab.release("ann1").unwrap();
                         }
                     }
                 }
@@ -305,16 +321,12 @@ fn the_longest_lease_and_the_longest_id_are_good() {
     let take = |not_after: &str, lease: &str| {
         [HERE, not_after, &longest, lease, "f", "1", "aaaaaaaa"].map(String::from)
     };
-    let send = |lab: &mut Lab, args: &[String]| {
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        lab.send("acquire_write", &args)
-    };
-    let granted = send(&mut lab, &take("9999999999999", lease)).granted();
+    let granted = lab.send("acquire_write", &take("9999999999999", lease)).granted();
     assert_eq!(granted.deadline, lab.now() + 1_000_000_000_000);
     assert_eq!(lab.send("release", &[HERE, &longest]).status(), "released");
 
     for lease in ["1000000000001", "9999999999999", "1e12.5"] {
-        send(&mut lab, &take("0", lease)).refused_with("LOCKARGS");
+        lab.send("acquire_write", &take("0", lease)).refused_with("LOCKARGS");
     }
     let place = format!("{lease} {lease} 9999999999999 {longest}");
     lab.write("old1").granted();
@@ -329,8 +341,8 @@ fn acquire_with_shortest_window_and_ttl_is_queued() {
     let mut lab = Lab::new();
     lab.write("old1").granted();
     for script in ["acquire_read", "acquire_write"] {
-        lab.send(script, &[HERE, "0", &id("new1"), "1", "f", "1", "0", "1 1 1 -"]).queued();
-        lab.release("new1").unwrap();
+        lab.send(script, &[HERE, "0", &id("ann1"), "1", "f", "1", "0", "1 1 1 -"]).queued();
+        lab.release("ann1").unwrap();
     }
 }
 
@@ -340,18 +352,17 @@ fn a_call_that_comes_too_late_does_nothing() {
         lab.pass(10);
         for (script, kinds) in scripts() {
             // The script finds a foreign key before it checks the time.
-            let is_foreign = script.starts_with("semaphore/") && state != "absent";
+            let is_foreign = script.starts_with("semaphore/") && state != "not_found";
             if is_foreign || !matches!(kinds.get(1), Some(NotAfter)) {
                 continue;
             }
             let mut args: Vec<String> = kinds.iter().map(|kind| kind.valid()).collect();
             for not_after in [1, lab.now() - 1] {
                 args[1] = not_after.to_string();
-                let args: Vec<&str> = args.iter().map(String::as_str).collect();
                 let answer = lab.unchanged(|lab| lab.send(script, &args)).unwrap();
                 assert_eq!(
                     (answer.status.as_str(), answer.more),
-                    ("stale", false),
+                    ("too_late", false),
                     "{state}: {script}"
                 );
                 assert_eq!((answer.now, answer.rest.len()), (lab.now(), 0));

@@ -1,16 +1,10 @@
 //! Holders with a cached lock: which requests recall them, what a try returns meanwhile, and who
 //! owns the tokens.
 
-use super::lab::{Answer, BLOCK, Expect, HERE, Lab, Listener, PASS, TAG, channel, id, start};
+use super::fixture::{Answer, BLOCK, Expect, HERE, Lab, Listener, PASS, TAG, alone, id};
 use super::request::Request;
-use super::support::Server;
-
-/// A server of the test's own, so that it receives no messages of other tests.
-fn alone() -> (Server, Lab) {
-    let server = start("");
-    let lab = Lab::on(&server);
-    (server, lab)
-}
+use super::state_line_shapes::follow;
+use testkit::Server;
 
 fn write(name: &str) -> Request {
     Request::write(name).cached(BLOCK)
@@ -37,25 +31,33 @@ fn recalled(answer: &Answer) -> String {
 #[track_caller]
 fn mark(lab: &mut Lab, name: &str) -> char {
     let (state, id) = (lab.state(), id(name));
-    let writer = state.writer().filter(|writer| writer.rest == id);
-    writer.or_else(|| state.reader(&id)).expect("it holds").state
+    state.record(&id).expect("it holds").state
 }
 
 /// A listener for the recalls of a client, with the messages since the last query.
-struct Channel(String, Listener);
+struct Channel(&'static str, Listener);
+
+/// A lock on a server of the test's own, and the recalls of ann.
+fn listening() -> (Server, Lab, Channel) {
+    let (server, mut lab) = alone();
+    let ann = Channel::of(&mut lab, "ann");
+    (server, lab, ann)
+}
 
 impl Channel {
-    fn of(lab: &mut Lab, client: &str) -> Channel {
-        let channel = channel(client);
-        let listener = lab.listen(&channel);
-        Channel(channel, listener)
+    fn of(lab: &mut Lab, client: &'static str) -> Channel {
+        Channel(client, lab.listen_as(client))
+    }
+
+    /// The messages since the last query.
+    fn heard(&mut self, lab: &mut Lab) -> Vec<String> {
+        let next = lab.listen_as(self.0);
+        std::mem::replace(&mut self.1, next).heard()
     }
 
     #[track_caller]
     fn hears(&mut self, lab: &mut Lab, expected: &[(&str, &str)]) {
-        let next = lab.listen(&self.0);
-        let heard = std::mem::replace(&mut self.1, next).heard();
-        let now = lab.now();
+        let (heard, now) = (self.heard(lab), lab.now());
         let message = |(mode, name): &(&str, &str)| format!("{now} {mode} {}", id(name));
         let expected: Vec<String> = expected.iter().map(message).collect();
         assert_eq!(heard, if lab.has_push() { expected } else { vec![] });
@@ -63,8 +65,7 @@ impl Channel {
 
     /// The number of messages since the last query.
     fn count(&mut self, lab: &mut Lab) -> usize {
-        let next = lab.listen(&self.0);
-        std::mem::replace(&mut self.1, next).heard().len()
+        self.heard(lab).len()
     }
 }
 
@@ -79,11 +80,10 @@ fn any_call_calls_back_a_sole_holder_once() {
         (write("ann1"), Request::read("bob1"), "r"),
         (read("ann1"), Request::write("bob1"), "w"),
     ] {
-        let (_server, mut lab) = alone();
-        let mut ann = Channel::of(&mut lab, "ann");
+        let (_server, mut lab, mut ann) = listening();
         lab.request(&holder).granted();
         assert_eq!(mark(&mut lab, "ann1"), 'k');
-        assert_eq!(lab.request(&caller).status(), "cached");
+        assert_eq!(lab.request(&caller).status(), "recalling");
         ann.hears(&mut lab, &[(mode, "ann1")]);
         assert_eq!(mark(&mut lab, "ann1"), 'c');
         lab.unchanged(|lab| lab.request(&caller)).status();
@@ -94,8 +94,7 @@ fn any_call_calls_back_a_sole_holder_once() {
 #[test]
 fn the_first_of_the_queue_asks_again_and_nobody_else() {
     for holder in [write("ann1"), read("ann1")] {
-        let (_server, mut lab) = alone();
-        let mut ann = Channel::of(&mut lab, "ann");
+        let (_server, mut lab, mut ann) = listening();
         lab.request(&holder).granted();
         let (bob, cat) = (waits(Request::write("bob1")), waits(Request::write("cat1")));
         lab.request(&bob).queued();
@@ -113,8 +112,7 @@ fn the_first_of_the_queue_asks_again_and_nobody_else() {
 
 #[test]
 fn queued_writer_behind_a_mark_recalls_the_cached_lease_again() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     lab.request(&write("ann1")).granted();
     lab.write("bob1").status();
     ann.hears(&mut lab, &[("w", "ann1")]);
@@ -124,8 +122,7 @@ fn queued_writer_behind_a_mark_recalls_the_cached_lease_again() {
 
 #[test]
 fn a_recall_says_whether_only_readers_wait() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     let held = lab.request(&write("ann1"));
     assert_eq!(recalled(&held), "-");
     let bob = waits(Request::read("bob1"));
@@ -145,7 +142,7 @@ fn cached_renewal_with_lost_mark_is_recalled_by_the_queue() {
     lab.request(&write("ann1")).granted();
     lab.wait_write("bob1").queued();
     // As if a failover had lost the mark.
-    let record = lab.state().raw["writer"].replacen('c', "k", 1);
+    let record = lab.state().stored["writer"].replacen('c', "k", 1);
     lab.set_field("writer", &record);
     assert_eq!(recalled(&lab.renew_cached("ann1", 10_000, BLOCK)), "w");
     assert_eq!(recalled(&lab.request(&write("ann1"))), "w");
@@ -158,14 +155,13 @@ fn cached_renewal_with_lost_mark_is_recalled_by_the_queue() {
 
 #[test]
 fn a_reader_joins_cached_readers_and_calls_nobody_back() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     lab.request(&read("ann1")).granted();
     lab.request(&read("ann2")).granted();
     lab.read("bob1").granted();
     ann.hears(&mut lab, &[]);
     let state = lab.state();
-    assert_eq!((state.number("cached"), state.number("readers")), (2, 3));
+    assert_eq!((state.number("cached_readers"), state.number("readers")), (2, 3));
     for name in ["ann1", "bob1", "ann2"] {
         lab.release(name).unwrap();
     }
@@ -190,26 +186,25 @@ fn crowd(lab: &mut Lab, readers: usize) -> Vec<String> {
 
 #[test]
 fn a_pass_asks_each_cached_reader_once_in_steps() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     let cached = crowd(&mut lab, 45);
     let bob = waits(Request::write("bob1"));
     for _ in 0..2 {
         let mut answer = lab.request(&bob);
         answer.queued();
         let mut heard = vec![ann.count(&mut lab)];
-        assert_eq!(lab.state().recall(), Some(44 - PASS as i64));
+        assert_eq!(lab.state().recall_cursor(), Some(44 - PASS as i64));
         while answer.unwrap().more {
             assert!(heard.len() < 3, "{heard:?}");
-            answer = lab.pump();
+            answer = lab.grant_waiters();
             heard.push(ann.count(&mut lab));
         }
         assert_eq!(heard.len(), 3, "45 readers in steps of 16");
         let all = if lab.has_push() { cached.len() } else { 0 };
         assert_eq!(heard.iter().sum::<usize>(), all);
-        assert_eq!(lab.state().recall(), Some(-1));
-        lab.unchanged(|lab| lab.pump()).unwrap();
-        assert_eq!(ann.count(&mut lab), 0, "the poll begins anew, the pump does not");
+        assert_eq!(lab.state().recall_cursor(), Some(-1));
+        lab.unchanged(|lab| lab.grant_waiters()).unwrap();
+        assert_eq!(ann.count(&mut lab), 0, "the poll begins anew, `grant_waiters` does not");
     }
 }
 
@@ -219,15 +214,14 @@ fn a_pass_goes_on_for_one_reader() {
     let (_server, mut lab) = alone();
     crowd(&mut lab, PASS + 1);
     assert!(lab.request(&waits(Request::write("bob1"))).unwrap().more);
-    assert_eq!(lab.state().recall(), Some(0));
-    assert!(!lab.pump().unwrap().more);
-    assert_eq!(lab.state().recall(), Some(-1));
+    assert_eq!(lab.state().recall_cursor(), Some(0));
+    assert!(!lab.grant_waiters().unwrap().more);
+    assert_eq!(lab.state().recall_cursor(), Some(-1));
 }
 
 #[test]
 fn a_poll_goes_on_with_a_pass() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     let cached = crowd(&mut lab, 45);
     let bob = waits(Request::write("bob1"));
     let steps = (0..3).filter(|_| lab.request(&bob).unwrap().more).count();
@@ -238,8 +232,7 @@ fn a_poll_goes_on_with_a_pass() {
 
 #[test]
 fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     let cached = crowd(&mut lab, 45);
     lab.request(&waits(Request::write("bob1"))).queued();
     // Three readers with low indexes, whose places the last readers take, and one with a high
@@ -247,10 +240,9 @@ fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
     for name in ["ann1", "ann2", "ann5", "ann44"] {
         lab.release(name).unwrap();
     }
-    lab.pump_dry();
+    lab.grant_all();
     if lab.has_push() {
-        let next = lab.listen(&ann.0);
-        let heard = std::mem::replace(&mut ann.1, next).heard();
+        let heard = ann.heard(&mut lab);
         for name in cached.iter().filter(|name| !["ann1", "ann2", "ann44"].contains(&name.as_str()))
         {
             assert!(heard.iter().any(|message| message.ends_with(&id(name))), "{name}");
@@ -260,16 +252,15 @@ fn readers_that_go_during_a_pass_take_nobody_out_of_it() {
 
 #[test]
 fn a_reader_that_joins_after_a_pass_is_in_the_next_one() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     lab.request(&read("ann1")).granted();
     lab.request(&read("ann2")).granted();
-    assert_eq!(lab.write("bob1").status(), "cached");
+    assert_eq!(lab.write("bob1").status(), "recalling");
     ann.hears(&mut lab, &[("w", "ann2"), ("w", "ann1")]);
-    assert_eq!(lab.write("bob1").status(), "cached");
+    assert_eq!(lab.write("bob1").status(), "recalling");
     ann.hears(&mut lab, &[]);
     lab.request(&read("ann3")).granted();
-    assert_eq!(lab.write("bob1").status(), "cached");
+    assert_eq!(lab.write("bob1").status(), "recalling");
     assert_eq!(ann.count(&mut lab), if lab.has_push() { 3 } else { 0 });
 }
 
@@ -280,20 +271,19 @@ fn cached_read_granted_beside_a_waiting_writer_is_recalled_at_once() {
     lab.request(&waits(Request::write("bob1").readers_first())).queued();
     let beside = lab.request(&read("cat1").readers_first());
     assert_eq!(recalled(&beside), "w");
-    assert!(lab.state().recall().is_none_or(|next| next == -1));
+    assert!(lab.state().recall_cursor().is_none_or(|next| next == -1));
 }
 
 #[test]
 fn an_upgrade_calls_back_the_other_readers() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     let mut bob = Channel::of(&mut lab, "bob");
     let token = lab.request(&read("bob1")).granted().token;
     lab.request(&read("ann1")).granted();
-    assert_eq!(lab.upgrade("bob1", token).status(), "refused");
+    assert_eq!(lab.upgrade("bob1", token).status(), "busy");
     ann.hears(&mut lab, &[("w", "ann1")]);
     lab.read("cat1").granted();
-    assert_eq!(lab.upgrade("bob1", token).status(), "refused");
+    assert_eq!(lab.upgrade("bob1", token).status(), "busy");
     ann.hears(&mut lab, &[]);
     let upgrade = Request::upgrade("bob1", token).waiting().ttl(60_000);
     lab.request(&upgrade).queued();
@@ -323,98 +313,31 @@ fn an_upgrade_that_comes_again_changes_no_mark() {
 /// What blocks a try, the answer to a strict try, and the answer to one that would wait. A dot
 /// marks an answer that only tries to write get.
 #[test]
-fn tries() {
-    type Row = (&'static str, fn(&mut Lab), &'static str, &'static str);
-    let rows: [Row; 11] = [
-        ("nothing", |_| {}, "granted", "granted"),
-        ("a writer", |lab| _ = lab.write("ann1").granted(), "refused", "refused"),
-        (
-            "one in use",
-            |lab| {
-                lab.request(&write("ann1")).granted();
-                lab.renew("ann1", 10_000).status();
-            },
-            "refused",
-            "refused",
-        ),
-        (
-            "a grant",
-            |lab| {
-                lab.write("cat1").granted();
-                lab.wait_write("ann1").queued();
-                lab.release("cat1").status();
-            },
-            "refused",
-            "refused",
-        ),
-        (
-            "a waiter",
-            |lab| {
-                lab.request(&write("ann1")).granted();
-                lab.request(&waits(Request::write("cat1"))).queued();
-            },
-            "refused",
-            "refused",
-        ),
-        (
-            "an upgrader",
-            |lab| {
-                let token = lab.request(&read("ann1")).granted().token;
-                lab.request(&read("cat1")).granted();
-                lab.wait_upgrade("ann1", token).queued();
-            },
-            "refused",
-            "refused",
-        ),
-        (
-            "a reader among cached ones",
-            |lab| {
-                lab.request(&read("ann1")).granted();
-                lab.read("ann2").granted();
-            },
-            "refused.",
-            "refused.",
-        ),
-        ("a cached writer", |lab| _ = lab.request(&write("ann1")).granted(), "cached", "queued"),
-        (
-            "a cached writer whose last token the clock has passed",
-            |lab| {
-                lab.request(&write("ann1")).granted();
-                lab.pass(3);
-            },
-            "cached",
-            "queued",
-        ),
-        (
-            "one that was called back",
-            |lab| {
-                lab.request(&write("ann1")).granted();
-                lab.write("cat1").status();
-            },
-            "cached",
-            "queued",
-        ),
-        (
-            "cached readers",
-            |lab| {
-                lab.request(&read("ann1")).granted();
-                lab.request(&read("ann2")).granted();
-            },
-            "cached.",
-            "queued.",
-        ),
+fn try_acquire_beside_cached_leases() {
+    let rows = [
+        ("", "granted", "granted"),
+        ("write ann", "busy", "busy"),
+        ("cached_write ann, renew ann", "busy", "busy"), // it is in use
+        ("write cat, wait_write ann, release cat", "busy", "busy"), // a grant
+        ("cached_write ann, wait_write cat", "busy", "busy"),
+        ("cached_read ann, cached_read cat, wait_upgrade ann", "busy", "busy"),
+        ("cached_read ann, read cat", "busy.", "busy."),
+        ("cached_write ann", "recalling", "queued"),
+        ("cached_write ann, pass 3", "recalling", "queued"), // the clock is past its last token
+        ("cached_write ann, write cat", "recalling", "queued"), // it is recalled
+        ("cached_read ann, cached_read cat", "recalling.", "queued."),
     ];
-    for (what, prepare, strict, soft) in rows {
+    for (from, strict, soft) in rows {
         for request in [Request::write("bob1"), Request::read("bob1"), write("bob1")] {
             let is_write = request.script() == "acquire_write";
             for (request, expected) in [(request.clone(), strict), (request.trying(), soft)] {
                 let mut lab = Lab::new();
-                prepare(&mut lab);
+                follow(&mut lab, from);
                 let answer = lab.request(&request);
                 let granted_anyhow = expected.ends_with('.') && !is_write;
                 let expected =
                     if granted_anyhow { "granted" } else { expected.trim_end_matches('.') };
-                assert_eq!(answer.status(), expected, "{what}: {:?}", request.args());
+                assert_eq!(answer.status(), expected, "after {from:?}: {:?}", request.args());
             }
         }
     }
@@ -426,23 +349,22 @@ fn a_waiter_that_is_dead_is_in_no_trys_way() {
     lab.request(&write("ann1").lease(60_000)).granted();
     lab.request(&Request::write("cat1").waiting().ttl(1_000)).queued();
     lab.pass(1_000);
-    assert_eq!(lab.write("bob1").status(), "cached");
+    assert_eq!(lab.write("bob1").status(), "recalling");
     lab.request(&Request::write("bob1").trying()).queued();
 }
 
 #[test]
 fn a_try_that_is_refused_calls_nobody_back() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     lab.request(&read("ann1")).granted();
     lab.read("cat1").granted();
     for request in [Request::write("bob1"), Request::write("bob1").trying()] {
-        assert_eq!(lab.request(&request).status(), "refused");
+        assert_eq!(lab.request(&request).status(), "busy");
     }
     ann.hears(&mut lab, &[]);
     lab.release("cat1").unwrap();
     lab.renew("ann1", 10_000).status();
-    assert_eq!(lab.request(&Request::write("bob1").trying()).status(), "refused");
+    assert_eq!(lab.request(&Request::write("bob1").trying()).status(), "busy");
     ann.hears(&mut lab, &[]);
 }
 
@@ -451,7 +373,7 @@ fn a_queued_try_is_a_waiter_as_any() {
     let mut lab = Lab::new();
     lab.request(&read("ann1")).granted();
     let ticket = lab.request(&Request::write("bob1").trying()).queued();
-    assert_eq!(lab.read("cat1").status(), "refused", "it blocks new readers");
+    assert_eq!(lab.read("cat1").status(), "busy", "it blocks new readers");
     lab.request(&Request::write("bob1").waiting().ticket(ticket)).queued();
     lab.release("ann1").unwrap();
     assert_eq!(mark(&mut lab, "bob1"), 'g');
@@ -460,7 +382,7 @@ fn a_queued_try_is_a_waiter_as_any() {
 
     lab.request(&write("ann1")).granted();
     lab.request(&Request::read("bob2").trying()).queued();
-    assert_eq!(lab.release("bob2").status(), "left");
+    assert_eq!(lab.release("bob2").status(), "left_queue");
     assert_eq!(lab.state().number("waiters"), 0);
 }
 
@@ -513,7 +435,7 @@ fn a_reader_in_use_stays_so_among_others() {
     assert_eq!(lab.shape().0, "S0");
     lab.renew("ann1", 20_000).status();
     assert_eq!(mark(&mut lab, "ann1"), 'b');
-    assert_eq!(lab.state().number("cached"), 0);
+    assert_eq!(lab.state().number("cached_readers"), 0);
 }
 
 #[test]
@@ -631,7 +553,7 @@ fn the_token_of_the_grant_is_what_is_compared() {
     let mut lab = Lab::new();
     let held = lab.request(&write("ann1"));
     let (token, fence) = (held.granted().token, told(&held).0);
-    assert_eq!(lab.downgrade_cached("ann1", fence, 10_000).status(), "lost");
+    assert_eq!(lab.downgrade_cached("ann1", fence, 10_000).status(), "not_held");
     let revoked = lab.revoke_up_to(token);
     assert_eq!(revoked.status(), "revoked");
     let contact = lab.renew_cached("ann1", 60_000, BLOCK);
@@ -640,15 +562,15 @@ fn the_token_of_the_grant_is_what_is_compared() {
     let forced = lab.force_up_to(token);
     assert_eq!(forced.status(), "forced");
     assert!(forced.unwrap().number(0) > fence);
-    assert_eq!(lab.renew_cached("ann1", 60_000, BLOCK).status(), "lost");
+    assert_eq!(lab.renew_cached("ann1", 60_000, BLOCK).status(), "not_held");
 
     let mut lab = Lab::new();
     let held = lab.request(&write("ann1"));
     let token = held.granted().token;
-    assert_eq!(lab.revoke_up_to(token - 1).status(), "free");
-    assert_eq!(lab.force_up_to(token - 1).status(), "free");
+    assert_eq!(lab.revoke_up_to(token - 1).status(), "not_locked");
+    assert_eq!(lab.force_up_to(token - 1).status(), "not_locked");
     lab.downgrade_cached("ann1", token, 10_000).granted();
-    assert_eq!(lab.force_up_to(token - 1).status(), "free");
+    assert_eq!(lab.force_up_to(token - 1).status(), "not_locked");
     assert_eq!(lab.force_up_to(token).status(), "forced");
 }
 
@@ -670,8 +592,7 @@ fn a_grant_that_is_revoked_takes_no_tokens_with_its_claim() {
 
 #[test]
 fn to_revoke_is_to_call_back() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
+    let (_server, mut lab, mut ann) = listening();
     lab.request(&write("ann1")).granted();
     lab.revoke().status();
     ann.hears(&mut lab, &[("w", "ann1")]);
@@ -698,62 +619,28 @@ fn to_revoke_is_to_call_back() {
 }
 
 #[test]
-fn only_a_plain_holder_raises_the_last_token() {
-    for holder in [write("ann1"), read("ann1")] {
-        let mut lab = Lab::new();
-        lab.request(&holder).granted();
-        for mark_is in ['k', 'c', 'b'] {
-            assert_eq!(mark(&mut lab, "ann1"), mark_is);
-            let raised = lab.unchanged(|lab| {
-                let token = (lab.now_us() + 5_000).to_string();
-                lab.send("raise_token", &[HERE, &id("ann1"), &token])
-            });
-            assert_eq!(raised.status(), "lost");
-            match mark_is {
-                'k' => _ = lab.write("bob1"),
-                _ => _ = lab.renew("ann1", 10_000),
-            }
-        }
-    }
-}
-
-#[test]
 fn a_full_memory_does_not_stop_a_recall() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
-    lab.request(&write("ann1")).granted();
-    lab.set_full(true);
-    assert_eq!(lab.write("bob1").status(), "cached");
-    ann.hears(&mut lab, &[("w", "ann1")]);
-    assert_eq!(mark(&mut lab, "ann1"), 'c');
-    assert_eq!(lab.renew_cached("ann1", 20_000, BLOCK).status(), "renewed");
-    assert_eq!(lab.release("ann1").status(), "released");
-    lab.set_full(false);
-}
-
-#[test]
-fn acquire_refused_by_full_memory_recalls_no_cached_lease() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
-    lab.request(&write("ann1")).granted();
-    lab.set_full(true);
-    lab.unchanged(|lab| lab.request(&waits(Request::write("bob1")))).refused_with("OOM");
-    lab.unchanged(|lab| lab.request(&Request::read("bob1").trying())).refused_with("OOM");
-    ann.hears(&mut lab, &[]);
-    lab.set_full(false);
-    assert_eq!(mark(&mut lab, "ann1"), 'k');
-}
-
-#[test]
-fn many_readers_are_called_back_with_a_full_memory() {
-    let (_server, mut lab) = alone();
-    let mut ann = Channel::of(&mut lab, "ann");
-    lab.request(&read("ann1")).granted();
-    lab.request(&read("ann2")).granted();
-    lab.set_full(true);
-    assert_eq!(lab.write("bob1").status(), "cached");
-    ann.hears(&mut lab, &[("w", "ann2"), ("w", "ann1")]);
-    lab.set_full(false);
+    // The lock has one recall of all its readers, and no mark of each.
+    for (held, recalled, marked) in [
+        (vec![write("ann1")], &["ann1"][..], 'c'),
+        (vec![read("ann1"), read("ann2")], &["ann2", "ann1"], 'k'),
+    ] {
+        let (_server, mut lab, mut ann) = listening();
+        for request in &held {
+            lab.request(request).granted();
+        }
+        lab.set_full(true);
+        // What cannot be written recalls nobody.
+        lab.unchanged(|lab| lab.request(&waits(Request::write("bob1")))).refused_with("OOM");
+        ann.hears(&mut lab, &[]);
+        assert_eq!(lab.write("bob1").status(), "recalling");
+        let recalled: Vec<(&str, &str)> = recalled.iter().map(|name| ("w", *name)).collect();
+        ann.hears(&mut lab, &recalled);
+        assert_eq!(mark(&mut lab, "ann1"), marked);
+        assert_eq!(lab.renew_cached("ann1", 20_000, BLOCK).status(), "renewed");
+        assert_eq!(lab.release("ann1").status(), "released");
+        lab.set_full(false);
+    }
 }
 
 #[test]
@@ -762,14 +649,14 @@ fn the_line_tells_of_a_cached_holder() {
     for (request, shape) in [(write("ann1"), 'W'), (read("ann1"), 'R')] {
         let held = lab.request(&request);
         let (token, deadline) = (held.granted().token, held.granted().deadline);
-        let raw = lab.state().raw;
+        let raw = lab.state().stored;
         let line = &raw["s"];
         assert_eq!(raw.len(), 1);
         assert_eq!(&line[1..2], shape.to_string());
         assert_eq!(line[31..], format!("{deadline}k0{token:016}{}", id("ann1")));
         assert_eq!(line[15..31], format!("{:016}", told(&held).0));
         assert_eq!(lab.inspect().unwrap().status, "lock");
-        let holds = lab.send("holds", &[HERE, &id("ann1")]);
+        let holds = lab.holds("ann1");
         assert_eq!(holds.unwrap().number(0), token);
         lab.release("ann1").unwrap();
         assert_eq!(lab.shape(), ("F".into(), vec![]));
@@ -788,11 +675,11 @@ fn inspect_of_cached_and_uncached_readers_returns_ids_and_marks() {
 }
 
 #[test]
-fn a_line_that_is_odd_is_refused() {
+fn lock_state_line_that_is_odd_is_rejected() {
     let mut lab = Lab::new();
     lab.request(&write("ann1")).granted();
     lab.checked = false;
-    let line = lab.state().raw["s"].clone();
+    let line = lab.state().stored["s"].clone();
     let fence = lab.state().number("fence");
     for odd in [
         line.replacen('k', "h", 1),
@@ -803,14 +690,13 @@ fn a_line_that_is_odd_is_refused() {
         line[..62].to_owned(),
     ] {
         lab.set_field("s", &odd);
-        for call in ["pump", "release", "renew", "acquire"] {
-            let answer = match call {
-                "pump" => lab.pump(),
-                "release" => lab.release("ann1"),
-                "renew" => lab.renew_cached("ann1", 1_000, 1),
-                _ => lab.write("bob1"),
-            };
-            answer.refused_with("LOCKFOREIGN");
+        for call in [
+            Lab::grant_waiters,
+            |lab: &mut Lab| lab.release("ann1"),
+            |lab: &mut Lab| lab.renew_cached("ann1", 1_000, 1),
+            |lab: &mut Lab| lab.write("bob1"),
+        ] {
+            call(&mut lab).refused_with("LOCKTYPE");
         }
     }
 }

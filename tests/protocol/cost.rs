@@ -3,8 +3,8 @@
 
 use redis::cmd;
 
-use super::lab::{Lab, start};
-use super::shapes::{follow, make, status};
+use super::fixture::{Lab, start};
+use super::state_line_shapes::{follow, make, status};
 
 /// A shape, a call, its answer, and the commands that it runs (`HGET` twice: `hget 2`).
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -21,20 +21,20 @@ const ROWS: &[Row] = &[
     (FREE, "wait_read new", "granted", "hget, hset, time"),
     (FREE, "long_write new", "granted", "hget, hset, pexpireat, time"),
     (FREE, "long_read new", "granted", "hget, hset, pexpireat, time"),
-    ("write ann", "write new", "refused", "hget, time"),
-    ("write ann", "read new", "refused", "hget, time"),
-    ("read ann", "write new", "refused", "hget, time"),
-    ("read ann, read bob", "write new", "refused", "hget, time"),
-    ("write ann, raise ann", "write new", "refused", "hget, hmget, time"),
-    ("read ann, read bob, revoke", "write new", "refused", "hget, hmget, time"),
+    ("write ann", "write new", "busy", "hget, time"),
+    ("write ann", "read new", "busy", "hget, time"),
+    ("read ann", "write new", "busy", "hget, time"),
+    ("read ann, read bob", "write new", "busy", "hget, time"),
+    ("write ann, raise ann", "write new", "busy", "hget, hmget, time"),
+    ("read ann, read bob, revoke", "write new", "busy", "hget, hmget, time"),
     ("read ann, pass 5", "read new", "granted", "hget, hset, pexpireat, time"),
     ("long_read ann", "read new", "granted", "hget, hset, time"),
     ("long_read ann, read bob", "read new", "granted", "hget 2, hset, time"),
     ("long_read ann, read bob, release bob", "read new", "granted", "hget 2, hset, time"),
     (FREE, "soft_write new", "granted", "hget, hset, time"),
     (FREE, "soft_read new", "granted", "hget, hset, time"),
-    ("write ann", "soft_write new", "refused", "hget, time"),
-    ("read ann", "soft_write new", "refused", "hget, time"),
+    ("write ann", "soft_write new", "busy", "hget, time"),
+    ("read ann", "soft_write new", "busy", "hget, time"),
     ("long_read ann", "soft_read new", "granted", "hget, hset, time"),
     ("write ann", "release ann", "released", "hget, hset"),
     ("read ann", "release ann", "released", "hget, hset"),
@@ -109,8 +109,8 @@ const ROWS: &[Row] = &[
         "released",
         "hdel 2, hget 3, hmget, hset, time",
     ),
-    ("read ann, read bob, wait_write cat", "pump", "pumped", "hget 2, hmget, time"),
-    ("write ann, wait_write cat", "pump", "pumped", "hget, hmget, time"),
+    ("read ann, read bob, wait_write cat", "grant_waiters", "done", "hget 2, hmget, time"),
+    ("write ann, wait_write cat", "grant_waiters", "done", "hget, hmget, time"),
     (
         "read ann, wait_write cat, pass 5, renew ann, pass 5",
         "renew ann",
@@ -159,7 +159,7 @@ fn a_refused_write_is_repeated_once() {
 }
 
 /// The commands that the script ran, sorted by name.
-fn commands(lab: &mut Lab) -> String {
+pub fn commands(lab: &mut Lab) -> String {
     let stats: String = lab.command(cmd("INFO").arg("commandstats"));
     let calls = stats.lines().filter_map(|line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::lab::{Answer, Expect, HERE, Lab, id, start};
+use super::fixture::{Answer, Expect, HERE, Lab, id, start};
 use super::request::Request;
-use super::shapes::{all, follow, make, status};
-use super::support::Server;
+use super::state_line_shapes::{all, make, restart, status};
+use testkit::Server;
 
 fn server() -> Server {
     start("maxmemory-policy noeviction")
@@ -22,13 +22,9 @@ struct Done {
 
 /// Runs the call from the given state, with a full memory or not.
 fn done(lab: &mut Lab, us: u64, (from, call): (&str, &str), full: bool) -> Done {
-    let slow_path = std::mem::take(&mut lab.slow_path);
-    lab.delete();
-    lab.set_clock(us);
-    lab.checked = false; // the tests of shapes check it
-    follow(lab, from);
+    restart(lab, us, from);
     let (before, ends) = lab.look();
-    (lab.checked, lab.slow_path) = (true, slow_path);
+    lab.checked = true;
     lab.set_full(full);
     let answer = make(lab, call);
     lab.set_full(false);
@@ -79,52 +75,6 @@ fn full_memory_refuses_acquires_and_no_other_call() {
 }
 
 #[test]
-fn acquire_with_full_memory_returns_oom_and_writes_nothing() {
-    let server = server();
-    for others in [0, 1, 8, 20] {
-        let mut lab = Lab::on(&server);
-        lab.set_full(true);
-        for request in [
-            Request::read("ann1"),
-            Request::write("ann1"),
-            Request::read("ann1").waiting(),
-            Request::write("ann1").waiting(),
-        ] {
-            lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
-            assert_eq!(lab.ends(), None);
-        }
-        lab.set_full(false);
-        for other in 0..others {
-            lab.read(&format!("x{other}")).granted();
-        }
-        let bob = lab.read("bob1").granted();
-        lab.set_full(true);
-        lab.unchanged(|lab| lab.read("ann1")).refused_with("OOM");
-        lab.unchanged(|lab| lab.wait_write("ann1")).refused_with("OOM");
-        if others == 0 {
-            lab.unchanged(|lab| lab.upgrade("bob1", bob.token)).refused_with("OOM");
-        } else {
-            lab.unchanged(|lab| lab.wait_upgrade("bob1", bob.token)).refused_with("OOM");
-        }
-        assert_eq!(lab.unchanged(|lab| lab.write("ann1")).status(), "refused");
-        lab.unchanged(|lab| lab.read("bob1")).granted();
-        lab.set_full(false);
-    }
-    // An idle lock, and one whose writer is dead.
-    let mut lab = Lab::on(&server);
-    lab.request(&Request::write("bob1").lease(100)).granted();
-    lab.pass(100);
-    lab.set_full(true);
-    for request in [Request::read("ann1"), Request::write("ann1").waiting()] {
-        lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
-    }
-    assert_eq!(lab.release("bob1").status(), "released");
-    for request in [Request::read("ann1"), Request::write("ann1").waiting()] {
-        lab.unchanged(|lab| lab.request(&request)).refused_with("OOM");
-    }
-}
-
-#[test]
 fn release_renew_and_poll_with_full_memory_succeed() {
     let server = server();
     let mut lab = Lab::on(&server);
@@ -138,7 +88,7 @@ fn release_renew_and_poll_with_full_memory_succeed() {
     lab.pass(1_000);
     lab.set_full(true);
     assert_eq!(lab.renew("ann1", 100_000).status(), "renewed");
-    assert_eq!(lab.release("x2").status(), "left");
+    assert_eq!(lab.release("x2").status(), "left_queue");
     lab.request(&Request::write("w1").waiting().ttl(200_000)).queued();
     lab.downgrade("ann1", ann.token, 10_000).granted();
     assert_eq!(lab.state().reads().len(), 4, "the downgrade granted");
@@ -149,7 +99,7 @@ fn release_renew_and_poll_with_full_memory_succeed() {
     }
     assert_eq!(lab.state().writes(), Some(id("w1")));
     lab.pass(1_000);
-    lab.pump().status();
+    lab.grant_waiters().status();
     assert_eq!(lab.state().writes(), Some(id("y3")));
     assert_eq!(lab.revoke().status(), "revoked");
     assert_eq!(lab.force().status(), "forced");
@@ -205,6 +155,6 @@ fn a_sweep_goes_on() {
     lab.request(&Request::write("w1").waiting().ttl(60_000)).queued();
     lab.pass(1_000);
     lab.set_full(true);
-    lab.pump_dry();
+    lab.grant_all();
     assert_eq!(lab.state().writes(), Some(id("w1")));
 }

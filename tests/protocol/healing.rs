@@ -1,7 +1,7 @@
 //! A renewal says what is held and by which token. So it repeats a downgrade that a failover has
 //! lost, never makes a lease stronger, and leaves a lease with another token alone.
 
-use super::lab::{Expect, HERE, Lab, id};
+use super::fixture::{Expect, HERE, Lab, id};
 use super::request::Request;
 
 /// With the fast paths, and without.
@@ -96,8 +96,8 @@ fn renew_by_the_token_of_the_read_does_not_claim_the_upgrade() {
         lab.release("bob1").unwrap();
         let late = |lab: &mut Lab| lab.renew_as("ann1", 60_000, "r", read.token);
         assert_eq!(lab.unchanged(late).status(), "other");
-        let writer = lab.state().writer().unwrap();
-        assert!(!writer.claimed && writer.token > read.token);
+        let writer = lab.state().writer.unwrap();
+        assert!(!writer.is_claimed() && writer.token > read.token);
     }
 }
 
@@ -110,7 +110,7 @@ fn renew_as_a_read_of_a_revoked_write_downgrades_it_and_keeps_its_end() {
     assert_eq!((revoked.status.as_str(), revoked.held()), ("revoked", ann));
     assert_eq!(lab.state().writes(), None);
     assert_eq!(lab.state().reads().len(), 1);
-    assert_eq!(lab.state().reader(&id("ann1")).unwrap().deadline, ann.deadline);
+    assert_eq!(lab.state().record(&id("ann1")).unwrap().deadline, ann.deadline);
 }
 
 /// As a downgrade that stays cached does.
@@ -127,7 +127,7 @@ fn renew_as_a_read_of_a_cached_write_keeps_it_cached() {
         let args = [HERE, &id("ann1"), lease, "r", &token, "1024"];
         let renewed = lab.send("renew", &args).unwrap();
         assert_eq!((renewed.status.as_str(), renewed.text(3).as_str()), ("renewed", told));
-        let reader = lab.state().reader(&id("ann1")).unwrap();
+        let reader = lab.state().record(&id("ann1")).cloned().unwrap();
         assert_eq!((reader.state, reader.token), (state, ann.token));
     }
 }

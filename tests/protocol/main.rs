@@ -9,30 +9,29 @@
     unreachable_pub
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
-mod lab;
+mod fixture;
 mod request;
-mod state;
 
+mod accept_transfer;
 mod arguments;
 mod cached;
-mod changing;
+mod client_record;
 mod cluster;
 mod cost;
 mod crowds;
-mod ending;
+mod fast_paths;
+mod fenced;
+mod force_release_push;
+mod foreign_keys;
 mod full_memory;
-mod handoff;
 mod healing;
 mod holding;
+mod lease_changes;
 mod mutex;
-mod pushing;
+mod push;
 mod queueing;
 mod random;
+mod release_until;
 mod rights;
 mod semaphore;
-mod shapes;
-mod strange;
-mod taking_up;
+mod state_line_shapes;

@@ -1,6 +1,6 @@
 //! A request for a lock: an acquire or an upgrade, with all its arguments.
 
-use super::lab::{HERE, TAG, id};
+use super::fixture::{HERE, TAG, id};
 
 #[derive(Clone, Debug)]
 pub struct Request {

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use redis::cmd;
 
-use super::lab::{Answer, Expect, Lab, Refusal, start};
-use super::request::Request;
-use super::shapes::{all, follow, make, status};
+use super::fixture::{Answer, Expect, Lab, Refusal, start};
+use super::state_line_shapes::{all, make, restart, status};
 
 /// A lock's fields, and when its key's life ends.
 type Lock = (BTreeMap<String, String>, Option<u64>);
@@ -20,12 +19,7 @@ fn called(
     (from, call): (&str, &str),
     right: Option<&str>,
 ) -> (Lock, Answer, Lock) {
-    let slow_path = std::mem::take(&mut lab.slow_path);
-    lab.delete();
-    lab.set_clock(us);
-    lab.checked = false; // the tests of shapes check it
-    follow(lab, from);
-    lab.slow_path = slow_path;
+    restart(lab, us, from);
     let before = lab.look();
     if let Some(right) = right {
         lab.command::<()>(cmd("AUTH").arg(right).arg("secret"));
@@ -135,7 +129,7 @@ fn acl_without_time_returns_the_error_of_the_server() {
         |lab| lab.renew_as("ann1", 20_000, "r", 1),
         |lab| lab.release("ann1"),
         |lab| lab.release("bob1"),
-        |lab| lab.pump(),
+        |lab| lab.grant_waiters(),
     ];
     for (number, call) in calls.into_iter().enumerate() {
         let before = lab.snapshot();
@@ -144,55 +138,5 @@ fn acl_without_time_returns_the_error_of_the_server() {
         lab.command::<()>(cmd("AUTH").arg("default").arg("any"));
         assert!(is_the_servers(&answer), "call {number}: {answer:?}");
         assert_eq!(lab.snapshot(), before, "call {number}");
-    }
-}
-
-/// A call of ann, with her token.
-type Call = fn(&mut Lab, u64) -> Answer;
-
-#[test]
-fn acl_without_hset_changes_nothing() {
-    let server = start("");
-    let rights = ["on", ">secret", "~*", "&*", "+@all", "-hset"];
-    // One of several readers leaves, from the middle, and the last one; a writer follows a writer;
-    // readers follow a writer; a lease is extended; a downgrade; an upgrade; a grant that exists
-    // already.
-    let cases: [(&[Request], Call); 8] = [
-        (&[Request::read("ann1"), Request::read("bob1"), Request::read("cat1")], |lab, _| {
-            lab.release("ann1")
-        }),
-        (&[Request::read("bob1"), Request::read("ann1")], |lab, _| lab.release("ann1")),
-        (&[Request::write("ann1"), Request::write("bob1").waiting()], |lab, _| lab.release("ann1")),
-        (
-            &[
-                Request::write("ann1"),
-                Request::read("bob1").waiting(),
-                Request::write("cat1").waiting(),
-            ],
-            |lab, _| lab.release("ann1"),
-        ),
-        (&[Request::write("ann1")], |lab, _| lab.renew("ann1", 60_000)),
-        (&[Request::write("ann1"), Request::read("bob1").waiting()], |lab, token| {
-            lab.downgrade("ann1", token, 10_000)
-        }),
-        (&[Request::read("ann1")], |lab, token| lab.upgrade("ann1", token)),
-        (&[Request::write("ann1")], |lab, _| lab.write("ann1")),
-    ];
-    for (number, (requests, call)) in cases.into_iter().enumerate() {
-        let mut lab = Lab::on(&server);
-        lab.checked = false;
-        lab.command::<()>(cmd("ACL").arg("SETUSER").arg("unable").arg(&rights));
-        let mut token = 0;
-        for request in requests {
-            let answer = lab.request(request).unwrap();
-            if answer.status == "granted" && token == 0 {
-                token = answer.held().token;
-            }
-        }
-        lab.command::<()>(cmd("AUTH").arg("unable").arg("secret"));
-        let answer = lab.unchanged(|lab| call(lab, token));
-        assert!(answer.is_err(), "case {number}: {answer:?}");
-        lab.command::<()>(cmd("AUTH").arg("default").arg("any"));
-        assert!(call(&mut lab, token).is_ok(), "case {number}");
     }
 }

@@ -14,18 +14,14 @@
     clippy::panic
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod connections;
 mod locks;
 
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use rwlease::{Locks, RwLock};
-use support::{PollLimit, Server, StandaloneServer, connect, scripts_run};
-use tokio::task::JoinHandle;
+use rwlease::{Client, RwLock};
+use testkit::{PollLimit, Server, StandaloneServer, connect, scripts_run};
 use tokio::time::timeout;
 
 const MS: Duration = Duration::from_millis(1);
@@ -42,20 +38,14 @@ async fn soon<T>(work: impl IntoFuture<Output = T>) -> T {
 }
 
 /// A server, and a client of it.
-async fn one() -> (StandaloneServer, Locks) {
+async fn one() -> (StandaloneServer, Client) {
     let server = StandaloneServer::start().await.unwrap();
     let locks = connect(&[server.url()]).await.unwrap();
     (server, locks)
 }
 
-async fn client(server: &Server) -> Locks {
+async fn client(server: &Server) -> Client {
     connect(&[server.url()]).await.unwrap()
-}
-
-/// A waiter that drops what it is granted.
-fn wait_to_write(lock: &RwLock) -> JoinHandle<rwlease::Result<()>> {
-    let lock = lock.clone();
-    tokio::spawn(async move { lock.write().await.map(drop) })
 }
 
 /// Waits until nobody holds the lock.

@@ -3,11 +3,20 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{CachedReadGuard, CachedRwLock, CachedWriteGuard, LeaseWatch, LockMode};
+use rwlease::guard::{CachedReadGuard, CachedWriteGuard, LeaseWatcher};
+use rwlease::{CachedRwLock, LockMode};
 
-use crate::book::Claim;
+use crate::ledger::Claim;
 use crate::plan::Fault;
 use crate::users::{Users, name};
+
+/// One use of a cached lock, and when it was requested.
+#[derive(Clone, Copy)]
+struct CachedUse<'a> {
+    handle: &'a CachedRwLock,
+    lock: usize,
+    since: Duration,
+}
 
 impl Users {
     /// The cached handles of a user.
@@ -22,14 +31,14 @@ impl Users {
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..6) == 0;
             let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..300_000)));
             let timeout = Duration::from_millis(rng.u64(20..6_000));
-            let since = self.book.now();
+            let used = CachedUse { handle, lock, since: self.book.now() };
             match rng.u8(0..12) {
                 0 => {
                     let request = handle.try_read();
                     if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await
                     {
-                        self.book.check_contact(lock, since, &self.locks.client_id());
-                        self.read_cached(rng, handle, lock, since, guard).await;
+                        self.check_contact(used);
+                        self.read_cached(rng, used, guard).await;
                     }
                 }
                 1 => {
@@ -37,22 +46,22 @@ impl Users {
                     if let Some(guard) =
                         self.tried(lock, LockMode::Write, wait_limit, request).await
                     {
-                        self.book.check_contact(lock, since, &self.locks.client_id());
-                        self.write_cached(rng, handle, lock, since, guard).await;
+                        self.check_contact(used);
+                        self.write_cached(rng, used, guard).await;
                     }
                 }
                 2..8 => {
                     let request = handle.read().timeout(timeout);
                     if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
-                        self.book.check_contact(lock, since, &self.locks.client_id());
-                        self.read_cached(rng, handle, lock, since, guard).await;
+                        self.check_contact(used);
+                        self.read_cached(rng, used, guard).await;
                     }
                 }
                 _ => {
                     let request = handle.write().timeout(timeout);
                     if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
-                        self.book.check_contact(lock, since, &self.locks.client_id());
-                        self.write_cached(rng, handle, lock, since, guard).await;
+                        self.check_contact(used);
+                        self.write_cached(rng, used, guard).await;
                     }
                 }
             }
@@ -61,17 +70,9 @@ impl Users {
         }
     }
 
-    async fn read_cached(
-        &self,
-        rng: &mut Rng,
-        handle: &CachedRwLock,
-        lock: usize,
-        since: Duration,
-        guard: CachedReadGuard,
-    ) {
-        self.count_local(handle);
-        let (number, watch) = self.believe(lock, LockMode::Read, since, guard.watch());
-        self.hold_cached(rng, handle, &watch, number, false).await;
+    async fn read_cached(&self, rng: &mut Rng, used: CachedUse<'_>, guard: CachedReadGuard) {
+        let (number, watch) = self.believe(used, LockMode::Read, guard.watch());
+        self.hold_cached(rng, used.handle, &watch, number, false).await;
         self.book.leave(number);
         if self.drops(rng) {
             drop(guard);
@@ -81,23 +82,15 @@ impl Users {
         self.book.check_over(&watch);
     }
 
-    async fn write_cached(
-        &self,
-        rng: &mut Rng,
-        handle: &CachedRwLock,
-        lock: usize,
-        since: Duration,
-        guard: CachedWriteGuard,
-    ) {
-        self.count_local(handle);
-        let (number, watch) = self.believe(lock, LockMode::Write, since, guard.watch());
-        self.hold_cached(rng, handle, &watch, number, true).await;
+    async fn write_cached(&self, rng: &mut Rng, used: CachedUse<'_>, guard: CachedWriteGuard) {
+        let (number, watch) = self.believe(used, LockMode::Write, guard.watch());
+        self.hold_cached(rng, used.handle, &watch, number, true).await;
         self.book.leave(number);
         if rng.u8(0..5) == 0 {
-            let since = self.book.now();
+            let used = CachedUse { since: self.book.now(), ..used };
             if let Ok(guard) = guard.downgrade().await {
                 self.census.count("a cached write was downgraded");
-                self.read_cached(rng, handle, lock, since, guard).await;
+                self.read_cached(rng, used, guard).await;
             }
         } else if self.drops(rng) {
             drop(guard);
@@ -107,37 +100,28 @@ impl Users {
         self.book.check_over(&watch);
     }
 
-    fn count_local(&self, handle: &CachedRwLock) {
-        let local = handle.local();
+    fn check_contact(&self, used: CachedUse<'_>) {
+        self.book.check_contact(used.lock, used.since, &self.locks.client_id());
+    }
+
+    fn believe(
+        &self,
+        CachedUse { handle, lock, since }: CachedUse<'_>,
+        mode: LockMode,
+        watch: LeaseWatcher,
+    ) -> (u64, LeaseWatcher) {
+        let local = handle.cache_status();
         if local.hold.is_some() {
             self.census.count("granted by a cached lease");
         }
-        if local.plain_because.is_some() {
+        if local.uncached_reason.is_some() {
             self.census.count("a cached lock was plain for a while");
         }
         if local.waiting > 0 {
             self.census.count("local requests waited");
         }
-    }
-
-    fn believe(
-        &self,
-        lock: usize,
-        mode: LockMode,
-        since: Duration,
-        watch: LeaseWatch,
-    ) -> (u64, LeaseWatch) {
-        let claim = Claim {
-            lock,
-            host: self.host.number(),
-            mode,
-            token: watch.token(),
-            is_replicated: false,
-            is_shared: true,
-            is_handed: false,
-            permits: 0,
-            since,
-        };
+        let token = watch.fencing_token().get();
+        let claim = Claim { is_shared: true, ..self.claim(lock, mode, token, since) };
         self.book.check_token(&claim);
         (self.book.enter(claim, watch.clone()), watch)
     }
@@ -146,7 +130,7 @@ impl Users {
         &self,
         rng: &mut Rng,
         handle: &CachedRwLock,
-        watch: &LeaseWatch,
+        watch: &LeaseWatcher,
         number: u64,
         writes: bool,
     ) {
@@ -155,7 +139,7 @@ impl Users {
             self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
             if !watch.is_held() {
                 self.census.count("a cached lease was lost with a guard out");
-                if handle.local().hold.is_some() {
+                if handle.cache_status().hold.is_some() {
                     self.census.count("a cached lease was there beside guards of a lost one");
                 }
             }

@@ -1,25 +1,28 @@
 //! The checks after each script that a server has run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
 
-use rwlease::Locks;
+use oracle::step::{Fairness, Setting};
+use oracle::{LockHash, client_of, step};
+use rwlease::Client;
 use rwlease::embedded::{CommandObserver, ServedCommand};
 
-use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
-use crate::contract;
-use crate::court::Court;
-use crate::crossings::Crossings;
-use crate::hash::{CLIENT, Hash, Record};
+use crate::ledger::{AFTERMATH, Book};
+use crate::network_model::Storm;
 use crate::plan::{Plan, SEMAPHORE};
-use crate::queue::Queues;
 use crate::reached;
+use crate::recall_races::Crossings;
 use crate::users::key;
-use crate::weather::Storm;
-use std::sync::{Arc, Mutex};
+use crate::verdict::Court;
 
 /// The most calls of `redis.call` that one run of a script may make.
 pub const MOST_CALLS: u32 = 120;
+
+/// The most by which two servers' clocks differ if they are trusted, in ms.
+const SKEW_MS: u64 = 1_000;
 
 /// Clones share the rules.
 #[derive(Clone)]
@@ -31,14 +34,14 @@ pub struct Rules {
     storm: Storm,
     book: Book,
     scripts: BTreeMap<Vec<u8>, &'static str>,
-    clients: BTreeMap<String, Locks>,
+    clients: BTreeMap<String, Client>,
     locks: BTreeMap<Vec<u8>, usize>,
     /// The last seen state of each lock at a server.
-    seen: BTreeMap<(usize, usize), Hash>,
+    seen: BTreeMap<(usize, usize), LockHash>,
     /// The greatest token of each lock.
     tokens: BTreeMap<usize, u64>,
-    /// All leases so far: lock, acquisition, token.
-    granted: BTreeSet<(usize, String, u64)>,
+    /// All leases of each lock so far: acquisition, token.
+    granted: BTreeMap<usize, BTreeSet<(String, u64)>>,
     /// Locks whose next token may be lower, because a broken assumption has lost their last tokens.
     forgiven: BTreeSet<usize>,
     /// Locks that two masters serve. Each master mints its own tokens.
@@ -55,84 +58,27 @@ pub struct Rules {
     /// another connection.
     absent: BTreeSet<String>,
     trusts_clocks: bool,
-    queues: Queues,
+    /// The waits of each lock at a server.
+    fairness: BTreeMap<(usize, usize), Fairness>,
     crossings: Crossings,
     pub served: u64,
     pub most_calls: u32,
 }
 
-/// One run of a script.
+/// One run of a script, and where it ran.
 pub struct Step<'a> {
-    pub script: &'static str,
     pub lock: usize,
     pub server: usize,
-    /// The server's time in ms.
-    pub now: u64,
-    /// The time until which it may run, in the server's ms; 0 without a limit.
-    pub not_after: u64,
-    /// The arguments after the envelope.
-    pub args: Vec<&'a str>,
-    pub reply: Vec<String>,
-    /// The lock's hash before the run, if this server's was seen.
-    pub before: Option<&'a Hash>,
-    pub after: &'a Hash,
-    /// The name of the server.
-    pub here: &'a str,
-    pub memory_is_full: bool,
     /// Its replica receives nothing.
     pub replica_lags: bool,
-    /// The servers' clocks are close to each other and are not set.
-    pub trusts_clocks: bool,
+    run: oracle::step::Step<'a>,
 }
 
-impl Step<'_> {
-    /// Whether the reply has this token and deadline.
-    pub fn says(&self, record: Option<Record>) -> bool {
-        // A grant names the acquisition first.
-        let is_grant = self.status() == "granted";
-        if is_grant && self.reply.get(3).map(String::as_str) != Some(self.id()) {
-            return false;
-        }
-        let at = 3 + usize::from(is_grant);
-        record.is_some_and(|record| {
-            self.number(at) == Some(record.token) && self.number(at + 1) == Some(record.deadline)
-        })
-    }
+impl<'a> Deref for Step<'a> {
+    type Target = oracle::step::Step<'a>;
 
-    /// A number of the reply.
-    pub fn number(&self, at: usize) -> Option<u64> {
-        self.reply.get(at)?.parse().ok()
-    }
-
-    pub fn status(&self) -> &str {
-        self.reply.first().map_or("", String::as_str)
-    }
-
-    pub fn id(&self) -> &str {
-        self.args.first().copied().unwrap_or("")
-    }
-
-    /// Whether this call takes up the lease of another acquisition.
-    pub fn takes_up(&self, id: &str) -> bool {
-        self.script == "take_up" && self.id() == id
-    }
-
-    /// The acquisition that has the lease of `id` afterwards: one that has taken it up, or `id`
-    /// itself.
-    pub fn heir_of<'b>(&'b self, id: &'b str) -> &'b str {
-        let hands_on = self.script == "take_up" && self.status() == "granted";
-        if hands_on && self.args.get(3) == Some(&id) { self.id() } else { id }
-    }
-
-    /// The ticket of a repeated acquire.
-    pub fn ticket(&self) -> Option<u64> {
-        self.args.get(6).filter(|_| self.script.starts_with("acquire"))?.parse().ok()
-    }
-
-    /// The most waiters that an acquire allows.
-    pub fn limit(&self) -> Option<usize> {
-        let place = self.args.get(5).filter(|_| self.script.starts_with("acquire"))?;
-        place.split(' ').nth(2)?.parse().ok()
+    fn deref(&self) -> &Self::Target {
+        &self.run
     }
 }
 
@@ -147,7 +93,7 @@ fn in_words(reply: Vec<String>) -> Vec<String> {
 impl Checker {
     pub fn new(court: Court, census: Census, storm: Storm, book: Book, plan: &Plan) -> Checker {
         Checker(Arc::new(Mutex::new(Rules {
-            queues: Queues::new(court.clone()),
+            fairness: BTreeMap::new(),
             crossings: Crossings::new(census.clone(), storm.clone(), book.clone()),
             court,
             census,
@@ -158,7 +104,7 @@ impl Checker {
             locks: plan.all().map(|lock| (key(lock).into_bytes(), lock)).collect(),
             seen: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            granted: BTreeSet::new(),
+            granted: BTreeMap::new(),
             forgiven: BTreeSet::new(),
             split: BTreeSet::new(),
             in_doubt: BTreeSet::new(),
@@ -172,7 +118,7 @@ impl Checker {
         })))
     }
 
-    pub fn add_client(&self, locks: &Locks, host: usize) {
+    pub fn add_client(&self, locks: &Client, host: usize) {
         let mut rules = self.0.lock().unwrap();
         for script in locks.scripts() {
             rules.scripts.insert(script.digest().as_bytes().to_vec(), script.name());
@@ -190,14 +136,14 @@ impl Checker {
     pub fn forget(&self, lock: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.retain(|(other, _), _| *other != lock);
-        rules.queues.forget(lock);
+        rules.fairness.retain(|(other, _), _| *other != lock);
     }
 
     /// Forgets a lock at a server that is about to receive it.
     pub fn forget_at(&self, lock: usize, server: usize) {
         let mut rules = self.0.lock().unwrap();
         rules.seen.remove(&(lock, server));
-        rules.queues.forget_at(lock, server);
+        rules.fairness.remove(&(lock, server));
     }
 
     /// A lock has moved. Its last seen state moves too, unless a newer one was seen at the target.
@@ -206,7 +152,9 @@ impl Checker {
         let mut rules = self.0.lock().unwrap();
         if let Some(hash) = rules.seen.remove(&(lock, from)).filter(|_| rules.trusts_clocks) {
             rules.seen.entry((lock, to)).or_insert(hash);
-            rules.queues.has_moved(lock, from, to);
+            if let Some(waits) = rules.fairness.remove(&(lock, from)) {
+                rules.fairness.entry((lock, to)).or_insert(waits);
+            }
         }
     }
 
@@ -214,7 +162,7 @@ impl Checker {
     /// when the clock is set back.
     pub fn clock_was(&self, server: usize, ms: u64) {
         let mut rules = self.0.lock().unwrap();
-        let has_ended = |hash: &Hash| hash.expires.is_some_and(|expires| expires <= ms);
+        let has_ended = |hash: &LockHash| hash.expires.is_some_and(|expires| expires <= ms);
         let ended: Vec<usize> = rules
             .seen
             .iter()
@@ -223,7 +171,7 @@ impl Checker {
             .collect();
         for lock in ended {
             rules.seen.remove(&(lock, server));
-            rules.queues.forget_at(lock, server);
+            rules.fairness.remove(&(lock, server));
             rules.forgiven.insert(lock);
             rules.book.spoil(lock);
         }
@@ -235,12 +183,7 @@ impl Checker {
     }
 
     pub fn split(&self, lock: usize, is_split: bool) {
-        let mut rules = self.0.lock().unwrap();
-        if is_split {
-            rules.split.insert(lock);
-        } else {
-            rules.split.remove(&lock);
-        }
+        set_member(&mut self.0.lock().unwrap().split, lock, is_split);
     }
 
     /// A late request for this lock may have run, or a released lease may have come back.
@@ -249,21 +192,11 @@ impl Checker {
     }
 
     pub fn set_full_memory(&self, server: usize, is_full: bool) {
-        let full = &mut self.0.lock().unwrap().full;
-        if is_full {
-            full.insert(server);
-        } else {
-            full.remove(&server);
-        }
+        set_member(&mut self.0.lock().unwrap().full, server, is_full);
     }
 
     pub fn set_lagging(&self, master: usize, lags: bool) {
-        let lagging = &mut self.0.lock().unwrap().lagging;
-        if lags {
-            lagging.insert(master);
-        } else {
-            lagging.remove(&master);
-        }
+        set_member(&mut self.0.lock().unwrap().lagging, master, lags);
     }
 
     /// From now on, faults happen.
@@ -278,7 +211,7 @@ impl Checker {
     }
 
     /// The last seen state of a lock at a server.
-    pub fn seen(&self, lock: usize, server: usize) -> Option<Hash> {
+    pub fn seen(&self, lock: usize, server: usize) -> Option<LockHash> {
         self.0.lock().unwrap().seen.get(&(lock, server)).cloned()
     }
 }
@@ -308,7 +241,6 @@ impl Rules {
         let Some(&lock) = self.locks.get(*key) else {
             return;
         };
-        let script = script.strip_prefix("semaphore/").unwrap_or(script);
         if reply.first().is_some_and(|word| word.starts_with('-')) {
             if let [id, _lease, _mode, _token, _tokens] = args
                 && script == "renew"
@@ -316,70 +248,96 @@ impl Rules {
             {
                 self.crossings.met_ask(lock, text(id));
             }
-            self.check_error(script, &reply[0]);
+            self.check_error(script.strip_prefix("semaphore/").unwrap_or(script), &reply[0]);
             return;
         }
         self.most_calls = self.most_calls.max(served.calls());
+        if served.calls() > MOST_CALLS {
+            let calls = served.calls();
+            self.court.accuse("bounded work", || format!("{script} made {calls} calls"));
+        }
         let now = served.now() / 1000;
-        let (before, after) = (self.seen.remove(&(lock, served.server())), Hash::read(served));
+        let place = (lock, served.server());
+        let before = self.seen.remove(&place).map(|before| LockHash { now, ..before });
         // After a clock was set, a key may expire early.
-        let has_ended = |before: &Hash| {
-            !self.trusts_clocks && before.expires.is_some_and(|expires| expires <= now)
-        };
+        let has_ended = |before: &LockHash| !self.trusts_clocks && before.is_expired();
         if before.as_ref().is_some_and(has_ended) {
             self.forgiven.insert(lock);
             self.book.spoil(lock);
         }
         let before = before.filter(|before| !has_ended(before));
-        let (not_after, args) = match args {
-            [not_after, args @ ..]
-                if script.contains("acquire")
-                    || matches!(script, "upgrade" | "take_up" | "set_limit") =>
-            {
-                (text(not_after).parse().unwrap_or(0), args)
-            }
-            _ => (0, args),
+        let words = served.fields().map(|(field, value)| (lossy(field), lossy(value)));
+        let after = LockHash::decode(words.collect(), served.expires(), now);
+        let (args, reply) = ([&[*here], args].concat(), in_words(reply));
+        let (granted, absent) = (self.granted.remove(&lock).unwrap_or_default(), &self.absent);
+        // A client that claims to be subscribed is subscribed until the first fault.
+        let hears =
+            |client: &str| (self.is_undisturbed && !absent.contains(client)).then_some(true);
+        let newest = match self.forgiven.contains(&lock) {
+            true => 0,
+            false => self.tokens.get(&lock).copied().unwrap_or(0),
         };
-        let args = args.iter().map(|word| text(word)).collect();
+        let setting = Setting {
+            hears: Some(&hears),
+            newest: (!self.split.contains(&lock)).then_some(newest),
+            given: Some(&granted),
+            skew: SKEW_MS,
+            distrusts_clocks: !self.trusts_clocks,
+            is_memory_full: self.full.contains(&served.server()),
+            ..Setting::default()
+        };
         let step = Step {
-            script,
             lock,
             server: served.server(),
-            now,
-            not_after,
-            args,
-            reply: in_words(reply),
-            before: before.as_ref(),
-            after: &after,
-            here: text(here),
-            memory_is_full: self.full.contains(&served.server()),
             replica_lags: self.lagging.contains(&served.server()),
-            trusts_clocks: self.trusts_clocks,
+            run: oracle::step::Step {
+                script,
+                args: args.iter().map(|word| text(word)).collect(),
+                reply: &reply,
+                before: before.as_ref(),
+                after: &after,
+                setting,
+            },
         };
-        self.book.saw_fence(lock, after.fence);
+        self.book.saw_fence(lock, after.number("fence"));
         if ["granted", "renewed"].contains(&step.status()) {
-            self.book.saw_contact(lock, step.id().get(..CLIENT).unwrap_or(""));
-        }
-        if served.calls() > MOST_CALLS {
-            let calls = served.calls();
-            self.court.accuse("bounded work", || format!("{} made {calls} calls", step.script));
+            self.book.saw_contact(lock, client_of(step.id()));
         }
         if step.status() == "forced" {
             self.book.doubt(lock, self.court.now() + AFTERMATH, false); // it breaks exclusion
         }
-        self.note_overtaken(&step);
-        contract::check(&self.court, &step);
-        self.check_tokens(&step);
-        self.check_owners(&step);
-        self.check_hearing(&step);
-        if lock == SEMAPHORE {
-            reached::by_permits(&self.census, &step);
-        } else {
-            self.queues.check(&step);
-            self.crossings.look(&step, self.court.now());
-            reached::by_change(&self.census, &step);
+        let mut violation = step::first_violation(&step, |rule| self.court.judges(rule));
+        if lock != SEMAPHORE {
+            let fairness = self.fairness.entry(place).or_default().judge(&step);
+            violation = violation.or(fairness);
         }
-        self.seen.insert((lock, served.server()), after);
+        if let Some(violation) = violation {
+            self.court.accuse(violation.rule, || {
+                format!("lock {lock} at server {}: {}", step.server, violation.what)
+            });
+        }
+        self.check_owners(&step);
+        match lock {
+            SEMAPHORE => reached::by_permits(&self.census, &step),
+            _ => {
+                self.crossings.look(&step, self.court.now());
+                reached::by_change(&self.census, &step);
+            }
+        }
+        let minted = step.granted().map(|holder| holder.token).max();
+        // Such a release may have overtaken its call, whose answer no client waits for.
+        let absent = (step.name(), step.status()) == ("release", "not_found");
+        let absent = absent.then(|| client_of(step.id()).to_owned());
+        self.absent.extend(absent);
+        if let Some(minted) = minted {
+            let greatest = self.tokens.entry(lock).or_default();
+            let is_forgiven = self.forgiven.remove(&lock);
+            *greatest = if is_forgiven { minted } else { minted.max(*greatest) };
+        }
+        let mut granted = granted;
+        granted.extend(after.holders().map(|holder| (holder.id.clone(), holder.token)));
+        self.granted.insert(lock, granted);
+        self.seen.insert(place, after);
     }
 
     /// Checks that an error is one of those that are expected.
@@ -393,82 +351,24 @@ impl Rules {
             "-LOADING",
             // A late acquire gets one of these after its acquisition has changed its mode, or waits
             // to change it.
-            "-LOCKARGS id holds in the other mode",
-            "-LOCKARGS id waits in the other mode",
+            "-LOCKARGS invalid id: it holds the lock in the other mode",
+            "-LOCKARGS invalid id: it waits in the other mode",
         ];
         if !expected.iter().any(|expected| error.starts_with(expected)) {
             self.court.accuse("no script fails", || format!("{script}: {error}"));
         }
-        let never_refused = ["release", "renew", "pump", "downgrade", "take_up", "shrink"];
+        let never_refused = [
+            "release",
+            "renew",
+            "grant_waiters",
+            "downgrade",
+            "accept_transfer",
+            "release_permits",
+        ];
         if error.starts_with("-OOM") && never_refused.contains(&script) {
             self.court.accuse("a full memory refuses only what takes a lock", || {
                 format!("{script}: {error}")
             });
-        }
-    }
-
-    fn check_tokens(&mut self, step: &Step<'_>) {
-        // `set_limit` recreates an expired semaphore without a token. The next token is taken from
-        // the clock, so it is greater.
-        let lives = |before: &&Hash| before.expires.is_none_or(|expires| expires > step.now);
-        if let Some(before) = step.before.filter(lives)
-            && step.after.exists
-            && step.trusts_clocks
-            && step.after.fence < before.fence
-        {
-            let fences = (before.fence, step.after.fence);
-            self.court.accuse("the last token is never forgotten", || {
-                format!("lock {}: {fences:?}", step.lock)
-            });
-        }
-        let mut minted: Vec<u64> = step
-            .after
-            .leases(step.now)
-            .filter(|(id, _, record)| {
-                self.granted.insert((step.lock, (*id).to_owned(), record.token))
-            })
-            .filter(|(id, _, _)| !step.takes_up(id)) // it has the token of the other acquisition
-            .map(|(_, _, record)| record.token)
-            .collect();
-        minted.sort_unstable();
-        for token in minted {
-            let greatest = self.tokens.entry(step.lock).or_default();
-            let is_forgiven = self.forgiven.remove(&step.lock);
-            if is_forgiven || token > *greatest {
-                *greatest = token;
-            } else if !self.split.contains(&step.lock) {
-                let greatest = *greatest;
-                self.court.accuse("tokens rise", || {
-                    format!("lock {}: {token} after {greatest}", step.lock)
-                });
-            }
-        }
-    }
-
-    /// Notes a release that has overtaken its call. No client waits for the answer to that call.
-    fn note_overtaken(&mut self, step: &Step<'_>) {
-        if step.script == "release" && step.status() == "absent" {
-            self.absent.insert(step.id().get(..CLIENT).unwrap_or("").to_owned());
-        }
-    }
-
-    /// A client that claims to be subscribed is subscribed until the first fault. So no grant may
-    /// pass over a living waiter.
-    fn check_hearing(&self, step: &Step<'_>) {
-        let Some(before) = step.before.filter(|_| self.is_undisturbed) else {
-            return;
-        };
-        for (id, waiter) in &before.waiters {
-            let is_gone =
-                !step.after.waiters.contains_key(id) && step.after.lease(id, step.now).is_none();
-            let wants_too_much = step.after.limit.is_some_and(|limit| waiter.permits > limit);
-            let is_another = step.id() != id && waiter.mode != 'u' && !wants_too_much;
-            let may_lapse = id.get(..CLIENT).is_some_and(|client| self.absent.contains(client));
-            if is_gone && is_another && !may_lapse && before.is_alive(id, waiter, step.now) {
-                self.court.accuse("who hears is not passed over", || {
-                    format!("lock {} after {}: {id} {waiter:?}", step.lock, step.script)
-                });
-            }
         }
     }
 
@@ -477,9 +377,9 @@ impl Rules {
         if self.in_doubt.contains(&step.lock) {
             return;
         }
-        let leases = step.after.leases(step.now).map(|(id, _, _)| id);
-        for id in leases.chain(step.after.waiters.keys().map(String::as_str)) {
-            let client = id.get(..CLIENT).and_then(|id| self.clients.get(id));
+        let holders = step.after.holders().map(|holder| &holder.id);
+        for id in holders.chain(step.after.waiters.keys()) {
+            let client = self.clients.get(client_of(id));
             let is_unknown = client.is_some_and(|client| !client.knows(id));
             if is_unknown && !self.storm.has_doubled(id) && !self.book.is_kept(id) {
                 let (lock, script) = (step.lock, step.script);
@@ -491,8 +391,19 @@ impl Rules {
     }
 }
 
+fn set_member(set: &mut BTreeSet<usize>, member: usize, is_member: bool) {
+    match is_member {
+        true => set.insert(member),
+        false => set.remove(&member),
+    };
+}
+
 fn text(word: &[u8]) -> &str {
     std::str::from_utf8(word).unwrap_or("")
+}
+
+fn lossy(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
 }
 
 fn tell(served: &ServedCommand<'_>, script: &str, reply: &[String]) -> String {

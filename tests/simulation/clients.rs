@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rwlease::embedded::{SimulatedHost, SimulatedNetwork};
-use rwlease::{Locks, Quorum};
+use rwlease::{Client, Redlock};
 use tokio::task::JoinHandle;
 
-use crate::book::Book;
 use crate::census::Census;
 use crate::checker::Checker;
+use crate::ledger::Book;
 use crate::plan::Plan;
 use crate::users::{MEMBERS, Users};
 
@@ -24,14 +24,14 @@ pub struct Clients {
     census: Census,
     stops: Arc<AtomicBool>,
     rng: Rng,
-    hosts: BTreeMap<usize, Client>,
+    hosts: BTreeMap<usize, SimulatedClient>,
     next: usize,
 }
 
-struct Client {
+struct SimulatedClient {
     host: SimulatedHost,
     /// Set once the client is connected. A quorum has one for each member.
-    locks: Arc<Mutex<Vec<Locks>>>,
+    locks: Arc<Mutex<Vec<Client>>>,
     users: JoinHandle<()>,
 }
 
@@ -88,11 +88,6 @@ impl Clients {
         std::mem::forget(client.users);
     }
 
-    /// Starts another client in place of one that crashed.
-    pub fn replace(&mut self, _crashed: usize) {
-        self.add();
-    }
-
     /// Whether the client of this acquisition runs and has not given it up.
     pub fn want(&self, id: &str) -> bool {
         self.hosts.values().any(|client| {
@@ -103,8 +98,8 @@ impl Clients {
 
     /// The running host whose client owns this acquisition.
     pub fn host_of(&self, id: &str) -> Option<usize> {
-        let is_its = |locks: &Locks| id.starts_with(&locks.client_id());
-        let of = |client: &Client| {
+        let is_its = |locks: &Client| id.starts_with(&locks.client_id());
+        let of = |client: &SimulatedClient| {
             client.host.is_running() && client.locks.lock().unwrap().iter().any(is_its)
         };
         self.hosts.iter().find(|(_, client)| of(client)).map(|(number, _)| *number)
@@ -125,11 +120,12 @@ impl Clients {
         self.hosts.values().all(|client| client.users.is_finished())
     }
 
-    pub fn all(&self) -> Vec<Locks> {
+    pub fn all(&self) -> Vec<Client> {
         self.hosts.values().flat_map(|client| client.locks.lock().unwrap().clone()).collect()
     }
 
-    fn add(&mut self) {
+    /// Starts a client.
+    pub fn add(&mut self) {
         let number = self.next;
         self.next += 1;
         let ahead = Duration::from_millis(self.rng.u64(0..100_000_000));
@@ -138,33 +134,27 @@ impl Clients {
         let seeds: Vec<u64> = (0..self.plan.users).map(|_| self.rng.u64(..)).collect();
         let locks = Arc::default();
         let (plan, book, census) = (self.plan.clone(), self.book.clone(), self.census.clone());
-        let stops = self.stops.clone();
-        let users = tokio::spawn(run(
-            self.plan.clone(),
-            self.checker.clone(),
-            Arc::clone(&locks),
-            host.clone(),
-            seeds,
-            move |locks, quorum, host| Users { plan, locks, quorum, host, book, census, stops },
-        ));
-        self.hosts.insert(number, Client { host, locks, users });
+        let (stops, of_host) = (self.stops.clone(), host.clone());
+        let connected =
+            connect_all(self.plan.clone(), self.checker.clone(), Arc::clone(&locks), host.clone());
+        let users = tokio::spawn(async move {
+            let (locks, quorum) = connected.await;
+            let users = Users { plan, locks, quorum, host: of_host, book, census, stops };
+            let lives = seeds.into_iter().map(|seed| users.clone().live(seed));
+            futures::future::join_all(lives).await;
+        });
+        self.hosts.insert(number, SimulatedClient { host, locks, users });
     }
 }
 
-/// Connects, and runs the users.
-async fn run(
+/// Connects a client, or one for each member of a quorum.
+async fn connect_all(
     plan: Arc<Plan>,
     checker: Checker,
-    place: Arc<Mutex<Vec<Locks>>>,
+    place: Arc<Mutex<Vec<Client>>>,
     host: SimulatedHost,
-    seeds: Vec<u64>,
-    users: impl FnOnce(Locks, Option<Quorum>, SimulatedHost) -> Users,
-) {
-    let users_of = users;
-    let prefixes = match plan.is_quorum {
-        true => &MEMBERS[..],
-        false => &[PREFIX],
-    };
+) -> (Client, Option<Redlock>) {
+    let prefixes = if plan.is_quorum { &MEMBERS[..] } else { &[PREFIX] };
     let mut all = Vec::new();
     for prefix in prefixes {
         let locks = connect_in_the_end(&plan, &host, prefix).await;
@@ -172,13 +162,11 @@ async fn run(
         place.lock().unwrap().push(locks.clone());
         all.push(locks);
     }
-    let quorum = plan.is_quorum.then(|| Quorum::new(all.clone()).unwrap());
-    let users = users_of(all.swap_remove(0), quorum, host);
-    let lives = seeds.into_iter().map(|seed| users.clone().live(seed));
-    futures::future::join_all(lives).await;
+    let quorum = plan.is_quorum.then(|| Redlock::new(all.clone()).unwrap());
+    (all.swap_remove(0), quorum)
 }
 
-async fn connect_in_the_end(plan: &Plan, host: &SimulatedHost, prefix: &str) -> Locks {
+async fn connect_in_the_end(plan: &Plan, host: &SimulatedHost, prefix: &str) -> Client {
     loop {
         match connect(plan, host, prefix).await {
             Ok(locks) => return locks,
@@ -189,22 +177,22 @@ async fn connect_in_the_end(plan: &Plan, host: &SimulatedHost, prefix: &str) -> 
 
 const PREFIX: &str = "rwlease:";
 
-async fn connect(plan: &Plan, host: &SimulatedHost, prefix: &str) -> rwlease::Result<Locks> {
-    let mut settings = Locks::builder();
+async fn connect(plan: &Plan, host: &SimulatedHost, prefix: &str) -> rwlease::Result<Client> {
+    let mut settings = Client::builder();
     if let Some(folder) = &plan.scripts {
         settings = settings.scripts_from(folder).unwrap();
     }
     settings
-        .prefix(prefix)
-        .margin(plan.margin)
+        .key_prefix(prefix)
+        .safety_margin(plan.margin)
         .lease(plan.lease)
-        .max_waiters(plan.max_waiters)
+        .max_queue_len(plan.max_queue_len)
         .poll_interval(plan.poll_interval)
         .waiter_ttl(plan.waiter_ttl)
-        .claim_window(plan.window)
+        .claim_timeout(plan.window)
         .call_timeout(Duration::from_secs(4))
         .connect_timeout(Duration::from_millis(500))
         .response_timeout(Duration::from_millis(400))
-        .connect_from(host)
+        .connect_simulated(host)
         .await
 }

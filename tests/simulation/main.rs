@@ -2,56 +2,42 @@
 //! virtual clock, with faults of all kinds. Every promise is checked at every step.
 //!
 //! `cargo test --test simulation` is its short form. `make sim MINUTES=10` runs it longer, `SEED=17
-//! make sim` replays one run, and `make mutants` shows that it finds planted faults.
+//! make sim` replays one run, and `make mutants` shows that it finds faults of the scripts.
 //! `docs/guarantees.md` lists the check for each promise.
 
 // The ban on direct clocks is for the library.
 #![allow(clippy::disallowed_methods, unreachable_pub)]
 
-mod agreement;
-mod book;
 mod caching;
 mod census;
 mod checker;
-mod chronicle;
 mod clients;
-mod contract;
-mod copies;
-mod court;
-mod crossings;
-mod hash;
-#[path = "../judge/mod.rs"]
-mod judge;
-#[path = "../support/state_line.rs"]
-mod line;
+mod election_and_transfer;
+mod foreign_servers;
+mod history;
+mod ledger;
 mod mutants;
 mod nemesis;
+mod network_model;
 mod panics;
-mod permits;
 mod plan;
-mod published;
-mod queue;
 mod reached;
+mod recall_races;
 mod reentrant;
 mod report;
 mod runs;
-mod sample;
 mod scale;
 mod semaphores;
 mod shrink;
-mod source;
-mod strangers;
-mod succession;
 mod users;
+mod verdict;
 mod watchdog;
-mod weather;
 mod world;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mutants::Hunt;
 use plan::{Fault, Plan};
 use runs::{Until, runs};
 
@@ -196,25 +182,6 @@ fn a_permit_too_many_is_found() {
     }
 }
 
-#[test]
-fn the_published_lock_breaks_at_once() {
-    let steps: Vec<u64> =
-        (0..20).filter_map(|seed| published::steps_until_broken(seed, 4, 0)).collect();
-    assert_eq!(steps.len(), 20, "with equal clocks");
-    let worst = steps.iter().max().copied();
-    assert!(worst < Some(1_000), "{steps:?}");
-    let two = (0..20).filter_map(|seed| published::steps_until_broken(seed, 2, 5_000)).count();
-    assert_eq!(two, 20, "with two users whose clocks differ");
-}
-
-#[test]
-fn script_and_source_mutants_match_the_code() {
-    let (mutants, misplaced) = mutants::misplaced(&mutants::files());
-    assert!(mutants >= 30, "{mutants}");
-    assert_eq!(misplaced, [""; 0]);
-    assert_eq!(mutants::without_mutant(&mutants::files()), [0; 0], "invariants without one");
-}
-
 /// `make sim`: runs for MINUTES, from FIRST or a random seed on, or replays one SEED.
 #[test]
 #[ignore = "takes as long as MINUTES says"]
@@ -255,39 +222,19 @@ fn simulated_clients_run_for_minutes() {
     assert!(missing.is_empty(), "too seldom reached: {missing:#?}");
 }
 
-/// `make mutants`
+/// For `scripts/script-faults`, with the scripts in the folder that `RWLEASE_LUA` names.
 #[test]
-#[ignore = "takes many minutes"]
-fn script_and_source_mutants_are_found() {
-    let further = std::env::var("MUTANTS").ok().filter(|files| !files.is_empty());
-    let only = std::env::var("ONLY").is_ok();
-    let mut files = if only { Vec::new() } else { mutants::files() };
-    files.extend(further.iter().flat_map(|files| files.split(' ')).map(PathBuf::from));
-    assert_eq!(mutants::try_all(&files), 0, "survived");
-}
-
-/// `make mutation-sample`
-#[test]
-#[ignore = "takes hours"]
-fn sampled_script_or_source_mutants_are_recorded() {
-    let sampling = |count: u64| mutants::Sampling {
-        count: count as usize,
-        seed: setting("SEED").unwrap_or(1),
-        is_quick: setting("QUICK").is_some(),
-        again: setting("AGAIN").is_some(),
-    };
-    match setting("SOURCE") {
-        Some(count) => mutants::try_sample_of_source(sampling(count)),
-        None => mutants::try_sample(sampling(setting("LUA").unwrap_or(300))),
-    }
-}
-
-/// A search that `mutants` starts as a process.
-#[test]
-#[ignore = "for the mutants"]
+#[ignore = "for `make mutants`"]
 fn violation_of_scripts_is_searched_for() {
-    let time = setting("SECONDS").map_or(mutants::HUNT, Duration::from_secs);
-    mutants::hunt(setting("RUNS").map_or(Hunt::For(time), Hunt::Through));
+    let scripts = std::env::var_os("RWLEASE_LUA").map(PathBuf::from);
+    let time = Duration::from_secs(setting("SECONDS").unwrap_or(40));
+    let plan = |seed| Plan { scripts: scripts.clone(), ..Plan::from_seed(seed) };
+    let total = runs(1, Until::Violation(time), plan, |_| {});
+    let found = total.violations.first();
+    if let Some(violation) = found.and_then(|outcome| outcome.violation.as_ref()) {
+        println!("caught by {:?}", violation.rule);
+    }
+    assert!(found.is_none());
 }
 
 /// The rule of the first violation.

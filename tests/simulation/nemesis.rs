@@ -1,25 +1,27 @@
 //! Faults of servers and clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fastrand::Rng;
+use oracle::LockHash;
 use rwlease::Slot;
 use rwlease::embedded::{EmbeddedCluster, FaultInjector};
 
-use crate::book::{AFTERMATH, Book};
 use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
-use crate::contract::GRACE_MS;
-use crate::court::Court;
-use crate::line;
+use crate::foreign_servers::Strangers;
+use crate::ledger::{AFTERMATH, Book};
 use crate::plan::{Fault, Plan};
-use crate::strangers::Strangers;
 use crate::users::key;
+use crate::verdict::Court;
 
 /// How long a client may rely on its bounds of a clock that was set.
 const OLD_BOUNDS: Duration = Duration::from_secs(13);
+
+/// By how much a key may expire too early: its grace of 10 s, minus small skews.
+const GRACE_MS: i64 = 9_000;
 
 const MASTERS: usize = 3;
 pub const SERVERS: usize = 2 * MASTERS;
@@ -40,7 +42,7 @@ pub struct Nemesis {
     /// When the last stranger leaves.
     strange_until: Duration,
     /// Masters with a fault under way.
-    busy: BTreeMap<usize, ()>,
+    busy: BTreeSet<usize>,
     moving: BTreeMap<usize, (Slot, usize, usize)>,
     later: BTreeMap<(Duration, u64), Repair>,
     repairs: u64,
@@ -73,7 +75,7 @@ enum Repair {
     Return(usize),
     MoveKey(usize),
     FinishMove(usize),
-    Replace(usize),
+    Replace,
 }
 
 impl Nemesis {
@@ -108,7 +110,7 @@ impl Nemesis {
             strange_until: Duration::ZERO,
             masters: [0, 1, 2],
             offsets,
-            busy: BTreeMap::new(),
+            busy: BTreeSet::new(),
             moving: BTreeMap::new(),
             later: BTreeMap::new(),
             repairs: 0,
@@ -199,7 +201,7 @@ impl Nemesis {
                 let cleanly = self.rng.bool();
                 clients.crash(number, cleanly);
                 let pause = self.ms(100..3_000);
-                self.then(now + pause, Repair::Replace(number));
+                self.then(now + pause, Repair::Replace);
                 true
             }
             Fault::KillConnections => {
@@ -298,8 +300,8 @@ impl Nemesis {
         self.court.note("repair", || format!("REPAIR {repair:?}"));
         match repair {
             Repair::Resume(number) => clients.resume(number),
-            Repair::Replace(_) if now < self.strange_until => self.then(self.strange_until, repair),
-            Repair::Replace(number) => clients.replace(number),
+            Repair::Replace if now < self.strange_until => self.then(self.strange_until, repair),
+            Repair::Replace => clients.add(),
             Repair::Return(server) => {
                 self.strangers.go(server);
                 self.mend(Repair::Start(server), now, clients);
@@ -352,7 +354,7 @@ impl Nemesis {
                         self.checker.expect_in_doubt(lock);
                         self.book.doubt(lock, now + pause + AFTERMATH, !self.plan.is_out_of_time());
                     }
-                    self.busy.insert(new, ());
+                    self.busy.insert(new);
                     self.then(now + pause, Repair::Rejoin { old: master, master: new });
                 } else {
                     self.faults.rejoin(master);
@@ -427,14 +429,14 @@ impl Nemesis {
         let slot = Slot::of(key(lock).as_bytes());
         let (from, to) = (self.faults.master_of(slot), self.masters[self.rng.usize(0..MASTERS)]);
         if from == to
-            || self.busy.contains_key(&from)
-            || self.busy.contains_key(&to)
+            || self.busy.contains(&from)
+            || self.busy.contains(&to)
             || !self.faults.begin_move(slot, to)
         {
             return false;
         }
-        self.busy.insert(from, ());
-        self.busy.insert(to, ());
+        self.busy.insert(from);
+        self.busy.insert(to);
         let id = usize::from(slot.get());
         self.moving.insert(id, (slot, from, to));
         self.locks_in(slot).for_each(|lock| self.checker.forget_at(lock, to));
@@ -475,7 +477,7 @@ impl Nemesis {
         for lock in self.locks_in(slot) {
             // A key moves with its remaining time to live. So it may expire too early by that
             // difference, even long afterwards.
-            if behind >= GRACE_MS as i64 {
+            if behind >= GRACE_MS {
                 self.book.doubt(lock, Duration::MAX, false);
             }
             if self.plan.is_out_of_time() {
@@ -546,12 +548,11 @@ impl Nemesis {
 
     /// Acts on a master, unless a fault of it is under way.
     fn with(&mut self, master: usize, act: impl FnOnce(&mut Self, usize)) -> bool {
-        if self.busy.contains_key(&master) {
-            return false;
+        let is_free = self.busy.insert(master);
+        if is_free {
+            act(self, master);
         }
-        self.busy.insert(master, ());
-        act(self, master);
-        true
+        is_free
     }
 
     fn locks_of(&self, server: usize) -> Vec<usize> {
@@ -584,14 +585,10 @@ impl Nemesis {
 /// The remaining times of the leases in a hash, by their ids. `words` are its fields and values.
 fn leases_in(words: &[String], now: u64) -> BTreeMap<String, Duration> {
     let stored = words.as_chunks::<2>().0.iter().cloned().map(|[field, value]| (field, value));
-    let fields = line::expand_line(&stored.collect()).unwrap_or_default();
-    let leases = fields.iter().filter_map(|(field, value)| {
-        let id = match field.as_str() {
-            "writer" => value.get(30..)?,
-            field => field.strip_prefix("r:")?,
-        };
-        let deadline: u64 = value.get(1..14)?.parse().ok()?;
-        Some((id.to_owned(), Duration::from_millis(deadline.checked_sub(now)?)))
+    let hash = LockHash::decode(stored.collect(), None, now);
+    let leases = hash.records().filter_map(|record| {
+        let left = record.deadline.checked_sub(now)?;
+        Some((record.id.clone(), Duration::from_millis(left)))
     });
     leases.collect()
 }

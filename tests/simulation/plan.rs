@@ -7,91 +7,81 @@ use std::time::Duration;
 use fastrand::Rng;
 use rwlease::embedded::WaitSemantics;
 
-/// All kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
+/// Makes the kinds of faults, with their names in the counts.
+macro_rules! faults {
+    ($($(#[$doc:meta])+ $fault:ident: $name:literal;)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault {
+            $($(#[$doc])+ $fault,)+
+        }
+
+        impl Fault {
+            pub const ALL: &[Fault] = &[$(Fault::$fault),+];
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$fault => $name,)+
+                }
+            }
+        }
+    };
+}
+
+faults! {
     /// A request is lost, and its connection with it.
-    LoseRequest,
+    LoseRequest: "request lost";
     /// A request is carried out, but its reply is lost, and the connection with it.
-    LoseReply,
+    LoseReply: "reply lost";
     /// A message takes longer than its sender waits for the reply, sometimes longer than a lease.
-    Delay,
+    Delay: "message delayed";
     /// A request is carried out twice.
-    Double,
+    Double: "request doubled";
     /// A push or another notice is lost, and the connection with it.
-    LosePush,
+    LosePush: "push lost";
     /// The connections of a client to a server are cut.
-    Cut,
+    Cut: "connection cut";
     /// A client is paused for a while.
-    Pause,
+    Pause: "client paused";
     /// A client stops forever.
-    Crash,
+    Crash: "client crashed";
     /// A caller drops its request.
-    Cancel,
+    Cancel: "request cancelled";
     /// A guard is dropped and not released.
-    Drop,
+    Drop: "guard dropped";
     /// All connections of a server break.
-    KillConnections,
+    KillConnections: "connections killed";
     /// A slot moves to another master.
-    Move,
+    Move: "slot moved";
     /// A server forgets its scripts.
-    FlushScripts,
+    FlushScripts: "scripts flushed";
     /// A server's memory is full for a while.
-    FullMemory,
+    FullMemory: "memory full";
     /// A server reports for a while that the cluster is down.
-    ClusterDown,
+    ClusterDown: "cluster down";
     /// A server is frozen for a while.
-    Freeze,
+    Freeze: "server frozen";
     /// A server is killed, and started again with its data.
-    Restart,
+    Restart: "server restarted";
     /// A replica replaces a master, with all its writes.
-    Failover,
+    Failover: "failover";
     /// A master dies, and the replica that replaces it lacks the last writes.
-    LossyFailover,
+    LossyFailover: "failover with lost writes";
     /// A replica replaces a master that continues to serve without knowing it.
-    TwoMasters,
+    TwoMasters: "two masters";
     /// A master's replica receives nothing for a while.
-    Lag,
+    Lag: "replica lagged";
     /// A master dies after its replica has received nothing for a while, and that replica replaces
     /// it.
-    LaggingFailover,
+    LaggingFailover: "failover to a replica that lagged";
     /// A server's clock is set forward or back, by up to a minute.
-    ClockStep,
+    ClockStep: "clock set";
     /// The servers' clocks differ by seconds.
-    Skew,
+    Skew: "clocks seconds apart";
     /// A server dies, and a server of another cluster gets its address for a while.
-    Stranger,
+    Stranger: "address of a stranger";
 }
 
 impl Fault {
-    pub const ALL: [Fault; 25] = [
-        Fault::LoseRequest,
-        Fault::LoseReply,
-        Fault::Delay,
-        Fault::Double,
-        Fault::LosePush,
-        Fault::Cut,
-        Fault::Pause,
-        Fault::Crash,
-        Fault::Cancel,
-        Fault::Drop,
-        Fault::KillConnections,
-        Fault::Move,
-        Fault::FlushScripts,
-        Fault::FullMemory,
-        Fault::ClusterDown,
-        Fault::Freeze,
-        Fault::Restart,
-        Fault::Failover,
-        Fault::LossyFailover,
-        Fault::TwoMasters,
-        Fault::Lag,
-        Fault::LaggingFailover,
-        Fault::ClockStep,
-        Fault::Skew,
-        Fault::Stranger,
-    ];
-
     /// Whether it breaks an assumption of exclusion. Locks that it affects are judged by their
     /// tokens alone.
     pub fn is_outside_assumptions(self) -> bool {
@@ -108,36 +98,6 @@ impl Fault {
     /// Whether each call still runs at once and gets its answer.
     pub fn is_peaceful(self) -> bool {
         matches!(self, Fault::LosePush | Fault::Cancel | Fault::Drop | Fault::FlushScripts)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::LoseRequest => "request lost",
-            Fault::LoseReply => "reply lost",
-            Fault::Delay => "message delayed",
-            Fault::Double => "request doubled",
-            Fault::LosePush => "push lost",
-            Fault::Cut => "connection cut",
-            Fault::Pause => "client paused",
-            Fault::Crash => "client crashed",
-            Fault::Cancel => "request cancelled",
-            Fault::Drop => "guard dropped",
-            Fault::KillConnections => "connections killed",
-            Fault::Move => "slot moved",
-            Fault::FlushScripts => "scripts flushed",
-            Fault::FullMemory => "memory full",
-            Fault::ClusterDown => "cluster down",
-            Fault::Freeze => "server frozen",
-            Fault::Restart => "server restarted",
-            Fault::Failover => "failover",
-            Fault::LossyFailover => "failover with lost writes",
-            Fault::TwoMasters => "two masters",
-            Fault::Lag => "replica lagged",
-            Fault::LaggingFailover => "failover to a replica that lagged",
-            Fault::ClockStep => "clock set",
-            Fault::Skew => "clocks seconds apart",
-            Fault::Stranger => "address of a stranger",
-        }
     }
 }
 
@@ -166,7 +126,7 @@ pub struct Plan {
     pub poll_interval: Duration,
     pub waiter_ttl: Duration,
     /// The most waiters in a queue.
-    pub max_waiters: u64,
+    pub max_queue_len: u64,
     /// Whether masters often die while their replicas lag.
     pub is_about_replicas: bool,
     /// The share of requests that a replica must confirm.
@@ -208,7 +168,8 @@ impl Plan {
         let density = [0.2, 0.4, 0.7, 1.0][rng.usize(0..4)];
         let may_leave_assumptions = rng.u8(0..3) == 0;
         let faults: BTreeSet<Fault> = Fault::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|fault| {
                 *fault != Fault::Stranger // drawn last
                     && rng.f64() < density
@@ -251,7 +212,7 @@ impl Plan {
             scripts: None,
             tells_all: false,
             only: "",
-            max_waiters: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
+            max_queue_len: if rng.u8(0..4) == 0 { 12 } else { 10_000 },
             is_about_replicas,
             replicated: match is_about_replicas {
                 true => [0.5, 1.0][rng.usize(0..2)],

@@ -1,8 +1,9 @@
 //! The rare states. A simulation that never reaches them shows nothing.
 
+use oracle::{Holder, LockHash};
+
 use crate::census::Census;
 use crate::checker::Step;
-use crate::hash::{CLIENT, Hash, Record};
 
 /// The index of the mark in a reply that recalls a holder.
 const RECALLED: usize = 6;
@@ -20,13 +21,13 @@ pub fn by_reply(census: &Census, words: &[&[u8]], reply: &[String]) {
         _ if words[0] == b"WAIT" => by_wait(words, first),
         _ if !words[0].starts_with(b"EVAL") => return,
         _ => match first.split(' ').next().unwrap_or("") {
-            "stale" => "a late duplicate was refused",
+            "too_late" => "a late duplicate was refused",
             "queued" => "waited",
-            "refused" => "a try was refused",
-            "lost" => "a renewal came too late",
-            "full" => "a queue was full",
-            "cached" => "a strict try met caches alone",
-            "left" => "a wait was given up",
+            "busy" => "a try was refused",
+            "not_held" => "a renewal came too late",
+            "queue_full" => "a queue was full",
+            "recalling" => "a strict try met caches alone",
+            "left_queue" => "a wait was given up",
             _ => return,
         },
     };
@@ -45,67 +46,62 @@ fn by_wait(words: &[&[u8]], found: &str) -> &'static str {
 /// States that a change of the hash shows.
 pub fn by_change(census: &Census, step: &Step<'_>) {
     let Some(before) = step.before else { return };
-    let (after, now, id) = (step.after, step.now, step.id());
-    if step.reply.get(2).is_some_and(|more| more == "1") {
+    let (after, now, id) = (step.after, step.after.now, step.id());
+    if step.has_more_work() {
         census.count("work was left over");
     }
-    if step.script == "pump" {
+    if step.script == "grant_waiters" {
         census.count("went on with what was left over");
     }
-    if after.phase > before.phase {
+    if after.number("reader_phase") > before.number("reader_phase") {
         census.count("a phase was closed");
     }
-    if before.sweep.is_some() && after.sweep.is_some() && before.sweep != after.sweep {
+    let sweeps = [before, after].map(|hash| hash.text("sweep"));
+    if sweeps.iter().all(Option::is_some) && sweeps[0] != sweeps[1] {
         census.count("a sweep was continued");
     }
     if after.lapsed != before.lapsed && !after.lapsed.is_empty() {
         census.count("a claim lapsed");
     }
-    let dead_readers = before.readers.iter().filter(|(_, record)| record.deadline <= now);
-    if dead_readers.clone().any(|(dead, _)| dead != id && !after.readers.contains_key(dead)) {
+    let mut dead_readers = before.readers.values().filter(|reader| reader.deadline <= now);
+    if dead_readers.any(|dead| dead.id != id && !after.readers.contains_key(&dead.id)) {
         census.count("a dead reader was swept away");
     }
-    for (waiter, entry) in &before.waiters {
-        let is_gone = waiter != id
-            && !after.waiters.contains_key(waiter)
-            && after.lease(waiter, now).is_none();
+    for waiter in before.waiters.values() {
+        let is_gone = waiter.id != id
+            && !after.waiters.contains_key(&waiter.id)
+            && after.holder(&waiter.id).is_none();
         if is_gone {
-            let was_alive =
-                before.is_alive(waiter, entry, now) && !before.has_lapsed(&waiter[..CLIENT], now);
+            let was_alive = before.is_alive(waiter) && !before.has_lapsed(waiter.client(), 0);
             if !was_alive {
                 census.count("a dead waiter was skipped");
-            } else if entry.node == step.here && entry.mode != 'u' {
+            } else if waiter.node == step.arg(1) && waiter.mode != 'u' {
                 census.count("a waiter that hears nothing was passed over");
             }
         }
     }
     by_caches(census, step, before);
-    let had = before.lease(id, now);
-    let has = after.lease(id, now);
-    if had.is_some_and(|had| !had.is_claimed) && has.is_some_and(|has| has.is_claimed) {
+    let (had, has) = (before.holder(id), after.holder(id));
+    if had.is_some_and(|had| !had.is_claimed()) && has.is_some_and(Holder::is_claimed) {
         census.count(if step.script == "renew" {
             "a push was claimed"
         } else {
             "a grant was found by a look"
         });
     }
-    if step.script.starts_with("acquire")
-        && had.is_some_and(|had| had.is_claimed)
-        && step.status() == "granted"
-    {
+    if step.is_acquire() && had.is_some_and(Holder::is_claimed) && step.status() == "granted" {
         census.count("an unknown outcome was resolved");
         if step.replica_lags {
             census.count("an unknown outcome was resolved while a replica lagged");
         }
     }
-    if step.script == "renew" && step.replica_lags && before.says_the_same(after) {
+    if step.script == "renew" && step.replica_lags && before.stored == after.stored {
         census.count("a renewal changed nothing while a replica lagged");
     }
-    let has_new_token = |(writer, record): &(String, Record)| {
-        writer == id && step.args[1] != record.token.to_string()
-    };
+    let has_new_token =
+        |writer: &Holder| writer.id == id && step.named_token() != Some(writer.token);
     if step.script == "renew" {
-        if before.writes(id, now) && after.reads(id, now) {
+        if had.is_some_and(|had| had.writes) && has.is_some_and(|has| !has.writes) {
             census.count("a renewal repeated a lost downgrade");
         }
         if step.status() == "other" {
@@ -115,7 +111,7 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
     if step.script == "downgrade" && before.writer.as_ref().is_some_and(has_new_token) {
         census.count("a downgrade came after the next upgrade");
     }
-    if step.script == "release" && had.is_none() && before.knows(id) {
+    if step.script == "release" && had.is_none() && before.record(id).is_some() {
         census.count("released after its end");
     }
     let came_back = step.ticket().is_some() && !before.waiters.contains_key(id);
@@ -136,49 +132,52 @@ pub fn by_change(census: &Census, step: &Step<'_>) {
 /// States of the semaphore.
 pub fn by_permits(census: &Census, step: &Step<'_>) {
     let Some(before) = step.before else { return };
-    let (had, has) = (before.lease(step.id(), step.now), step.after.lease(step.id(), step.now));
-    match (step.script, step.status()) {
+    let (had, has) = (before.holder(step.id()), step.after.holder(step.id()));
+    match (step.name(), step.status()) {
         ("acquire", "granted") if had.is_none() => census.count("permits were acquired"),
         ("acquire", "queued") if step.ticket().is_none() => census.count("permits waited"),
-        ("acquire", "limit") => census.count("another limit was refused"),
-        ("renew", "renewed") if had.is_some_and(|had| !had.is_claimed) => {
+        ("acquire", "limit_mismatch") => census.count("another limit was refused"),
+        ("renew", "renewed") if had.is_some_and(|had| !had.is_claimed()) => {
             census.count("pushed permits were claimed");
         }
-        ("shrink", "kept") if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) => {
-            census.count("permits were shrunk");
+        ("release_permits", "kept")
+            if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) =>
+        {
+            census.count("permits were released in part");
         }
         ("renew", "renewed")
             if had.zip(has).is_some_and(|(had, has)| has.permits < had.permits) =>
         {
             census.count("a renewal repeated a lost partial release");
         }
-        ("set_limit", "set") if step.after.limit != before.limit => {
+        ("set_limit", "set") if step.after.text("limit") != before.text("limit") => {
             census.count("a limit was changed");
         }
         _ => {}
     }
-    if step.after.limit.is_some_and(|limit| step.after.used > limit) {
+    if step.after.number("used") > step.after.number("limit") {
         census.count("more permits were in use than a lowered limit");
     }
 }
 
 /// States of cached holders.
-fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
-    let (after, now, id) = (step.after, step.now, step.id());
-    let states = |hash: &Hash, state: char| {
-        hash.leases(now).filter(|(_, _, record)| record.state == state).count()
-    };
+fn by_caches(census: &Census, step: &Step<'_>, before: &LockHash) {
+    let (after, id) = (step.after, step.id());
+    let states =
+        |hash: &LockHash, state: char| hash.holders().filter(|it| it.state == state).count();
     if states(before, 'c') < states(after, 'c') {
         census.count("a cached holder was marked as called back");
     }
     if states(before, 'b') < states(after, 'b') {
         census.count("a cached holder was told to be in use");
     }
-    if !after.recall.is_empty() && after.recall != before.recall {
+    let cursor = after.recall_cursor();
+    if cursor.is_some() && cursor != before.recall_cursor() {
         census.count("cached readers were called back");
     }
-    let had = before.lease(id, now).filter(Record::is_cached);
-    let has = after.lease(id, now).filter(Record::is_cached);
+    let (had, has) = (before.holder(id), after.holder(id));
+    let is_known = had.is_some();
+    let (had, has) = (had.filter(|it| it.is_cached()), has.filter(|it| it.is_cached()));
     let tells = step.reply.get(RECALLED).is_some_and(|recalled| recalled != "-");
     match (step.script, had, has) {
         ("renew", Some(had), Some(_)) if tells && had.state == 'c' => {
@@ -190,19 +189,18 @@ fn by_caches(census: &Census, step: &Step<'_>, before: &Hash) {
         ("acquire_read" | "acquire_write", None, Some(_)) if tells => {
             census.count("what was cached was wanted when it was granted");
         }
-        ("renew" | "acquire_read" | "acquire_write", None, Some(_))
-            if tells && step.before.is_some_and(|before| before.lease(id, now).is_some()) =>
-        {
+        ("renew" | "acquire_read" | "acquire_write", None, Some(_)) if tells && is_known => {
             census.count("what was cached was wanted when it was claimed");
         }
         _ => {}
     }
-    let is_write = after.writer.as_ref().is_some_and(|(writer, _)| writer == id);
-    if step.script == "renew" && is_write && has.is_some() && after.fence >= 1_000 * (now + 1) {
+    let is_write = has.is_some_and(|has| has.writes);
+    let fences = [before, after].map(|hash| hash.number("fence"));
+    if step.script == "renew" && is_write && fences[1] >= 1_000 * (after.now + 1) {
         census.count("a cached write got no tokens from a clock that was behind");
     }
     match (step.script, had, has) {
-        ("renew", Some(_), Some(_)) if after.fence > before.fence => {
+        ("renew", Some(_), Some(_)) if fences[1] > fences[0] => {
             census.count("a cached write got more tokens");
         }
         ("renew", Some(_), Some(_)) => census.count("a cached holder was in contact"),

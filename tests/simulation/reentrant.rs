@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{Lease, Reentrant};
+use rwlease::{Lease, ReentrantOwner};
 
-use crate::plan::{Fault, LEASES_MS};
-use crate::users::{Held, Users, name};
+use crate::plan::LEASES_MS;
+use crate::users::{HeldLock, Users, name};
 
 impl Users {
     /// An actor of two levels, each of which acquires the same lock. The guards are dropped in any
     /// order.
     pub async fn reenter(&self, rng: &mut Rng, lock: usize) {
-        let actor = self.locks.reentrant();
-        let held = Held { lock, is_replicated: false, was_writer: false, since: self.book.now() };
+        let actor = self.locks.reentrant_owner();
+        let held =
+            HeldLock { lock, is_replicated: false, was_writer: false, since: self.book.now() };
         let rwlock = self.locks.rwlock(name(lock)).unwrap();
         let lease = Duration::from_millis(rng.u64(LEASES_MS));
         let timeout = Duration::from_millis(rng.u64(20..6_000));
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let wait_limit = self.wait_limit(rng, 1_000_000);
         if rng.bool() {
             let request = actor.write(&rwlock).lease(lease).timeout(timeout).into_future();
             if let Some(outer) = self.asked(&[lock], wait_limit, request).await {
@@ -45,10 +45,10 @@ impl Users {
     async fn within_a_write(
         &self,
         rng: &mut Rng,
-        actor: &Reentrant,
-        held: Held,
+        actor: &ReentrantOwner,
+        held: HeldLock,
         number: u64,
-        outer: rwlease::ReentrantWriteGuard,
+        outer: rwlease::guard::ReentrantWriteGuard,
     ) {
         let rwlock = self.locks.rwlock(name(held.lock)).unwrap();
         let Ok(inner) = actor.read(&rwlock).await else {
@@ -63,7 +63,7 @@ impl Users {
             return self.count(outer.release().await);
         }
         // The last write guard is dropped, and a read guard stays.
-        let held = Held { was_writer: true, since: self.book.now(), ..held };
+        let held = HeldLock { was_writer: true, since: self.book.now(), ..held };
         let released = outer.release().await;
         let lease: &Lease = &inner;
         if released.is_ok() && lease.is_held() {

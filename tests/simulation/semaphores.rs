@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use rwlease::{LockMode, RenewalPolicy, Semaphore, SemaphoreGuard};
+use rwlease::{LockMode, RenewalPolicy, Semaphore, SemaphorePermit};
 
-use crate::book::Claim;
-use crate::plan::{Fault, LEASES_MS, SEMAPHORE};
+use crate::ledger::Claim;
+use crate::plan::{LEASES_MS, SEMAPHORE};
 use crate::users::{Users, name};
 
 impl Users {
@@ -27,14 +27,14 @@ impl Users {
             [rng.usize(0..3)];
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let timeout = Duration::from_millis(rng.u64(20..6_000));
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let wait_limit = self.wait_limit(rng, 1_000_000);
         let (permits, tries) = (rng.u32(1..=semaphore.limit()), rng.u8(0..4) == 0);
-        let request = semaphore.acquire(permits).lease(lease).renewal(renewal).replicas(replicas);
+        let request =
+            semaphore.acquire(permits).lease(lease).renewal(renewal).min_replicas(replicas);
         let since = self.book.now();
         let guard = if tries {
             let request = semaphore.try_acquire(permits).lease(lease).renewal(renewal);
-            self.asked(&[SEMAPHORE], wait_limit, request.replicas(replicas).into_future())
+            self.asked(&[SEMAPHORE], wait_limit, request.min_replicas(replicas).into_future())
                 .await
                 .flatten()
         } else {
@@ -42,17 +42,9 @@ impl Users {
             self.asked(&[SEMAPHORE], wait_limit, request).await
         };
         let Some(guard) = guard else { return };
-        let claim = Claim {
-            lock: SEMAPHORE,
-            host: self.host.number(),
-            mode: LockMode::Read,
-            token: guard.token(),
-            is_replicated: replicas > 0,
-            is_shared: false,
-            is_handed: false,
-            permits,
-            since,
-        };
+        let token = guard.fencing_token().get();
+        let claim = self.claim(SEMAPHORE, LockMode::Read, token, since);
+        let claim = Claim { is_replicated: replicas > 0, permits, ..claim };
         let number = self.book.enter(claim, (*guard).clone());
         self.hold_permits(rng, number, guard).await;
     }
@@ -79,12 +71,12 @@ impl Users {
     }
 
     /// Holds permits and releases them, sometimes in parts.
-    async fn hold_permits(&self, rng: &mut Rng, number: u64, mut guard: SemaphoreGuard) {
+    async fn hold_permits(&self, rng: &mut Rng, number: u64, mut guard: SemaphorePermit) {
         self.hold(rng, &guard, number, false).await;
-        while guard.permits() > 1 && rng.u8(0..3) > 0 {
-            let back = rng.u32(1..guard.permits());
-            self.book.shrink(number, guard.permits() - back);
-            if guard.release_some(back).await.is_err() {
+        while guard.num_permits() > 1 && rng.u8(0..3) > 0 {
+            let back = rng.u32(1..guard.num_permits());
+            self.book.release_permits(number, guard.num_permits() - back);
+            if guard.release_permits(back).await.is_err() {
                 self.census.count("a part was not given back");
             }
             self.hold(rng, &guard, number, false).await;

@@ -8,21 +8,21 @@ use fastrand::Rng;
 use futures::future::{Either, select};
 use rwlease::embedded::SimulatedHost;
 use rwlease::{
-    ErrorKind, Fairness, Lease, LockMode, Locks, Quorum, ReadGuard, Released, RenewalPolicy, Slot,
-    WriteGuard,
+    Client, ErrorKind, Fairness, Lease, LockMode, ReadGuard, Redlock, ReleaseOutcome,
+    RenewalPolicy, Slot, UpgradeAttempt, WriteGuard,
 };
 
-use crate::book::{Book, Claim};
 use crate::census::Census;
+use crate::ledger::{Book, Claim};
 use crate::plan::{Fault, LEASES_MS, Plan, SEMAPHORE};
 
 /// The parts that all users of a client share.
 #[derive(Clone)]
 pub struct Users {
     pub plan: Arc<Plan>,
-    pub locks: Locks,
+    pub locks: Client,
     /// A quorum of three members, if the run is about quorums.
-    pub quorum: Option<Quorum>,
+    pub quorum: Option<Redlock>,
     pub host: SimulatedHost,
     pub book: Book,
     pub census: Census,
@@ -31,7 +31,7 @@ pub struct Users {
 
 /// A held lock.
 #[derive(Clone, Copy)]
-pub struct Held {
+pub struct HeldLock {
     pub lock: usize,
     pub is_replicated: bool,
     /// It has kept the token that it had as a writer.
@@ -79,51 +79,39 @@ impl Users {
         let timeout = Duration::from_millis(rng.u64(20..6_000));
         let replicas = u32::from(rng.f64() < self.plan.replicated);
         let longest = [2_000, 50_000, 1_000_000][rng.usize(0..3)];
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..longest)));
-        let held =
-            Held { lock, is_replicated: replicas > 0, was_writer: false, since: self.book.now() };
+        let wait_limit = self.wait_limit(rng, longest);
+        let held = HeldLock {
+            lock,
+            is_replicated: replicas > 0,
+            was_writer: false,
+            since: self.book.now(),
+        };
         match rng.u8(0..40) {
             0..4 => {
-                let request = rwlock
-                    .try_read()
-                    .lease(lease)
-                    .renewal(renewal)
-                    .fairness(fairness)
-                    .replicas(replicas);
-                if let Some(guard) =
-                    self.tried(lock, LockMode::Read, wait_limit, request.into_future()).await
-                {
+                let request = rwlock.try_read().lease(lease).renewal(renewal).fairness(fairness);
+                let request = request.min_replicas(replicas).into_future();
+                if let Some(guard) = self.tried(lock, LockMode::Read, wait_limit, request).await {
                     self.read(rng, held, guard).await;
                 }
             }
             4..8 => {
-                let request = rwlock.try_write().lease(lease).renewal(renewal).replicas(replicas);
-                if let Some(guard) =
-                    self.tried(lock, LockMode::Write, wait_limit, request.into_future()).await
-                {
+                let request = rwlock.try_write().lease(lease).renewal(renewal);
+                let request = request.min_replicas(replicas).into_future();
+                if let Some(guard) = self.tried(lock, LockMode::Write, wait_limit, request).await {
                     self.write(rng, held, guard).await;
                 }
             }
             8..24 => {
-                let request =
-                    rwlock.read().lease(lease).renewal(renewal).fairness(fairness).timeout(timeout);
-                if let Some(guard) =
-                    self.asked(&[lock], wait_limit, request.replicas(replicas).into_future()).await
-                {
+                let request = rwlock.read().lease(lease).renewal(renewal).fairness(fairness);
+                let request = request.timeout(timeout).min_replicas(replicas).into_future();
+                if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
                     self.read(rng, held, guard).await;
                 }
             }
             24..35 => {
-                let request = rwlock
-                    .write()
-                    .lease(lease)
-                    .renewal(renewal)
-                    .fairness(fairness)
-                    .timeout(timeout);
-                if let Some(guard) =
-                    self.asked(&[lock], wait_limit, request.replicas(replicas).into_future()).await
-                {
+                let request = rwlock.write().lease(lease).renewal(renewal).fairness(fairness);
+                let request = request.timeout(timeout).min_replicas(replicas).into_future();
+                if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
                     self.write(rng, held, guard).await;
                 }
             }
@@ -131,7 +119,7 @@ impl Users {
                 let request = rwlock.write().lease(lease); // waits without a limit
                 let request = request.into_future();
                 if let Some(guard) = self.asked(&[lock], wait_limit, request).await {
-                    self.write(rng, Held { is_replicated: false, ..held }, guard).await;
+                    self.write(rng, HeldLock { is_replicated: false, ..held }, guard).await;
                 }
             }
             38 => {
@@ -148,7 +136,7 @@ impl Users {
     }
 
     /// Requests a lock on most of the members.
-    async fn request_most(&self, rng: &mut Rng, quorum: &Quorum, lock: usize) {
+    async fn request_most(&self, rng: &mut Rng, quorum: &Redlock, lock: usize) {
         let writes = rng.bool();
         let request = match writes {
             true => quorum.write(name_at_members(lock)),
@@ -157,25 +145,16 @@ impl Users {
         let request = request
             .lease(Duration::from_millis(rng.u64(LEASES_MS)))
             .timeout(Duration::from_millis(rng.u64(20..6_000)));
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let wait_limit = self.wait_limit(rng, 1_000_000);
         let since = self.book.now();
         let Some(guard) = self.asked(&[lock], wait_limit, request.into_future()).await else {
             return;
         };
         self.census.count("most members were held");
         let guard = Arc::new(guard);
-        let claim = Claim {
-            lock,
-            host: self.host.number(),
-            mode: if writes { LockMode::Write } else { LockMode::Read },
-            token: guard.token().unwrap_or(0),
-            is_replicated: false,
-            is_shared: writes,
-            is_handed: false,
-            permits: 0,
-            since,
-        };
+        let mode = if writes { LockMode::Write } else { LockMode::Read };
+        let token = guard.fencing_token().map_or(0, u64::from);
+        let claim = Claim { is_shared: writes, ..self.claim(lock, mode, token, since) };
         let number = self.book.enter(claim, Arc::clone(&guard));
         let longest = [300, 20_000, 400_000, 2_500_000][rng.usize(0..4)];
         self.host.sleep(Duration::from_micros(rng.u64(1..longest))).await;
@@ -194,7 +173,7 @@ impl Users {
         let mut locks: Vec<usize> = (0..self.plan.locks).collect();
         rng.shuffle(&mut locks);
         locks.truncate(rng.usize(1..=self.plan.locks));
-        let mut request = self.locks.multi().lease(Duration::from_millis(rng.u64(LEASES_MS)));
+        let mut request = self.locks.multi_lock().lease(Duration::from_millis(rng.u64(LEASES_MS)));
         for lock in &locks {
             request = match rng.bool() {
                 true => request.read(name(*lock)),
@@ -204,8 +183,7 @@ impl Users {
         if rng.bool() {
             request = request.timeout(Duration::from_millis(rng.u64(20..6_000)));
         }
-        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
-        let wait_limit = cancels.then(|| Duration::from_micros(rng.u64(1..1_000_000)));
+        let wait_limit = self.wait_limit(rng, 1_000_000);
         let since = self.book.now();
         let guard = self.asked(&locks, wait_limit, request.into_future()).await;
         // Some may have been held meanwhile, and released again.
@@ -238,7 +216,7 @@ impl Users {
         let guards = futures::future::join_all(requests).await;
         self.book.has_asked(asks);
         self.book.attempted(lock, since);
-        let held = Held { lock, is_replicated: false, was_writer: false, since };
+        let held = HeldLock { lock, is_replicated: false, was_writer: false, since };
         let numbers: Vec<u64> =
             guards.iter().flatten().map(|guard| self.enter(held, guard)).collect();
         self.host.sleep(lease.mul_f64(rng.f64() * 1.5)).await;
@@ -301,9 +279,9 @@ impl Users {
                 self.census.count(match error.kind() {
                     ErrorKind::TimedOut => "a wait timed out",
                     ErrorKind::Unavailable => "unavailable",
-                    ErrorKind::Refused => "refused by the server",
+                    ErrorKind::Rejected => "refused by the server",
                     ErrorKind::Cancelled => "cancelled by shutdown",
-                    ErrorKind::Lost => "a ticket was refused",
+                    ErrorKind::LeaseLost => "a ticket was refused",
                     _ => "another error",
                 });
                 None
@@ -311,7 +289,7 @@ impl Users {
         }
     }
 
-    async fn read(&self, rng: &mut Rng, held: Held, guard: ReadGuard) {
+    async fn read(&self, rng: &mut Rng, held: HeldLock, guard: ReadGuard) {
         let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, false).await;
         if rng.u8(0..6) == 0 {
@@ -323,8 +301,8 @@ impl Users {
         }
         self.book.leave(number);
         match next {
-            0 => return self.count_kept(guard.keep().await),
-            1 => return self.hand_on(rng, held.lock, guard.into_ticket()).await,
+            0 => return self.count_kept(guard.let_expire().await),
+            1 => return self.hand_on(rng, held.lock, guard.into_transfer()).await,
             _ => {}
         }
         if !self.drops(rng) {
@@ -334,13 +312,13 @@ impl Users {
 
     /// Upgrades to a writer, if possible. The user still reads while the upgrade waits, and after a
     /// refusal.
-    async fn upgrade(&self, rng: &mut Rng, held: Held, number: u64, mut guard: ReadGuard) {
+    async fn upgrade(&self, rng: &mut Rng, held: HeldLock, number: u64, mut guard: ReadGuard) {
         for _ in 0..rng.u8(1..4) {
             let since = self.book.now();
-            let held = Held { was_writer: false, since, ..held };
+            let held = HeldLock { was_writer: false, since, ..held };
             let asks = self.book.asks(&[held.lock]);
             match self.become_writer(rng, guard).await {
-                Some(Ok(guard)) => {
+                Some(UpgradeAttempt::Upgraded(guard)) => {
                     self.book.has_asked(asks);
                     self.census.count("upgraded");
                     self.book.leave(number);
@@ -349,7 +327,7 @@ impl Users {
                     self.book.leave(number);
                     return self.give_back(guard.id().to_string(), guard.release()).await;
                 }
-                Some(Err(reading)) => guard = reading,
+                Some(UpgradeAttempt::OtherReaders(reading)) => guard = reading,
                 None => {
                     self.book.has_asked(asks);
                     self.book.attempted(held.lock, since);
@@ -368,11 +346,7 @@ impl Users {
     }
 
     /// Returns `None` if the user gave up, which drops its guard.
-    async fn become_writer(
-        &self,
-        rng: &mut Rng,
-        guard: ReadGuard,
-    ) -> Option<Result<WriteGuard, ReadGuard>> {
+    async fn become_writer(&self, rng: &mut Rng, guard: ReadGuard) -> Option<UpgradeAttempt> {
         let refused = if rng.bool() {
             match guard.try_upgrade().await {
                 Ok(outcome) => return Some(outcome),
@@ -385,20 +359,22 @@ impl Users {
             let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
             let wait_limit = if cancels { wait_limit } else { Duration::MAX };
             match select(request, Box::pin(self.host.sleep(wait_limit))).await {
-                Either::Left((Ok(guard), _)) => return Some(Ok(guard)),
+                Either::Left((Ok(guard), _)) => {
+                    return Some(UpgradeAttempt::Upgraded(guard));
+                }
                 Either::Left((Err(refused), _)) => refused,
                 Either::Right(_) => return None,
             }
         };
         self.census.count(match refused.kind() {
-            ErrorKind::Conflict => "an upgrade had a rival",
-            ErrorKind::Revoked => "a read that was revoked was not upgraded",
+            ErrorKind::UpgradeConflict => "an upgrade had a rival",
+            ErrorKind::LeaseRevoked => "a read that was revoked was not upgraded",
             _ => "an upgrade failed",
         });
-        Some(Err(refused.into_guard()))
+        Some(UpgradeAttempt::OtherReaders(refused.into_guard()))
     }
 
-    async fn write(&self, rng: &mut Rng, held: Held, guard: WriteGuard) {
+    async fn write(&self, rng: &mut Rng, held: HeldLock, guard: WriteGuard) {
         let number = self.enter(held, &guard);
         self.hold(rng, &guard, number, true).await;
         let next = rng.u8(0..6);
@@ -411,7 +387,7 @@ impl Users {
         if next == 0 {
             self.to_and_fro(rng, held, guard).await;
         } else if next == 1 {
-            let held = Held { was_writer: true, since: self.book.now(), ..held };
+            let held = HeldLock { was_writer: true, since: self.book.now(), ..held };
             if let Ok(guard) = guard.downgrade().await {
                 self.census.count("downgraded");
                 let number = self.enter(held, &guard);
@@ -425,22 +401,22 @@ impl Users {
                 self.give_back(guard.id().to_string(), guard.release()).await;
             }
         } else if keeps {
-            self.count_kept(guard.keep().await);
+            self.count_kept(guard.let_expire().await);
         } else if hands_on {
-            self.hand_on(rng, held.lock, guard.into_ticket()).await;
+            self.hand_on(rng, held.lock, guard.into_transfer()).await;
         } else if !self.drops(rng) {
             self.give_back(id, guard.release()).await;
         }
     }
 
     /// Reads and writes in turn, so that late calls meet another token.
-    async fn to_and_fro(&self, rng: &mut Rng, held: Held, mut guard: WriteGuard) {
+    async fn to_and_fro(&self, rng: &mut Rng, held: HeldLock, mut guard: WriteGuard) {
         for _ in 0..rng.u8(4..24) {
             let Ok(reading) = guard.downgrade().await else {
                 return;
             };
             self.census.count("downgraded");
-            let held = Held { since: self.book.now(), ..held };
+            let held = HeldLock { since: self.book.now(), ..held };
             let asks = self.book.asks(&[held.lock]);
             let upgraded = reading.upgrade().timeout(Duration::from_secs(1)).await;
             self.book.has_asked(asks);
@@ -473,25 +449,42 @@ impl Users {
         }
     }
 
-    pub fn enter(&self, held: Held, lease: &Lease) -> u64 {
+    pub fn enter(&self, held: HeldLock, lease: &Lease) -> u64 {
+        let mode = lease.mode().unwrap_or(LockMode::Read);
+        let token = lease.fencing_token().map_or(0, u64::from);
         let claim = Claim {
-            lock: held.lock,
-            host: self.host.number(),
-            mode: lease.mode().unwrap_or(LockMode::Read),
-            token: lease.token(),
             is_replicated: held.is_replicated,
-            is_shared: held.was_writer || lease.mode() == Some(LockMode::Write),
-            is_handed: false,
-            permits: 0,
-            since: held.since,
+            is_shared: held.was_writer || mode == LockMode::Write,
+            ..self.claim(held.lock, mode, token, held.since)
         };
         self.book.enter(claim, lease.clone())
+    }
+
+    /// The claim of a user with a lease of its own.
+    pub fn claim(&self, lock: usize, mode: LockMode, token: u64, since: Duration) -> Claim {
+        Claim {
+            lock,
+            host: self.host.number(),
+            mode,
+            token,
+            is_replicated: false,
+            is_shared: false,
+            is_handed: false,
+            permits: 0,
+            since,
+        }
+    }
+
+    /// How long a caller waits that drops its request, in a quarter of the requests.
+    pub fn wait_limit(&self, rng: &mut Rng, longest_us: u64) -> Option<Duration> {
+        let cancels = self.plan.has(Fault::Cancel) && rng.u8(0..4) == 0;
+        cancels.then(|| Duration::from_micros(rng.u64(1..longest_us)))
     }
 
     fn enter_by_name(&self, lease: &Lease, since: Duration) -> u64 {
         let lock = (0..self.plan.locks).find(|lock| name(*lock) == lease.name());
         let lock = lock.expect("one of those that were requested");
-        let held = Held { lock, is_replicated: false, was_writer: false, since };
+        let held = HeldLock { lock, is_replicated: false, was_writer: false, since };
         self.enter(held, lease)
     }
 
@@ -511,19 +504,19 @@ impl Users {
     pub async fn give_back(
         &self,
         id: String,
-        release: impl Future<Output = rwlease::Result<Released>>,
+        release: impl Future<Output = rwlease::Result<ReleaseOutcome>>,
     ) {
         let released = release.await;
-        if matches!(released, Ok(Released::Released)) {
+        if matches!(released, Ok(ReleaseOutcome::Released)) {
             self.book.given_back(&id);
         }
         self.count(released);
     }
 
-    pub fn count(&self, released: rwlease::Result<Released>) {
+    pub fn count(&self, released: rwlease::Result<ReleaseOutcome>) {
         match released {
-            Ok(Released::Released) => self.census.count("released"),
-            Ok(Released::AlreadyLost) => self.census.count("released too late"),
+            Ok(ReleaseOutcome::Released) => self.census.count("released"),
+            Ok(ReleaseOutcome::AlreadyLost) => self.census.count("released too late"),
             _ => self.census.count("release unknown"),
         }
     }

@@ -8,34 +8,27 @@ use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// The message before the seed of a run that does not end.
-pub const STUCK: &str = "this run does not end: seed ";
-
-/// The longest time that a run may take, in ms. A run usually takes less than a second.
-static PATIENCE: AtomicU64 = AtomicU64::new(60_000);
+/// The longest time that a run may take. A run usually takes less than a second.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The seeds and the start times of the runs under way.
 static RUNNING: Mutex<BTreeMap<u64, (u64, Instant)>> = Mutex::new(BTreeMap::new());
 
 /// Watches a run until it is dropped.
 #[derive(Debug)]
-pub struct Watched(u64);
-
-pub fn set_patience(wait_limit: Duration) {
-    PATIENCE.store(wait_limit.as_millis() as u64, Ordering::Relaxed);
-}
+pub struct Watch(u64);
 
 /// Aborts this process if the run of this seed takes too long.
-pub fn watch(seed: u64) -> Watched {
+pub fn watch(seed: u64) -> Watch {
     static STARTED: Once = Once::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     STARTED.call_once(|| drop(thread::spawn(look_after_all)));
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     RUNNING.lock().unwrap().insert(number, (seed, Instant::now()));
-    Watched(number)
+    Watch(number)
 }
 
-impl Drop for Watched {
+impl Drop for Watch {
     fn drop(&mut self) {
         RUNNING.lock().unwrap().remove(&self.0);
     }
@@ -44,12 +37,11 @@ impl Drop for Watched {
 fn look_after_all() {
     loop {
         thread::sleep(Duration::from_millis(500));
-        let wait_limit = Duration::from_millis(PATIENCE.load(Ordering::Relaxed));
         let running = RUNNING.lock().unwrap();
-        if let Some((seed, _)) =
-            running.values().find(|(_, started)| started.elapsed() > wait_limit)
-        {
-            let _ = writeln!(stdout(), "\n{STUCK}{seed}"); // bypasses the tests' capture
+        let late = running.values().find(|(_, started)| started.elapsed() > PATIENCE);
+        if let Some((seed, _)) = late {
+            // Bypasses the tests' capture.
+            let _ = writeln!(stdout(), "\nthis run does not end: seed {seed}");
             process::abort();
         }
     }

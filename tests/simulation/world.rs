@@ -5,23 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use oracle::{Holder, LockHash};
 use rwlease::Slot;
 use rwlease::embedded::{EmbeddedCluster, ServedCommand, SimulatedNetwork};
 
-use crate::book::Book;
 use crate::census::Census;
 use crate::checker::Checker;
 use crate::clients::Clients;
-use crate::court::{Court, Violation};
-use crate::hash::Record;
+use crate::foreign_servers::Strangers;
+use crate::ledger::Book;
 use crate::nemesis::{Nemesis, server_ms};
+use crate::network_model::Storm;
 use crate::panics;
-use crate::permits;
 use crate::plan::{Fault, Plan};
-use crate::strangers::Strangers;
 use crate::users::key;
+use crate::verdict::{Court, Violation};
 use crate::watchdog;
-use crate::weather::Storm;
 
 /// How long after the last fault everything must work normally again.
 const RECOVERY: Duration = Duration::from_secs(5);
@@ -297,16 +296,20 @@ impl World {
             let Some(hash) = self.checker.seen(lock, server) else {
                 continue;
             };
+            let hash = LockHash { now: ms, ..hash };
             let for_write = hash.waiters.values().any(|waiter| waiter.mode != 'r');
-            let cached = hash.leases(ms).filter(|(_, _, it)| it.is_cached());
+            let cached = hash.holders().filter(|holder| holder.is_cached());
             self.check_unused(now, lock, for_write, cached);
             // An upgrader of a lock without a holder has lost its read, so it gets no grant.
-            let waits = hash.waiters.iter().any(|(id, waiter)| {
-                waiter.mode != 'u' && waiter.seen + waiter.ttl > ms && self.clients.want(id)
-            });
-            let is_free = match hash.limit {
-                Some(_) => permits::is_enough_for_any(&hash, ms),
-                None => hash.leases(ms).next().is_none(),
+            let alive = || hash.waiters.values().filter(|waiter| waiter.ends() > ms);
+            let waits = alive().any(|it| it.mode != 'u' && self.clients.want(&it.id));
+            let is_free = match hash.shape() {
+                // There are enough permits for the largest request.
+                "P" => {
+                    let most = alive().map(|waiter| waiter.permits).max().unwrap_or(0);
+                    hash.held_permits() + most <= hash.number("limit")
+                }
+                _ => hash.holders().next().is_none(),
             };
             if !waits || !is_free {
                 self.idle_since.remove(&lock);
@@ -320,16 +323,14 @@ impl World {
             }
         }
     }
-}
 
-impl World {
     /// Checks that no client keeps an unused lease for long.
     fn check_unused<'a>(
         &mut self,
         now: Duration,
         lock: usize,
         for_write: bool,
-        cached: impl Iterator<Item = (&'a str, bool, Record)>,
+        cached: impl Iterator<Item = &'a Holder>,
     ) {
         // A failover can bring back a released lease. On a server whose clock is behind, that lease
         // ends late, and no client knows of it.
@@ -338,16 +339,16 @@ impl World {
             return;
         }
         let mut unused = Vec::new();
-        for (id, _, record) in cached {
+        for Holder { id, state, .. } in cached {
             let host = self.clients.host_of(id);
             if host.is_some_and(|host| !self.book.is_used(lock, host)) {
-                unused.push((lock, id.to_owned(), false));
+                unused.push((lock, id.clone(), false));
             }
             // A lease in use is reported as used, or becomes a read. A recall for readers waits for
             // a local writer.
             let stays = |host| !for_write && self.book.is_written(lock, host);
-            if record.state == 'c' && host.is_some_and(|host| !stays(host)) {
-                unused.push((lock, id.to_owned(), true));
+            if *state == 'c' && host.is_some_and(|host| !stays(host)) {
+                unused.push((lock, id.clone(), true));
             }
         }
         self.unused_since.retain(|of, _| of.0 != lock || unused.contains(of));

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::support::{Cluster, ClusterConfig, Result, Server, ServerSettings};
+use testkit::{Cluster, ClusterConfig, Result, Server, ServerSettings};
 
 /// The bytes of the sender's id in the header of a packet of the cluster bus.
 const SENDER: std::ops::Range<usize> = 40..80;

@@ -4,44 +4,17 @@ use std::fs;
 use std::time::Duration;
 
 use redis::cmd;
-use rwlease::{ErrorKind, Locks};
+use rwlease::{Client, ErrorKind};
 use tokio::time::Instant;
 
-use super::PATIENCE;
-use super::masters::on_each_master;
-use crate::support::{
+use super::{PATIENCE, on_each_master, serves};
+use testkit::{
     Cluster, ClusterConfig, ClusterNodes, ConnectBuilder, Error, PollLimit, Result, Server,
     ServerSettings, StandaloneServer, connect,
 };
 
 /// How many new clients try each mixture.
 const CLIENTS: usize = 10;
-
-/// Deployments of one server each, of which two are mixed.
-struct Deployments {
-    clusters: Vec<Server>,
-    singles: [StandaloneServer; 2],
-}
-
-impl Deployments {
-    /// Clusters of one node, at these epochs, and two servers without a cluster.
-    async fn start(epochs: &[u64]) -> Result<Deployments> {
-        let mut clusters = Vec::new();
-        for epoch in epochs {
-            clusters.push(lone_node(*epoch).await?);
-        }
-        let singles = [StandaloneServer::start().await?, StandaloneServer::start().await?];
-        Ok(Deployments { clusters, singles })
-    }
-
-    /// Each mixture of two kinds, of clusters at lower and higher epochs.
-    fn pairs(&self) -> Vec<[&Server; 2]> {
-        let [old, new] = &self.clusters[..] else { panic!("two clusters") };
-        let [one, other]: [&Server; 2] = [&self.singles[0], &self.singles[1]];
-        let pairs = [[old, new], [old, one], [new, one], [one, other]];
-        pairs.into_iter().flat_map(|[first, second]| [[first, second], [second, first]]).collect()
-    }
-}
 
 /// A cluster of one node, at an epoch.
 async fn lone_node(epoch: u64) -> Result<Server> {
@@ -54,46 +27,24 @@ async fn lone_node(epoch: u64) -> Result<Server> {
 async fn serve_all(node: &Server, epoch: u64) -> Result {
     node.run_words::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {epoch}")).await?;
     node.run::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg((0..16_384).collect::<Vec<u16>>())).await?;
-    let wait_limit = PollLimit::new(format!("{} to serve", node.address()));
-    loop {
-        let said: String = node.run_words("CLUSTER INFO").await?;
-        if said.contains("cluster_state:ok") {
-            return Ok(());
-        }
-        wait_limit.pause(said).await?;
-    }
+    serves(node).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connect_to_seeds_of_two_deployments_is_invalid_and_names_both() -> Result {
-    let deployments = Deployments::start(&[6, 100]).await?;
-    for pair in deployments.pairs() {
+    // Clusters at a lower and a higher epoch, and servers without a cluster.
+    let [old, new] = [&lone_node(6).await?, &lone_node(100).await?];
+    let singles = [StandaloneServer::start().await?, StandaloneServer::start().await?];
+    let [one, other]: [&Server; 2] = [&singles[0], &singles[1]];
+    let pairs = [[old, new], [old, one], [new, one], [one, other]];
+    for pair in pairs.into_iter().flat_map(|[first, second]| [[first, second], [second, first]]) {
         for _ in 0..CLIENTS {
             let error = refused(connect(&pair.map(Server::url)).await)?;
-            assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
             for server in pair {
                 assert!(error.to_string().contains(&server.address()), "{error}");
             }
         }
-    }
-    Ok(())
-}
-
-/// A frozen one is waited for, and then the other is all that the client knows.
-#[tokio::test(flavor = "multi_thread")]
-async fn connect_waits_for_a_seed_that_is_slow_to_answer() -> Result {
-    let deployments = Deployments::start(&[6, 100]).await?;
-    let [old, new] = [&deployments.clusters[0], &deployments.clusters[1]];
-    for [slow, quick] in [[old, new], [new, old]] {
-        slow.freeze()?;
-        let urls = [slow.url(), quick.url()];
-        let patient = Locks::builder().connect_timeout(PATIENCE / 4);
-        let connecting = tokio::spawn(async move { patient.connect_to(&urls).await });
-        // Longer than the others are waited for, shorter than the connect timeout.
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        slow.thaw()?;
-        let error = refused(connecting.await?)?;
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
     }
     Ok(())
 }
@@ -149,7 +100,7 @@ async fn a_node_without_an_address_costs_only_its_own_shard() -> Result {
     // Clients that are told of both deployments choose none.
     for _ in 0..CLIENTS {
         let error = refused(connect(&[taken.url(), urls[0].clone()]).await)?;
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
     }
     let outcome = locks.rwlock(&names[0][0])?.try_write().await;
     assert!(outcome.is_err(), "{outcome:?}");
@@ -172,10 +123,10 @@ async fn has_no_address(node: &Server, id: &str) -> Result {
 }
 
 /// A builder of clients whose calls fail after a few seconds.
-fn patient() -> rwlease::Builder {
-    Locks::builder().call_timeout(Duration::from_secs(5))
+fn patient() -> rwlease::ClientBuilder {
+    Client::builder().call_timeout(Duration::from_secs(5))
 }
 
-fn refused(outcome: rwlease::Result<Locks>) -> Result<rwlease::Error> {
+fn refused(outcome: rwlease::Result<Client>) -> Result<rwlease::Error> {
     outcome.err().ok_or_else(|| Error::new("it connected"))
 }

@@ -6,21 +6,23 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use rwlease::embedded::EmbeddedCluster;
-use rwlease::{Cache, CachedRwLock, Fairness, LeaseWatch, LockMode, Locks};
+use rwlease::guard::LeaseWatcher;
+use rwlease::{CacheConfig, CachedRwLock, Client, Fairness, LockMode};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{MS, SECOND, cached, client, engine, plain, warm};
+use super::{Bench, cached, plain, warm};
+use crate::fixture::{MS, SECOND, client, engine};
 
 #[tokio::test(start_paused = true)]
 async fn uncached_request_of_the_same_client_recalls_the_cached_lease() {
     let engine = engine();
     let locks = client(&engine).await;
-    let (lock, plain) = (cached(&locks).await, plain(&locks).await);
+    let (lock, plain) = (cached(&locks), plain(&locks));
     for mode in [LockMode::Write, LockMode::Read] {
         warm(&lock, mode).await;
         drop(timeout(100 * MS, plain.write().into_future()).await.unwrap().unwrap());
-        assert_eq!(lock.local().hold, None);
+        assert_eq!(lock.cache_status().hold, None);
         sleep(15 * SECOND).await;
     }
 }
@@ -33,7 +35,7 @@ async fn multi_with_unused_cached_leases_of_two_clients_does_not_deadlock() {
     for (locks, name) in [(&here, "second"), (&there, "first")] {
         warm(&locks.rwlock(name).unwrap().cached().unwrap(), LockMode::Write).await;
     }
-    let all = |locks: &Locks| locks.multi().write("first").write("second").into_future();
+    let all = |locks: &Client| locks.multi_lock().write("first").write("second").into_future();
     for _ in 0..5 {
         let (mine, theirs) = timeout(2 * SECOND, async {
             tokio::join!(async { all(&here).await.map(drop) }, async {
@@ -48,27 +50,11 @@ async fn multi_with_unused_cached_leases_of_two_clients_does_not_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upgrade_of_an_uncached_read_recalls_cached_readers() {
-    let engine = engine();
-    let (here, there) = (client(&engine).await, client(&engine).await);
-    let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, LockMode::Read).await;
-    let reading = others.read().await.unwrap();
-    assert_eq!(lock.local().hold, Some(LockMode::Read), "readers share");
-    let writing = timeout(100 * MS, reading.upgrade().into_future()).await.unwrap().unwrap();
-    assert_eq!(lock.local().hold, None);
-    drop(writing);
-}
-
-#[tokio::test(start_paused = true)]
 async fn revoked_cached_lease_is_released_at_once_or_ends_at_its_deadline() {
-    let engine = engine();
-    let (here, there) = (client(&engine).await, client(&engine).await);
-    let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, LockMode::Write).await;
+    let Bench { lock, others, .. } = Bench::warm(LockMode::Write).await;
     others.revoke().await.unwrap().unwrap();
     sleep(20 * MS).await;
-    assert_eq!(lock.local().hold, None);
+    assert_eq!(lock.cache_status().hold, None);
     assert!(others.status().await.unwrap().writer.is_none());
 
     sleep(15 * SECOND).await;
@@ -79,7 +65,7 @@ async fn revoked_cached_lease_is_released_at_once_or_ends_at_its_deadline() {
     sleep(20 * MS).await;
     assert!(held.is_held());
     assert!(lock.read().timeout(MS).await.is_err(), "nobody new is let in");
-    timeout(left + SECOND, held.lost()).await.expect("it is not made longer");
+    timeout(left + SECOND, held.ended()).await.expect("it is not made longer");
     drop(timeout(SECOND, others.write().into_future()).await.unwrap().unwrap());
 }
 
@@ -100,24 +86,21 @@ fn read_on_and_on(lock: &CachedRwLock) {
 /// Local readers that go first do not go before a writer of another client.
 #[tokio::test(start_paused = true)]
 async fn recall_with_readers_first_fairness_is_obeyed() {
-    let engine = engine();
-    let builder = Locks::builder().fairness(Fairness::ReadersFirst);
-    let here = builder.connect_embedded(&engine).await.unwrap();
-    let there = client(&engine).await;
-    let lock = cached(&here).await;
+    let settings = Client::builder().fairness(Fairness::ReadersFirst);
+    let Bench { lock, others, .. } = Bench::with(settings).await;
     warm(&lock, LockMode::Read).await;
     read_on_and_on(&lock);
     sleep(100 * MS).await;
-    drop(timeout(100 * MS, plain(&there).await.write().into_future()).await.unwrap().unwrap());
+    drop(timeout(100 * MS, others.write().into_future()).await.unwrap().unwrap());
 }
 
 /// A contact counts only if a replica has confirmed it.
 #[tokio::test(start_paused = true)]
 async fn cached_lock_with_replicas_needs_confirmed_keep_alives_to_grant() {
     let engine = EmbeddedCluster::builder().masters(1).replicas(1).build();
-    let builder = Locks::builder().cache(Cache::default().replicas(1));
+    let builder = Client::builder().min_replicas(1);
     let locks = builder.connect_embedded(&engine).await.unwrap();
-    let lock = cached(&locks).await;
+    let lock = cached(&locks);
     warm(&lock, LockMode::Write).await;
     let held = lock.read().await.unwrap();
     let [replica] = engine.faults().replicas(0)[..] else { panic!("not one replica") };
@@ -130,35 +113,29 @@ async fn cached_lock_with_replicas_needs_confirmed_keep_alives_to_grant() {
     engine.faults().sync_replica(replica);
     drop(lock.read().timeout(2 * SECOND).await.unwrap());
     engine.faults().lag_replica(replica);
-    timeout(40 * SECOND, held.lost()).await.expect("its lease is not made longer either");
+    timeout(40 * SECOND, held.ended()).await.expect("its lease is not made longer either");
 }
 
 /// After a long hold, the task that keeps it obeys a recall at once, however recent the last
 /// contact is.
 #[tokio::test(start_paused = true)]
 async fn cached_keep_alive_does_not_restart_the_minimum_hold() {
-    let engine = engine();
-    let builder = Locks::builder().cache(Cache::default().min_hold(100 * MS));
-    let here = builder.connect_embedded(&engine).await.unwrap();
-    let others = plain(&client(&engine).await).await;
-    let lock = cached(&here).await;
+    let settings = Client::builder().cache(CacheConfig::default().min_hold(100 * MS));
+    let Bench { engine, lock, others, .. } = Bench::with(settings).await;
     warm(&lock, LockMode::Read).await;
     read_on_and_on(&lock);
     engine.reset_script_stats();
     while engine.script_stats().scripts == 0 {
         sleep(MS).await;
     }
-    assert_eq!(lock.local().hold, Some(LockMode::Read), "that was the contact");
+    assert_eq!(lock.cache_status().hold, Some(LockMode::Read), "that was the contact");
     drop(timeout(50 * MS, others.write().into_future()).await.unwrap().unwrap());
 }
 
 /// All requests of a client share one place in the server's queue.
 #[tokio::test(start_paused = true)]
 async fn cached_request_cancelled_keeps_the_queue_position_of_its_client() {
-    let engine = engine();
-    let (here, there) = (client(&engine).await, client(&engine).await);
-    let (lock, others) = (cached(&here).await, plain(&there).await);
-    warm(&lock, LockMode::Write).await;
+    let Bench { lock, others, .. } = Bench::warm(LockMode::Write).await;
     for _ in 0..20 {
         drop(lock.write().await.unwrap()); // so the recall does not count as a miss
     }
@@ -174,7 +151,7 @@ async fn cached_request_cancelled_keeps_the_queue_position_of_its_client() {
     };
     let (first, second) = (local(), local());
     sleep(20 * MS).await;
-    assert_eq!(lock.local().waiting, 2, "both wait for one place");
+    assert_eq!(lock.cache_status().waiting, 2, "both wait for one place");
     let remote = {
         let (others, order) = (others.clone(), order.clone());
         tokio::spawn(async move {
@@ -196,10 +173,7 @@ async fn cached_request_cancelled_keeps_the_queue_position_of_its_client() {
 /// task that receives recalls.
 #[tokio::test(start_paused = true)]
 async fn cached_grants_in_a_loop_let_other_tasks_run() {
-    let engine = engine();
-    let locks = client(&engine).await;
-    let lock = cached(&locks).await;
-    warm(&lock, LockMode::Read).await;
+    let Bench { lock, .. } = Bench::warm(LockMode::Read).await;
     let runs = Arc::new(AtomicBool::new(false));
     tokio::spawn({
         let runs = runs.clone();
@@ -212,7 +186,7 @@ async fn cached_grants_in_a_loop_let_other_tasks_run() {
 }
 
 /// Records, when it is woken, whether the lease still counts as held.
-struct Sees(LeaseWatch, Mutex<Option<bool>>);
+struct Sees(LeaseWatcher, Mutex<Option<bool>>);
 
 impl Wake for Sees {
     fn wake(self: Arc<Self>) {
@@ -222,13 +196,10 @@ impl Wake for Sees {
 
 #[tokio::test(start_paused = true)]
 async fn cached_watch_has_ended_before_the_next_local_grant() {
-    let engine = engine();
-    let locks = client(&engine).await;
-    let lock = cached(&locks).await;
-    warm(&lock, LockMode::Write).await;
+    let Bench { lock, .. } = Bench::warm(LockMode::Write).await;
     for releases in [true, false] {
         let guard = lock.write().await.unwrap();
-        let token = guard.token();
+        let token = guard.fencing_token().get();
         let sees = Arc::new(Sees(guard.watch(), Mutex::default()));
         let waker = Waker::from(sees.clone());
         let mut next = Box::pin(lock.write());
@@ -240,19 +211,17 @@ async fn cached_watch_has_ended_before_the_next_local_grant() {
         }
         let next = next.await.unwrap();
         assert_eq!(*sees.1.lock().unwrap(), Some(false), "releases: {releases}");
-        assert!(next.token() > token);
-        assert_eq!(sees.0.token(), token, "its own, not that of the next one");
+        assert!(next.fencing_token().get() > token);
+        assert_eq!(sees.0.fencing_token().get(), token, "its own, not that of the next one");
     }
 }
 
 /// The client releases a plain lease by a message. From then on, other clients can take the lock.
 #[tokio::test(start_paused = true)]
 async fn cached_watch_has_ended_while_an_uncached_lease_is_released() {
-    let engine = engine();
-    let locks = client(&engine).await;
-    let lock = cached(&locks).await;
+    let Bench { engine, lock, .. } = Bench::new().await;
     let guard = lock.write().await.unwrap();
-    assert_eq!(lock.local().hold, None);
+    assert_eq!(lock.cache_status().hold, None);
     let watch = guard.watch();
     engine.faults().pause(0);
     let releasing = tokio::spawn(guard.release());
@@ -263,7 +232,7 @@ async fn cached_watch_has_ended_while_an_uncached_lease_is_released() {
 }
 
 /// Whether another client gets the lock within two seconds.
-fn goes_on(runtime: &Runtime, others: &Locks) -> bool {
+fn goes_on(runtime: &Runtime, others: &Client) -> bool {
     runtime.block_on(async {
         let lock = others.rwlock("cached").unwrap();
         timeout(2 * SECOND, lock.write().into_future()).await.is_ok_and(|guard| guard.is_ok())
@@ -280,7 +249,7 @@ fn cached_lease_does_not_depend_on_the_runtime_of_the_caller() {
     thread::spawn(move || {
         let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let lock = own.block_on(async {
-            let lock = cached(&locks).await;
+            let lock = cached(&locks);
             warm(&lock, LockMode::Write).await;
             lock
         });
@@ -295,7 +264,7 @@ fn cached_lease_does_not_depend_on_the_runtime_of_the_caller() {
 /// A cached lock of a client that this runtime has.
 fn cached_on(runtime: &Runtime, engine: &EmbeddedCluster) -> CachedRwLock {
     runtime.block_on(async {
-        let lock = cached(&client(engine).await).await;
+        let lock = cached(&client(engine).await);
         warm(&lock, LockMode::Write).await;
         lock
     })
@@ -310,13 +279,13 @@ fn cached_leases_end_with_the_runtime_of_their_client() {
         runtime.block_on(async { [lock.read().await.unwrap(), lock.read().await.unwrap()] });
     runtime.shutdown_timeout(SECOND);
     assert!(guards.iter().all(|guard| !guard.is_held()));
-    assert_eq!(lock.local().hold, None);
+    assert_eq!(lock.cache_status().hold, None);
     let began = Instant::now();
     let refused = own.block_on(async { timeout(20 * SECOND, lock.read().timeout(100 * MS)).await });
     assert!(refused.expect("it does not wait forever").is_err());
     assert!(began.elapsed() < 10 * SECOND);
     drop(guards);
-    assert_eq!(lock.local().readers, 0);
+    assert_eq!(lock.cache_status().readers, 0);
 }
 
 /// A request that another runtime polls makes a plain request then.
@@ -331,11 +300,11 @@ fn cached_waiter_leaves_the_queue_when_the_runtime_of_the_lease_ends() {
     let waits_become = |count: usize| {
         own.block_on(async {
             let until = Instant::now() + 10 * SECOND;
-            while lock.local().waiting != count && Instant::now() < until {
+            while lock.cache_status().waiting != count && Instant::now() < until {
                 sleep(MS).await;
             }
         });
-        assert_eq!(lock.local().waiting, count);
+        assert_eq!(lock.cache_status().waiting, count);
     };
     waits_become(1);
     runtime.shutdown_timeout(SECOND);
@@ -348,7 +317,7 @@ fn cached_waiter_leaves_the_queue_when_the_runtime_of_the_lease_ends() {
 #[tokio::test(start_paused = true)]
 async fn cached_leases_acquired_at_once_stay_within_max_cached() {
     let engine = engine();
-    let builder = Locks::builder().cache(Cache::default().max_cached(3));
+    let builder = Client::builder().cache(CacheConfig::default().max_cached(3));
     let locks = builder.connect_embedded(&engine).await.unwrap();
     let all: Vec<_> = (0..20)
         .map(|number| locks.rwlock(format!("{{one}}{number}")).unwrap().cached().unwrap())
@@ -356,11 +325,14 @@ async fn cached_leases_acquired_at_once_stay_within_max_cached() {
     for _ in 0..2 {
         for lock in &all {
             drop(lock.read().await.unwrap());
-            assert_eq!(lock.local().hold, None);
+            assert_eq!(lock.cache_status().hold, None);
         }
     }
     sleep(100 * MS).await; // until the client has subscribed
     futures::future::join_all(all.iter().map(async |lock| drop(lock.read().await))).await;
-    let cached = all.iter().filter(|lock| lock.local().hold.is_some()).count();
+    let cached = all.iter().filter(|lock| lock.cache_status().hold.is_some()).count();
     assert_eq!(cached, 3);
+    for status in all.iter().map(|lock| lock.cache_status()) {
+        assert_eq!(status.uncached_reason.is_some(), status.hold.is_none(), "{status:?}");
+    }
 }

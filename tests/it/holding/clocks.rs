@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use rwlease::{Lease, Locks};
+use rwlease::{Client, Lease};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{ConnectBuilder, Fields, Proxy, ProxyFlow, StandaloneServer, expand_fields};
+use testkit::{ConnectBuilder, Proxy, ProxyFlow, StandaloneServer, decode_lock};
 
 const SAMPLES: usize = 10_000;
 const LEASE: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ async fn lease_ends_at_the_client_before_it_ends_at_the_server() {
     for client in 0..4 {
         let is_proxied = client % 2 == 0;
         let url = if is_proxied { proxy.url() } else { server.url() };
-        let builder = Locks::builder().lease(LEASE).margin(MARGIN);
+        let builder = Client::builder().lease(LEASE).safety_margin(MARGIN);
         let locks =
             builder.response_timeout(Duration::from_millis(60)).connect_to(&[url]).await.unwrap();
         for lock in 0..4 {
@@ -87,7 +87,7 @@ async fn lease_ends_at_the_client_before_it_ends_at_the_server() {
 
 /// Takes a contended lock, and checks its lease several times, from its first moment on.
 async fn contend(
-    locks: Locks,
+    locks: Client,
     name: String,
     mut connection: MultiplexedConnection,
     count: Arc<Count>,
@@ -95,10 +95,7 @@ async fn contend(
 ) {
     let lock = locks.rwlock(&name).unwrap();
     while !count.is_done() {
-        let guard = match lock.write().timeout(Duration::from_secs(20)).await {
-            Ok(guard) => guard,
-            Err(error) => panic!("{error:?}"),
-        };
+        let guard = lock.write().timeout(Duration::from_secs(20)).await.unwrap();
         count.proxied.fetch_add(is_proxied.into(), Ordering::Relaxed);
         for _ in 0..8 {
             look(&name, &guard, &mut connection, &count).await;
@@ -116,15 +113,12 @@ async fn look(name: &str, lease: &Lease, connection: &mut MultiplexedConnection,
     }
     let mut both = redis::pipe();
     both.cmd("TIME").cmd("HGETALL").arg(key);
-    let ((seconds, micros), read): ((u64, u64), Fields) =
-        both.query_async(connection).await.unwrap();
+    let ((seconds, micros), read): ((u64, u64), _) = both.query_async(connection).await.unwrap();
     let took = start.elapsed();
-    let record = expand_fields(&read).unwrap().remove("writer").unwrap_or_default();
-    // State, deadline in ms, token, acquisition.
-    let deadline = record.get(1..14).map_or(0, |deadline| deadline.parse::<u64>().unwrap());
-    let token = record.get(14..30).map_or(0, |token| token.parse::<u64>().unwrap());
+    let writer = decode_lock(read).writer;
+    let (deadline, token) = writer.map_or((0, 0), |writer| (writer.deadline, writer.token));
     let now = Duration::from_micros(seconds * 1_000_000 + micros);
-    let there = if token == lease.token() {
+    let there = if token == lease.fencing_token().map_or(0, u64::from) {
         Duration::from_millis(deadline).saturating_sub(now)
     } else {
         Duration::ZERO

@@ -1,16 +1,13 @@
 //! Holding locks on real servers: changing, sharing, losing and releasing them.
 
-mod bench;
-
-mod changing;
+mod at_least;
+mod at_risk;
 mod clocks;
-mod keeping;
-mod losing;
+mod lease_loss;
+mod let_expire;
 mod observers;
-mod reentrant;
 mod releasing;
-mod replicas;
 mod revoking;
-mod running;
+mod run_while_held;
 mod shards;
-mod stopped;
+mod upgrade_downgrade;

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use rwlease::{Lease, LockMode, Locks, Quorum, Retry};
+use rwlease::{Client, Lease, LockMode, Redlock, RetryPolicy};
 use tokio::time::sleep;
 
-use crate::support::{ConnectBuilder, Proxy, ProxyFlow, StandaloneServer, connect};
+use testkit::{ConnectBuilder, Proxy, ProxyFlow, StandaloneServer, connect};
 
 const ROUNDS: usize = 1_000;
 
@@ -22,15 +22,15 @@ const SLOW: Duration = Duration::from_secs(8);
 struct Pair {
     _server: StandaloneServer,
     proxy: Proxy,
-    first: Locks,
-    next: Locks,
+    first: Client,
+    next: Client,
 }
 
 impl Pair {
     async fn new() -> Pair {
         let server = StandaloneServer::start().await.unwrap();
         let proxy = Proxy::start(&server).await.unwrap();
-        let patient = Locks::builder()
+        let patient = Client::builder()
             .lease(Duration::from_secs(60))
             .response_timeout(2 * SLOW)
             .call_timeout(2 * SLOW);
@@ -67,7 +67,7 @@ fn check_ended(lease: &Lease) {
     assert!(!lease.is_held(), "{name} is held: {lease:?}");
     assert_eq!(lease.mode(), None, "{name}");
     assert!(lease.remaining().is_zero(), "{name}");
-    assert!(lease.cancellation().is_cancelled(), "{name}");
+    assert!(lease.cancellation_token().is_cancelled(), "{name}");
 }
 
 /// A thousand rounds, and one with slow replies.
@@ -75,17 +75,37 @@ fn delays() -> impl Iterator<Item = Duration> {
     std::iter::repeat_n(Duration::ZERO, ROUNDS).chain([SLOW])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn release_has_ended_the_lease_before_the_next_grant() {
-    let pair = Pair::new().await;
-    for delay in delays() {
-        let held = pair.first.rwlock("release").unwrap().write().await.unwrap();
-        let observers = vec![held.clone()];
-        let lock = pair.next.rwlock("release").unwrap();
-        let next = async move { lock.write().await.unwrap() };
-        let _ =
-            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
-    }
+/// Makes a test of how each lock is taken and released. The next client takes it in the same way.
+macro_rules! release_tests {
+    ($($test:ident: |$locks:ident| $take:expr, $release:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            let take = |$locks: Client| async move { $take.await.unwrap() };
+            let pair = Pair::new().await;
+            for delay in delays() {
+                let held = take(pair.first.clone()).await;
+                let (observers, next) = (vec![held.clone()], take(pair.next.clone()));
+                let granted = pair.hand_over(observers, held.$release(), next, delay).await;
+                let _ = granted.$release().await.unwrap();
+            }
+        }
+    )*};
+}
+
+/// Often enough for a lock whose waiters poll.
+fn often() -> RetryPolicy {
+    RetryPolicy::fixed(Duration::from_millis(1))
+}
+
+release_tests! {
+    release_has_ended_the_lease_before_the_next_grant:
+        |locks| locks.rwlock("release").unwrap().write(), release;
+    semaphore_release_has_ended_the_lease_before_the_next_grant:
+        |locks| locks.semaphore("permits", 2).unwrap().acquire(2), release;
+    resign_has_ended_the_lease_before_the_next_leader:
+        |locks| locks.election("leader").unwrap().campaign(), resign;
+    mutex_release_has_ended_the_lease_before_the_next_grant:
+        |locks| locks.set_nx_mutex("mutex").unwrap().lock().retry_policy(often()), release;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +120,7 @@ async fn run_has_ended_the_lease_before_the_next_grant() {
                 show.send(lease).unwrap();
                 wait.await.unwrap();
             };
-            lock.write().run(work).await.unwrap();
+            lock.write().run_while_held(work).await.unwrap();
         });
         let observers = vec![shown.await.unwrap()];
         let end = async move {
@@ -132,7 +152,10 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
         assert!(observer.is_held());
         pair.proxy.heal();
         let held = downgraded.await.unwrap().unwrap();
-        assert_eq!((held.mode(), held.token()), (Some(LockMode::Read), observer.token()));
+        assert_eq!(
+            (held.mode(), held.fencing_token().get()),
+            (Some(LockMode::Read), observer.fencing_token().map_or(0, u64::from))
+        );
         let _ = reading.release().await.unwrap();
         let _ = held.release().await.unwrap();
     }
@@ -142,51 +165,11 @@ async fn downgrade_shows_a_read_before_the_next_grant() {
 async fn multi_release_has_ended_all_leases_before_the_next_grant() {
     let pair = Pair::new().await;
     for delay in delays() {
-        let request = pair.first.multi().write("one").write("two").mutex("three");
+        let request = pair.first.multi_lock().write("one").write("two").set_nx_mutex("three");
         let held = request.await.unwrap();
         let observers = held.leases().cloned().collect();
         let lock = pair.next.rwlock("one").unwrap();
         let next = async move { lock.write().await.unwrap() };
-        let _ =
-            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn semaphore_release_has_ended_the_lease_before_the_next_grant() {
-    let pair = Pair::new().await;
-    for delay in delays() {
-        let held = pair.first.semaphore("permits", 2).unwrap().acquire(2).await.unwrap();
-        let observers = vec![held.clone()];
-        let permits = pair.next.semaphore("permits", 2).unwrap();
-        let next = async move { permits.acquire(1).await.unwrap() };
-        let _ =
-            pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn resign_has_ended_the_lease_before_the_next_leader() {
-    let pair = Pair::new().await;
-    for delay in delays() {
-        let leading = pair.first.leader("leader").unwrap().campaign().await.unwrap();
-        let observers = vec![leading.clone()];
-        let leader = pair.next.leader("leader").unwrap();
-        let next = async move { leader.campaign().await.unwrap() };
-        let _ =
-            pair.hand_over(observers, leading.resign(), next, delay).await.resign().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn mutex_release_has_ended_the_lease_before_the_next_grant() {
-    let pair = Pair::new().await;
-    for delay in delays() {
-        let held = pair.first.mutex("mutex").unwrap().lock().await.unwrap();
-        let observers = vec![held.clone()];
-        let lock = pair.next.mutex("mutex").unwrap();
-        let often = Retry::every(Duration::from_millis(1));
-        let next = async move { lock.lock().retry(often).await.unwrap() };
         let _ =
             pair.hand_over(observers, held.release(), next, delay).await.release().await.unwrap();
     }
@@ -201,14 +184,13 @@ async fn quorum_release_has_ended_all_leases_before_the_next_grant() {
         next.push(connect(&[server.url()]).await.unwrap());
         servers.push(server);
     }
-    let (first, next) = (Quorum::new(first).unwrap(), Quorum::new(next).unwrap());
+    let (first, next) = (Redlock::new(first).unwrap(), Redlock::new(next).unwrap());
     for _ in 0..QUORUM_ROUNDS {
         let held = first.write("quorum").await.unwrap();
         let observers: Vec<Lease> = held.leases().collect();
         let waiting = tokio::spawn({
             let next = next.clone();
-            let often = Retry::every(Duration::from_millis(2));
-            async move { next.write("quorum").retry(often).await.unwrap() }
+            async move { next.write("quorum").retry_policy(often()).await.unwrap() }
         });
         sleep(Duration::from_millis(2)).await;
         let given = tokio::spawn(held.release());

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use rwlease::{LeaseState, Locks, RwLock, WriteGuard};
+use rwlease::{Client, LeaseState, RwLock, WriteGuard};
 use tokio::time::Instant;
 
-use super::bench::{eventually, soon};
-use crate::support::{Cluster, ClusterConfig, connect};
+use crate::fixture::{eventually, soon};
+use testkit::{Cluster, ClusterConfig, connect};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -19,7 +19,7 @@ async fn cluster() -> Cluster {
 
 /// Guards by the numbers of their masters. They are taken at the same time, so that the client
 /// renews them together.
-async fn guards(cluster: &Cluster, locks: &Locks, count: usize) -> [Vec<WriteGuard>; 3] {
+async fn guards(cluster: &Cluster, locks: &Client, count: usize) -> [Vec<WriteGuard>; 3] {
     let view = cluster.view().await.unwrap();
     let locks: Vec<RwLock> =
         (0..count).map(|number| locks.rwlock(format!("l{number}")).unwrap()).collect();
@@ -59,7 +59,7 @@ async fn blocked_shard_leaves_leases_of_other_shards_held() {
     stay_held(well.iter().chain(&also_well), 3 * LEASE).await;
     for guard in &sick {
         assert_eq!(guard.state(), LeaseState::Lost);
-        soon("the loss", guard.lost()).await;
+        soon("the loss", guard.ended()).await;
     }
     cluster.node(0).thaw().unwrap();
     stay_held(well.iter().chain(&also_well), LEASE).await;

@@ -1,20 +1,20 @@
 //! Waiting on a real cluster: the order of grants, how waiters are notified, and that a client
 //! which is gone or gives up leaves nothing behind.
 
-pub mod child;
-mod counts;
-mod deaf;
-mod dropping;
-mod ending;
-mod gone;
+mod call_counts;
+mod cancel;
+pub mod child_process;
+mod dead_waiters;
 mod order;
 mod queue;
-mod trouble;
+mod resubscribe;
+mod runtime_shutdown;
+mod without_push;
 
 use std::time::Duration;
 
-use crate::support::{Cluster, ConnectBuilder, Result};
-use rwlease::{Builder, Locks};
+use rwlease::{Client, ClientBuilder};
+use testkit::{Cluster, ConnectBuilder, Result};
 use tokio::sync::OnceCell;
 
 /// So long that no lease, claim window or place in the queue ends within a test.
@@ -33,17 +33,17 @@ async fn shared() -> Result<&'static Cluster> {
 }
 
 /// A client that learns of its grants only by push.
-async fn hearing(cluster: &Cluster) -> Result<Locks> {
+async fn hearing(cluster: &Cluster) -> Result<Client> {
     Ok(by_push().connect_to(&cluster.urls()).await?)
 }
 
-fn by_push() -> Builder {
-    Locks::builder().lease(LONG).claim_window(LONG).waiter_ttl(LONG).poll_interval(NEVER)
+fn by_push() -> ClientBuilder {
+    Client::builder().lease(LONG).claim_timeout(LONG).waiter_ttl(LONG).poll_interval(NEVER)
 }
 
 /// A client with the default times, except that its leases and places in queues outlast the test.
-async fn client(cluster: &Cluster) -> Result<Locks> {
-    let settings = Locks::builder().lease(LONG).waiter_ttl(LONG);
+async fn client(cluster: &Cluster) -> Result<Client> {
+    let settings = Client::builder().lease(LONG).waiter_ttl(LONG);
     Ok(settings.connect_to(&cluster.urls()).await?)
 }
 

@@ -1,28 +1,14 @@
 //! A lock's hash, read from the server without the library.
 
-use std::collections::BTreeMap;
-
+use oracle::{LockHash, Waiter};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use rwlease::RwLock;
 
-use crate::support::{Cluster, Error, PollLimit, Result, Server, expand_fields, fields};
+use testkit::{Cluster, Error, PollLimit, Result, Server, decode_lock, lock_hash};
 
 #[derive(Clone, Debug)]
-pub struct Queue {
-    fields: BTreeMap<String, String>,
-}
-
-/// A waiter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    pub id: String,
-    pub ticket: u64,
-    /// When it last polled, in milliseconds by the server's clock.
-    pub seen: u64,
-    /// The server where it is subscribed, if any.
-    pub node: Option<String>,
-}
+pub struct Queue(LockHash);
 
 impl Queue {
     pub async fn of(cluster: &Cluster, lock: &RwLock) -> Result<Queue> {
@@ -31,7 +17,7 @@ impl Queue {
     }
 
     pub async fn at(server: &Server, lock: &RwLock) -> Result<Queue> {
-        Ok(Queue { fields: fields(server, &format!("rwlease:{}", lock.name())).await? })
+        Ok(Queue(lock_hash(server, &format!("rwlease:{}", lock.name())).await?))
     }
 
     /// The queue at the target of a moving slot.
@@ -40,47 +26,42 @@ impl Queue {
         asking.cmd("ASKING").ignore();
         asking.cmd("HGETALL").arg(format!("rwlease:{}", lock.name()));
         let (read,) = asking.query_async(&mut server.connect().await?).await?;
-        Ok(Queue { fields: expand_fields(&read)? })
+        Ok(Queue(decode_lock(read)))
     }
 
     /// The waiters, sorted by ticket.
-    pub fn waiters(&self) -> Vec<Waiter> {
-        let mut waiters: Vec<Waiter> = self
-            .fields
-            .iter()
-            .filter_map(|(field, entry)| Waiter::read(field.strip_prefix("q:")?, entry))
-            .collect();
+    pub fn waiters(&self) -> Vec<&Waiter> {
+        let mut waiters: Vec<&Waiter> = self.0.waiters.values().collect();
         waiters.sort_by_key(|waiter| waiter.ticket);
         waiters
     }
 
     /// The writer's acquisition.
     pub fn writer(&self) -> Option<&str> {
-        self.fields.get("writer").map(|record| &record[30..])
+        self.0.writer.as_ref().map(|writer| writer.id.as_str())
     }
 
     pub fn has_waiting_reader(&self) -> bool {
-        self.fields.contains_key("readers_head")
+        self.0.text("readers_head").is_some()
     }
 
     pub fn has_waiting_writer(&self) -> bool {
-        self.fields.contains_key("writers_head")
+        self.0.text("writers_head").is_some()
     }
 
     /// The last fencing token.
     pub fn fence(&self) -> u64 {
-        self.fields.get("fence").and_then(|token| token.parse().ok()).unwrap_or(0)
+        self.0.number("fence")
     }
 
     /// The hash has no fields of holders or waiters.
     pub fn is_idle(&self) -> bool {
-        let kept = ["shape", "life", "fence", "wide"];
-        self.fields.keys().all(|field| kept.contains(&field.as_str()))
+        matches!(self.0.shape(), "" | "F")
     }
 
     /// All waiters are subscribed at this server.
     pub fn all_listen_at(&self, server: &str) -> bool {
-        self.waiters().iter().all(|waiter| waiter.node.as_deref() == Some(server))
+        self.0.waiters.values().all(|waiter| waiter.node == server)
     }
 }
 
@@ -101,20 +82,7 @@ impl Look {
 
     pub async fn now(&mut self) -> Result<Queue> {
         let read = cmd("HGETALL").arg(&self.key).query_async(&mut self.connection).await?;
-        Ok(Queue { fields: expand_fields(&read)? })
-    }
-}
-
-impl Waiter {
-    /// `mode previous next ticket seen ttl lease window fairness node tag`
-    fn read(id: &str, entry: &str) -> Option<Waiter> {
-        let words: Vec<&str> = entry.split(' ').collect();
-        Some(Waiter {
-            id: id.into(),
-            ticket: words.get(3)?.parse().ok()?,
-            seen: words.get(4)?.parse().ok()?,
-            node: words.get(9).filter(|node| **node != "-").map(|node| node.to_string()),
-        })
+        Ok(Queue(decode_lock(read)))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The scripts of a semaphore.
 
 mod bench;
+mod foreign_keys;
 mod limits;
 mod permits;
 mod queue;
 mod random;
-mod strange;

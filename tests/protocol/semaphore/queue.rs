@@ -1,6 +1,6 @@
 //! Waiting for permits: first in, first out, however many each waiter requests.
 
-use super::super::lab::{Expect, GRANTS, HERE, TAG, channel, id};
+use super::super::fixture::{Expect, GRANTS, HERE, TAG, id};
 use super::bench::Bench;
 
 #[test]
@@ -11,12 +11,12 @@ fn small_requests_do_not_pass_a_big_one() {
     let big = bench.wait("cid1", 8).queued();
     let small = bench.wait("dan1", 1).queued();
     assert!(small > big);
-    assert_eq!(bench.take("eve1", 1).status(), "refused", "two are left, and the head waits");
+    assert_eq!(bench.take("eve1", 1).status(), "busy", "two are left, and the head waits");
     bench.release("ann1").unwrap();
     assert_eq!(bench.held(), [(id("bob1"), 4)].into());
     bench.release("bob1").unwrap();
     assert_eq!(bench.held(), [(id("cid1"), 8), (id("dan1"), 1)].into());
-    assert!(bench.state().unwrap().queue().is_empty());
+    assert!(bench.state().unwrap().queue.is_empty());
 }
 
 #[test]
@@ -30,14 +30,14 @@ fn a_grant_out_of_the_queue_is_claimed_or_lapses() {
     assert_eq!(bench.held(), [(id("bob1"), 10)].into());
     bench.lab.pass(1_000);
     // The window is over, and bob has not polled since: none of its waiters is granted.
-    bench.send("pump", &[HERE]).unwrap();
+    bench.send("grant_waiters", &[HERE]).unwrap();
     assert_eq!(bench.held(), [(id("cid1"), 10)].into());
     let claimed = bench.renew("cid1", 10_000).unwrap();
     assert_eq!((claimed.status.as_str(), claimed.number(1)), ("renewed", bench.lab.now() + 10_000));
     // It comes back with its ticket, and goes before all later waiters.
     bench.wait("dan1", 1).queued();
     assert_eq!(bench.poll("bob1", 10, ticket).queued(), ticket);
-    assert_eq!(bench.state().unwrap().queue(), [id("bob1"), id("dan1")]);
+    assert_eq!(bench.state().unwrap().queue, [id("bob1"), id("dan1")]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_poll_claims_and_a_release_leaves_the_queue() {
     bench.take("ann1", 10).granted();
     let ticket = bench.wait("bob1", 3).queued();
     bench.wait("cid1", 3).queued();
-    assert_eq!(bench.release("cid1").status(), "left");
+    assert_eq!(bench.release("cid1").status(), "left_queue");
     assert_eq!(bench.poll("bob1", 3, ticket).queued(), ticket);
     bench.release("ann1").unwrap();
     let claimed = bench.poll("bob1", 3, ticket).granted();
@@ -87,8 +87,8 @@ fn a_full_queue_takes_no_more() {
     bench.wait("bob1", 1).queued();
     let (bob, place) = (id("cid1"), "1000 5000 1 -");
     let args = [HERE, "0", &bob, "10000", "1", "10", TAG, place];
-    assert_eq!(bench.send("acquire", &args).status(), "full");
-    assert_eq!(bench.state().unwrap().queue(), [id("bob1")]);
+    assert_eq!(bench.send("acquire", &args).status(), "queue_full");
+    assert_eq!(bench.state().unwrap().queue, [id("bob1")]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn grants_are_told_on_the_channel_and_a_client_that_is_gone_is_passed_over() {
         let args = [HERE, "0", &id(name), "10000", permits, "10", TAG, &place];
         bench.send("acquire", &args).queued();
     }
-    let listener = bench.lab.listen(&channel("bob"));
+    let listener = bench.lab.listen_as("bob");
     bench.release("ann1").unwrap();
     assert_eq!(bench.held(), [(id("bob1"), 6), (id("bob2"), 3)].into(), "nobody heard the first");
     let messages = listener.heard();
@@ -120,7 +120,7 @@ fn grants_are_told_on_the_channel_and_a_client_that_is_gone_is_passed_over() {
 }
 
 #[test]
-fn release_of_many_permits_leaves_further_grants_to_pump() {
+fn release_of_many_permits_leaves_further_grants_to_grant_waiters() {
     let mut bench = Bench::new();
     bench.take_of("ann1", 100, 100).granted();
     let place = "1000 5000 1000 -";
@@ -130,7 +130,7 @@ fn release_of_many_permits_leaves_further_grants_to_pump() {
     }
     assert!(bench.release("ann1").unwrap().more);
     assert_eq!(bench.state().unwrap().holders, GRANTS as u64, "so many in a call");
-    assert!(bench.send("pump", &[HERE]).unwrap().more);
-    assert!(!bench.send("pump", &[HERE]).unwrap().more);
+    assert!(bench.send("grant_waiters", &[HERE]).unwrap().more);
+    assert!(!bench.send("grant_waiters", &[HERE]).unwrap().more);
     assert_eq!(bench.state().unwrap().holders, 2 * GRANTS as u64 + 8);
 }

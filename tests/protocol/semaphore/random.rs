@@ -1,7 +1,7 @@
 //! Random calls: the fast paths do the same as the slow path, and the hash is valid after each
 //! call.
 
-use super::super::lab::{HERE, TAG, id};
+use super::super::fixture::{HERE, TAG, id};
 use super::bench::Bench;
 
 const NAMES: [&str; 12] = [
@@ -10,18 +10,19 @@ const NAMES: [&str; 12] = [
 
 #[test]
 fn semaphore_fast_paths_equal_the_slow_path() {
-    let seed = fastrand::u64(..);
+    let given = std::env::var("RWLEASE_SEED").ok().map(|seed| seed.parse().unwrap());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("RWLEASE_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..20 {
         let (mut usual, mut whole) = (Bench::new(), Bench::slow_path());
         whole.lab.set_clock(usual.lab.now_us());
         for step in 0..60 {
             let (script, args) = call(&mut random, &mut usual);
-            let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let (one, other) = (usual.send(script, &args), whole.send(script, &args));
             let at = format!("seed {seed}, round {round}, step {step}: {script} {args:?}");
             // A usual release does not read the clock.
-            let plain = |answer: &super::super::lab::Answer| {
+            let plain = |answer: &super::super::fixture::Answer| {
                 answer.clone().map(|mut reply| {
                     reply.now = 0;
                     reply
@@ -31,8 +32,8 @@ fn semaphore_fast_paths_equal_the_slow_path() {
             // A usual release neither looks for dead holders nor changes the key's life.
             if script == "release" && usual.state() != whole.state() {
                 for _ in 0..NAMES.len() {
-                    usual.send("pump", &[HERE]).unwrap();
-                    whole.send("pump", &[HERE]).unwrap();
+                    usual.send("grant_waiters", &[HERE]).unwrap();
+                    whole.send("grant_waiters", &[HERE]).unwrap();
                 }
                 if is_idle(&mut usual) && is_idle(&mut whole) {
                     usual.delete();
@@ -57,7 +58,7 @@ fn semaphore_fast_paths_equal_the_slow_path() {
 }
 
 fn is_idle(bench: &mut Bench) -> bool {
-    bench.state().is_none_or(|state| state.holders == 0 && state.queue().is_empty())
+    bench.state().is_none_or(|state| state.holders == 0 && state.queue.is_empty())
 }
 
 fn call(random: &mut fastrand::Rng, bench: &mut Bench) -> (&'static str, Vec<String>) {
@@ -83,8 +84,8 @@ fn call(random: &mut fastrand::Rng, bench: &mut Bench) -> (&'static str, Vec<Str
             let token = (token + random.u64(..8) / 7).to_string();
             ("renew", words(&[HERE, &id, lease, &permits, &token]))
         }
-        17 => ("shrink", words(&[HERE, &id, &permits])),
-        18 => ("pump", words(&[HERE])),
+        17 => ("release_permits", words(&[HERE, &id, &permits])),
+        18 => ("grant_waiters", words(&[HERE])),
         _ => match random.bool() {
             true => ("set_limit", words(&[HERE, "0", "8", "5"])),
             false => ("set_limit", words(&[HERE, "0", "5", "8"])),

@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use rwlease::{Credentials, Locks};
+use rwlease::{Client, Credentials};
 
-use crate::support::{ClientKind, ServerSettings, StandaloneServer};
 use crate::{SECOND, soon};
+use testkit::{ClientKind, ServerSettings, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_opened_with_the_credentials_of_the_moment() {
@@ -16,9 +16,9 @@ async fn connections_are_opened_with_the_credentials_of_the_moment() {
     let server = StandaloneServer::start_with(settings).await.unwrap();
     let token = Arc::new(Mutex::new("token:0".to_owned()));
     let provider = Provider(token.clone());
-    let settings = Locks::builder().credentials(provider).lease(5 * SECOND);
+    let settings = Client::builder().credentials(provider).lease(5 * SECOND);
     let url = format!("redis://{}", server.address());
-    let locks = settings.servers([url]).connect().await.unwrap();
+    let locks = settings.urls([url]).connect().await.unwrap();
     let held = locks.rwlock("held").unwrap().write().await.unwrap();
     for number in 1..4 {
         let new = format!("token:{number}");
@@ -27,7 +27,7 @@ async fn connections_are_opened_with_the_credentials_of_the_moment() {
         server.kill_clients(ClientKind::Commands).await.unwrap();
         server.kill_clients(ClientKind::Subscribed).await.unwrap();
         let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
-        crate::support::wait_renewed(&held, 1).await.unwrap();
+        testkit::wait_renewed(&held, 1).await.unwrap();
     }
 }
 

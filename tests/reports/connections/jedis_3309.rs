@@ -3,16 +3,16 @@
 //!
 //! When no known node answers, the servers that the client was given are asked again.
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Fake, Proxy, ServerAct};
 use crate::{SOON, soon};
+use testkit::{Fake, Proxy, ServerAct};
 
 use super::lone_node;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn seeds_are_asked_again_when_all_known_addresses_are_gone() {
-    let node = lone_node("127.0.0.1", "").await;
+    let node = lone_node("").await;
     let seed = Fake::before(&node, ServerAct::forward).await.unwrap();
     let (first, second) = (Proxy::start(&node).await.unwrap(), Proxy::start(&node).await.unwrap());
     for (number, place) in [&first, &second].into_iter().enumerate() {
@@ -23,11 +23,11 @@ async fn seeds_are_asked_again_when_all_known_addresses_are_gone() {
             first.close();
         }
         // The same client, whose map names the first place.
-        static CLIENT: tokio::sync::OnceCell<Locks> = tokio::sync::OnceCell::const_new();
+        static CLIENT: tokio::sync::OnceCell<Client> = tokio::sync::OnceCell::const_new();
         let url = seed.url();
         let locks = CLIENT.get_or_init(async || {
-            let settings = Locks::builder().call_timeout(SOON);
-            settings.servers([url]).connect().await.unwrap()
+            let settings = Client::builder().call_timeout(SOON);
+            settings.urls([url]).connect().await.unwrap()
         });
         let lock = locks.await.rwlock("doc").unwrap();
         let _ = soon(lock.write()).await.unwrap().release().await.unwrap();

@@ -1,18 +1,12 @@
 //! Reports about connections, clusters and sentinels.
 
-use crate::support::{PollLimit, Server, ServerSettings};
+use testkit::{PollLimit, Server, ServerSettings};
 
-mod eredis_2;
-mod glide_4990;
 mod glide_5678;
-mod go_redis_1113;
-mod ioredis_358;
 mod jedis_3309;
 mod node_redis_1510;
-mod node_redis_898;
 mod node_redis_932;
 mod redis_12798;
-mod redis_15496;
 mod redis_doc_2420;
 mod rueidis_37;
 mod rueidis_539;
@@ -21,9 +15,8 @@ mod samyama_graph_1322;
 mod stackexchange_redis_1029;
 
 /// A cluster of one node, which serves every slot.
-async fn lone_node(host: &str, line: &str) -> Server {
+async fn lone_node(line: &str) -> Server {
     let settings = ServerSettings { cluster: true, ..ServerSettings::default() };
-    let settings = ServerSettings { host: Some(host.to_owned()), ..settings };
     let node = Server::start(&settings.line(line)).await.unwrap();
     node.run_words::<()>("CLUSTER ADDSLOTSRANGE 0 16383").await.unwrap();
     let wait_limit = PollLimit::new("the cluster to serve");

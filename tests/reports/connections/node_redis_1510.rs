@@ -3,12 +3,12 @@
 //!
 //! Connections that are accepted and closed are made again with pauses that grow.
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Fake, ServerAct, StandaloneServer};
 use crate::{SECOND, soon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::{Fake, ServerAct, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_closed_at_once_are_made_again_with_pauses() {
@@ -22,7 +22,7 @@ async fn connections_that_are_closed_at_once_are_made_again_with_pauses() {
         }
     });
     let fake = fake.await.unwrap();
-    let locks = Locks::connect([fake.url()]).await.unwrap();
+    let locks = Client::connect([fake.url()]).await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
     let _ = lock.write().await.unwrap().release().await.unwrap();
     closes.store(true, Ordering::SeqCst);

@@ -3,16 +3,16 @@
 //!
 //! Whoever asks for a lock while no server is there is told when its time is up.
 
-use rwlease::Locks;
+use rwlease::Client;
 use tokio::task::JoinSet;
 
-use crate::support::{ConnectBuilder, StandaloneServer};
 use crate::{SECOND, soon};
+use testkit::{ConnectBuilder, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_server_all_end() {
     let server = StandaloneServer::start().await.unwrap();
-    let settings = Locks::builder().call_timeout(2 * SECOND);
+    let settings = Client::builder().call_timeout(2 * SECOND);
     let locks = settings.connect_to(&[server.url()]).await.unwrap();
     server.kill().unwrap();
     let mut requests = JoinSet::new();

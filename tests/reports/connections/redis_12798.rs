@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rwlease::{Locks, Sentinel};
+use rwlease::{Client, SentinelConfig};
 
-use crate::support::{Fake, SentinelConfigForTest, SentinelDeployment, ServerAct};
 use crate::{SECOND, soon};
+use testkit::{Fake, SentinelConfigForTest, SentinelDeployment, ServerAct};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_message_of_a_failover_misleads_nobody() {
@@ -36,8 +36,8 @@ async fn old_message_of_a_failover_misleads_nobody() {
         }
     });
     let fake = fake.await.unwrap();
-    let sentinel = Sentinel::new("mymaster").node(format!("127.0.0.1:{}", fake.port()));
-    let locks = Locks::builder().sentinel(sentinel).connect().await.unwrap();
+    let sentinel = SentinelConfig::new("mymaster").node(format!("127.0.0.1:{}", fake.port()));
+    let locks = Client::builder().sentinel(sentinel).connect().await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
     let _ = lock.write().await.unwrap().release().await.unwrap();
     lies.store(true, Ordering::SeqCst);

@@ -3,7 +3,7 @@
 //!
 //! A node that is listed as `?` is used by the address that stands beside it.
 
-use rwlease::Locks;
+use rwlease::Client;
 
 use crate::soon;
 
@@ -12,13 +12,13 @@ use super::lone_node;
 #[tokio::test(flavor = "multi_thread")]
 async fn node_that_is_listed_as_a_question_mark_is_used_by_its_address() {
     let line = "cluster-preferred-endpoint-type hostname";
-    let node = lone_node("127.0.0.1", line).await;
+    let node = lone_node(line).await;
     let listed = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
     let listed: redis::Value = node.run(&listed).await.unwrap();
     assert!(
         format!("{listed:?}").contains("\"?\"") || format!("{listed:?}").contains("'?'"),
         "{listed:?}"
     );
-    let locks = Locks::connect([node.url()]).await.unwrap();
+    let locks = Client::connect([node.url()]).await.unwrap();
     let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
 }

@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Fake, ServerAct};
 use crate::{SOON, soon};
+use testkit::{Fake, ServerAct};
 
 use super::lone_node;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_at_a_server_that_redirects_to_itself_is_granted_on_a_new_connection() {
-    let node = lone_node("127.0.0.1", "").await;
+    let node = lone_node("").await;
     let port = Arc::new(AtomicU16::new(0));
     // Connections below this number lead to the old master.
     let (old, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -44,10 +44,10 @@ async fn write_at_a_server_that_redirects_to_itself_is_granted_on_a_new_connecti
     let announce = format!("CONFIG SET cluster-announce-port {}", fake.port());
     node.run_words::<()>(&announce).await.unwrap();
     super::until_announced(&node, fake.port()).await;
-    let locks = Locks::builder().call_timeout(SOON).servers([fake.url()]).connect().await.unwrap();
+    let locks = Client::builder().call_timeout(SOON).urls([fake.url()]).connect().await.unwrap();
     let lock = locks.rwlock("doc").unwrap();
     for replicas in [0, 1] {
-        let write = || soon(lock.write().replicas(replicas));
+        let write = || soon(lock.write().min_replicas(replicas));
         assert!(write().await.unwrap().release().await.unwrap().was_held());
         old.store(fake.connections(), Ordering::SeqCst);
         is_over.store(true, Ordering::SeqCst);

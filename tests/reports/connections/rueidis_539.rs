@@ -3,16 +3,16 @@
 //!
 //! Redirects and maps with IPv6 addresses are followed.
 
-use rwlease::Locks;
+use rwlease::Client;
 
 use crate::soon;
-use crate::support::{Fake, ServerAct};
+use testkit::{Fake, ServerAct};
 
 use super::lone_node;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redirect_to_an_address_of_version_6_is_followed() {
-    let node = lone_node("127.0.0.1", "").await;
+    let node = lone_node("").await;
     // The node is reached by this address of version 6 alone.
     let six = Fake::start_at("::1", Some(&node), ServerAct::forward).await.unwrap();
     let port = six.port();
@@ -30,7 +30,7 @@ async fn redirect_to_an_address_of_version_6_is_followed() {
     let announce = format!("CONFIG SET cluster-announce-port {}", four.port());
     node.run_words::<()>(&announce).await.unwrap();
     super::until_announced(&node, four.port()).await;
-    let locks = Locks::connect([four.url()]).await.unwrap();
+    let locks = Client::connect([four.url()]).await.unwrap();
     let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
     assert!(six.connections() > 0);
 }

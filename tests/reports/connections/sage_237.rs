@@ -4,7 +4,7 @@
 //!
 //! An entry without a host leads to the host that named it, in maps and in redirects.
 
-use rwlease::Locks;
+use rwlease::Client;
 
 use crate::soon;
 
@@ -13,7 +13,7 @@ use super::lone_node;
 #[tokio::test(flavor = "multi_thread")]
 async fn node_without_a_host_is_the_one_that_was_asked() {
     let line = "cluster-preferred-endpoint-type unknown-endpoint";
-    let node = lone_node("127.0.0.1", line).await;
-    let locks = Locks::connect([node.url()]).await.unwrap();
+    let node = lone_node(line).await;
+    let locks = Client::connect([node.url()]).await.unwrap();
     let _ = soon(locks.rwlock("doc").unwrap().write()).await.unwrap().release().await.unwrap();
 }

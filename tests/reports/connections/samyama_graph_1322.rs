@@ -3,10 +3,10 @@
 //!
 //! Only a whole line end ends a reply.
 
-use rwlease::{ErrorKind, Locks};
+use rwlease::{Client, ErrorKind};
 
 use crate::soon;
-use crate::support::{Fake, ServerAct, StandaloneServer};
+use testkit::{Fake, ServerAct, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_with_bare_line_feeds_is_one_reply() {
@@ -19,11 +19,11 @@ async fn error_with_bare_line_feeds_is_one_reply() {
         }
     });
     let fake = fake.await.unwrap();
-    let locks = Locks::connect([fake.url()]).await.unwrap();
+    let locks = Client::connect([fake.url()]).await.unwrap();
     for _ in 0..5 {
         let error = soon(locks.rwlock("broken").unwrap().try_write()).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
         let guard = soon(locks.rwlock("doc").unwrap().try_write()).await.unwrap().expect("free");
-        assert_eq!(guard.release().await.unwrap(), rwlease::Released::Released);
+        assert_eq!(guard.release().await.unwrap(), rwlease::ReleaseOutcome::Released);
     }
 }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Fake, ServerAct, StandaloneServer, wait_for_waiters, wait_renewed};
-use crate::{SECOND, client, soon, wait_to_write};
+use crate::{SECOND, client, soon};
+use testkit::{Fake, ServerAct, StandaloneServer, spawn_write, wait_for_waiters, wait_renewed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_are_replaced() {
@@ -23,16 +23,16 @@ async fn silent_connections_are_replaced() {
         }
     });
     let fake = fake.await.unwrap();
-    let settings = Locks::builder().lease(5 * SECOND);
-    let locks = settings.servers([fake.url()]).connect().await.unwrap();
+    let settings = Client::builder().lease(5 * SECOND);
+    let locks = settings.urls([fake.url()]).connect().await.unwrap();
     let near = client(&server).await;
     let held = locks.rwlock("held").unwrap().write().await.unwrap();
     let others = near.rwlock("wanted").unwrap().write().await.unwrap();
     let lock = locks.rwlock("wanted").unwrap();
-    let waiting = wait_to_write(&lock);
+    let waiting = spawn_write(&lock);
     wait_for_waiters(&lock, 1).await.unwrap();
     silent.store(fake.connections(), Ordering::SeqCst);
     wait_renewed(&held, 4).await.unwrap();
     let _ = others.release().await.unwrap();
-    soon(waiting).await.unwrap().unwrap();
+    drop(soon(waiting).await.unwrap().unwrap());
 }

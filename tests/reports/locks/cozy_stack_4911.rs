@@ -14,7 +14,7 @@ async fn lost_lease_is_renewed_no_more() {
     let lock = locks.rwlock("job").unwrap();
     let lost = lock.write().lease(SECOND).await.unwrap();
     other.rwlock("job").unwrap().force_release().await.unwrap();
-    soon(lost.lost()).await;
+    soon(lost.ended()).await;
     sleep(SECOND).await;
     let before = scripts(&server).await;
     sleep(3 * SECOND).await;

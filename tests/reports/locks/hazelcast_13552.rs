@@ -3,19 +3,19 @@
 //!
 //! The limit of a call does not end a wait for another holder.
 
-use rwlease::Locks;
+use rwlease::Client;
 use tokio::time::sleep;
 
-use crate::support::ConnectBuilder;
 use crate::{LONG, SECOND, one, soon};
+use testkit::ConnectBuilder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wait_is_longer_than_a_call_may_take() {
     let (server, holder) = one().await;
-    let locks = Locks::builder().call_timeout(SECOND).connect_to(&[server.url()]).await.unwrap();
+    let locks = Client::builder().call_timeout(SECOND).connect_to(&[server.url()]).await.unwrap();
     let held = (
         holder.rwlock("a").unwrap().write().lease(LONG).await.unwrap(),
-        holder.mutex("a").unwrap().lock().lease(LONG).await.unwrap(),
+        holder.set_nx_mutex("a").unwrap().lock().lease(LONG).await.unwrap(),
         holder.semaphore("b", 1).unwrap().acquire(1).lease(LONG).await.unwrap(),
     );
     let waits = [
@@ -24,7 +24,7 @@ async fn wait_is_longer_than_a_call_may_take() {
             async move { lock.write().await.map(drop) }
         }),
         tokio::spawn({
-            let mutex = locks.mutex("a").unwrap();
+            let mutex = locks.set_nx_mutex("a").unwrap();
             async move { mutex.lock().await.map(drop) }
         }),
         tokio::spawn({

@@ -19,12 +19,12 @@ async fn release_refused_by_misconf_is_told_and_repeated() {
     std::fs::rename(&folder, &aside).unwrap();
     std::fs::remove_dir_all(&aside).unwrap();
     let _ = server.run_words::<String>("BGSAVE").await;
-    let wait_limit = crate::support::PollLimit::new("a failed save");
+    let wait_limit = testkit::PollLimit::new("a failed save");
     while server.info("persistence").await.unwrap()["rdb_last_bgsave_status"] != "err" {
         wait_limit.pause("it has not failed").await.unwrap();
     }
     let refused = soon(held.release()).await;
-    assert!(refused.is_err() || refused.unwrap() == rwlease::Released::Unknown);
+    assert!(refused.is_err() || refused.unwrap() == rwlease::ReleaseOutcome::Unknown);
     server.run_words::<()>("CONFIG SET stop-writes-on-bgsave-error no").await.unwrap();
     tokio::time::sleep(SECOND).await;
     until_free(&lock).await;

@@ -3,7 +3,7 @@
 //!
 //! A lease that was waited for is as long as any other.
 
-use rwlease::{RenewalPolicy, Retry};
+use rwlease::{RenewalPolicy, RetryPolicy};
 use tokio::time::sleep;
 
 use crate::{LONG, MS, SECOND, one, soon};
@@ -12,11 +12,11 @@ use crate::{LONG, MS, SECOND, one, soon};
 async fn lease_counts_from_the_grant_and_not_from_the_wait() {
     const LEASE: std::time::Duration = std::time::Duration::from_secs(4);
     let (_server, locks) = one().await;
-    let mutex = locks.mutex("job").unwrap();
+    let mutex = locks.set_nx_mutex("job").unwrap();
     let held = mutex.lock().lease(LONG).await.unwrap();
     let waiting = tokio::spawn(async move {
         let request = mutex.lock().lease(LEASE).renewal(RenewalPolicy::Manual);
-        let guard = request.retry(Retry::every(50 * MS)).await.unwrap();
+        let guard = request.retry_policy(RetryPolicy::fixed(50 * MS)).await.unwrap();
         (guard.remaining(), guard.renew().await, guard)
     });
     sleep(LEASE + SECOND).await;

@@ -5,7 +5,8 @@
 
 use tokio::time::sleep;
 
-use crate::{LONG, SECOND, one, soon, wait_to_write};
+use crate::{LONG, SECOND, one, soon};
+use testkit::spawn_write;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_outlast_a_busy_script() {
@@ -22,11 +23,11 @@ async fn locks_outlast_a_busy_script() {
     });
     sleep(SECOND).await;
     let lock = locks.rwlock("other").unwrap();
-    let waiting = wait_to_write(&lock);
+    let waiting = spawn_write(&lock);
     drop(released);
     sleep(2 * SECOND).await;
     server.run_words::<()>("SCRIPT KILL").await.unwrap();
-    soon(waiting).await.unwrap().unwrap();
+    drop(soon(waiting).await.unwrap().unwrap());
     drop(soon(locks.rwlock("released").unwrap().write()).await.unwrap());
     sleep(4 * SECOND).await;
     assert!(held.is_held());

@@ -5,8 +5,8 @@
 
 use std::future::IntoFuture;
 
-use crate::support::{Proxy, connect, wait_for_waiters};
-use crate::{LONG, MS, one, soon, wait_to_write};
+use crate::{LONG, MS, one, soon};
+use testkit::{Proxy, connect, spawn_write, wait_for_waiters};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
@@ -23,9 +23,9 @@ async fn waiter_behind_short_waits_and_a_dead_one_is_granted_soon() {
     let dead = tokio::spawn(async move { doomed.write().lease(60 * LONG).await.map(drop) });
     wait_for_waiters(&lock, 1).await.unwrap();
     proxy.drop_all();
-    let next = wait_to_write(&lock);
+    let next = spawn_write(&lock);
     wait_for_waiters(&lock, 2).await.unwrap();
     let _ = held.release().await.unwrap();
-    soon(next).await.unwrap().unwrap();
+    drop(soon(next).await.unwrap().unwrap());
     dead.abort();
 }

@@ -3,8 +3,8 @@
 //!
 //! No lock of any kind leaves a key without an end, neither held nor abandoned nor released.
 
-use crate::support::wait_for_waiters;
 use crate::{SECOND, one};
+use testkit::{spawn_read, wait_for_waiters};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_key_has_an_end() {
@@ -20,12 +20,9 @@ async fn every_key_has_an_end() {
     let semaphore = locks.semaphore("pool", 3).unwrap();
     let lock = locks.rwlock("doc").unwrap();
     let permits = semaphore.acquire(2).lease(SECOND).await.unwrap();
-    let mutex = locks.mutex("mutex").unwrap().lock().await.unwrap();
+    let mutex = locks.set_nx_mutex("mutex").unwrap().lock().await.unwrap();
     let write = lock.write().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.read().await.map(drop) }
-    });
+    let waiting = spawn_read(&lock);
     wait_for_waiters(&lock, 1).await.unwrap();
     assert_eq!(every_key().await, 3);
     waiting.abort();

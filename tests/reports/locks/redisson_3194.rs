@@ -3,22 +3,22 @@
 //!
 //! A lock that is taken again after a loss is renewed like any other.
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{ConnectBuilder, Proxy, StandaloneServer, wait_renewed};
 use crate::{SECOND, soon};
+use testkit::{ConnectBuilder, Proxy, StandaloneServer, wait_renewed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_taken_again_after_a_loss_is_renewed() {
     let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
-    let locks = Locks::builder().lease(2 * SECOND).connect_to(&[proxy.url()]).await.unwrap();
+    let locks = Client::builder().lease(2 * SECOND).connect_to(&[proxy.url()]).await.unwrap();
     let lock = locks.rwlock("job").unwrap();
     for _ in 0..2 {
         let guard = soon(lock.write()).await.unwrap();
         wait_renewed(&guard, 4).await.unwrap();
         proxy.close();
-        soon(guard.lost()).await;
+        soon(guard.ended()).await;
         proxy.heal();
     }
     let guard = soon(lock.write()).await.unwrap();

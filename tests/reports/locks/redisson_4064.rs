@@ -5,8 +5,8 @@
 
 use tokio::task::JoinSet;
 
-use crate::support::{PollLimit, wait_for_waiters};
 use crate::{LONG, MS, one, soon};
+use testkit::{PollLimit, wait_for_waiters};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_are_left_when_nobody_waits() {

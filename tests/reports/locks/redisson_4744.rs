@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::support::{Proxy, ProxyFlow};
 use crate::{LONG, MS, one, soon};
+use testkit::{Proxy, ProxyFlow};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_while_a_waiter_subscribes_is_noticed() {
@@ -17,7 +17,7 @@ async fn release_while_a_waiter_subscribes_is_noticed() {
     for pause in (0..900).step_by(100).map(Duration::from_millis) {
         // Everything that the waiter says and hears takes a while, its subscription included.
         let proxy = Proxy::start(&server).await.unwrap();
-        let far = crate::support::connect(&[proxy.url()]).await.unwrap();
+        let far = testkit::connect(&[proxy.url()]).await.unwrap();
         proxy.replies(ProxyFlow::Slow(100 * MS));
         let held = lock.write().lease(LONG).await.unwrap();
         let waiting = tokio::spawn({

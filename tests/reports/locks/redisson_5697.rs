@@ -36,5 +36,5 @@ async fn holder_is_renewed_while_many_ask() {
     assert!(held.is_held());
     is_over.store(true, Ordering::Relaxed);
     tasks.join_all().await;
-    assert_eq!(held.release().await.unwrap(), rwlease::Released::Released);
+    assert_eq!(held.release().await.unwrap(), rwlease::ReleaseOutcome::Released);
 }

@@ -10,7 +10,7 @@ use crate::{SECOND, one, scripts};
 #[tokio::test(flavor = "multi_thread")]
 async fn reentrant_read_released_as_often_as_taken_is_renewed_no_more() {
     let (server, locks) = one().await;
-    let (owner, lock) = (locks.reentrant(), locks.rwlock("doc").unwrap());
+    let (owner, lock) = (locks.reentrant_owner(), locks.rwlock("doc").unwrap());
     let mut guards = Vec::new();
     for _ in 0..5 {
         guards.push(owner.read(&lock).lease(SECOND).await.unwrap());

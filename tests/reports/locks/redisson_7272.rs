@@ -5,8 +5,8 @@
 
 use tokio::time::{sleep, timeout};
 
-use crate::support::PollLimit;
 use crate::{SECOND, one, scripts, soon, until_free};
+use testkit::PollLimit;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_dropped_at_any_moment_is_renewed_no_more() {

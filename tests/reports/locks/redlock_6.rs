@@ -3,10 +3,10 @@
 //!
 //! A quorum whose key holds other data is told so at once.
 
-use rwlease::{ErrorKind, Quorum};
+use rwlease::{ErrorKind, Redlock};
 
-use crate::support::StandaloneServer;
 use crate::{client, soon};
+use testkit::StandaloneServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_on_a_key_with_other_data_is_foreign() {
@@ -17,7 +17,7 @@ async fn quorum_on_a_key_with_other_data_is_foreign() {
         members.push(client(&server).await);
         servers.push(server);
     }
-    let quorum = Quorum::new(members).unwrap();
+    let quorum = Redlock::new(members).unwrap();
     let error = soon(quorum.write("user")).await.map(drop).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
 }

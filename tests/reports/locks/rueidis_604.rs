@@ -6,8 +6,8 @@
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::wait_for_waiters;
 use crate::{LONG, SECOND, one, scripts};
+use testkit::wait_for_waiters;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_do_not_hammer_the_server() {

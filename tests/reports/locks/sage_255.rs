@@ -5,8 +5,8 @@
 
 use tokio::time::sleep;
 
-use crate::support::wait_renewed;
 use crate::{SECOND, one};
+use testkit::wait_renewed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_outlasts_renewals_that_are_refused_for_a_while() {

@@ -3,8 +3,8 @@
 //!
 //! A guard needs neither the lock's handle nor the client's, and there may be any number of locks.
 
-use crate::support::wait_renewed;
 use crate::{SECOND, client, one};
+use testkit::wait_renewed;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guard_outlives_its_lock_and_its_client() {
@@ -20,6 +20,6 @@ async fn guard_outlives_its_lock_and_its_client() {
     wait_renewed(&guard, 4).await.unwrap();
     let other = client(&server).await.rwlock("held").unwrap();
     assert!(other.try_read().await.unwrap().is_none());
-    assert_eq!(guard.release().await.unwrap(), rwlease::Released::Released);
+    assert_eq!(guard.release().await.unwrap(), rwlease::ReleaseOutcome::Released);
     assert!(other.try_read().await.unwrap().is_some());
 }

@@ -3,19 +3,19 @@
 //!
 //! A failed release leaves nothing in the process that would refuse the next request.
 
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{ConnectBuilder, Proxy, StandaloneServer};
 use crate::{SECOND, soon};
+use testkit::{ConnectBuilder, Proxy, StandaloneServer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_whose_release_failed_is_taken_again() {
     let server = StandaloneServer::start().await.unwrap();
     let proxy = Proxy::start(&server).await.unwrap();
-    let settings = Locks::builder().lease(2 * SECOND).call_timeout(SECOND);
+    let settings = Client::builder().lease(2 * SECOND).call_timeout(SECOND);
     let locks = settings.connect_to(&[proxy.url()]).await.unwrap();
-    let (owner, lock) = (locks.reentrant(), locks.rwlock("user").unwrap());
-    let mutex = locks.mutex("user").unwrap();
+    let (owner, lock) = (locks.reentrant_owner(), locks.rwlock("user").unwrap());
+    let mutex = locks.set_nx_mutex("user").unwrap();
     let held = owner.write(&lock).await.unwrap();
     let also = mutex.lock().await.unwrap();
     proxy.close();

@@ -1,0 +1,97 @@
+//! A separate network for some processes, with one link to this one that can be cut. It needs the
+//! right to make it (root, on Linux).
+
+use std::process::Command;
+
+use super::Result;
+use super::container::succeed;
+
+const NOT_ALLOWED: [&str; 3] = ["not permitted", "ermission denied", "No such file"];
+
+/// Removed, with its link, when this is dropped.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    name: String,
+    /// This end of the link.
+    cable: String,
+    /// The first three bytes of both addresses.
+    net: String,
+}
+
+impl NetworkNamespace {
+    /// `None` if this process lacks the right, or if there is no `ip`.
+    pub fn create_if_allowed() -> Result<Option<NetworkNamespace>> {
+        match NetworkNamespace::create() {
+            Ok(space) => Ok(Some(space)),
+            Err(error) if NOT_ALLOWED.iter().any(|why| error.to_string().contains(why)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn create() -> Result<NetworkNamespace> {
+        let id = std::process::id();
+        let mut random = fastrand::Rng::new();
+        let space = NetworkNamespace {
+            name: format!("rwlease{id}"),
+            cable: format!("rwl{id}a"),
+            net: format!("10.{}.{}", random.u8(190..250), random.u8(..)),
+        };
+        let (name, cable, far, net) = (&space.name, &space.cable, format!("rwl{id}b"), &space.net);
+        for words in [
+            format!("netns add {name}"),
+            format!("link add {cable} type veth peer name {far}"),
+            format!("link set {far} netns {name}"),
+            format!("addr add {net}.1/30 dev {cable}"),
+            format!("link set {cable} up"),
+            format!("-n {name} addr add {net}.2/30 dev {far}"),
+            format!("-n {name} link set {far} up"),
+            format!("-n {name} link set lo up"),
+        ] {
+            ip(&words)?;
+        }
+        Ok(space)
+    }
+
+    /// The words before a command that is to run in the namespace.
+    pub fn before(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
+    }
+
+    /// The address of this side.
+    pub fn host_addr(&self) -> String {
+        format!("{}.1", self.net)
+    }
+
+    /// The address of the other side.
+    pub fn namespace_addr(&self) -> String {
+        format!("{}.2", self.net)
+    }
+
+    /// Cuts the link. Neither side is notified.
+    pub fn cut(&self) -> Result {
+        ip(&format!("link set {} down", self.cable))
+    }
+
+    pub fn restore(&self) -> Result {
+        ip(&format!("link set {} up", self.cable))
+    }
+
+    /// The state of the link as the system reports it: `up`, `down`.
+    pub fn state(&self) -> Result<String> {
+        let state = std::fs::read_to_string(format!("/sys/class/net/{}/operstate", self.cable))?;
+        Ok(state.trim().to_owned())
+    }
+}
+
+impl Drop for NetworkNamespace {
+    fn drop(&mut self) {
+        // This removes the link, too. A failure cannot be handled here: `ip netns` shows what is
+        // left.
+        let _ = ip(&format!("netns delete {}", self.name));
+        let _ = ip(&format!("link delete {}", self.cable));
+    }
+}
+
+fn ip(words: &str) -> Result {
+    succeed(Command::new("ip").args(words.split(' ')))
+}

@@ -1,0 +1,91 @@
+//! A closure under a lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rwlease::{ErrorKind, RenewalPolicy};
+
+use crate::fixture::{Bench, eventually, soon};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_returns_the_output_and_releases_the_lock() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("run").unwrap();
+    let mut log = Vec::new(); // borrowed by the closure
+    let token = lock
+        .write()
+        .run_while_held(async |lease| {
+            log.push("write");
+            assert!(lease.is_held());
+            lease.fencing_token().map_or(0, u64::from)
+        })
+        .await
+        .unwrap();
+    assert!(bench.record("run").await.is_free());
+    let later = lock
+        .read()
+        .run_while_held(async |lease| lease.fencing_token().map_or(0, u64::from))
+        .await
+        .unwrap();
+    assert!(later > token);
+    let reentrant = bench.locks.reentrant_owner();
+    let nested = reentrant.write(&lock).run_while_held(async |outer| {
+        let inner = reentrant
+            .read(&lock)
+            .run_while_held(async |inner| inner.fencing_token().map_or(0, u64::from))
+            .await;
+        inner.unwrap() == outer.fencing_token().map_or(0, u64::from)
+    });
+    assert!(nested.await.unwrap());
+    assert_eq!(log, ["write"]);
+    assert!(bench.record("run").await.is_free());
+    // And in a task.
+    let spawned = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            lock.write()
+                .run_while_held(async |lease| lease.fencing_token().map_or(0, u64::from))
+                .await
+        }
+    });
+    assert!(spawned.await.unwrap().unwrap() > later);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_is_cancelled_when_the_lease_is_lost() {
+    struct Told(Arc<AtomicBool>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("cancelled").unwrap();
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let told = Told(cancelled.clone());
+    let request = lock.write().lease(Duration::from_millis(500)).renewal(RenewalPolicy::Manual);
+    let work = request.run_while_held(async move |_| {
+        let _told = told;
+        std::future::pending::<()>().await;
+    });
+    let error = soon("the loss", work).await.unwrap_err();
+    assert_eq!((error.kind(), error.lock()), (ErrorKind::LeaseLost, Some("cancelled")));
+    assert!(cancelled.load(Ordering::SeqCst), "the work's future was dropped");
+    eventually("all is free", || async { lock.try_write().await.unwrap().is_some() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_panics_or_is_dropped_releases() {
+    let bench = Bench::new().await;
+    let lock = bench.locks.rwlock("panics").unwrap();
+    let panicking = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.write().run_while_held(async |_| panic!("as the test wants")).await }
+    });
+    assert!(panicking.await.unwrap_err().is_panic());
+    eventually("all is free", || async { bench.record("panics").await.is_free() }).await;
+    let dropped = lock.write().run_while_held(async |_| std::future::pending::<()>().await);
+    let _ = tokio::time::timeout(Duration::from_millis(200), dropped).await;
+    eventually("all is free", || async { bench.record("panics").await.is_free() }).await;
+}

@@ -1,0 +1,304 @@
+//! The extreme values of every duration option: each is refused or works, and nothing panics. On
+//! embedded servers and in simulated time.
+
+use std::future::IntoFuture;
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rwlease::{CacheConfig, Client, ClientBuilder, ErrorKind, Redlock, Result, RetryPolicy};
+use tokio::time::{sleep, timeout};
+
+use crate::fixture::{MS, SECOND, client, engine};
+
+const EXTREMES: [Duration; 8] = [
+    Duration::ZERO,
+    Duration::from_nanos(1),
+    Duration::from_millis(1),
+    Duration::from_secs(30 * 24 * 3600),
+    Duration::from_millis(u32::MAX as u64 + 1),
+    Duration::from_secs(u64::MAX / 1_000),
+    Duration::from_secs(u64::MAX),
+    Duration::MAX,
+];
+
+/// Returns the result, or `None` after an expected error or if the work takes longer than this
+/// waits.
+async fn for_a_while<T>(what: &str, work: impl Future<Output = Result<T>>) -> Option<T> {
+    match timeout(3 * SECOND, work).await {
+        Ok(Ok(done)) => Some(done),
+        Ok(Err(error)) => {
+            let expected = [
+                ErrorKind::InvalidInput,
+                ErrorKind::TimedOut,
+                ErrorKind::AttemptsExhausted,
+                ErrorKind::Unavailable,
+                ErrorKind::LeaseLost,
+            ];
+            assert!(expected.contains(&error.kind()), "{what}: {error:?}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Uses everything that a client does, with extreme settings.
+async fn walk(what: &str, settings: ClientBuilder) {
+    let engine = engine();
+    let other = client(&engine).await;
+    let locks = match settings.connect_embedded(&engine).await {
+        Ok(locks) => locks,
+        Err(error) => return assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}"),
+    };
+    let (lock, others) = (locks.rwlock("walked").unwrap(), other.rwlock("walked").unwrap());
+    let Some(read) = for_a_while(what, lock.read().into_future()).await else {
+        return;
+    };
+    let _ = for_a_while(what, read.renew()).await;
+    let upgraded = timeout(3 * SECOND, read.upgrade().into_future()).await;
+    if let Ok(Ok(write)) = upgraded
+        && let Some(read) = for_a_while(what, write.downgrade()).await
+    {
+        let theirs = others.read().lease(SECOND).await.unwrap();
+        let _ = timeout(3 * SECOND, read.upgrade().timeout(SECOND).into_future()).await;
+        drop(theirs);
+    }
+    sleep(SECOND).await;
+    let theirs = others.write().await.unwrap();
+    let waiting = for_a_while(what, lock.write().into_future());
+    let _ = tokio::join!(waiting, async {
+        sleep(SECOND).await;
+        drop(theirs);
+    });
+    match lock.cached() {
+        Ok(cached) => {
+            for _ in 0..3 {
+                let _ = for_a_while(what, cached.write().timeout(SECOND)).await;
+                let _ = for_a_while(what, cached.try_read()).await;
+            }
+            let _ = for_a_while(what, others.try_write().into_future()).await;
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput, "{what}: {error}"),
+    }
+    locks.shutdown(3 * SECOND).await;
+}
+
+type Setter = fn(ClientBuilder, Duration) -> ClientBuilder;
+
+async fn settings_of_a_client(extreme: Duration) {
+    let setters: [(&str, Setter); 10] = [
+        ("lease", ClientBuilder::lease),
+        ("margin", ClientBuilder::safety_margin),
+        ("poll_interval", ClientBuilder::poll_interval),
+        ("waiter_ttl", ClientBuilder::waiter_ttl),
+        ("claim_timeout", ClientBuilder::claim_timeout),
+        ("call_timeout", ClientBuilder::call_timeout),
+        ("connect_timeout", ClientBuilder::connect_timeout),
+        ("response_timeout", ClientBuilder::response_timeout),
+        ("min_hold", |builder, time| builder.cache(CacheConfig::default().min_hold(time))),
+        ("try_wait", |builder, time| builder.cache(CacheConfig::default().try_wait(time))),
+    ];
+    for (name, set) in setters {
+        walk(&format!("{name} {extreme:?}"), set(Client::builder(), extreme)).await;
+    }
+    // With the longest lease, a long margin is valid too.
+    let longest = Client::builder().lease(Duration::from_secs(30 * 24 * 3600));
+    walk("a margin of the longest lease", longest.safety_margin(extreme)).await;
+}
+
+/// Each setter of a request, for a lock that is free and for one that is held for a second.
+async fn setters_of_requests(extreme: Duration) {
+    let engine = engine();
+    let locks = client(&engine).await;
+    let other = client(&engine).await;
+    let (lock, mutex) = (locks.rwlock("extreme").unwrap(), locks.set_nx_mutex("mutex").unwrap());
+    let (others, others_mutex) =
+        (other.rwlock("extreme").unwrap(), other.set_nx_mutex("mutex").unwrap());
+    let cached = lock.cached().unwrap();
+    let mut members = vec![locks.clone()];
+    for _ in 0..2 {
+        members.push(Client::embedded().await.unwrap());
+    }
+    let quorum = Redlock::new(members).unwrap();
+    let retries = [
+        RetryPolicy::fixed(extreme).jitter(0.0),
+        RetryPolicy::fixed(extreme).jitter(1.0).timeout(extreme),
+        RetryPolicy::exponential(extreme, Duration::ZERO).jitter(0.0),
+        RetryPolicy::exponential(Duration::ZERO, extreme).jitter(0.0).max_attempts(40),
+        RetryPolicy::default().timeout(extreme),
+    ];
+    for held in [false, true] {
+        let what = format!("{extreme:?}, held: {held}");
+        let begin = async || match held {
+            true => Some((others.write().await.unwrap(), others_mutex.lock().await.unwrap())),
+            false => None,
+        };
+        macro_rules! each {
+            ($($request:expr),* $(,)?) => {$(
+                let theirs = begin().await;
+                let requesting = for_a_while(&what, $request);
+                let (had, ()) = tokio::join!(requesting, async {
+                    sleep(SECOND).await;
+                    drop(theirs);
+                });
+                drop(had);
+                sleep(SECOND / 10).await;
+            )*};
+        }
+        each!(
+            lock.write().timeout(extreme).into_future(),
+            lock.write().lease(extreme).into_future(),
+            lock.read().max_hold(extreme).into_future(),
+            mutex.lock().timeout(extreme).into_future(),
+            mutex.lock().lease(extreme).into_future(),
+            mutex.lock().max_hold(extreme).into_future(),
+            cached.read().timeout(extreme),
+            cached.try_write().timeout(extreme),
+            lock.try_write().timeout(extreme).into_future(),
+            lock.try_write().lease(extreme).into_future(),
+            lock.try_read().max_hold(extreme).into_future(),
+            locks.multi_lock().write("extreme").timeout(extreme).into_future(),
+            locks.multi_lock().write("extreme").lease(extreme).into_future(),
+            locks.multi_lock().write("extreme").max_hold(extreme).into_future(),
+            locks.multi_lock().write("extreme").timeout(extreme).try_acquire(),
+            quorum.write("extreme").timeout(extreme).into_future(),
+            quorum.write("extreme").lease(extreme).into_future(),
+            quorum.write("extreme").max_hold(extreme).into_future(),
+            quorum.write("extreme").member_timeout(extreme).into_future(),
+            quorum.write("extreme").drift(extreme).into_future(),
+        );
+        for retry in &retries {
+            each!(
+                lock.write().retry_policy(retry.clone()).into_future(),
+                mutex.lock().retry_policy(retry.clone()).into_future(),
+                locks.multi_lock().write("extreme").retry_policy(retry.clone()).into_future(),
+                quorum.write("extreme").retry_policy(retry.clone()).into_future(),
+            );
+        }
+        #[cfg(feature = "legacy")]
+        {
+            let legacy = rwlease::TwoKeyRwLock::tagged(&locks, "legacy").unwrap();
+            each!(
+                legacy.try_read(extreme),
+                legacy.try_write(extreme),
+                legacy.read(extreme, extreme),
+                legacy.write(SECOND, extreme),
+            );
+        }
+    }
+    let read = lock.read().max_hold(extreme).await;
+    if let Ok(read) = read {
+        let theirs = others.read().await.unwrap();
+        let upgrading = timeout(3 * SECOND, read.upgrade().timeout(extreme).into_future());
+        let _ = tokio::join!(upgrading, async {
+            sleep(SECOND).await;
+            drop(theirs);
+        });
+    }
+    let _ = timeout(3 * SECOND, locks.shutdown(extreme)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_and_request_durations_at_extremes_never_panic() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let (count, tell) = (panics.clone(), panic::take_hook());
+    let here = thread::current().id();
+    panic::set_hook(Box::new(move |panic| {
+        // Counts panics in the client's tasks too, which nobody awaits, but not those of other
+        // tests.
+        if thread::current().id() == here {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        tell(panic);
+    }));
+    for extreme in EXTREMES {
+        settings_of_a_client(extreme).await;
+        setters_of_requests(extreme).await;
+    }
+    assert_eq!(panics.load(Ordering::Relaxed), 0);
+}
+
+/// The least value of each setting that a client accepts, and what goes with it.
+fn least_settings() -> Vec<(&'static str, ClientBuilder)> {
+    let short = || Client::builder().poll_interval(MS).waiter_ttl(100 * MS);
+    vec![
+        ("the defaults", Client::builder()),
+        ("lease", Client::builder().lease(10 * MS)),
+        ("lease with the largest margin", Client::builder().lease(10 * MS).safety_margin(5 * MS)),
+        ("lease of 60 ms", Client::builder().lease(60 * MS)),
+        ("margin", Client::builder().safety_margin(Duration::ZERO)),
+        ("poll_interval", Client::builder().poll_interval(MS)),
+        ("waiter_ttl", short()),
+        ("claim_timeout", Client::builder().claim_timeout(10 * MS)),
+        ("call_timeout", Client::builder().call_timeout(MS)),
+        ("connect_timeout", Client::builder().connect_timeout(MS)),
+        ("response_timeout", Client::builder().response_timeout(MS)),
+        ("max_in_flight", Client::builder().max_in_flight(1)),
+        ("max_queue_len", Client::builder().max_queue_len(1)),
+        ("min_hold", Client::builder().cache(CacheConfig::default().min_hold(Duration::ZERO))),
+        ("try_wait", Client::builder().cache(CacheConfig::default().try_wait(Duration::ZERO))),
+        ("max_cached", Client::builder().cache(CacheConfig::default().max_cached(0))),
+        (
+            "all that is short",
+            short().lease(10 * MS).claim_timeout(10 * MS).response_timeout(MS).connect_timeout(MS),
+        ),
+    ]
+}
+
+/// Holds, waits, tries again and caches for a while. Returns how often the runtime went to sleep,
+/// and how many scripts ran.
+async fn live(settings: ClientBuilder, stopped: bool) -> (u64, u64) {
+    let engine = engine();
+    let locks = settings.connect_embedded(&engine).await.unwrap();
+    let others = client(&engine).await;
+    let taken = others.rwlock("taken").unwrap().write().await.unwrap();
+    let (lock, mutex) = (locks.rwlock("taken").unwrap(), locks.set_nx_mutex("mutex").unwrap());
+    let cached = locks.rwlock("cached").unwrap().cached();
+    let held = locks.rwlock("held").unwrap().write().await;
+    let both = mutex.lock().await;
+    tokio::spawn(async move { drop(lock.write().await) });
+    tokio::spawn(async move { drop(mutex.lock().await) });
+    if let Ok(cached) = cached {
+        tokio::spawn(async move {
+            loop {
+                drop(cached.write().await);
+                sleep(SECOND / 10).await;
+            }
+        });
+    }
+    if stopped {
+        engine.faults().pause(0);
+    }
+    sleep(SECOND).await;
+    engine.reset_script_stats();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let before = metrics.worker_park_count(0);
+    sleep(5 * SECOND).await;
+    let sleeps = metrics.worker_park_count(0) - before;
+    drop((taken, held, both));
+    (sleeps, engine.script_stats().scripts)
+}
+
+/// In simulated time: it stands still while anything spins without a pause, and the shortest pause
+/// is a millisecond.
+#[test]
+fn client_with_minimum_settings_does_not_spin() {
+    for (name, settings) in least_settings() {
+        for stopped in [false, true] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let settings = settings.clone();
+            thread::spawn(move || {
+                let mut runtime = tokio::runtime::Builder::new_current_thread();
+                let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+                tell.send(runtime.block_on(live(settings, stopped))).unwrap();
+            });
+            let told = told.recv_timeout(60 * SECOND);
+            let (sleeps, scripts) = told.unwrap_or_else(|_| panic!("{name} spins: {stopped}"));
+            println!("{name}, stopped: {stopped}: {sleeps} sleeps, {scripts} scripts");
+            assert!(sleeps < 5 * 3_000, "{name}, stopped: {stopped}: {sleeps} sleeps in 5 s");
+            assert!(scripts < 5 * 3_000, "{name}, stopped: {stopped}: {scripts} scripts in 5 s");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Several locks, all or none, on a real cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use rwlease::{
+    Client, ErrorKind, LeaseState, LockMode, ReleaseOutcome, RenewalPolicy, RetryPolicy,
+};
+use testkit::{
+    Cluster, ClusterConfig, ConnectBuilder, ExclusionCheck, PollLimit, connect, wait_for_waiters,
+};
+use tokio::time::{Instant, timeout};
+
+use crate::fixture::{LONG, eventually};
+
+async fn cluster() -> (Cluster, Client) {
+    let cluster = Cluster::start_with(ClusterConfig::of(3, 0)).await.unwrap();
+    let locks = connect(&cluster.urls()).await.unwrap();
+    (cluster, locks)
+}
+
+/// Waits until nobody holds these locks.
+async fn free(locks: &Client, names: &[&str]) {
+    for name in names {
+        let lock = locks.rwlock(*name).unwrap();
+        eventually(name, async || !lock.is_locked().await.unwrap()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_holds_all_locks_in_their_modes_and_releases_together() {
+    let (_cluster, locks) = cluster().await;
+    let request =
+        || locks.multi_lock().write("c").read("a").set_nx_mutex("b").write("a{1}").read("c");
+    let held = request().await.unwrap();
+    let leases: Vec<_> =
+        held.leases().map(|lease| (lease.name().to_owned(), lease.mode().unwrap())).collect();
+    // By key: the mutex has no prefix, and a write stands for a read of the same lock.
+    let expected = [
+        ("b", LockMode::Write),
+        ("a", LockMode::Read),
+        ("a{1}", LockMode::Write),
+        ("c", LockMode::Write),
+    ];
+    assert_eq!(leases, expected.map(|(name, mode)| (name.to_owned(), mode)));
+    assert!(held.is_held() && held.remaining() > Duration::from_secs(1));
+    assert_eq!(held.state(), LeaseState::Held);
+    assert!(
+        held.lease("c").unwrap().fencing_token().map_or(0, u64::from) > 0
+            && held.lease("none").is_none()
+    );
+
+    assert!(request().try_acquire().await.unwrap().is_none());
+    assert!(locks.rwlock("a").unwrap().try_read().await.unwrap().is_some());
+    assert!(locks.set_nx_mutex("b").unwrap().is_locked().await.unwrap());
+    held.renew().await.unwrap();
+    assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+    free(&locks, &["a", "a{1}", "c"]).await;
+    assert!(!locks.set_nx_mutex("b").unwrap().is_locked().await.unwrap());
+    drop(request().try_acquire().await.unwrap().expect("all are free"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_that_cannot_get_all_locks_keeps_none() {
+    let (_cluster, locks) = cluster().await;
+    let middle = locks.rwlock("m").unwrap();
+    let theirs = middle.write().await.unwrap();
+    let request = || locks.multi_lock().write("a").write("m").write("z");
+
+    assert!(request().try_acquire().await.unwrap().is_none());
+    free(&locks, &["a", "z"]).await;
+    let timed_out = request().timeout(Duration::from_millis(200)).await.unwrap_err();
+    assert_eq!((timed_out.kind(), timed_out.lock()), (ErrorKind::TimedOut, Some("m")));
+    let retry = RetryPolicy::fixed(Duration::from_millis(2)).max_attempts(3);
+    assert_eq!(
+        request().retry_policy(retry).await.unwrap_err().kind(),
+        ErrorKind::AttemptsExhausted
+    );
+    let cancelled = request().cancel_when(tokio::time::sleep(Duration::from_millis(50))).await;
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    free(&locks, &["a", "z"]).await;
+
+    // While the request waits for the middle lock, it holds the locks before it, and none after it.
+    let waiting = tokio::spawn(request().into_future());
+    wait_for_waiters(&middle, 1).await.unwrap();
+    assert!(locks.rwlock("a").unwrap().is_locked().await.unwrap());
+    free(&locks, &["z"]).await;
+    let _ = theirs.release().await.unwrap();
+    let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(held.leases().len(), 3);
+    drop(held);
+    free(&locks, &["a", "m", "z"]).await;
+
+    assert_eq!(locks.multi_lock().await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let mixed = locks.multi_lock().set_nx_mutex("rwlease:a").read("a").await.unwrap_err();
+    assert_eq!(mixed.kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        locks.multi_lock().read("").read("a").await.unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_guard_with_one_lost_lease_is_lost() {
+    let (_cluster, locks) = cluster().await;
+    let held =
+        locks.multi_lock().write("a").write("b").lease(Duration::from_secs(2)).await.unwrap();
+    locks.rwlock("b").unwrap().force_release().await.unwrap();
+    timeout(LONG, held.ended()).await.unwrap();
+    assert_eq!((held.state(), held.remaining()), (LeaseState::Lost, Duration::ZERO));
+    assert!(held.lease("a").unwrap().is_held());
+    assert_eq!(held.release().await.unwrap(), ReleaseOutcome::AlreadyLost);
+    free(&locks, &["a"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_renew_after_a_revocation_and_a_loss_returns_lost() {
+    let (_cluster, locks) = cluster().await;
+    let [a, b] = ["a", "b"].map(|name| locks.rwlock(name).unwrap());
+    let held = locks.multi_lock().write("a").write("b").await.unwrap();
+    a.revoke().await.unwrap();
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::LeaseRevoked);
+    b.force_release().await.unwrap();
+    assert_eq!(held.renew().await.unwrap_err().kind(), ErrorKind::LeaseLost);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_reacquires_locks_lost_while_it_waits() {
+    let (_cluster, locks) = cluster().await;
+    let last = locks.rwlock("z").unwrap();
+    let theirs = last.write().await.unwrap();
+    let request = locks.multi_lock().write("a").write("z");
+    let waiting = tokio::spawn(request.into_future());
+    let first = locks.rwlock("a").unwrap();
+    let mut tokens = std::collections::BTreeSet::new();
+    let wait_limit = PollLimit::new("the first lock to be taken three times");
+    while tokens.len() < 3 {
+        let status = first.status().await.unwrap();
+        if let Some(writer) = status.writer
+            && tokens.insert(writer.fencing_token.get())
+        {
+            first.force_release().await.unwrap();
+        }
+        wait_limit.pause(format!("{tokens:?}")).await.unwrap();
+    }
+    let _ = theirs.release().await.unwrap();
+    let held = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(held.leases().len(), 2);
+}
+
+/// Many tasks acquire the same locks in every order and mode. No task waits forever, and each
+/// writer is alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_requests_in_any_order_never_deadlock() {
+    const TASKS: usize = 8;
+    const ROUNDS: usize = 25;
+    const NAMES: [&str; 5] = ["a", "b{2}", "c", "d{4}", "e"];
+    let (cluster, _) = cluster().await;
+    let inside: Arc<[ExclusionCheck; 5]> = Arc::default();
+    let mut tasks = Vec::new();
+    for task in 0..TASKS {
+        let locks = connect(&cluster.urls()).await.unwrap();
+        let inside = inside.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(task as u64);
+            for round in 0..ROUNDS {
+                let mut places: Vec<usize> = (0..NAMES.len()).collect();
+                random.shuffle(&mut places);
+                places.truncate(random.usize(2..=4));
+                let writes: Vec<bool> = places.iter().map(|_| random.bool()).collect();
+                let mut request = locks.multi_lock();
+                for (place, write) in places.iter().zip(&writes) {
+                    request = match write {
+                        true => request.write(NAMES[*place]),
+                        false => request.read(NAMES[*place]),
+                    };
+                }
+                if round % 4 == 3 {
+                    request = request.retry_policy(RetryPolicy::fixed(Duration::from_millis(3)));
+                }
+                let held = request.timeout(LONG).await.unwrap();
+                join_all(places.iter().zip(&writes).map(async |(place, write)| match write {
+                    true => inside[*place].writes().await,
+                    false => inside[*place].reads().await,
+                }))
+                .await;
+                assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_request_dropped_leaves_no_holder_and_no_waiter() {
+    let (_cluster, locks) = cluster().await;
+    let theirs = locks.rwlock("b").unwrap().write().await.unwrap();
+    for polls in 0..60u64 {
+        let request = locks.multi_lock().write("a").write("b").write("c").into_future();
+        let _ = timeout(Duration::from_micros(150 * polls), request).await;
+    }
+    let _ = theirs.release().await.unwrap();
+    free(&locks, &["a", "b", "c"]).await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(locks.rwlock(name).unwrap().status().await.unwrap().waiter_count, 0);
+    }
+    assert_eq!(locks.shutdown(LONG).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_without_renewal_keeps_its_locks_while_it_waits() {
+    let (cluster, locks) = cluster().await;
+    let losses = Arc::new(AtomicUsize::new(0));
+    let count = losses.clone();
+    let waiting_client = Client::builder()
+        .on_lease_lost(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        })
+        .connect_to(&cluster.urls())
+        .await
+        .unwrap();
+    let theirs = locks.rwlock("m").unwrap().write().await.unwrap();
+    let lease = Duration::from_secs(1);
+    let request = waiting_client.multi_lock().write("a").write("m");
+    let request = request.renewal(RenewalPolicy::Manual).lease(lease);
+    let waiting = tokio::spawn(request.into_future());
+    let first = locks.rwlock("a").unwrap();
+    let holder = async || first.status().await.unwrap().writer.map(|writer| writer.id);
+    let wait_limit = PollLimit::new("the first lock to be held");
+    let id = loop {
+        if let Some(id) = holder().await {
+            break id;
+        }
+        wait_limit.pause("it is free").await.unwrap();
+    };
+    let since = Instant::now();
+    while since.elapsed() < 3 * lease {
+        assert_eq!(holder().await.as_ref(), Some(&id), "it has lost its place");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let _ = theirs.release().await.unwrap();
+    let held = waiting.await.unwrap().unwrap();
+    assert!(held.is_held());
+    assert!(held.remaining() > lease / 2, "the first lease was renewed before the guard exists");
+    assert_eq!(losses.load(Ordering::SeqCst), 0, "a loss of a lease that nobody had");
+    // From now on it is the caller who renews.
+    timeout(LONG, held.ended()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn multi_guard_distinguishes_a_lock_from_a_mutex_of_the_same_name() {
+    let (_cluster, locks) = cluster().await;
+    let held = locks.multi_lock().write("both").set_nx_mutex("both").await.unwrap();
+    assert!(held.lease("both").unwrap().fencing_token().map_or(0, u64::from) > 0);
+    assert_eq!(held.set_nx_mutex_lease("both").unwrap().fencing_token().map_or(0, u64::from), 0);
+    assert!(held.set_nx_mutex_lease("other").is_none());
+    let _ = held.release().await.unwrap();
+}

@@ -1,0 +1,141 @@
+//! Keys of other types, and hashes that no script wrote.
+
+use super::super::arguments;
+use super::super::fixture::{Expect, HERE, Lab, id};
+use super::bench::Bench;
+
+/// Calls of each script of a semaphore.
+fn calls() -> Vec<(&'static str, Vec<String>)> {
+    arguments::calls(|script| script.starts_with("semaphore/"))
+}
+
+#[track_caller]
+fn all_refused(lab: &mut Lab, code: &str) {
+    lab.checked = false;
+    for slow_path in [false, true] {
+        lab.slow_path = slow_path;
+        for (script, args) in calls() {
+            let answer = lab.unchanged(|lab| lab.send(script, &args));
+            answer.refused_with(code);
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_no_semaphore() {
+    let mut idle = Lab::new();
+    idle.write("ann1").granted();
+    idle.release("ann1").unwrap();
+    let mut written = Lab::new();
+    written.write("ann1").granted();
+    let mut read = Lab::new();
+    read.read("ann1").granted();
+    let mut shared = Lab::new();
+    shared.read("ann1").granted();
+    shared.read("bob1").granted();
+    let mut queue = Lab::new();
+    queue.write("bob1").granted();
+    queue.wait_write("ann1").queued();
+    for mut lab in [idle, written, read, shared, queue] {
+        all_refused(&mut lab, "LOCKTYPE");
+    }
+}
+
+#[test]
+fn a_semaphore_is_no_lock() {
+    for waits in [false, true] {
+        let mut bench = Bench::new();
+        bench.take("ann1", 10).granted();
+        if waits {
+            bench.wait("bob1", 1).queued();
+        }
+        let lab = &mut bench.lab;
+        for slow_path in [false, true] {
+            lab.slow_path = slow_path;
+            for call in [
+                Lab::read as fn(&mut Lab, &str) -> _,
+                Lab::write,
+                Lab::wait_read,
+                Lab::wait_write,
+                Lab::release,
+                |lab, name| lab.renew(name, 1_000),
+                |lab, name| lab.downgrade(name, 1, 1_000),
+                |lab, name| lab.upgrade(name, 1),
+                |lab, _| lab.grant_waiters(),
+                |lab, _| lab.revoke_up_to(1),
+                |lab, _| lab.force_up_to(1),
+                |lab, _| lab.inspect(),
+                |lab, name| lab.send("holds", &[HERE, &id(name)]),
+                |lab, name| lab.send("raise_token", &[HERE, &id(name), "1"]),
+            ] {
+                lab.unchanged(|lab| call(lab, "ann1")).refused_with("LOCKTYPE");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_other_kinds_are_left_alone() {
+    let mut lab = Lab::new();
+    let key = lab.key().to_owned();
+    lab.command::<()>(redis::cmd("SET").arg(&key).arg("a string"));
+    for (script, args) in calls() {
+        lab.checked = false;
+        lab.send(script, &args).refused_with("WRONGTYPE");
+    }
+    lab.command::<()>(redis::cmd("DEL").arg(&key));
+    lab.set_field("other", "1");
+    all_refused(&mut lab, "LOCKTYPE");
+}
+
+#[test]
+fn semaphore_malformed_line_is_rejected() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 1).granted();
+    let (fields, _) = bench.lab.look();
+    let line = fields["s"].clone();
+    let (head, tail) = line.split_at(45);
+    for bad in ["3P".to_owned() + &line[2..], "9P".to_owned() + &line[2..]] {
+        bench.lab.set_field("s", &bad);
+        all_refused(&mut bench.lab, "LOCKVERSION");
+    }
+    for bad in [
+        "2X".to_owned() + &line[2..],
+        head.to_owned(),
+        format!("{head}10 1"),
+        format!("{} 1 1", &head[..40]),
+        format!("{head}-1 1 1"),
+        format!("{}4{tail}", &head[..44]),
+        format!("{} {tail}", &head[..44]),
+    ] {
+        bench.lab.set_field("s", &bad);
+        all_refused(&mut bench.lab, "LOCKTYPE");
+    }
+    // A usual release does not check the limit.
+    for bad in [format!("{head}0 1 1"), format!("{head}4294967296 1 1")] {
+        bench.lab.set_field("s", &bad);
+        bench
+            .lab
+            .unchanged(|lab| lab.send("semaphore/grant_waiters", &[HERE]))
+            .refused_with("LOCKTYPE");
+    }
+}
+
+#[test]
+fn a_malformed_record_is_not_renewed() {
+    let mut bench = Bench::new();
+    bench.take("ann1", 1).granted();
+    let field = format!("r:{}", id("ann1"));
+    let (fields, _) = bench.lab.look();
+    let head = fields[&field][..30].to_owned();
+    bench.lab.checked = false;
+    for bad in [head.clone(), format!("{head}x 1"), format!("{head}0 x")] {
+        bench.lab.set_field(&field, &bad);
+        for slow_path in [false, true] {
+            bench.lab.slow_path = slow_path;
+            let renew = [HERE, &id("ann1"), "10000", "1", "1"];
+            let answer = bench.lab.unchanged(|lab| lab.send("semaphore/renew", &renew));
+            answer.refused_with("LOCKTYPE");
+        }
+    }
+}
