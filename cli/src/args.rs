@@ -6,18 +6,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use rwlease::Fsync;
 
 use crate::exit::{self, CliError};
 
 /// Distributed read/write locks on Redis Cluster, for the shell
 ///
-/// Takes locks, shows who holds them and who waits, and looks for what would break them. The locks
-/// are those of the library `rwlease`: leases with fencing tokens, granted in a fair order.
+/// Runs commands under locks, shows the holders and the waiters of a lock, and checks whether the
+/// servers are fit for locks. The locks are those of the library `rwlease`: leases with fencing
+/// tokens, granted in a fair order.
 #[derive(Parser)]
-#[command(name = "rwlease", version, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
+#[command(name = "rwlease", version, after_help = EXAMPLES)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", exit::full_table()))]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Args {
     #[command(flatten)]
@@ -30,8 +34,13 @@ const EXAMPLES: &str = "\
 Examples:
   export RWLEASE_URL=redis://127.0.0.1:7000       one node of the cluster is enough
   rwlease run backup -- pg_dump -f all.sql        one at a time, on all machines
-  rwlease status backup --watch                   who holds it, who waits
-  rwlease doctor                                  what would break a lock here?";
+  rwlease status backup --watch                   holders and waiters
+  rwlease doctor                                  check the servers";
+
+/// Ends a help text: examples, and the exit statuses of the command.
+fn help_end(examples: &str, statuses: &str) -> String {
+    format!("{examples}\n\n{statuses}")
+}
 
 pub const URL: &str = "RWLEASE_URL";
 pub const USER: &str = "RWLEASE_USER";
@@ -39,26 +48,28 @@ pub const SENTINEL_USER: &str = "RWLEASE_SENTINEL_USER";
 pub const TLS_ROOTS: &str = "RWLEASE_TLS_ROOTS";
 pub const TLS_CERT: &str = "RWLEASE_TLS_CERT";
 pub const TLS_KEY: &str = "RWLEASE_TLS_KEY";
+pub const WAIT_FOR_SERVERS: &str = "RWLEASE_WAIT_FOR_SERVERS";
 pub const PREFIX: &str = "RWLEASE_PREFIX";
+const MIN_REPLICAS: &str = "RWLEASE_MIN_REPLICAS";
+const FSYNC: &str = "RWLEASE_FSYNC";
 
-/// Which servers to use, and as which user to connect. (`environment` passes all of it on to a
-/// command.)
+/// The servers, and the user to connect as. (`environment` passes all options to a command.)
 #[derive(clap::Args)]
 #[command(next_help_heading = "Servers")]
 pub struct ServerArgs {
-    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; one node of a
-    /// cluster is enough. Or the sentinels of a server:
-    /// `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
+    /// Servers: `redis://[[USER]:PASSWORD@]HOST[:PORT]`, or `rediss://` for TLS; several times, or
+    /// separated by commas. One node of a cluster is enough if it answers. For a server with
+    /// sentinels: `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST[:PORT]/MASTER`
     #[arg(long = "redis", value_name = "URL", env = URL, global = true)]
     #[arg(num_args = 1, hide_env_values = true)]
     pub urls: Vec<String>,
 
-    /// User to connect as, in place of that in the URL; RWLEASE_PASSWORD has its password, and
-    /// without a user, that of the user `default`
+    /// User to connect as, instead of the user in the URL. RWLEASE_PASSWORD is the password of this
+    /// user or, without this option, of the user `default`
     #[arg(long, value_name = "NAME", env = USER, hide_env_values = true, global = true)]
     pub user: Option<String>,
 
-    /// User to connect to sentinels as; RWLEASE_SENTINEL_PASSWORD has its password, and can be set
+    /// User to connect to sentinels as. RWLEASE_SENTINEL_PASSWORD is the password, and can be set
     /// without a user
     #[arg(long, value_name = "NAME", env = SENTINEL_USER, hide_env_values = true, global = true)]
     pub sentinel_user: Option<String>,
@@ -67,17 +78,22 @@ pub struct ServerArgs {
     #[arg(long, value_name = "FILE", env = TLS_ROOTS, hide_env_values = true, global = true)]
     pub tls_roots: Option<PathBuf>,
 
-    /// The client's own certificate (PEM)
+    /// Client certificate (PEM)
     #[arg(long, value_name = "FILE", env = TLS_CERT, hide_env_values = true, global = true)]
     #[arg(requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
 
-    /// The key of the client's own certificate (PEM)
+    /// Key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", env = TLS_KEY, hide_env_values = true, global = true)]
     #[arg(requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// Goes before a lock's name in its key; all users of the lock need the same prefix
+    /// Maximum time to wait for servers that start later, such as 60s [default: do not wait]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, env = WAIT_FOR_SERVERS)]
+    #[arg(hide_env_values = true, global = true)]
+    pub wait_for_servers: Option<Duration>,
+
+    /// Prefix of the keys of locks. All clients of a lock must use the same prefix
     #[arg(long, value_name = "PREFIX", env = PREFIX, hide_env_values = true, global = true)]
     #[arg(default_value = "rwlease:")]
     pub prefix: String,
@@ -87,93 +103,137 @@ pub struct ServerArgs {
 pub enum CliCommand {
     /// Run a command under a lock
     ///
-    /// Ends with the command's exit status. In the command's environment, RWLEASE_TOKEN is the
-    /// fencing token, and RWLEASE_ID the id by which `rwlease status` names this holder.
+    /// Waits for the lock, runs the command, renews the lease while the command runs, and releases
+    /// the lock. In the environment of the command, RWLEASE_TOKEN is the fencing token, and
+    /// RWLEASE_ID is the id of this holder in `rwlease status`.
     ///
-    /// The command runs in its own process group, and signals are passed on to it. When the lease
-    /// cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after the
-    /// grace. Both come before the servers can grant the lock to the next waiter. A command that
-    /// runs as another user cannot be stopped; `run` says so.
+    /// The command runs in its own process group, and `run` forwards signals to the group. If the
+    /// lease cannot be renewed, the group gets SIGTERM, and SIGKILL if it is still running after
+    /// the grace period. Both come before the servers can grant the lock to the next waiter. A
+    /// command that runs as another user cannot be stopped; `run` prints a warning.
     Run(RunArgs),
-    /// Show who holds a lock and who waits for it
+    /// Show the holders and the waiters of a lock
     Status(StatusArgs),
-    /// List the locks that the servers know
+    /// List the locks that exist on the servers, sorted by their names
+    ///
+    /// Shows locks and semaphores, who holds them and how many wait. If a master does not reply,
+    /// its locks are missing: a line on standard error names it, and the exit status is 69.
     List(ListArgs),
-    /// Show the slots of locks, without a call to a server
+    /// Show the hash slots of locks, without a server
     Slot(SlotArgs),
+    /// Write the Lua scripts into a folder, for a client in another language
+    ///
+    /// Prints the SHA-1 digest of each script, which EVALSHA takes, and its file. Files that exist
+    /// are replaced.
+    Scripts(ScriptsArgs),
     /// Prevent the holders of a lock from renewing it
     ///
-    /// The lock is free when their leases end, and is never held by two that exclude each other. A
-    /// command that `rwlease run` started is stopped before that.
-    #[command(after_help = "Example:\n  rwlease revoke backup")]
+    /// The lock becomes free when the leases end. Two clients that exclude each other never hold it
+    /// together. `rwlease run` stops its command before its lease ends. If nobody holds the lock,
+    /// nothing changes, and the exit status is 0.
+    #[command(after_help = help_end("Example:\n  rwlease revoke backup", &exit::table(exit::OF_LOCK)))]
     Revoke(LockArgs),
     /// Free a lock at once, although its holders are not stopped
     ///
-    /// The old holders believe that they hold the lock until they learn otherwise, while others
+    /// The old holders continue to work until they learn that the lock is lost, while other clients
     /// already hold it. Holders that waited for the lock, or cache it, usually learn it at once;
-    /// the others learn it at their next renewal. Until then, only a store that compares fencing
-    /// tokens is safe. Prefer `rwlease revoke`, which waits for the leases to end.
-    #[command(after_help = "Example:\n  rwlease release --force backup")]
+    /// other holders learn it at their next renewal. Until then, only a store that compares fencing
+    /// tokens is safe. Prefer `rwlease revoke`, which waits until the leases end. If nobody holds
+    /// the lock, nothing changes, and the exit status is 0.
+    #[command(after_help = help_end(
+        "Example:\n  rwlease release --force backup",
+        &exit::table(exit::OF_LOCK),
+    ))]
     Release(ReleaseArgs),
-    /// Look for what would break a lock here
+    /// Check whether the servers are fit for locks
     ///
     /// Checks the state of the cluster, versions, the user's rights, the memory policy, clocks and
-    /// replicas, and takes a lock on each master for a moment. The exit status is 1 if something is
-    /// wrong.
-    #[command(after_help = "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000")]
+    /// replicas, and takes a lock on each master for a moment. Warnings do not change the exit
+    /// status.
+    #[command(after_help = help_end(
+        "Example:\n  rwlease doctor --redis redis://127.0.0.1:7000",
+        &exit::table(exit::OF_DOCTOR),
+    ))]
     Doctor,
     /// Print a completion script for a shell
-    #[command(after_help = "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease")]
+    #[command(after_help = help_end(
+        "Example:\n  rwlease completions bash > /etc/bash_completion.d/rwlease",
+        &exit::table(exit::OF_LOCAL),
+    ))]
     Completions(CompletionsArgs),
     /// Print a manual page
-    #[command(after_help = "Example:\n  rwlease man run | man -l -")]
+    #[command(after_help = help_end(
+        "Example:\n  rwlease man run | man -l -",
+        &exit::table(exit::OF_LOCAL),
+    ))]
     Man(ManArgs),
 }
 
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("mode"), after_help = RUN_EXAMPLES)]
+#[command(group = ArgGroup::new("mode"), after_help = help_end(RUN_EXAMPLES, &exit::run_table()))]
 pub struct RunArgs {
-    /// The lock; a name that begins with `-` goes between two `--`
+    /// Name of the lock. Put a name that begins with `-` between two `--`
     pub name: String,
 
-    /// Hold the lock together with other readers
+    /// Share the lock with other readers
     #[arg(long, group = "mode")]
     pub read: bool,
 
-    /// Hold the lock alone (the default)
+    /// Hold the lock exclusively (the default)
     #[arg(long, group = "mode")]
     pub write: bool,
 
-    /// Hand the held lock on to the command, by a ticket in RWLEASE_TICKET. The command must take
-    /// the lock up before the lease ends; this process neither renews nor releases it
+    /// Transfer the held lock to the command, which finds the transfer in RWLEASE_TRANSFER and must
+    /// accept it before the lease ends. This process does not renew or release the lock
     #[arg(long, conflicts_with = "permits")]
-    pub hand_on: bool,
+    pub transfer: bool,
 
-    /// Take up the lock of the ticket in RWLEASE_TICKET, instead of waiting for the lock
+    /// Accept the transfer in RWLEASE_TRANSFER instead of waiting for the lock
     #[arg(long, conflicts_with = "mode")]
-    pub take_up: bool,
+    pub accept_transfer: bool,
 
     /// Hold N permits of a semaphore that has LIMIT permits, such as 2/10
     #[arg(long, group = "mode", value_name = "N/LIMIT", value_parser = permits)]
     pub permits: Option<PermitSpec>,
 
-    /// Longest time to wait for the lock, such as 30s; 0s does not wait for other holders [default:
+    /// Maximum time to wait for the lock, such as 30s. 0s does not wait for other holders [default:
     /// no limit]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 
-    /// How long the servers keep the lock if this process does not renew it
+    /// Time after which the servers free the lock if this process does not renew it
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "30s")]
     pub lease: Duration,
 
-    /// Time from SIGTERM to SIGKILL when the lease is being lost, at most a third of the lease
-    /// [default: a quarter of it, at most 10s]
+    /// Minimum time for which the lock stays taken, counted from the grant, also if the command or
+    /// this process ends before. For a job that several machines start once per period
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(conflicts_with_all = ["read", "permits", "transfer", "accept_transfer"])]
+    pub at_least: Option<Duration>,
+
+    /// Exit with 0 and without a message if others hold the lock. Without --timeout, do not wait
+    /// for other holders
+    #[arg(long, conflicts_with = "accept_transfer")]
+    pub ok_if_held: bool,
+
+    /// Time from SIGTERM to SIGKILL if the lease cannot be renewed, at most a third of the lease
+    /// [default: a quarter of the lease, at most 10s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub grace: Option<Duration>,
 
-    /// Number of replicas that must confirm the lock and each renewal
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub replicas: u32,
+    /// Minimum number of replicas that must confirm the grant and each renewal
+    #[arg(long, value_name = "N", env = MIN_REPLICAS, hide_env_values = true, default_value_t = 0)]
+    pub min_replicas: u32,
+
+    /// Servers that must have the grant and each renewal on disk. `replicas` and `all` mean the
+    /// replicas of --min-replicas
+    #[arg(long, value_name = "SERVERS", env = FSYNC, hide_env_values = true)]
+    #[arg(default_value = "none", value_parser = fsync_parser())]
+    pub fsync: Fsync,
+
+    /// Who holds the lock, in one word, for `rwlease status` [default: the host and the process id]
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
 
     /// Show nothing while waiting
     #[arg(long, short)]
@@ -187,17 +247,19 @@ pub struct RunArgs {
 const RUN_EXAMPLES: &str = "\
 Examples:
   rwlease run backup -- pg_dump -f all.sql
-  rwlease run --timeout 0s nightly -- ./report       do not wait if another holds it
+  rwlease run --timeout 0s nightly -- ./report       do not wait for other holders
+  rwlease run --at-least 50s --ok-if-held minutely -- ./job   once a minute, on one machine
   rwlease run --permits 2/10 uploads -- ./upload     two of ten permits on all machines
   rwlease run --read --lease 10s catalog -- sh -c 'publish --fence \"$RWLEASE_TOKEN\"'
-  rwlease run --hand-on backup -- sh -c 'rwlease run --take-up backup -- ./dump &'";
+  rwlease run --transfer backup -- sh -c 'rwlease run --accept-transfer backup -- ./dump &'";
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiters"
-)]
+#[command(after_help = help_end(
+    "Examples:\n  rwlease status backup\n  rwlease status backup --watch --json | jq .waiter_count",
+    &exit::table(exit::OF_LOCK),
+))]
 pub struct StatusArgs {
-    /// The lock
+    /// Name of the lock
     pub name: String,
 
     /// Repeat until interrupted
@@ -208,36 +270,63 @@ pub struct StatusArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "watch")]
     pub every: Duration,
 
-    /// Print one JSON object for each query
+    /// Print one JSON object a query, with times in seconds
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  rwlease list order:")]
+#[command(after_help = help_end(
+    "Examples:\n  rwlease list order:\n  rwlease list --waiting --json | jq -r .name",
+    &exit::table(exit::OF_LIST),
+))]
 pub struct ListArgs {
     /// Beginning of the names
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub start: String,
+
+    /// Only locks that are held
+    #[arg(long)]
+    pub held: bool,
+
+    /// Only locks that somebody waits for
+    #[arg(long)]
+    pub waiting: bool,
+
+    /// Print one JSON object a lock, as `rwlease status --json`, with at most 100 readers and 100
+    /// waiters
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  rwlease slot 'order:{42}' 'invoice:{42}'")]
+#[command(after_help = help_end(
+    "Example:\n  rwlease slot 'order:{42}' 'invoice:{42}'",
+    &exit::table(exit::OF_LOCAL),
+))]
 pub struct SlotArgs {
-    /// The locks
+    /// Names of the locks
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = help_end("Example:\n  rwlease scripts lua", &exit::table(exit::OF_LOCAL)))]
+pub struct ScriptsArgs {
+    /// Folder for the files; made if it is missing
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+#[derive(clap::Args)]
 pub struct LockArgs {
-    /// The lock
+    /// Name of the lock
     pub name: String,
 }
 
 #[derive(clap::Args)]
 pub struct ReleaseArgs {
-    /// The lock
+    /// Name of the lock
     pub name: String,
 
     /// Required, because the holders are not stopped
@@ -257,8 +346,19 @@ pub struct ManArgs {
     pub command: Option<String>,
 }
 
-/// The command line, or the exit status if there is nothing to do (help, version) or the line is
-/// wrong.
+fn fsync_parser() -> impl TypedValueParser<Value = Fsync> {
+    PossibleValuesParser::new(["none", "master", "replicas", "all"]).map(|servers| {
+        match servers.as_str() {
+            "master" => Fsync::Master,
+            "replicas" => Fsync::Replicas,
+            "all" => Fsync::All,
+            _ => Fsync::None,
+        }
+    })
+}
+
+/// Parses the command line. Returns an exit status if help or the version was printed, or if the
+/// command line is wrong.
 pub fn parse() -> Result<Args, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let read = parse_words(&words).or_else(|error| match error.kind() {
@@ -284,8 +384,8 @@ fn parse_words(words: &[OsString]) -> clap::error::Result<Args> {
     command().try_get_matches_from(words).and_then(|matches| Args::from_arg_matches(&matches))
 }
 
-/// Parses `run ... -- NAME -- COMMAND`, which is for names that begin with `-`. `None` if it is
-/// something else.
+/// Parses `run ... -- NAME -- COMMAND`, which is for names that begin with `-`. Returns `None` if
+/// the command line has another form.
 fn with_marked_name(mut words: Vec<OsString>) -> Option<clap::error::Result<Args>> {
     let mark = words.iter().position(|word| word == "--")?;
     if words.get(mark + 2)? != "--" {
@@ -305,8 +405,7 @@ pub fn command() -> clap::Command {
     Args::command()
 }
 
-/// Joins an error of the parser, which has several lines: the complaint, and its advice if it has
-/// one.
+/// Joins the lines of a parser error: the complaint, and the advice if there is one.
 fn single_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let complaint = text.split("\n\n").next().unwrap_or_default();
@@ -331,8 +430,10 @@ fn permits(text: &str) -> Result<PermitSpec, String> {
     let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{error}; {advice}"));
     let (count, limit) = (number(count)?, number(limit)?);
     match count {
-        0 => Err(format!("no permits; {advice}")),
-        _ if count > limit => Err(format!("{count} are more than {limit}; {advice}")),
+        0 => Err(format!("the number of permits must be at least 1; {advice}")),
+        _ if count > limit => {
+            Err(format!("{count} permits are more than the limit {limit}; {advice}"))
+        }
         _ => Ok(PermitSpec { count, limit }),
     }
 }

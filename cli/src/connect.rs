@@ -2,14 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rwlease::{Builder, Credentials, Locks, Sentinel};
+use rwlease::{Client, ClientBuilder, Credentials, SentinelConfig};
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CliError, SYSTEM};
+use crate::exit::{CliError, SYSTEM, print_error};
+use crate::format;
 
 const PASSWORD: &str = "RWLEASE_PASSWORD";
 const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";
@@ -17,8 +19,8 @@ const SENTINEL_PASSWORD: &str = "RWLEASE_SENTINEL_PASSWORD";
 /// Marks the URL of sentinels.
 const SENTINEL_SCHEME: &str = "+sentinel://";
 
-/// The name of the client and of its library in the servers' `CLIENT LIST`.
-pub const CLIENT_NAME: &str = "rwlease";
+/// The name of the library in the servers' `CLIENT LIST`.
+pub const LIB_NAME: &str = "rwlease";
 
 /// Certificates in PEM.
 #[derive(Clone, Default)]
@@ -28,15 +30,36 @@ pub struct Certificates {
 }
 
 impl ServerArgs {
-    pub async fn connect(&self) -> Result<Locks, CliError> {
-        Ok(self.builder()?.connect().await?)
+    /// Connects for queries: holders have a label, queries have none.
+    pub async fn connect(&self) -> Result<Client, CliError> {
+        self.connect_as(Some("")).await
     }
 
-    pub fn builder(&self) -> Result<Builder, CliError> {
-        let mut settings = Locks::builder().prefix(&self.prefix).client_name(CLIENT_NAME);
+    /// Connects as a holder with this label. With `--wait-for-servers` it waits, and says so once,
+    /// if no server can be used. The nodes of a cluster that is being made look like a wrong
+    /// command line: for these it waits without a line.
+    pub async fn connect_as(&self, label: Option<&str>) -> Result<Client, CliError> {
+        let builder = label.into_iter().fold(self.builder()?, ClientBuilder::label);
+        let began = Instant::now();
+        let connected = builder.clone().connect().await.map_err(CliError::from);
+        let left = self.wait_for_servers.unwrap_or_default().saturating_sub(began.elapsed());
+        match connected {
+            Err(failure) if !left.is_zero() && (failure.is_transient() || failure.is_usage()) => {
+                if failure.is_transient() {
+                    let seconds = Duration::from_secs_f64(left.as_secs_f64().ceil());
+                    print_error(&format!("{failure}; waiting up to {}", format::duration(seconds)));
+                }
+                Ok(builder.wait_for_servers(left).connect().await?)
+            }
+            connected => connected,
+        }
+    }
+
+    pub fn builder(&self) -> Result<ClientBuilder, CliError> {
+        let mut settings = Client::builder().key_prefix(&self.prefix);
         settings = match self.sentinels()? {
             Some(url) => {
-                let mut sentinel: Sentinel = url.parse()?;
+                let mut sentinel: SentinelConfig = url.parse()?;
                 if let Some((user, password)) = self.sentinel_credentials()? {
                     sentinel = sentinel.credentials(match user {
                         Some(user) => Credentials::new(user, password),
@@ -45,23 +68,23 @@ impl ServerArgs {
                 }
                 settings.sentinel(sentinel)
             }
-            None => settings.servers(self.urls()?),
+            None => settings.urls(self.urls()?),
         };
         if let Some((user, password)) = self.credentials()? {
             settings = settings.credentials(Credentials::new(user, password));
         }
         let certificates = self.certificates()?;
         if let Some(roots) = certificates.roots {
-            settings = settings.tls_roots(roots);
+            settings = settings.tls_root_certificates(roots);
         }
         if let Some((certificate, key)) = certificates.client {
-            settings = settings.tls_client(certificate, key);
+            settings = settings.tls_client_identity(certificate, key);
         }
         Ok(settings)
     }
 
-    /// Fails as `connect` does for what is wrong with the options themselves, such as a malformed
-    /// URL. The library finds that before it waits for any server.
+    /// Fails for invalid options, such as a malformed URL. The library checks the options before it
+    /// waits for a server.
     pub fn check(&self) -> Result<(), CliError> {
         match self.connect().now_or_never() {
             Some(Err(failure)) if failure.is_usage() => Err(failure),
@@ -69,8 +92,8 @@ impl ServerArgs {
         }
     }
 
-    /// The options as variables for the environment of a command, which then uses the same servers.
-    /// Passwords that are in the environment are there already.
+    /// Returns the options as environment variables for a command, so that the command uses the
+    /// same servers. The command inherits passwords from the environment of this process.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(OsString::from);
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);
@@ -81,6 +104,10 @@ impl ServerArgs {
             (args::TLS_ROOTS, path(&self.tls_roots)),
             (args::TLS_CERT, path(&self.tls_cert)),
             (args::TLS_KEY, path(&self.tls_key)),
+            (
+                args::WAIT_FOR_SERVERS,
+                self.wait_for_servers.map(|wait| format::duration(wait).into()),
+            ),
             (args::PREFIX, Some(OsString::from(&self.prefix))),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
@@ -116,7 +143,7 @@ impl ServerArgs {
         }
     }
 
-    /// The user and the password for sentinels, if they are set.
+    /// Returns the user and the password for sentinels, if a password is set.
     pub fn sentinel_credentials(&self) -> Result<Option<(Option<String>, String)>, CliError> {
         match (std::env::var(SENTINEL_PASSWORD), &self.sentinel_user) {
             (Ok(password), user) => Ok(Some((user.clone(), password))),
@@ -127,8 +154,8 @@ impl ServerArgs {
         }
     }
 
-    /// The user that is named beside the URLs, and its password. A password without a user is that
-    /// of the user `default`, unless a URL has credentials.
+    /// Returns the user of `--user` and its password. A password without a user belongs to the user
+    /// `default`, unless a URL has credentials.
     pub fn credentials(&self) -> Result<Option<(String, String)>, CliError> {
         match (std::env::var(PASSWORD), &self.user) {
             (Ok(password), Some(user)) => Ok(Some((user.clone(), password))),
@@ -152,7 +179,7 @@ impl ServerArgs {
     }
 }
 
-/// Splits a list of URLs at its commas, except at those of a user or a password.
+/// Splits a list of URLs at its commas, except at commas in a user or a password.
 fn split(urls: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = urls;

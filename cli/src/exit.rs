@@ -10,20 +10,57 @@ use rwlease::{Error, ErrorKind};
 
 use crate::format;
 
-/// Printed by `--help`; `docs/cli.md` has the same table.
-pub const TABLE: &str = "\
-Exit status:
-    0  done; `run` ends with the exit status of its command, 128 + n if signal n ended it
-    1  `doctor` has found something wrong
-   64  the command line is wrong
-   65  the key holds something that is no lock of this version
-   69  the servers cannot be reached, or cannot serve the slot
-   71  the system refused something, such as a file
-   75  the lock was not granted within the timeout, or its queue is full: try later
-   77  the servers refused: a right, a password, a full memory
-   79  the lease was lost, and the command stopped, if it could be
-  126  the command cannot be run, or is a set-uid program of another user
-  127  there is no such command";
+/// The exit statuses that `--help` and the manual pages list. `docs/cli.md` has the same table.
+const TABLE: [(u8, &str); 11] = [
+    (0, "done"),
+    (CHECK_FAILED, "`doctor` found something wrong"),
+    (USAGE, "the command line is wrong"),
+    (WRONG_TYPE, "the key holds no lock, or one of another version"),
+    (UNAVAILABLE, "no server was reached, or the slot is not served"),
+    (SYSTEM, "the system refused something, such as a file"),
+    (TRY_LATER, "the lock was not granted in time, or its queue is full; try later"),
+    (REFUSED, "the server refused: a missing right, a wrong password, a full memory"),
+    (LOST, "the lease was lost; the command was stopped, if possible"),
+    (CANNOT_RUN, "the command cannot be run, or is a set-uid program of another user"),
+    (NOT_FOUND, "the command does not exist"),
+];
+
+/// The statuses of `list`.
+pub const OF_LIST: &[u8] = &[0, USAGE, WRONG_TYPE, UNAVAILABLE, SYSTEM, REFUSED];
+/// The statuses of commands that query or change one lock.
+pub const OF_LOCK: &[u8] = &[0, USAGE, WRONG_TYPE, UNAVAILABLE, SYSTEM, REFUSED];
+pub const OF_DOCTOR: &[u8] = &[0, CHECK_FAILED, USAGE, UNAVAILABLE, SYSTEM, REFUSED];
+/// The statuses of commands that call no server.
+pub const OF_LOCAL: &[u8] = &[0, USAGE, SYSTEM];
+
+/// The part of a help text that lists these statuses.
+pub fn table(statuses: &[u8]) -> String {
+    let rows = TABLE.iter().filter(|(status, _)| statuses.contains(status));
+    let rows: String =
+        rows.map(|(status, meaning)| format!("  {status:>7}  {meaning}\n")).collect();
+    format!("Exit status:\n{rows}  128 + n  signal n ended it; 141 if its output is not read")
+}
+
+/// The statuses of all commands.
+pub fn full_table() -> String {
+    table(&TABLE.map(|(status, _)| status))
+}
+
+/// The statuses of `run`: any status of its command, and the statuses of `rwlease`.
+pub fn run_table() -> String {
+    let own = TABLE.map(|(status, _)| status);
+    let own: Vec<u8> =
+        own.into_iter().filter(|status| ![0, CHECK_FAILED].contains(status)).collect();
+    let table = table(&own).replacen(
+        "Exit status:\n",
+        "Exit status:\n  the exit status of the command, or\n",
+        1,
+    );
+    table.replace(
+        "signal n ended it; 141 if its output is not read",
+        "signal n ended the command or the wait",
+    )
+}
 
 pub const CHECK_FAILED: u8 = 1;
 pub const USAGE: u8 = 64;
@@ -32,7 +69,7 @@ pub const UNAVAILABLE: u8 = 69;
 pub const SYSTEM: u8 = 71;
 pub const TRY_LATER: u8 = 75;
 pub const REFUSED: u8 = 77;
-/// The first status after those of `sysexits.h`.
+/// The first status after the statuses of `sysexits.h`.
 pub const LOST: u8 = 79;
 pub const CANNOT_RUN: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
@@ -63,21 +100,45 @@ impl From<ExitStatus> for ExitCode {
 pub struct CliError {
     status: u8,
     message: String,
+    /// Whether a server has replied that others hold the lock.
+    is_held: bool,
 }
 
 impl CliError {
     pub fn new(status: u8, message: impl Into<String>) -> Self {
         let message = message.into();
-        CliError { status, message }
+        CliError { status, message, is_held: false }
+    }
+
+    /// Others hold the lock.
+    pub fn held(message: impl Into<String>) -> Self {
+        CliError { is_held: true, ..CliError::new(TRY_LATER, message) }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
         CliError::new(USAGE, message)
     }
 
-    /// Returns true if the servers caused it and it may pass soon.
+    /// Returns true if the servers caused the failure and a retry may succeed.
     pub fn is_transient(&self) -> bool {
         self.status == UNAVAILABLE
+    }
+
+    /// Returns true if the lock was not granted in time.
+    pub fn is_try_later(&self) -> bool {
+        self.status == TRY_LATER
+    }
+
+    /// Returns true if a server has replied that others hold the lock. A time limit that ended
+    /// before the lock was asked for says nothing about holders.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Adds a note in parentheses to the message.
+    pub fn with_note(mut self, note: String) -> Self {
+        self.message = format!("{} ({note})", self.message);
+        self
     }
 
     /// Returns true if the command line is wrong.
@@ -117,48 +178,56 @@ impl From<ExitStatus> for CliError {
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         let (status, advice) = match error.kind() {
-            ErrorKind::TimedOut | ErrorKind::TriesUsedUp => {
+            ErrorKind::TimedOut | ErrorKind::AttemptsExhausted => {
                 (TRY_LATER, "try later, or use a longer --timeout")
             }
-            ErrorKind::TooManyWaiters => (TRY_LATER, "try later"),
-            ErrorKind::Lost => (LOST, "its fencing token is stale"),
-            ErrorKind::Revoked => (LOST, "ask who revoked it before you try again"),
-            ErrorKind::Invalid => (USAGE, "see `rwlease --help`"),
-            ErrorKind::Foreign | ErrorKind::Incompatible => {
+            ErrorKind::QueueFull => (TRY_LATER, "try later"),
+            ErrorKind::LeaseLost => (LOST, "its fencing token is stale"),
+            ErrorKind::LeaseRevoked => (LOST, "ask who revoked the lock before you try again"),
+            ErrorKind::InvalidInput => (USAGE, "see `rwlease --help`"),
+            ErrorKind::WrongType | ErrorKind::UnsupportedVersion => {
                 (WRONG_TYPE, "use another name or --prefix")
             }
-            ErrorKind::LimitMismatch => (USAGE, "use its limit: --permits N/LIMIT"),
-            ErrorKind::Refused => (REFUSED, "`rwlease doctor` says what is missing"),
+            ErrorKind::LimitMismatch => (USAGE, "use this limit: --permits N/LIMIT"),
+            ErrorKind::Rejected => (REFUSED, "run `rwlease doctor` to see what is missing"),
             ErrorKind::Unavailable => {
                 (UNAVAILABLE, "check that the servers run and that --redis names them")
             }
             _ => (UNAVAILABLE, "try again"),
         };
-        let message = error_chain(&error);
-        let advice = hint_for(&error_chain_without_lock(&error)).unwrap_or(advice);
-        CliError::new(status, format!("{message}; {advice}"))
+        let message = with_advice(&error, advice);
+        CliError { is_held: status == TRY_LATER, ..CliError::new(status, message) }
+    }
+}
+
+/// The error with its sources and advice: the hint for its words, or `otherwise` if the library
+/// itself does not say what to do.
+pub fn with_advice(error: &Error, otherwise: &str) -> String {
+    let message = error_chain(error);
+    let words = error_chain_without_lock(error);
+    match hint_for(&words) {
+        Some(advice) => format!("{message}; {advice}"),
+        None if words.contains("; ") => message,
+        None => format!("{message}; {otherwise}"),
     }
 }
 
 /// The advice for words of servers and of the library that say more than the kind of the error.
 pub fn hint_for(message: &str) -> Option<&'static str> {
-    const LACKS_RESP3: &str =
-        "the server, or a proxy before it, lacks RESP3: use Redis 6.2 or later, or Valkey";
-    const NO_DATABASE: &str = "leave the database out of the URL: a cluster has one";
+    const NO_DATABASE: &str = "leave the database out of the URL";
     const NO_SERVER: &str = "check that a Redis or Valkey server listens at this port";
     let advice = [
-        ("WRONGPASS", "check the user and its password"),
-        ("NOAUTH", "give a user or a password: see `rwlease --help`"),
-        ("memory is full", "free memory there, or raise `maxmemory`"),
-        ("requested replicas", "check that the replicas run, or use a lower --replicas"),
+        ("NOAUTH", "see `rwlease --help` for how to give them"),
+        ("lacks a right", "run `rwlease doctor` to see all that are missing"),
+        ("DENIED", "give the server a password; keep its protected mode"),
+        ("CLUSTERDOWN", "run `rwlease doctor` to see which servers are down"),
+        ("requested replicas", "check that the replicas run, or use a lower --min-replicas"),
         ("NOREPLICAS", "check that the replicas run"),
         ("READONLY", "wait until its failover has ended, or check that --redis names the primary"),
         ("LOADING", "wait until the server has loaded its data"),
         // What the library says, and what a server says to the doctor.
         ("a cluster has only database 0", NO_DATABASE),
         ("SELECT is not allowed in cluster mode", NO_DATABASE),
-        ("does not speak RESP3", LACKS_RESP3),
-        ("unknown command 'HELLO'", LACKS_RESP3),
         ("this is a sentinel", "use redis+sentinel://HOST:PORT/MASTER"),
         ("speaks HTTP", NO_SERVER),
         ("invalid RESP3", NO_SERVER),
@@ -179,17 +248,12 @@ pub fn error_chain_without_lock(error: &Error) -> String {
     lock.and_then(|lock| message.strip_prefix(&lock).map(str::to_owned)).unwrap_or(message)
 }
 
-/// The error with its sources. Each is said once: libraries quote and punctuate the same words of a
-/// server differently.
+/// The error with its sources.
 pub fn error_chain(error: &Error) -> String {
-    let words = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(reason) = source {
-        let said = reason.to_string();
-        if !words(&message).contains(&words(&said)) {
-            message = format!("{message}: {said}");
-        }
+        message = format!("{message}: {reason}");
         source = reason.source();
     }
     message
@@ -217,12 +281,14 @@ mod tests {
     #[test]
     fn advice_matches_the_error_of_the_server() {
         let advice = |message| hint_for(message).unwrap_or_default();
-        assert!(advice("WRONGPASS invalid username-password pair").contains("password"));
+
         assert!(
-            advice("1 of the 2 requested replicas confirmed it in time").contains("--replicas")
+            advice("1 of the 2 requested replicas confirmed the write").contains("--min-replicas")
         );
-        assert!(advice("the server's memory is full").contains("maxmemory"));
-        assert!(advice("NOAUTH Authentication required.").contains("give a user"));
+        assert!(advice("NOAUTH Authentication required.").contains("--help"));
+        assert!(advice("the user lacks a right").contains("`rwlease doctor`"));
+        assert!(advice("DENIED Redis is running in protected mode").contains("a password"));
+        assert!(advice("CLUSTERDOWN The cluster is down").contains("`rwlease doctor`"));
         assert!(advice("NOREPLICAS Not enough good replicas to write.").contains("replicas run"));
         let replica = "READONLY You can't write against a read only replica.";
         assert!(advice(replica).contains("primary"));
@@ -230,9 +296,9 @@ mod tests {
         assert!(advice("BUSY Redis is busy running a script.").contains("script"));
         assert!(advice("LOADING Redis is loading the dataset in memory").contains("loaded"));
         assert!(advice("ERR SELECT is not allowed in cluster mode").contains("out of the URL"));
-        assert!(advice("ERR unknown command 'HELLO'").contains("RESP3"));
+
         assert!(advice("this is a sentinel, not a server").contains("sentinel"));
-        assert_eq!(hint_for("no answer in time"), None);
+        assert_eq!(hint_for("no reply in time"), None);
     }
 
     #[test]
@@ -249,10 +315,11 @@ mod tests {
             CANNOT_RUN,
             NOT_FOUND,
         ];
+        let table = full_table();
         for status in all {
-            let stands =
-                TABLE.lines().any(|line| line.trim_start().starts_with(&format!("{status}  ")));
-            assert!(stands, "{status}");
+            let is_listed =
+                table.lines().any(|line| line.trim_start().starts_with(&format!("{status}  ")));
+            assert!(is_listed, "{status}");
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Formats values for people.
 
-use std::time::Duration;
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rwlease::LockMode;
+use rwlease::status::ClientInfo;
+use serde_json::{Value, json};
 
 /// A duration, to about three digits.
 pub fn duration(time: Duration) -> String {
@@ -24,7 +27,8 @@ pub fn duration(time: Duration) -> String {
 pub fn escape_controls(text: &str) -> String {
     let has_power = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2066}'..='\u{2069}')
     };
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -34,6 +38,62 @@ pub fn escape_controls(text: &str) -> String {
         }
     }
     plain
+}
+
+/// Who a client is, in words. The label by default is the short host name and the process id.
+pub fn who(client: &ClientInfo) -> String {
+    let ClientInfo { label, host, pid, .. } = client;
+    let short = host.split('.').next().unwrap_or_default();
+    let text = match *label == format!("{short}:{pid}") {
+        true => label.clone(),
+        false => format!("{label} (pid {pid} on {host})"),
+    };
+    escape_controls(&text)
+}
+
+/// Who a client is, or the id of its acquisition if that is not known.
+pub fn who_or_id(client: Option<&ClientInfo>, id: &str) -> String {
+    client.map_or_else(|| escape_controls(id), who)
+}
+
+/// Writes a table with a header. `aligned_right` has the columns of numbers.
+pub fn write_table<const N: usize>(
+    out: &mut impl Write,
+    header: [&str; N],
+    aligned_right: &[usize],
+    rows: &[[String; N]],
+) -> io::Result<()> {
+    let length = |text: &str| text.chars().count();
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| length(&row[column]));
+        cells.chain([length(header[column])]).max().unwrap_or(0)
+    });
+    let line = |cells: [&str; N]| {
+        let cells = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            // `format!` panics for a width above 65,535.
+            let padding = " ".repeat(width.saturating_sub(length(cell)));
+            match aligned_right.contains(&column) {
+                true => padding + cell,
+                false => (*cell).to_owned() + &padding,
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let dim = anstyle::Style::new().dimmed();
+    writeln!(out, "{dim}{}{dim:#}", line(header))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row.each_ref().map(String::as_str))))
+}
+
+/// A client in JSON.
+pub fn client_json(client: &ClientInfo) -> Value {
+    let since_1970 = client.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "label": client.label,
+        "host": client.host,
+        "pid": client.pid,
+        "version": client.version,
+        "started_at": since_1970.as_millis() as u64,
+    })
 }
 
 pub fn mode(mode: LockMode) -> &'static str {
@@ -73,7 +133,19 @@ mod tests {
     #[test]
     fn plain_escapes_control_characters_of_lock_names() {
         assert_eq!(escape_controls("a\nb\x1b[2J\u{9b}\u{202e}"), "a\\nb\\u{1b}[2J\\u{9b}\\u{202e}");
+        assert_eq!(escape_controls("a\u{61c}b"), "a\\u{61c}b");
         assert_eq!(escape_controls("größe \\ 'x' {1}"), "größe \\ 'x' {1}");
+    }
+
+    #[test]
+    fn write_table_with_a_long_cell_aligns_the_columns() {
+        let long = "x".repeat(70_000);
+        let rows = [["1", "a", &long], ["22", "", "b"]].map(|row| row.map(str::to_owned));
+        let mut out = Vec::new();
+        write_table(&mut out, ["", "NAME", "WHO"], &[0], &rows).unwrap();
+        let text = anstream::adapter::strip_bytes(&out).into_vec();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text, format!("    NAME  WHO\n 1  a     {long}\n22        b\n"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod lock_kind;
 mod manual;
 mod revoke;
 mod run;
+mod scripts;
 mod signals;
 mod slot;
 mod status;
@@ -55,8 +56,9 @@ async fn perform(args: Args) -> Result<ExitStatus, CliError> {
     match args.command {
         CliCommand::Run(args) => run::run(&servers, args).await,
         CliCommand::Status(args) => status::status(&servers, args).await,
-        CliCommand::List(args) => list::list(&servers, &args.start).await,
+        CliCommand::List(args) => list::list(&servers, args).await,
         CliCommand::Slot(args) => slot::slot(&servers.prefix, &args.names),
+        CliCommand::Scripts(args) => scripts::write(&args.folder),
         CliCommand::Revoke(args) => revoke::revoke(&servers, &args.name).await,
         CliCommand::Release(args) => revoke::release(&servers, &args.name).await,
         CliCommand::Doctor => doctor::doctor(&servers).await,

@@ -13,7 +13,7 @@ pub fn completions(shell: Shell) -> Result<ExitStatus, CliError> {
     print(&script)
 }
 
-/// The page of one command, or of `rwlease` itself.
+/// Prints the page of one command, or of `rwlease` itself.
 pub fn man(command: Option<&str>) -> Result<ExitStatus, CliError> {
     let mut all = args::command();
     all.build();
@@ -29,10 +29,11 @@ pub fn man(command: Option<&str>) -> Result<ExitStatus, CliError> {
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page.clone()).render(&mut text)?;
-    print(with_usage(&String::from_utf8_lossy(&text), page).as_bytes())
+    let text = with_usage(&String::from_utf8_lossy(&text), page);
+    print(with_sections(&text).as_bytes())
 }
 
-/// Puts the usage that `--help` prints in place of the synopsis, which lacks the `--` before a
+/// Replaces the synopsis by the usage of `--help`, because the synopsis lacks the `--` before a
 /// command.
 fn with_usage(page: &str, mut command: clap::Command) -> String {
     let usage = command.render_usage().to_string();
@@ -43,6 +44,32 @@ fn with_usage(page: &str, mut command: clap::Command) -> String {
         if is_body { &*usage } else { line }
     });
     lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Splits the section `EXTRA` of the generator into examples and exit statuses. The lines of both
+/// stay as they are and are not filled.
+fn with_sections(page: &str) -> String {
+    let mut lines = Vec::new();
+    let mut is_extra = false;
+    for line in page.lines() {
+        match line {
+            ".SH EXTRA" => is_extra = true,
+            "Example:" | "Examples:" if is_extra => lines.extend([".SH EXAMPLES", ".nf"]),
+            "Exit status:" if is_extra => lines.extend([".fi", ".SH EXIT STATUS", ".nf"]),
+            "" if is_extra => {}
+            _ => {
+                if is_extra && line.starts_with(".SH") {
+                    lines.push(".fi");
+                    is_extra = false;
+                }
+                lines.push(line);
+            }
+        }
+    }
+    if is_extra {
+        lines.push(".fi");
+    }
+    lines.into_iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 fn print(text: &[u8]) -> Result<ExitStatus, CliError> {

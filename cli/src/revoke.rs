@@ -22,7 +22,7 @@ pub async fn revoke(servers: &ServerArgs, name: &str) -> Result<ExitStatus, CliE
     match revoked {
         None => writeln!(out, "nobody holds {name}")?,
         Some(revoked) => {
-            let holders = format::holders(revoked.writer.is_some(), revoked.readers);
+            let holders = format::holders(revoked.writer.is_some(), revoked.reader_count);
             let until = match revoked.writer {
                 Some(left) => format!("in {} at the latest", format::duration(left)),
                 None => "when their leases end".to_owned(),
@@ -45,8 +45,8 @@ pub async fn release(servers: &ServerArgs, name: &str) -> Result<ExitStatus, Cli
     match released {
         None => writeln!(out, "nobody holds {name}")?,
         Some(released) => {
-            let holders = format::holders(released.writer, released.readers);
-            let token = released.token;
+            let holders = format::holders(released.writer, released.reader_count);
+            let token = released.fencing_token.get();
             writeln!(
                 out,
                 "took {name} from {holders}: tokens below {token} are stale; what the lock protects must refuse them"

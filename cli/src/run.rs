@@ -3,8 +3,9 @@
 mod command;
 mod deadlines;
 mod group;
-mod held;
+mod held_guard;
 pub mod launch;
+mod lock_target;
 mod loss;
 mod program;
 mod supervision;
@@ -18,14 +19,17 @@ use std::process;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, raise};
-use rwlease::{ErrorKind, Locks, Released};
+use rwlease::{Client, ErrorKind, Fsync, ReleaseOutcome};
 use tokio::time::sleep;
 
 use crate::args::{self, ServerArgs};
-use crate::exit::{CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, error_chain, print_error};
+use crate::exit::{
+    CANNOT_RUN, CliError, ExitStatus, LOST, NOT_FOUND, SYSTEM, error_chain, print_error,
+};
 use crate::signals::{self, Signals};
 use deadlines::Deadlines;
-use held::{HeldGuard, LockTarget};
+use held_guard::HeldGuard;
+use lock_target::LockTarget;
 use loss::LeaseMonitor;
 use supervision::{CommandEnd, run_under};
 use wait_limit::WaitLimit;
@@ -42,10 +46,20 @@ const TOKEN: &str = "RWLEASE_TOKEN";
 /// Passes the id by which `rwlease status` names this holder.
 const ID: &str = "RWLEASE_ID";
 
-pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus, CliError> {
+pub async fn run(servers: &ServerArgs, mut args: args::RunArgs) -> Result<ExitStatus, CliError> {
+    if args.ok_if_held {
+        args.timeout.get_or_insert(Duration::ZERO);
+        args.quiet = true;
+    }
     let deadlines = Deadlines::new(args.lease, args.grace)?;
-    let ticket = args.take_up.then(|| transfer::transfer_from_env(&args.name)).transpose()?;
-    if !args.hand_on {
+    if args.fsync == Fsync::Replicas && args.min_replicas == 0 {
+        return Err(CliError::usage(
+            "--fsync replicas has no replicas; use --min-replicas 1 or more, or --fsync master",
+        ));
+    }
+    let incoming =
+        args.accept_transfer.then(|| transfer::transfer_from_env(&args.name)).transpose()?;
+    if !args.transfer {
         program::check(&args.command[0])?;
     }
     // Handled from here on, so that no signal can end this process while it holds the lock.
@@ -53,28 +67,37 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
     let wait_limit = WaitLimit::of(&args);
     let locks = tokio::select! {
         exit = wait_termination_signal(&mut signals) => return Ok(exit),
-        locks = wait_limit.within(servers.connect()) => locks?,
+        locks = wait_limit.within(servers.connect_as(args.label.as_deref())) => locks?,
     };
     let wanted = LockTarget::of(&locks, &args)?;
-    let held = match ticket {
-        Some(ticket) => {
-            transfer::accept_transfer(&locks, &ticket, &args, &wait_limit, &mut signals).await?
+    let held = match incoming {
+        Some(incoming) => {
+            transfer::accept_transfer(&locks, &incoming, &args, &wait_limit, &mut signals).await?
         }
-        None => acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await?,
+        None => {
+            match acquire(&locks, &wanted, &args, &wait_limit, &deadlines, &mut signals).await {
+                Err(busy) if args.ok_if_held && busy.is_held() => return Ok(ExitStatus::DONE),
+                held => held?,
+            }
+        }
     };
     let environment = servers.environment();
-    if args.hand_on {
+    if args.transfer {
         return transfer::run(&locks, held, &args, &wait_limit, environment, &mut signals).await;
     }
-    let mut watch = LeaseMonitor::new(held.lease());
-    let outcome = run_under(&mut watch, &args, environment, &deadlines, &mut signals).await;
-    watch.remaining();
-    let clues = watch.clues().await;
+    let mut monitor = LeaseMonitor::new(held.lease());
+    let outcome = run_under(&mut monitor, &args, environment, &deadlines, &mut signals).await;
+    if let Ok(CommandEnd::NotRun(_)) = outcome {
+        held.cancel_at_least();
+    }
+    monitor.remaining();
+    let clues = monitor.clues().await;
     let given_back = release(&args.name, held, &mut signals).await;
     let is_gone = given_back == ReleaseReport::LeaseLost;
     // Also checked for a process that was stopped and did not see the command end: the command may
     // have ended after the lease.
     match outcome? {
+        CommandEnd::NotRun(failure) => Err(failure),
         CommandEnd::ByItself(status) if !is_gone => {
             if let ReleaseReport::Unknown(why) = given_back {
                 print_error(&why);
@@ -82,9 +105,10 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
             Ok(exit_of(status))
         }
         ended => {
-            // Without replicas that must confirm it, a renewal that was not answered in time says
-            // that the servers did not answer.
-            let answers = async || args.replicas > 0 && wait_display::is_answered(&wanted).await;
+            // Without a confirmation, a renewal that was not answered in time says that the servers
+            // did not answer.
+            let is_confirmed = args.min_replicas > 0 || args.fsync != Fsync::None;
+            let answers = async || is_confirmed && wait_display::is_answered(&wanted).await;
             let why = clues.reason(is_gone, answers).await;
             locks.shutdown(RELEASE_TIMEOUT).await;
             Err(lease_lost_error(&args.name, &why, ended))
@@ -94,39 +118,57 @@ pub async fn run(servers: &ServerArgs, args: args::RunArgs) -> Result<ExitStatus
 
 /// Waits for the lock. A failure or a signal leaves no place in the queue.
 async fn acquire(
-    locks: &Locks,
+    locks: &Client,
     wanted: &LockTarget,
     args: &args::RunArgs,
     wait_limit: &WaitLimit,
     deadlines: &Deadlines,
     signals: &mut Signals,
 ) -> Result<HeldGuard, CliError> {
-    let ask = async || loop {
-        let held = HeldGuard::acquire(locks, wanted, args, wait_limit.left()?).await?;
-        // A pushed grant is short until it is claimed. The command must start with a whole lease.
-        if !deadlines.are_near(held.lease().remaining()) {
-            return Ok(held);
-        }
-        match held.lease().renew().await {
-            Ok(()) => return Ok(held),
-            // On a slow machine the lease can have ended by then, and somebody may have revoked it.
-            // The command has not started, so acquire again.
-            Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Revoked) => {
-                drop(held.release().await);
+    let mut granted = None; // also if a signal or the time limit drops the request
+    let ask = async {
+        loop {
+            let held = HeldGuard::acquire(locks, wanted, args, wait_limit.left()?).await?;
+            let held = granted.insert(held);
+            // A pushed grant is short until it is claimed. The command must start with a whole
+            // lease.
+            if !deadlines.are_near(held.lease().remaining()) {
+                return Ok(());
             }
-            Err(error) => return Err(CliError::from(error)),
+            match held.lease().renew().await {
+                Ok(()) => return Ok(()),
+                // On a slow machine the lease can have ended by then, and somebody may have revoked
+                // it. The command has not started, so acquire again.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::LeaseLost | ErrorKind::LeaseRevoked) =>
+                {
+                    if let Some(unused) = granted.take() {
+                        unused.cancel_at_least();
+                        drop(unused.release().await);
+                    }
+                }
+                Err(error) => return Err(CliError::from(error)),
+            }
         }
     };
-    let shown = wait_display::with_wait_display(locks.client_id(), wanted, args.quiet, ask());
+    let shown = wait_display::with_wait_display(locks.client_id(), wanted, args.quiet, ask);
     let outcome = tokio::select! {
         exit = wait_termination_signal(signals) => Err(exit.into()),
-        held = wait_limit.within(shown) => held,
+        asked = wait_limit.within(shown) => asked,
     };
-    let outcome = outcome.and_then(|held| wait_limit.left().map(|_| held));
-    if outcome.is_err() {
-        locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
+    let Err(failure) = outcome.and_then(|()| wait_limit.left()) else {
+        let bug = "internal error: a granted request has no guard; please report this";
+        return granted.ok_or_else(|| CliError::new(SYSTEM, bug));
+    };
+    if let Some(unused) = granted {
+        unused.cancel_at_least();
     }
-    outcome
+    let holders = match failure.is_try_later() && !args.ok_if_held {
+        true => wait_display::holders(wanted).await,
+        false => None,
+    };
+    locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
+    Err(holders.into_iter().fold(failure, CliError::with_note))
 }
 
 /// Resolves at the first signal that asks this process to end.
@@ -169,12 +211,12 @@ async fn release(name: &str, held: HeldGuard, signals: &mut Signals) -> ReleaseR
     };
     let released = tokio::select! {
         released = held.release() => released,
-        () = told => return uncertain("a signal cut its release short"),
-        () = sleep(left) => Ok(Released::Unknown),
+        () = told => return uncertain("a signal interrupted its release"),
+        () = sleep(left) => Ok(ReleaseOutcome::Unknown),
     };
     match released {
-        Ok(Released::AlreadyLost) => ReleaseReport::LeaseLost,
-        Ok(Released::Unknown) => uncertain("the servers did not answer its release"),
+        Ok(ReleaseOutcome::AlreadyLost) => ReleaseReport::LeaseLost,
+        Ok(ReleaseOutcome::Unknown) => uncertain("the servers did not reply to its release"),
         Ok(_) => ReleaseReport::Released,
         Err(error) => ReleaseReport::Unknown(error_chain(&error)),
     }
@@ -191,20 +233,24 @@ fn spawn_error(command: &str, error: &std::io::Error) -> CliError {
     match error.kind() {
         std::io::ErrorKind::NotFound => CliError::new(
             NOT_FOUND,
-            format!("{command}: there is no such command; the lock is released"),
+            format!("cannot run {command}: no such command; the lock is released"),
         ),
-        _ => CliError::new(CANNOT_RUN, format!("{command}: {error}; the lock is released")),
+        _ => CliError::new(
+            CANNOT_RUN,
+            format!("cannot run {command}: {error}; the lock is released"),
+        ),
     }
 }
 
 fn lease_lost_error(name: &str, why: &str, ended: CommandEnd) -> CliError {
     let command = match ended {
+        CommandEnd::NotRun(failure) => return failure,
         CommandEnd::ByItself(status) => {
             format!("the command ended by itself ({status}), maybe after others got the lock")
         }
-        CommandEnd::InGrace => "the command ended after SIGTERM".to_owned(),
+        CommandEnd::WithinGrace => "the command ended after SIGTERM".to_owned(),
         CommandEnd::Killed => "the command was killed".to_owned(),
-        CommandEnd::GoesOn(who) => {
+        CommandEnd::StillRunning(who) => {
             format!("{who} could not be stopped and goes on without the lock")
         }
     };

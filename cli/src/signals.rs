@@ -1,4 +1,4 @@
-//! The signals that this process handles, to pass them on or to end in order.
+//! The signals that this process handles: it forwards them to the command, or shuts down.
 
 use std::future::poll_fn;
 use std::io;
@@ -83,8 +83,8 @@ impl Signals {
     }
 }
 
-/// Unblocks SIGCHLD, which tells that a command was stopped. To be called before other threads
-/// start, which inherit what is blocked.
+/// Unblocks SIGCHLD, which notifies this process when a command is stopped. Call it before other
+/// threads start, because threads inherit the mask of blocked signals.
 pub fn unblock_children() {
     let _ = SigSet::from(Signal::SIGCHLD).thread_unblock();
 }

@@ -1,12 +1,14 @@
 //! `rwlease status`.
 
+mod lock;
 mod semaphore;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Holder, Locks, RwLock, Slot, Status, Waiter};
-use serde_json::{Value, json};
+use rwlease::status::ClientInfo;
+use rwlease::{Client, ErrorKind, LockStatus, RwLock, SemaphoreStatus};
+use serde_json::Value;
 
 use crate::args::{self, ServerArgs};
 use crate::exit::{CliError, ExitStatus, print_error};
@@ -19,11 +21,13 @@ const MIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Clears the terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
+/// The columns SINCE and LEFT.
+const ALIGNED_RIGHT: &[usize] = &[3, 4];
+
 pub async fn status(servers: &ServerArgs, args: args::StatusArgs) -> Result<ExitStatus, CliError> {
     let locks = servers.connect().await?;
-    let lock = locks.rwlock(&args.name)?;
     if !args.watch {
-        query_and_print(&locks, &lock, args.json).await?;
+        query_and_print(&locks, &args).await?;
         return Ok(ExitStatus::DONE);
     }
     let mut signals = Signals::terminating()?;
@@ -33,7 +37,7 @@ pub async fn status(servers: &ServerArgs, args: args::StatusArgs) -> Result<Exit
         }
         let looking = async {
             // People watch during failovers, so such a failure is printed and the loop goes on.
-            match query_and_print(&locks, &lock, args.json).await {
+            match query_and_print(&locks, &args).await {
                 Err(failure) if failure.is_transient() => print_error(&failure.to_string()),
                 looked => looked?,
             }
@@ -47,130 +51,123 @@ pub async fn status(servers: &ServerArgs, args: args::StatusArgs) -> Result<Exit
     }
 }
 
-async fn query_and_print(locks: &Locks, lock: &RwLock, json: bool) -> Result<(), CliError> {
-    let status = match query_all_pages(lock).await {
-        Ok(status) => status,
-        // If it is no lock, it may be a semaphore.
-        Err(error) if error.kind() == ErrorKind::Foreign => {
-            return match semaphore::query_all_pages(locks, lock.name()).await {
-                Ok(status) => semaphore::print(lock, &status, json),
-                Err(_) => Err(error.into()),
-            };
-        }
-        Err(error) => return Err(error.into()),
-    };
+async fn query_and_print(locks: &Client, args: &args::StatusArgs) -> Result<(), CliError> {
+    let status = AnyStatus::query(locks, &args.name, Extent::AllPages).await?;
     let mut out = anstream::stdout().lock();
-    if json {
-        writeln!(out, "{}", to_json(lock.name(), lock.slot(), &status))?;
-    } else {
-        print_text(&mut out, lock.name(), lock.slot(), &status)?;
+    match args.json {
+        true => writeln!(out, "{}", status.to_json())?,
+        false => status.print(&mut out)?,
     }
     out.flush()?;
     Ok(())
 }
 
-/// Merges all pages.
-async fn query_all_pages(lock: &RwLock) -> rwlease::Result<Status> {
-    let mut whole = lock.status().await?;
-    let mut last = whole.clone();
-    while !last.is_last() {
-        last = lock.status().after(&last).await?;
-        whole.reading.extend(last.reading.iter().cloned());
-        whole.waiting.extend(last.waiting.iter().cloned());
+/// How many holders and waiters to query.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// At most 100 readers and 100 waiters.
+    FirstPage,
+    AllPages,
+}
+
+/// A lock or a semaphore. Each has the name and the slot as a lock.
+pub enum AnyStatus {
+    Lock(RwLock, Box<LockStatus>),
+    Semaphore(RwLock, SemaphoreStatus),
+}
+
+impl AnyStatus {
+    /// Fails with `WrongType` if the key holds neither.
+    pub async fn query(locks: &Client, name: &str, extent: Extent) -> rwlease::Result<AnyStatus> {
+        let lock = locks.rwlock(name)?;
+        match lock::query(&lock, extent).await {
+            Ok(status) => Ok(AnyStatus::Lock(lock, Box::new(status))),
+            // If it is no lock, it may be a semaphore.
+            Err(error) if error.kind() == ErrorKind::WrongType => {
+                match semaphore::query(locks, name, extent).await {
+                    Ok(status) => Ok(AnyStatus::Semaphore(lock, status)),
+                    Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
     }
-    Ok(whole)
-}
 
-fn print_text(out: &mut impl Write, name: &str, slot: Slot, status: &Status) -> io::Result<()> {
-    let bold = anstyle::Style::new().bold();
-    let held = match (&status.writer, status.reading.len() as u64) {
-        (None, 0) => "free".to_owned(),
-        (writer, readers) => format!("held by {}", format::holders(writer.is_some(), readers)),
-    };
-    let waiting = format::with_noun(status.waiters, "waits", "wait");
-    writeln!(
-        out,
-        "{bold}{}{bold:#}  slot {slot}  {held}, {waiting}  last token {}",
-        format::escape_controls(name),
-        status.token
-    )?;
-    let rows: Vec<[String; 6]> = (status.writer.iter().chain(&status.reading).map(holder_row))
-        .chain(status.upgrader.iter().map(|waiter| waiter_row(waiter, "upgrades")))
-        .chain(status.waiting.iter().map(|waiter| waiter_row(waiter, "waits")))
-        .collect();
-    if rows.is_empty() {
-        return Ok(());
+    pub fn is_held(&self) -> bool {
+        match self {
+            AnyStatus::Lock(_, status) => status.is_locked(),
+            AnyStatus::Semaphore(_, status) => !status.holders.is_empty(),
+        }
     }
-    let dim = anstyle::Style::new().dimmed();
-    let [state, mode, id, since, left, token] = ["", "MODE", "ID", "SINCE", "LEFT", "TOKEN"];
-    writeln!(out, "{dim}{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}{dim:#}")?;
-    for [state, mode, id, since, left, token] in rows {
-        writeln!(out, "{state:<8} {mode:<6} {id:<18} {since:>10} {left:>10}  {token}")?;
+
+    pub fn has_waiters(&self) -> bool {
+        match self {
+            AnyStatus::Lock(_, status) => status.waiter_count > 0,
+            AnyStatus::Semaphore(_, status) => status.waiter_count > 0,
+        }
     }
-    Ok(())
+
+    /// The row of a list: the name, what is held, since when, the time left, the number of waiters,
+    /// and who holds it.
+    pub fn row(&self) -> [String; 6] {
+        let (lock, held, holders, waiters) = match self {
+            AnyStatus::Lock(lock, status) => {
+                (lock, lock::held(status), lock::holders(status), status.waiter_count)
+            }
+            AnyStatus::Semaphore(lock, status) => {
+                (lock, semaphore::held(status), semaphore::holders(status), status.waiter_count)
+            }
+        };
+        let times = |of: fn(&HolderSummary<'_>) -> Duration| {
+            holders.first().map(|holder| format::duration(of(holder))).unwrap_or_default()
+        };
+        let who = match &holders[..] {
+            [] => String::new(),
+            [holder] => holder.who(),
+            [first, others @ ..] => format!("{} and {} more", first.who(), others.len()),
+        };
+        [
+            format::escape_controls(lock.name()),
+            held,
+            times(|holder| holder.held_for),
+            times(|holder| holder.lease_remaining),
+            waiters.to_string(),
+            who,
+        ]
+    }
+
+    /// Times are in seconds.
+    pub fn to_json(&self) -> Value {
+        match self {
+            AnyStatus::Lock(lock, status) => lock::to_json(lock, status),
+            AnyStatus::Semaphore(lock, status) => semaphore::to_json(lock, status),
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            AnyStatus::Lock(lock, status) => lock::print(out, lock, status),
+            AnyStatus::Semaphore(lock, status) => semaphore::print(out, lock, status),
+        }
+    }
 }
 
-fn holder_row(holder: &Holder) -> [String; 6] {
-    let state = match (holder.revoked, holder.cached) {
-        (true, _) => "revoked",
-        (false, true) => "cached",
-        (false, false) => "holds",
-    };
-    [
-        state.into(),
-        format::mode(holder.mode).into(),
-        holder.id.clone(),
-        format::duration(holder.age),
-        format::duration(holder.remaining),
-        holder.token.to_string(),
-    ]
+/// A holder of a lock or of permits.
+pub struct HolderSummary<'a> {
+    id: &'a str,
+    client: Option<&'a ClientInfo>,
+    held_for: Duration,
+    lease_remaining: Duration,
 }
 
-fn waiter_row(waiter: &Waiter, state: &str) -> [String; 6] {
-    let state = if waiter.remaining.is_zero() { "gone" } else { state };
-    [
-        state.into(),
-        format::mode(waiter.mode).into(),
-        waiter.id.clone(),
-        format::duration(waiter.age),
-        format::duration(waiter.remaining),
-        String::new(),
-    ]
+impl HolderSummary<'_> {
+    fn who(&self) -> String {
+        format::who_or_id(self.client, self.id)
+    }
 }
 
-/// Times are in seconds.
-fn to_json(name: &str, slot: Slot, status: &Status) -> Value {
-    let holder = |holder: &Holder| {
-        json!({
-            "id": holder.id,
-            "mode": format::mode(holder.mode),
-            "token": holder.token,
-            "age": seconds(holder.age),
-            "remaining": seconds(holder.remaining),
-            "revoked": holder.revoked,
-            "cached": holder.cached,
-        })
-    };
-    let waiter = |waiter: &Waiter| {
-        json!({
-            "id": waiter.id,
-            "mode": format::mode(waiter.mode),
-            "age": seconds(waiter.age),
-            "remaining": seconds(waiter.remaining),
-        })
-    };
-    json!({
-        "name": name,
-        "slot": slot.get(),
-        "locked": status.is_locked(),
-        "token": status.token,
-        "writer": status.writer.as_ref().map(holder),
-        "readers": status.readers,
-        "reading": status.reading.iter().map(holder).collect::<Vec<_>>(),
-        "upgrader": status.upgrader.as_ref().map(waiter),
-        "waiters": status.waiters,
-        "waiting": status.waiting.iter().map(waiter).collect::<Vec<_>>(),
-    })
+fn who(client: &Option<ClientInfo>) -> String {
+    client.as_ref().map(format::who).unwrap_or_default()
 }
 
 fn seconds(time: Duration) -> f64 {

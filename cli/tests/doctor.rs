@@ -1,13 +1,12 @@
 //! `rwlease doctor`: a fault of each kind, and none.
 
-use crate::support::{Balancer, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
-use crate::tool::{Ran, Tool};
+use crate::fixture::{Ran, Tool};
+use testkit::{Balancer, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
 
 #[tokio::test]
 async fn doctor_of_a_healthy_cluster_finds_nothing() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 1).line("appendonly yes")).await?;
-    let ran = Tool::new([cluster.node(3).url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([cluster.node(3).url()]).doctor(0).await?;
     assert!(ran.out.ends_with("0 wrong, 0 warnings\n"), "{}", ran.out);
     for line in [
         "a cluster of 2 masters and 2 replicas",
@@ -28,8 +27,7 @@ async fn doctor_of_a_cluster_that_loses_locks_reports_each_fault() -> Result {
         ClusterConfig::of(2, 0).line("maxmemory 100mb").line("maxmemory-policy allkeys-lru");
     let cluster = Cluster::start_with(ClusterConfig { node_timeout: 15_000, ..shape }).await?;
     let tool = Tool::new(cluster.urls());
-    let ran = tool.run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = tool.doctor(1).await?;
     let lines = |level| ran.out.lines().filter(|line| line.starts_with(level)).count();
     let counted = format!("{} wrong, {} warnings\n", lines("wrong "), lines("warning "));
     assert!(ran.out.ends_with(&counted), "what several nodes have counts once: {}", ran.out);
@@ -65,8 +63,7 @@ async fn doctor_with_a_dead_master_names_it() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(0).url()]);
     cluster.node(1).kill()?;
-    let ran = tool.run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = tool.doctor(1).await?;
     let away = cluster.node(1).address().to_string();
     let told = |line: &str| {
         line.starts_with("wrong") && line.contains(&away) && line.contains("cannot be queried")
@@ -94,15 +91,29 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
     assert!(ran.out.lines().any(told), "{}", ran.out);
     let ran = as_user("mute").run(&["doctor"]).await?;
     assert_eq!(ran.status, Some(0), "locks work, slower: {ran:?}");
-    for right in ["+info", "memory", "+wait", "+ssubscribe", "+spublish", "+scan", "cached locks"] {
+    for right in [
+        "+set",
+        "+get",
+        "+info",
+        "memory",
+        "+wait",
+        "+ssubscribe",
+        "+spublish",
+        "+scan",
+        "cached locks",
+    ] {
         assert!(ran.out.contains(right), "{right}: {}", ran.out);
     }
+    let fsync = match server.version().has_waitaof() {
+        true => "a right for `--fsync`: give +waitaof",
+        false => "does not serve WAITAOF, needed for `--fsync`",
+    };
+    assert!(says(&ran, "note", &[fsync]), "{}", ran.out);
     // What tells nodes apart is queried in a cluster alone.
     let vague = "user vague on >p ~* &* +@all -cluster|myid -cluster|info";
     let cluster = Cluster::start_with(ClusterConfig::of(1, 0).line(vague)).await?;
     let url = cluster.node(0).url().replace("redis://", "redis://vague:p@");
-    let ran = Tool::new([url]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([url]).doctor(0).await?;
     for right in ["+cluster|myid", "+cluster|info"] {
         let told = |line: &str| line.starts_with("warning") && line.contains(right);
         assert!(ran.out.lines().any(told), "{right}: {}", ran.out);
@@ -116,7 +127,7 @@ async fn doctor_names_the_rights_that_a_user_lacks() -> Result {
 async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
     let locker = "user locker on >p resetchannels -@all ~rwlease:* &{*}rwlease:* +eval +evalsha +asking +time +info \
                   +cluster|slots +cluster|myid +cluster|info +ssubscribe +sunsubscribe +wait +exists +hget +hmget +hset \
-                  +hdel +pexpireat +spublish +scan +config|get +cluster|nodes";
+                  +hdel +pexpireat +spublish +get +set +scan +config|get +cluster|nodes";
     let shape = ClusterConfig::of(1, 1).line("appendonly yes").line(locker);
     let cluster = Cluster::start_with(shape).await?;
     let tool = Tool::new([cluster.node(0).url().replace("redis://", "redis://locker:p@")]);
@@ -134,8 +145,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
         (replica, "resetkeys", "give ~rwlease:*"),
     ] {
         at.run_words::<()>(&format!("ACL SETUSER locker {without}")).await?;
-        let ran = tool.run(&["doctor"]).await?;
-        assert_eq!(ran.status, Some(1), "{without}: {ran:?}");
+        let ran = tool.doctor(1).await?;
         assert!(says(&ran, "wrong", &[&at.address(), told]), "{without}: {}", ran.out);
         assert!(!ran.out.contains("`rwlease doctor`"), "{without}: {}", ran.out);
         let given =
@@ -145,8 +155,7 @@ async fn doctor_names_missing_rights_that_are_not_needed_yet() -> Result {
 
     let pushes = "-ssubscribe -sunsubscribe -spublish -scan -wait";
     replica.run_words::<()>(&format!("ACL SETUSER locker {pushes}")).await?;
-    let ran = tool.run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "locks work, slower: {ran:?}");
+    let ran = tool.doctor(0).await?;
     for right in pushes.split(" -").map(|right| right.trim_start_matches('-')) {
         let told = format!("give +{right}");
         assert!(says(&ran, "warning", &[&replica.address(), &told]), "{right}: {}", ran.out);
@@ -169,8 +178,7 @@ async fn doctor_checks_the_rights_of_a_user_without_a_password() -> Result {
     let url = server.url();
     let ran = Tool::new([&url]).run(&["doctor"]).await?;
     assert!(ran.out.contains("+spublish"), "{}", ran.out);
-    let ran = Tool::new([url.replace("redis://", "redis://locker:@")]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([url.replace("redis://", "redis://locker:@")]).doctor(0).await?;
     assert!(!ran.out.contains("+spublish"), "{}", ran.out);
     Ok(())
 }
@@ -187,8 +195,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
         .line("rename-command EVAL \"\"")
         .line("rename-command EVALSHA \"\"");
     let server = StandaloneServer::start_with(settings).await?;
-    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([server.url()]).doctor(1).await?;
     let address = server.address();
     assert!(says(&ran, "wrong", &[&address, "no Lua"]), "{}", ran.out);
 
@@ -198,8 +205,7 @@ async fn doctor_of_a_server_without_lua_reports_it() -> Result {
         )
         .await?;
         let tool = Tool::new([server.url()]);
-        let ran = tool.run(&["doctor"]).await?;
-        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let ran = tool.doctor(0).await?;
         assert!(!ran.out.contains("Lua"), "{}", ran.out);
         server.run_words::<()>("MODULE UNLOAD lua").await?;
         let ran = tool.run(&["doctor"]).await?;
@@ -214,8 +220,7 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
     let without = |command: &str| format!("rename-command {command} \"\"");
     let shape = ClusterConfig::of(2, 1).line("appendonly yes").line(without("CONFIG"));
     let cluster = Cluster::start_with(shape).await?;
-    let ran = Tool::new(cluster.urls()).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new(cluster.urls()).doctor(0).await?;
     assert!(says(&ran, "note", &["does not serve CONFIG GET", "failover"]), "{}", ran.out);
     assert!(ran.out.contains("a cluster of 2 masters and 2 replicas"), "{}", ran.out);
 
@@ -224,12 +229,11 @@ async fn doctor_of_a_server_without_some_commands_names_them() -> Result {
         .line(without("WAIT"))
         .line(without("CONFIG"));
     let server = StandaloneServer::start_with(settings).await?;
-    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "locks work: {ran:?}");
+    let ran = Tool::new([server.url()]).doctor(0).await?;
     assert!(says(&ran, "note", &["a single server"]), "{}", ran.out);
     assert!(!ran.out.contains("has no replica"), "the note says it: {}", ran.out);
     assert!(says(&ran, "note", &["does not serve CONFIG GET"]), "{}", ran.out);
-    assert!(says(&ran, "warning", &["does not serve WAIT", "--replicas"]), "{}", ran.out);
+    assert!(says(&ran, "warning", &["does not serve WAIT", "--min-replicas"]), "{}", ran.out);
     Ok(())
 }
 
@@ -238,8 +242,7 @@ async fn doctor_at_a_node_that_hides_its_cluster_says_so() -> Result {
     let settings =
         ServerSettings::default().line("cluster-enabled yes").line("rename-command CLUSTER \"\"");
     let server = StandaloneServer::start_with(settings).await?;
-    let ran = Tool::new([server.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([server.url()]).doctor(1).await?;
     let told = [&*server.address(), "is a node of a cluster that does not serve CLUSTER"];
     assert!(says(&ran, "wrong", &told), "{}", ran.out);
     assert!(!ran.out.contains("a single server, no cluster"), "{}", ran.out);
@@ -261,13 +264,12 @@ async fn doctor_notes_how_the_server_deletes_expired_keys() -> Result {
 async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
     let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
     let both = Balancer::start(&[&one, &other]).await?;
-    let ran = Tool::new([both.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([both.url()]).doctor(1).await?;
     assert!(says(&ran, "wrong", &["2 servers answer at this address"]), "{}", ran.out);
 
     let twice = Balancer::start(&[&one, &one]).await?;
-    let ran = Tool::new([twice.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "one server, whatever is before it: {ran:?}");
+    // It is one server, whatever is before it.
+    Tool::new([twice.url()]).doctor(0).await?;
     Ok(())
 }
 
@@ -275,8 +277,8 @@ async fn doctor_of_two_servers_behind_one_address_reports_them() -> Result {
 async fn doctor_accepts_a_load_balancer_before_one_cluster() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let entrance = Balancer::start(&[cluster.node(0), cluster.node(1)]).await?;
-    let ran = Tool::new([entrance.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "a way to find the cluster, and no more: {ran:?}");
+    // The load balancer is a way to find the cluster, and no more.
+    Tool::new([entrance.url()]).doctor(0).await?;
     Ok(())
 }
 
@@ -286,11 +288,9 @@ async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
         Cluster::start_with(ClusterConfig::of(2, 0)).await?,
         Cluster::start_with(ClusterConfig::of(2, 0)).await?,
     );
-    let ran = Tool::new(one.urls()).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    Tool::new(one.urls()).doctor(0).await?;
     let urls = [one.node(0).url(), other.node(1).url()];
-    let ran = Tool::new(urls).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new(urls).doctor(1).await?;
     let there = other.node(1).address();
     let told = one.nodes().iter().any(|node| {
         let than = format!("another cluster than {}", node.address());
@@ -303,8 +303,7 @@ async fn doctor_of_nodes_of_two_clusters_reports_them() -> Result {
 #[tokio::test]
 async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
     let (one, other) = (StandaloneServer::start().await?, StandaloneServer::start().await?);
-    let ran = Tool::new([one.url(), other.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([one.url(), other.url()]).doctor(1).await?;
     let told = [&one.address(), &other.address(), "its own locks"];
     assert!(says(&ran, "wrong", &told.map(|part| part as &str)), "{}", ran.out);
 
@@ -313,14 +312,12 @@ async fn doctor_of_independent_servers_reports_separate_locks() -> Result {
     assert_eq!(ran.status, Some(0), "one server by two names: {ran:?}");
 
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
-    let ran = Tool::new([cluster.node(0).url(), one.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([cluster.node(0).url(), one.url()]).doctor(1).await?;
     assert!(says(&ran, "wrong", &[&one.address(), "no node of the cluster"]), "{}", ran.out);
 
     let gone = other.url();
     other.kill()?;
-    let ran = Tool::new([one.url(), gone]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "the other may be another server: {ran:?}");
+    let ran = Tool::new([one.url(), gone]).doctor(1).await?;
     assert!(says(&ran, "wrong", &["no client for locks"]), "{}", ran.out);
     assert!(says(&ran, "warning", &[&other.address(), "cannot be queried"]), "{}", ran.out);
     Ok(())
@@ -331,18 +328,16 @@ async fn doctor_of_a_primary_behind_a_host_name_warns_of_failover() -> Result {
     let primary = StandaloneServer::start().await?;
     let replica = primary.start_replica().await?;
     let by_name = |url: String| url.replace("127.0.0.1", "localhost");
-    let ran = Tool::new([by_name(primary.url())]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([by_name(primary.url())]).doctor(0).await?;
     assert!(says(&ran, "warning", &["localhost", "failover", "another server"]), "{}", ran.out);
     let ran = Tool::new([primary.url()]).run(&["doctor"]).await?;
-    let alone = [&*primary.address(), "has one replica", "before you use --replicas"];
+    let alone = [&*primary.address(), "has one replica", "before you use --min-replicas"];
     assert!(says(&ran, "note", &alone), "{}", ran.out);
     assert!(!ran.out.contains("failover moves"), "{}", ran.out);
     assert!(!ran.out.contains("cannot be queried"), "{}", ran.out);
     assert!(says(&ran, "ok", &[&replica.address(), "noeviction"]), "{}", ran.out);
 
-    let ran = Tool::new([replica.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let ran = Tool::new([replica.url()]).doctor(1).await?;
     assert!(says(&ran, "wrong", &[&replica.address(), "is a replica"]), "{}", ran.out);
 
     let ran = Tool::new([primary.url(), replica.url()]).run(&["doctor"]).await?;

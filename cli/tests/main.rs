@@ -5,24 +5,23 @@
 // library.
 #![allow(clippy::disallowed_methods, unexpected_cfgs)]
 
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
-mod counter;
 mod doctor;
-mod generated;
-mod handing_on;
-mod losing;
+mod fixture;
+mod generated_docs;
+mod jobs;
+mod lease_loss;
+mod list;
 mod orphans;
 mod python;
-mod queries;
 mod reports;
-mod revoking;
-mod running;
+mod revoke;
+mod run;
 mod secure;
 mod sentinel;
-mod stopped;
+mod status;
+mod stopped_process;
 mod terminal;
-mod tool;
+mod transfer;
+mod usage_errors;
 mod users;
-mod wrong;
+mod waiting_for_servers;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Result, StandaloneServer};
-use crate::tool::{self, LONG, RWLEASE, Running, Tool, hearing, is_alive};
+use crate::fixture::{self, LONG, RWLEASE, Running, Tool, alone, hearing, is_alive};
+use testkit::{Result, StandaloneServer};
 
 /// Adopts the orphans of a command, and reaps none of them, as a PID 1 that was not made for it.
 const STEPPARENT: &str = "
@@ -29,22 +29,13 @@ async fn ends(process: &str) -> Result {
 
 #[tokio::test]
 async fn run_that_is_killed_takes_its_command_along() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     // SIGKILL, a signal of faults and the first real-time signal, which are not passed on.
     for signal in ["KILL", "ILL", "34"] {
-        let mut run = tool.start(&[
-            "run",
-            "--lease",
-            "1s",
-            signal,
-            "--",
-            "sh",
-            "-c",
-            "echo $$; exec sleep 600",
-        ])?;
+        let script = "echo $$; exec sleep 600";
+        let mut run = tool.start(&["run", "--lease", "1s", signal, "--", "sh", "-c", script])?;
         let command = run.line().await?;
-        let kill = tool::ran(tool.shell(&format!("kill -{signal} {}", run.id()?))).await?;
+        let kill = fixture::ran(tool.shell(&format!("kill -{signal} {}", run.id()?))).await?;
         assert_eq!(kill.status, Some(0), "{kill:?}");
         ends(&command).await?;
         assert_eq!(run.ended().await?.status, None, "a signal ended it");
@@ -64,13 +55,12 @@ async fn run_without_signals_lets_its_command_live() -> Result {
 
 #[tokio::test]
 async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let script = "echo $$; read line; echo $line";
-    let mut command = tool.command(&["run", "--hand-on", "a", "--", "sh", "-c", script]);
+    let mut command = tool.command(&["run", "--transfer", "a", "--", "sh", "-c", script]);
     let (input, mut end) = std::io::pipe()?;
     command.stdin(input);
-    let mut run: Running = tool::start(command)?;
+    let mut run: Running = fixture::start(command)?;
     let command = run.line().await?;
     run.signal(Signal::KILL)?;
     std::io::Write::write_all(&mut end, b"on\n")?;
@@ -80,8 +70,7 @@ async fn run_with_transfer_when_killed_leaves_its_command_alive() -> Result {
 
 #[tokio::test]
 async fn run_after_revoke_does_not_wait_for_unreaped_processes() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     // The shell waits for nothing but its input, and is gone before it could reap.
     let script = "sleep 600 & echo $!; read line";
     let mut command = hearing("python3");
@@ -89,7 +78,7 @@ async fn run_after_revoke_does_not_wait_for_unreaped_processes() -> Result {
         .args(["-c", STEPPARENT, RWLEASE, "run", "--lease", "10s", "a", "--", "sh", "-c", script]);
     let (input, _end) = std::io::pipe()?;
     command.env("RWLEASE_URL", server.url()).stdin(input).kill_on_drop(true);
-    let mut run = tool::start(command)?;
+    let mut run = fixture::start(command)?;
     let orphan = run.line().await?;
     tool.run(&["revoke", "a"]).await?;
     let ran = run.ended().await?;

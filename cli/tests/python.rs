@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use rwlease::{Locks, Slot};
+use rwlease::{Client, Slot};
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::support::{Cluster, ClusterConfig, Error, Result, find_in_project};
-use crate::tool::{Tool, ran};
+use crate::fixture::{Tool, ran};
+use testkit::{Cluster, ClusterConfig, Error, Result, find_in_project};
 
 const OF_EACH: usize = 3;
 const ROUNDS: usize = 12;
@@ -65,7 +65,7 @@ async fn python_client_that_waits_recalls_a_cached_holder() -> Result {
     std::fs::write(&file, "0\n")?;
     write_scripts(&folder.0)?;
 
-    let lock = Locks::connect(cluster.urls()).await?.rwlock("shared")?.cached()?;
+    let lock = Client::connect(cluster.urls()).await?.rwlock("shared")?.cached()?;
     let done = AtomicBool::new(false);
     let counting = async {
         let counted = count_in_python(&cluster, &folder.0, &file).await;
@@ -77,7 +77,7 @@ async fn python_client_that_waits_recalls_a_cached_holder() -> Result {
         let mut counted = 0;
         while !done.load(Ordering::Relaxed) {
             let guard = lock.write().timeout(LONG).await?;
-            in_memory += usize::from(lock.local().hold.is_some());
+            in_memory += usize::from(lock.cache_status().hold.is_some());
             let count: usize = std::fs::read_to_string(&file)?.trim().parse()?;
             sleep(Duration::from_millis(1)).await;
             std::fs::write(&file, format!("{}\n", count + 1))?;

@@ -2,10 +2,8 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::support::{
-    Certificates, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer,
-};
-use crate::tool::{self, Ran, Tool};
+use crate::fixture::{self, Ran, Tool};
+use testkit::{Certificates, Cluster, ClusterConfig, Result, ServerSettings, StandaloneServer};
 
 const PASSWORD: &str = "a-password";
 
@@ -28,7 +26,7 @@ fn certificates() -> Result<Certificates> {
 async fn run(tool: &Tool, password: &str, args: &[&str]) -> Result<Ran> {
     let mut command = tool.command(args);
     command.env("RWLEASE_USER", "locker").env("RWLEASE_PASSWORD", password);
-    tool::ran(command).await
+    fixture::ran(command).await
 }
 
 #[tokio::test]
@@ -62,7 +60,7 @@ async fn tls_roots_and_user_are_checked_by_run_status_and_doctor() -> Result {
     assert!(!refused.err.contains("`rwlease doctor`"), "{refused:?}");
     let plain = Tool::new([format!("redis://127.0.0.1:{port}")]);
     let unexpected = run(&plain, PASSWORD, &["doctor"]).await?;
-    assert!(unexpected.err.contains("does the port expect TLS"), "{unexpected:?}");
+    assert!(unexpected.err.contains("check whether the port expects TLS"), "{unexpected:?}");
     std::fs::remove_file(roots)?;
     Ok(())
 }
@@ -87,7 +85,7 @@ async fn password_without_a_user_is_of_the_default_user() -> Result {
     let run = async |url: String, password: &str, args: &[&str]| {
         let mut command = Tool::new([url]).command(args);
         command.env("RWLEASE_PASSWORD", password);
-        tool::ran(command).await
+        fixture::ran(command).await
     };
     let bare = || format!("redis://{}", server.address());
     for args in [&["run", "a", "--", "true"][..], &["status", "a"], &["doctor"]] {

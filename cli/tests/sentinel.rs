@@ -1,7 +1,7 @@
 //! A server that sentinels watch.
 
-use crate::support::{Result, SentinelConfigForTest, SentinelDeployment, ServerSettings};
-use crate::tool::{self, Tool};
+use crate::fixture::{self, Tool};
+use testkit::{Result, SentinelConfigForTest, SentinelDeployment, ServerSettings};
 
 #[tokio::test]
 async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
@@ -15,7 +15,7 @@ async fn run_finds_the_master_by_its_sentinels_across_a_failover() -> Result {
     let ran = async |args: &[&str]| {
         let mut command = tool.command(args);
         command.env("RWLEASE_SENTINEL_PASSWORD", "of-sentinels");
-        tool::ran(command).await
+        fixture::ran(command).await
     };
     let held = ran(&["run", "a", "--", "echo", "held"]).await?;
     assert_eq!((held.status, held.out.as_str()), (Some(0), "held\n"), "{held:?}");
@@ -93,7 +93,7 @@ async fn doctor_names_the_rights_that_a_sentinel_user_lacks() -> Result {
         let mut command =
             Tool::new([sentinels.url()]).command(&["doctor", "--sentinel-user", "locker"]);
         command.env("RWLEASE_SENTINEL_PASSWORD", "any");
-        tool::ran(command).await
+        fixture::ran(command).await
     };
     let ran = doctor().await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -128,8 +128,7 @@ async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
     for sentinel in sentinels.sentinels() {
         sentinel.run_words::<()>("SENTINEL SET mymaster down-after-milliseconds 30000").await?;
     }
-    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([sentinels.url()]).doctor(0).await?;
     assert!(ran.out.contains("2 sentinels watch the server"), "{}", ran.out);
     assert!(ran.out.contains("a failover takes up to 33s"), "{}", ran.out);
     assert!(
@@ -139,8 +138,7 @@ async fn doctor_reports_few_slow_and_dead_sentinels() -> Result {
     );
     assert!(!ran.out.contains("cut off"), "{}", ran.out);
     sentinels.sentinel(1).kill()?;
-    let ran = Tool::new([sentinels.url()]).run(&["doctor"]).await?;
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let ran = Tool::new([sentinels.url()]).doctor(0).await?;
     assert!(ran.out.contains("this sentinel cannot be queried"), "{}", ran.out);
     Ok(())
 }

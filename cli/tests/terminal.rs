@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, StandaloneServer};
-use crate::tool::{LONG, RWLEASE, Tool, hearing};
+use crate::fixture::{LONG, RWLEASE, alone, hearing};
+use testkit::{Error, Result, StandaloneServer};
 
 /// A run on a terminal of its own, with what is typed there and what was shown so far.
 struct OnTerminal {
@@ -65,8 +65,7 @@ impl OnTerminal {
 
 #[tokio::test]
 async fn run_gives_its_command_the_terminal() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let mut run = OnTerminal::start(&server, "run a -- sh -c 'read line; echo got $line; exit 5'")?;
     tool.until("a", |status| status["locked"] == true).await?;
     run.types("words\n").await?;
@@ -112,11 +111,10 @@ async fn ctrl_z_without_job_control_does_not_stop_the_command() -> Result {
 /// The same for one that still waits.
 #[tokio::test]
 async fn ctrl_z_without_job_control_does_not_stop_a_waiter() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let guard = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let (server, tool) = alone().await?;
+    let guard = rwlease::Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
     let mut run = OnTerminal::shell(&server, &format!("{RWLEASE} run a -- true; exit $?"))?;
-    tool.until("a", |status| status["waiters"] == 1).await?;
+    tool.until("a", |status| status["waiter_count"] == 1).await?;
     run.types("\x1a").await?;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let _ = guard.release().await?;
@@ -145,21 +143,20 @@ async fn ctrl_z_with_job_control_stops_run_and_its_command() -> Result {
 
 #[tokio::test]
 async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
+    let (server, tool) = alone().await?;
+    let lock = rwlease::Client::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
     let before = tool.start(&["run", "a", "--", "true"])?;
-    tool.until("a", |status| status["waiters"] == 1).await?;
+    tool.until("a", |status| status["waiter_count"] == 1).await?;
     let mut run = OnTerminal::start(&server, "run a -- true")?;
-    tool.until("a", |status| status["waiters"] == 2).await?;
+    tool.until("a", |status| status["waiter_count"] == 2).await?;
     run.shows("1 before you").await?;
+    run.shows(&format!(":{} has written for", std::process::id())).await?;
     run.types("\x03").await?;
     let (status, shown) = run.ended().await?;
     assert_eq!(status, Some(130), "{shown}");
     assert!(shown.contains("waiting for a") && shown.contains("1 before you"), "{shown}");
-    assert!(shown.contains(guard.id()), "{shown}");
-    assert_eq!(tool.status("a").await?["waiters"], 1, "it left the queue");
+    assert_eq!(tool.status("a").await?["waiter_count"], 1, "it left the queue");
     let _ = guard.release().await?;
     assert_eq!(before.ended().await?.status, Some(0));
     Ok(())
@@ -168,7 +165,7 @@ async fn run_that_waits_shows_the_holder_and_its_queue_position() -> Result {
 #[tokio::test]
 async fn run_that_waits_shows_that_the_server_does_not_reply() -> Result {
     let server = StandaloneServer::start().await?;
-    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("a")?;
+    let lock = rwlease::Client::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
     let mut run = OnTerminal::start(&server, "run a -- true")?;
     timeout(LONG, run.shows("before you")).await??;

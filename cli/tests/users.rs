@@ -8,13 +8,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
 use rustix::process::{Signal, geteuid, kill_process};
-use rwlease::Locks;
+use rwlease::Client;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 use tokio::time::timeout;
 
-use crate::support::{Error, Result, StandaloneServer};
-use crate::tool::{self, LONG, RWLEASE, Tool, hearing, is_alive, pid};
+use crate::fixture::{self, LONG, RWLEASE, alone, hearing, is_alive, pid};
+use testkit::{Error, Result};
 
 /// The user `nobody`.
 const NOBODY: &str = "65534";
@@ -79,11 +79,10 @@ fn as_root(become_root: &str) -> String {
 #[tokio::test]
 async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Result {
     let Some(programs) = Programs::make("unstoppable")? else { return Ok(()) };
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let script = as_root(&programs.path("become"));
     let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
-    let mut run = tool::start(command)?;
+    let mut run = fixture::start(command)?;
     let sleeper = run.line().await?;
     let mut err = BufReader::new(run.err()?).lines();
     let mut line = async || next(&mut err).await;
@@ -96,7 +95,7 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
     assert!(told.contains("SIGTERM did not reach the command"), "{told}");
 
     tool.run(&["revoke", "a"]).await?;
-    let next = Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let next = Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
     assert!(is_alive(&sleeper), "nobody can stop it");
     let told = line().await?;
     assert!(told.contains("the lease is lost") && told.contains("cannot be stopped"), "{told}");
@@ -112,12 +111,11 @@ async fn run_of_a_command_of_another_user_says_that_it_cannot_stop_it() -> Resul
 #[tokio::test]
 async fn run_whose_script_started_a_process_of_another_user_names_it() -> Result {
     let Some(programs) = Programs::make("part")? else { return Ok(()) };
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let script =
         format!("sh -c \"{}\" & wait", as_root(&programs.path("become")).replace('$', "\\$"));
     let command = programs.run(&server.url(), &["--lease", "2s", "a", "--", "sh", "-c", &script]);
-    let mut run = tool::start(command)?;
+    let mut run = fixture::start(command)?;
     let sleeper = run.line().await?;
     tool.run(&["revoke", "a"]).await?;
     let mut err = BufReader::new(run.err()?).lines();
@@ -130,10 +128,10 @@ async fn run_whose_script_started_a_process_of_another_user_names_it() -> Result
 }
 
 #[tokio::test]
-async fn run_of_a_set_uid_program_of_another_user_is_refused() -> Result {
+async fn run_of_a_set_uid_program_of_another_user_is_rejected() -> Result {
     let Some(programs) = Programs::make("refused")? else { return Ok(()) };
     let path = programs.path("become");
-    let ran = tool::ran(programs.run("127.0.0.1:1", &["a", "--", &path, "true"])).await?;
+    let ran = fixture::ran(programs.run("127.0.0.1:1", &["a", "--", &path, "true"])).await?;
     assert_eq!(ran.status, Some(126), "{ran:?}");
     assert!(ran.err.contains("with the rights of another user (id 0)"), "{ran:?}");
     Ok(())

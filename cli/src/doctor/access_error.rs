@@ -1,14 +1,14 @@
 //! Why no server lets the doctor in.
 
-use rwlease::{Builder, ErrorKind};
+use rwlease::{ClientBuilder, ErrorKind};
 
 use crate::args::ServerArgs;
-use crate::exit::{CliError, REFUSED, UNAVAILABLE, error_chain, hint_for};
+use crate::exit::{CliError, REFUSED, UNAVAILABLE, with_advice};
 
 /// Fails as the other commands do: the client of locks has hints that the doctor's own connections
 /// lack. `own` is what those say.
 pub async fn access_error(servers: &ServerArgs, own: String) -> CliError {
-    let error = match servers.builder().map(Builder::connect) {
+    let error = match servers.builder().map(ClientBuilder::connect) {
         Ok(connecting) => match connecting.await {
             Ok(_) => return CliError::new(UNAVAILABLE, format!("{own}; try again")),
             Err(error) => error,
@@ -17,11 +17,9 @@ pub async fn access_error(servers: &ServerArgs, own: String) -> CliError {
     };
     match error.kind() {
         // There the other commands name the doctor.
-        ErrorKind::Refused => {
-            let message = error_chain(&error);
+        ErrorKind::Rejected => {
             let advice = "check the user, its password, its rights, and the certificates";
-            let advice = hint_for(&message).unwrap_or(advice);
-            CliError::new(REFUSED, format!("{message}; {advice}"))
+            CliError::new(REFUSED, with_advice(&error, advice))
         }
         _ => error.into(),
     }

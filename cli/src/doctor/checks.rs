@@ -69,7 +69,7 @@ fn at_node(deployment: &Deployment, node: &Node, facts: &NodeFacts) -> Vec<Findi
     findings
 }
 
-/// What the servers are together; none if a check of a server says it.
+/// Describes the deployment. `None` if the finding of `hidden_cluster` describes it.
 fn deployment_shape(deployment: &Deployment) -> Option<Finding> {
     if deployment.sentinels.is_some() {
         return Some(Finding::new(
@@ -157,7 +157,7 @@ fn agreement(deployment: &Deployment) -> Option<Finding> {
     })
 }
 
-/// The part of a map in which all nodes must agree: not the order of replicas.
+/// The part of a slot map in which all nodes must agree. The order of replicas is ignored.
 fn masters_of(map: &[super::probe::SlotRange]) -> Vec<(u16, u16, &str)> {
     map.iter().map(|range| (range.first, range.last, &*range.master)).collect()
 }
@@ -186,7 +186,7 @@ fn clocks(deployment: &Deployment) -> Option<Finding> {
         }
     };
     let (one, other, least) = (&one.address, &other.address, format::duration(least));
-    let advice = "synchronize the clocks by NTP, or use a larger margin";
+    let advice = "synchronize the clocks by NTP, or use a larger safety margin";
     Some(Finding::new(
         level,
         format!(
@@ -369,7 +369,7 @@ fn lone_replica(facts: &NodeFacts) -> Option<Finding> {
         false => Finding::new(
             Severity::Info,
             "has one replica: when that dies or takes over, every lease that a replica must confirm ends, and none is granted until \
-             a second server is back; add a second replica before you use --replicas",
+             a second server is back; add a second replica before you use --min-replicas",
         ),
     })
 }
@@ -380,7 +380,7 @@ fn restart(facts: &NodeFacts) -> Option<Finding> {
         let advice = "set appendonly yes, or prevent an immediate restart";
         Finding::new(
             Severity::Warning,
-            format!("keeps no log: if it is restarted before a replica takes over, its last locks are lost; {advice}"),
+            format!("keeps no log: if it is restarted before a replica takes over, its last locks are lost, and `--fsync master` is refused; {advice}"),
         )
     })
 }

@@ -1,4 +1,5 @@
-//! How far a node's clock is ahead of this process's, as far as a few round trips can tell.
+//! How far the clock of a node is ahead of the clock of this process, measured by a few round
+//! trips.
 
 use std::time::Duration;
 

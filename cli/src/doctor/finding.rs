@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub severity: Severity,
-    /// The nodes that the finding is about; none if it is about all.
+    /// The nodes of the finding. Empty if the finding is about the whole deployment.
     pub nodes: Vec<String>,
     pub message: String,
 }

@@ -27,7 +27,7 @@ fn all_targets(deployment: &Deployment) -> Vec<(&Address, &ServerIdentities)> {
     nodes.chain(others).collect()
 }
 
-/// The URLs that name none of the nodes.
+/// The URLs that lead to no node of the cluster.
 fn foreign_targets(deployment: &Deployment) -> impl Iterator<Item = &UrlTarget> {
     deployment.named.iter().filter(|named| !is_node(deployment, &named.address))
 }
@@ -168,7 +168,7 @@ fn moves(facts: &NodeFacts) -> Option<Finding> {
         Finding::new(
             Severity::Warning,
             "a primary with replicas behind a name: a failover moves the name to another server, which lacks the last locks, and \
-             until then the old one may still grant locks; prefer a cluster, use `--replicas` and fencing tokens",
+             until then the old one may still grant locks; prefer a cluster, use `--min-replicas` and fencing tokens",
         )
     })
 }

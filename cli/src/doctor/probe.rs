@@ -19,7 +19,7 @@ use super::rights::CONFIG_GET;
 use super::sentinels::SentinelFacts;
 use super::server_identity::{ServerIdentities, UrlTarget, resolve};
 use crate::args::ServerArgs;
-use crate::connect::{CLIENT_NAME, Certificates};
+use crate::connect::{Certificates, LIB_NAME};
 use crate::exit::{CliError, REFUSED, UNAVAILABLE};
 
 /// The longest wait for an answer.
@@ -69,7 +69,7 @@ pub struct NodeFacts {
     pub cluster_info: BTreeMap<String, String>,
     /// The slot map, as this node reports it.
     pub map: Vec<SlotRange>,
-    /// How many slots are moving from it or to it.
+    /// The number of slots that are moving from this node or to it.
     pub moving: Option<usize>,
     pub clock: Option<ClockOffset>,
     /// After how much silence a node is considered dead.
@@ -104,13 +104,13 @@ pub enum LuaSupport {
 pub struct SlotRange {
     pub first: u16,
     pub last: u16,
-    /// The master's id, which is the same in all maps, whatever its address in them.
+    /// The id of the master. All maps have the same id, even if they list different addresses.
     pub master: String,
     pub nodes: Vec<Address>,
 }
 
 /// Queries every node that the first server knows, and every replica that the masters know. The
-/// servers' map leaves out replicas that have no data so far.
+/// slot map omits replicas that have not received data yet.
 pub async fn probe_deployment(servers: &ServerArgs) -> Result<Deployment, CliError> {
     let sentinels = match servers.sentinels()? {
         Some(url) => Some(SentinelFacts::probe(servers, &url).await?),
@@ -171,9 +171,7 @@ impl Prober {
         for url in urls {
             let wrong = |error: RedisError| {
                 let place = url_without_credentials(&url);
-                CliError::usage(format!(
-                    "the URL of `{place}` cannot be read: {error}; use redis://HOST:PORT"
-                ))
+                CliError::usage(format!("invalid URL of `{place}`: {error}; use redis://HOST:PORT"))
             };
             let info = url.as_str().into_connection_info().map_err(wrong)?;
             let (host, port) = match info.addr() {
@@ -200,7 +198,7 @@ impl Prober {
         }
         let session = session
             .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(CLIENT_NAME, env!("CARGO_PKG_VERSION"));
+            .set_lib_name(LIB_NAME, env!("CARGO_PKG_VERSION"));
         let certificates = tls.then(|| servers.certificates()).transpose()?;
         if tls && rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -282,7 +280,7 @@ impl Prober {
         let opened = client.get_multiplexed_async_connection_with_config(&config).await;
         opened.map_err(|error| match error.to_string().contains(", with args beginning with") {
             // It repeats the arguments, among them the password.
-            true => (ErrorKind::RESP3NotSupported, "the server does not serve HELLO").into(),
+            true => (ErrorKind::RESP3NotSupported, "the server does not speak RESP3").into(),
             false => error,
         })
     }
@@ -307,13 +305,14 @@ impl Prober {
                     _ => Ok((false, vec![(seed.clone(), Role::Single)])),
                 },
                 Err(error) if is_refused(&error) => {
-                    let message = "the user may not read the slot map; give it +cluster|slots";
+                    let message =
+                        "the user lacks the right to read the slot map; give it +cluster|slots";
                     Err(CliError::new(REFUSED, message))
                 }
                 Err(error) => Err(CliError::new(
                     UNAVAILABLE,
                     format!(
-                        "{seed} does not say who serves which slot: {error}; try again, or name another server"
+                        "{seed} did not report the slot map: {error}; try again, or name another server"
                     ),
                 )),
             };
@@ -342,7 +341,7 @@ impl Prober {
         let frees_lazily = facts.setting(connection, "lazyfree-lazy-expire").await?;
         facts.frees_lazily = frees_lazily.map(|value| value == "yes");
         facts.try_needed(connection, is_cluster, &self.prefix).await?;
-        facts.try_optional(connection, role).await?;
+        facts.try_optional(connection, role, &self.prefix).await?;
         Ok(facts)
     }
 }
@@ -369,7 +368,7 @@ impl NodeFacts {
         Ok(())
     }
 
-    /// A setting of the server; none if it has no such setting, or does not report it.
+    /// Returns a setting of the server. `None` if the server does not report it.
     async fn setting(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -393,7 +392,7 @@ fn is_unknown(error: &RedisError) -> bool {
     error.to_string().contains("unknown command")
 }
 
-/// What a server says that it is.
+/// The mode that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Single,

@@ -1,4 +1,4 @@
-//! Which rights the user lacks. The best check of a right is to use it.
+//! The rights that the user lacks. The best check of a right is to use it.
 
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisError, Value};
@@ -7,8 +7,8 @@ use rwlease::Slot;
 use super::finding::{Finding, Severity};
 use super::probe::{NodeFacts, Role, is_refused, query, query_value};
 
-/// What every lock needs: the right, and a command that tries it. It goes to masters and replicas,
-/// so it must change nothing where it is carried out.
+/// What every lock needs: the right, and a command that tries it. The command runs at masters and
+/// replicas, so it must not change anything.
 const REQUIRED_RIGHTS: [(&str, &str); 11] = [
     ("+eval", "EVAL return(1) 0"),
     ("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 1 KEY"),
@@ -35,8 +35,8 @@ const KEY: &str = "KEY";
 /// Ends the text of a right that only the doctor needs.
 const DOCTOR_ONLY: &str = "to the user of the doctor";
 
-/// Commands that the user can do without: what each is for, and which right to give.
-const OPTIONAL_COMMANDS: [(&str, &str); 10] = [
+/// Optional commands: what each is for, and the right to give.
+const OPTIONAL_COMMANDS: [(&str, &str); 13] = [
     (
         "INFO",
         "the hand-off by push, so waiters poll, and checks of the version, the memory and its policy, and the replicas: give +info",
@@ -48,14 +48,23 @@ const OPTIONAL_COMMANDS: [(&str, &str); 10] = [
     ),
     (
         "SPUBLISH",
-        "pushes, so waiters poll, and a cached lock is called back only once a second: give +spublish and the channels",
+        "pushes, so waiters poll, and a cached lock is recalled only once a second: give +spublish and the channels",
     ),
     (
         "SUNSUBSCRIBE",
         "ending subscriptions, which then last as long as their connection: give +sunsubscribe",
     ),
-    ("WAIT 0 1", "`--replicas`: give +wait"),
+    ("WAIT 0 1", "`--min-replicas`: give +wait"),
+    (WAITAOF, FSYNC_RIGHT),
     ("SCAN 0 COUNT 1", "`rwlease list`: give +scan"),
+    (
+        SET_RECORD,
+        "the record of a client, so its locks show an id in place of its name: give +set and the keys PREFIXclient:*",
+    ),
+    (
+        GET_RECORD,
+        "reading the records of clients, so holders show an id in place of a name: give +get and the keys PREFIXclient:*",
+    ),
     (
         "CLUSTER MYID",
         "recognizing another server at its address, and a check that all nodes are in one cluster: give +cluster|myid",
@@ -69,6 +78,15 @@ const OPTIONAL_COMMANDS: [(&str, &str); 10] = [
         "checks of how long a failover takes, and of how expired keys are deleted: give +config|get to the user of the doctor",
     ),
 ];
+
+/// Writes the record of a client. The server checks the right before the options, of which only one
+/// is allowed.
+const SET_RECORD: &str = "SET KEY x NX XX";
+const GET_RECORD: &str = "GET KEY";
+
+/// Asks for nothing, so that it returns at once. Redis has it from 7.2 on.
+const WAITAOF: &str = "WAITAOF 0 0 1";
+const FSYNC_RIGHT: &str = "`--fsync`: give +waitaof";
 
 /// Reads settings.
 pub const CONFIG_GET: &str = "CONFIG GET";
@@ -121,9 +139,14 @@ fn absent(facts: &NodeFacts) -> Vec<Finding> {
     found.collect()
 }
 
-/// The level for a missing command: one that only the doctor needs is no fault.
+/// The severity of a missing command. No fault is a command that only the doctor needs, or that few
+/// servers have.
 fn level_of(what_for: &str) -> Severity {
-    if what_for.ends_with(DOCTOR_ONLY) { Severity::Info } else { Severity::Warning }
+    match what_for {
+        FSYNC_RIGHT => Severity::Info,
+        _ if what_for.ends_with(DOCTOR_ONLY) => Severity::Info,
+        _ => Severity::Warning,
+    }
 }
 
 impl NodeFacts {
@@ -155,11 +178,19 @@ impl NodeFacts {
         &mut self,
         connection: &mut MultiplexedConnection,
         role: &Role,
+        prefix: &str,
     ) -> Result<(), RedisError> {
+        let record = format!("{prefix}client:rwlease-doctor");
+        for name in [SET_RECORD, GET_RECORD] {
+            let words = name.split(' ').map(|word| if word == KEY { &record } else { word });
+            if refusal(connection, words).await?.is_some() {
+                self.denied_commands.push(name);
+            }
+        }
         // By its own report: a master that was just demoted, or a replica that the wrong URL names,
         // has no such role in the map.
         let is_replica = self.info.get("role").is_some_and(|role| role == "slave");
-        for words in ["SCAN 0 COUNT 1", "WAIT 0 1"] {
+        for words in ["SCAN 0 COUNT 1", "WAIT 0 1", WAITAOF] {
             match is_replica || *role == Role::Replica {
                 // Which may have its own reasons to fail.
                 true => self.try_right(connection, words, words).await?,

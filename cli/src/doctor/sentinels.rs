@@ -1,4 +1,4 @@
-//! The sentinels that watch the server: which master they name, and whether they could replace it.
+//! The sentinels of the server: the master that they report, and whether they could fail over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const ELECTION_TIME: Duration = Duration::from_secs(3);
 /// Stands for the name of the master.
 const NAME: &str = "NAME";
 
-/// What the user can do without: the right, a command that tries it, and what it is for.
+/// Optional rights: the right, a command that tries it, and what it is for.
 const OPTIONAL: [(&str, &str, &str); 4] = [
     (
         "+sentinel|master",
@@ -51,7 +51,7 @@ struct SentinelNode {
     address: Address,
     /// What it reports about the master, or why it could not be queried.
     report: Result<BTreeMap<String, String>, String>,
-    /// Which of the optional rights the user lacks there.
+    /// The optional rights that the user lacks at the sentinel.
     missing_rights: Vec<Finding>,
 }
 

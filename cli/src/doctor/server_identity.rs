@@ -1,5 +1,5 @@
-//! Finds out which servers answer at an address, over several connections, because they may lead to
-//! different servers.
+//! Finds out which servers reply at an address. Uses several connections, because an address can
+//! lead to different servers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ const CONNECTIONS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
 pub struct ServerIdentities {
-    /// The run ids of all servers that answered; none if they do not report them.
+    /// The run ids of all servers that replied. Empty if they do not report run ids.
     pub run_ids: BTreeSet<String>,
     /// Whether it is a node of a cluster, if that is known.
     pub in_cluster: Option<bool>,
-    /// The node's id in its cluster, and the ids of all nodes that it knows; nothing if it does not
-    /// report them.
+    /// The id of the node in its cluster, and the ids of all nodes that it knows. `None` and empty
+    /// if the node does not report them.
     pub id: Option<String>,
     pub known_nodes: BTreeSet<String>,
 }
@@ -32,7 +32,8 @@ pub struct ServerIdentities {
 #[derive(Clone, Debug)]
 pub struct UrlTarget {
     pub address: Address,
-    /// The addresses to which its name resolves now; none if it is no name, or cannot be resolved.
+    /// The addresses to which the host name resolves now. Empty if the host is an IP address or
+    /// does not resolve.
     pub resolved: BTreeSet<IpAddr>,
     /// An error says why it could not be queried.
     pub who: Result<ServerIdentities, String>,

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use rwlease::{Locks, RwLock, Slot};
+use rwlease::{Client, RwLock, Slot};
 use tokio::time::sleep;
 
 use super::finding::{Finding, Severity};
@@ -33,10 +33,10 @@ pub async fn all(servers: &ServerArgs, deployment: &Deployment) -> Vec<Finding> 
     findings
 }
 
-/// An error is without the advice of the other commands, which is to run the doctor.
-async fn client(servers: &ServerArgs) -> Result<Locks, String> {
+/// Errors omit the advice of other commands to run the doctor.
+async fn client(servers: &ServerArgs) -> Result<Client, String> {
     let builder = servers.builder().map_err(|failure| failure.to_string())?;
-    builder.connect().await.map_err(|error| error_chain(&error))
+    builder.label("").connect().await.map_err(|error| error_chain(&error))
 }
 
 fn any_slot_of(node: &Node) -> Option<Slot> {
@@ -47,7 +47,7 @@ fn any_slot_of(node: &Node) -> Option<Slot> {
     }
 }
 
-async fn try_master(locks: &Locks, slot: Slot) -> Finding {
+async fn try_master(locks: &Client, slot: Slot) -> Finding {
     let name = format!("rwlease-doctor:{{{}}}:{}", slot.hash_tag(), locks.client_id());
     let tried = match locks.rwlock(&name) {
         Ok(lock) => time_handoff(&lock).await,
@@ -68,7 +68,7 @@ async fn time_handoff(lock: &RwLock) -> rwlease::Result<Duration> {
     writing.renew().await?;
     let waiting = lock.read().timeout(TIMEOUT);
     let releasing = async {
-        while lock.status().await?.waiters == 0 {
+        while lock.status().await?.waiter_count == 0 {
             sleep(Duration::from_millis(5)).await;
         }
         let released = Instant::now();

@@ -14,6 +14,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::time::{sleep, sleep_until};
 
 use super::group::{Group, Member};
+use super::launch::FailureReport;
 use super::terminal::Terminal;
 use super::transfer::TRANSFER_VAR;
 use super::{launch, program};
@@ -22,7 +23,7 @@ use crate::signals;
 /// The longest wait for the last process of a killed group.
 const KILL_WAIT: Duration = Duration::from_millis(500);
 
-/// The time between two looks for processes of the group that run as another user.
+/// The time between two checks for processes of the group that run as another user.
 const FROM_LOOK_TO_LOOK: Duration = Duration::from_secs(5);
 
 /// When to resume a process that was stopped where no one sees it. Its parent is blocked until it
@@ -39,17 +40,19 @@ pub struct SupervisedCommand {
     /// Notified when a child stops or ends.
     children: unix::Signal,
     terminated_at: Option<Instant>,
-    /// When it was sent a stop signal, until its stop is seen.
+    /// When this process sent it a stop signal. `None` once it has stopped.
     stop_sent_at: Option<Instant>,
-    /// When to look for processes of other users; none once some were found.
+    /// When to look for processes of other users. `None` once such a process was found.
     look_at: Option<Instant>,
+    /// `None` if the command was started directly.
+    launch_failure: Option<FailureReport>,
 }
 
 /// Whether the command survives the death of this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Orphan {
     Dies,
-    GoesOn,
+    StillRunning,
 }
 
 pub enum CommandEvent {
@@ -59,7 +62,8 @@ pub enum CommandEvent {
 }
 
 impl SupervisedCommand {
-    /// Starts a command with these variables in its environment, and without this process's ticket.
+    /// Starts a command with these variables in its environment, and without the transfer in
+    /// the environment of this process.
     pub async fn start(
         words: &[OsString],
         environment: &Environment,
@@ -67,7 +71,9 @@ impl SupervisedCommand {
     ) -> io::Result<SupervisedCommand> {
         let children = unix::signal(SignalKind::child())?;
         let terminal = Terminal::of_this_process();
-        let started = start(launch::command(words, orphan == Orphan::Dies), environment).await;
+        let launch_failure = (orphan == Orphan::Dies).then(FailureReport::new).transpose()?;
+        let launched = launch::command(words, launch_failure.as_ref());
+        let started = start(launched, environment).await;
         let child = match started {
             Err(error) => match program::by_shell(words, &error) {
                 Some(script) => start(script, environment).await?,
@@ -84,7 +90,13 @@ impl SupervisedCommand {
             terminated_at: None,
             stop_sent_at: None,
             look_at: Some(Instant::now()),
+            launch_failure,
         })
+    }
+
+    /// Returns true if the ended process was not able to run the command.
+    pub fn has_launch_failed(&mut self) -> bool {
+        self.launch_failure.take().is_some_and(FailureReport::has_arrived)
     }
 
     /// The next event of the command. Cancel safe.
@@ -132,7 +144,7 @@ impl SupervisedCommand {
         self.terminated_at = Some(Instant::now());
     }
 
-    /// How long ago it was told to end, if it was.
+    /// Returns the time since SIGTERM, or `None` if it was not sent.
     pub fn terminated_at(&self) -> Option<Duration> {
         self.terminated_at.map(|told| told.elapsed())
     }
@@ -142,7 +154,7 @@ impl SupervisedCommand {
         self.group.is_alive()
     }
 
-    /// Returns true if the command itself has ended, whatever is left of its group.
+    /// Returns true if the command itself has ended, even if other processes of its group live.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -180,8 +192,7 @@ impl SupervisedCommand {
         Ok(before)
     }
 
-    /// Gives the terminal to the command, which needs it. Returns false if this process does not
-    /// have it.
+    /// Lends the terminal to the command. Returns false if this process does not have it.
     pub fn lend_terminal(&mut self) -> bool {
         let lent = self.terminal.as_mut().is_some_and(|terminal| terminal.lend(self.group.0));
         if lent {

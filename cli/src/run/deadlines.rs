@@ -1,4 +1,4 @@
-//! When a command whose lease runs out must be told to end, and when it must be killed.
+//! When a command gets SIGTERM and SIGKILL if its lease is not renewed.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ const MAX_SLEEP: Duration = Duration::from_millis(500);
 pub struct Deadlines {
     /// From SIGTERM to SIGKILL.
     grace: Duration,
-    /// From SIGKILL to the local end of the lease, which is before its end at the server: time for
-    /// the processes to die.
+    /// The time from SIGKILL to the local end of the lease, so that the processes are dead by the
+    /// end. The lease ends at the server later.
     reserve: Duration,
 }
 
@@ -49,8 +49,8 @@ impl Deadlines {
         left < (self.grace + self.reserve) * 2
     }
 
-    /// The step for what is `left` of the lease locally. `told` is how long ago the command was
-    /// told to end.
+    /// Returns the step for a lease with the local time `left`. `told` is how long ago the command
+    /// was told to end.
     pub fn step(&self, left: Duration, told: Option<Duration>) -> DeadlineAction {
         let Deadlines { grace, reserve } = *self;
         let until_kill = left.saturating_sub(reserve);

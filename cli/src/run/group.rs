@@ -21,8 +21,8 @@ pub struct Member {
 pub struct Group(pub Pid);
 
 impl Group {
-    /// Returns true if any process of the group is alive. Where the system does not list processes,
-    /// it also counts those that were not reaped.
+    /// Returns true if any process of the group is alive. If the system does not list processes,
+    /// zombies count as alive.
     pub fn is_alive(self) -> bool {
         if killpg(self.0, None) == Err(Errno::ESRCH) {
             return false;
@@ -84,7 +84,7 @@ impl fmt::Display for Member {
     }
 }
 
-/// Names the processes, at most a few of them.
+/// Names the first few processes.
 pub fn named(members: &[Member]) -> String {
     const FEW: usize = 3;
     let mut names: Vec<String> = members.iter().take(FEW).map(Member::to_string).collect();

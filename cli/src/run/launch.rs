@@ -5,8 +5,11 @@
 //! the command.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
@@ -16,19 +19,47 @@ use tokio::sync::oneshot;
 
 use super::{program, spawn_error};
 
-/// The first argument of the process that becomes the command. The process id of its parent and
-/// the command follow.
+/// The first argument of the process that becomes the command. The process id of its parent, the
+/// parent's descriptor for [`FailureReport`] and the command follow.
 const LAUNCH: &str = "__launch";
 
-/// The command to start. With `dies_along` it gets SIGKILL when this process dies.
-pub fn command(words: &[OsString], dies_along: bool) -> Command {
-    match own_program().filter(|_| dies_along) {
-        Some(program) => {
+/// A pipe by which the launched process tells its parent that it could not become the command. Its
+/// exit status alone can be a status of the command.
+pub struct FailureReport {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl FailureReport {
+    pub fn new() -> io::Result<FailureReport> {
+        let (reader, writer) = io::pipe()?;
+        Ok(FailureReport { reader, writer })
+    }
+
+    /// Returns true if the launched process, which has ended, had not become the command.
+    pub fn has_arrived(self) -> bool {
+        let FailureReport { mut reader, writer } = self;
+        drop(writer); // the read would wait for it
+        reader.read(&mut [0]).is_ok_and(|len| len > 0)
+    }
+
+    /// Reports in the launched process, which does not inherit the pipe.
+    fn send(parent: &OsStr, descriptor: &OsStr) -> io::Result<()> {
+        let pipe = Path::new("/proc").join(parent).join("fd").join(descriptor);
+        OpenOptions::new().write(true).open(pipe)?.write_all(b"1")
+    }
+}
+
+/// The command to start. With a report it gets SIGKILL when this process dies.
+pub fn command(words: &[OsString], report: Option<&FailureReport>) -> Command {
+    match (own_program(), report) {
+        (Some(program), Some(report)) => {
             let mut command = Command::new(program);
-            command.arg0("rwlease").arg(LAUNCH).arg(std::process::id().to_string()).args(words);
+            command.arg0("rwlease").arg(LAUNCH).arg(std::process::id().to_string());
+            command.arg(report.writer.as_raw_fd().to_string()).args(words);
             command
         }
-        None => by_words(words),
+        _ => by_words(words),
     }
 }
 
@@ -41,7 +72,7 @@ fn by_words(words: &[OsString]) -> Command {
 /// This program, even if its file was replaced or deleted since.
 fn own_program() -> Option<&'static str> {
     const PROGRAM: &str = "/proc/self/exe";
-    (cfg!(target_os = "linux") && std::path::Path::new(PROGRAM).exists()).then_some(PROGRAM)
+    (cfg!(target_os = "linux") && Path::new(PROGRAM).exists()).then_some(PROGRAM)
 }
 
 /// Starts the process in a thread that never ends: the system takes the end of the thread that
@@ -68,29 +99,32 @@ pub fn arguments() -> Option<impl Iterator<Item = OsString>> {
 
 /// Becomes the command. Returns if that fails.
 pub fn become_command(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let parent = arguments.next();
+    let (Some(parent), Some(descriptor)) = (arguments.next(), arguments.next()) else {
+        return ExitCode::FAILURE;
+    };
     let words: Vec<OsString> = arguments.collect();
     let Some(name) = words.first() else { return ExitCode::FAILURE };
-    if !dies_with(parent.as_deref()) {
+    if !dies_with(&parent) {
         return ExitCode::FAILURE;
     }
     let mut error = by_words(&words).exec();
     if let Some(mut script) = program::by_shell(&words, &error) {
         error = script.exec();
     }
+    let _ = FailureReport::send(&parent, &descriptor); // without it, the command counts as run
     spawn_error(&name.to_string_lossy(), &error).report()
 }
 
 /// Requests SIGKILL for the death of the parent. Returns false if the parent has died already.
 #[cfg(target_os = "linux")]
-fn dies_with(parent: Option<&OsStr>) -> bool {
+fn dies_with(parent: &OsStr) -> bool {
     use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 
-    let parent = parent.and_then(OsStr::to_str).and_then(|id| id.parse().ok());
+    let parent = parent.to_str().and_then(|id| id.parse().ok());
     set_pdeathsig(Signal::SIGKILL).is_ok() && parent == Some(nix::unistd::getppid().as_raw())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn dies_with(_: Option<&OsStr>) -> bool {
+fn dies_with(_: &OsStr) -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! Why a lease was lost, as far as this process can tell.
+//! Why a lease was lost, as this process sees it.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,11 +12,11 @@ use crate::exit::error_chain_without_lock;
 /// A longer time between two looks at the lease means that this process stood still.
 const STILL: Duration = Duration::from_secs(1);
 
-/// Watches a lease for what ends it.
+/// Watches a lease for the reason of its loss.
 pub struct LeaseMonitor<'a> {
     pub lease: &'a Lease,
-    /// The end of the lease when it was last seen valid. By the wall clock, which also runs while
-    /// the machine is suspended; a step of it makes a message wrong, and nothing else.
+    /// The end of the lease when it was last seen valid, by the wall clock. The wall clock also
+    /// runs while the machine is suspended. A step of the clock affects only the text of a message.
     ends: SystemTime,
     /// When the lease was first seen lost.
     lost_at: Option<SystemTime>,
@@ -33,7 +33,7 @@ impl<'a> LeaseMonitor<'a> {
         LeaseMonitor { lease, ends, lost_at: None, looked_at, stood_still: false, renewal: None }
     }
 
-    /// What is left of the lease.
+    /// Returns the time left of the lease.
     pub fn remaining(&mut self) -> Duration {
         let (left, now) = (self.lease.remaining(), SystemTime::now());
         if !left.is_zero() {
@@ -52,7 +52,7 @@ impl<'a> LeaseMonitor<'a> {
         self.renewal = Some(tokio::spawn(async move { lease.renew().await }));
     }
 
-    /// What is known of the reason before the lease is given back.
+    /// Collects the evidence for the reason, before the lease is released.
     pub async fn clues(self) -> LossEvidence {
         let early = self.lost_at.is_some_and(|lost_at| lost_at < self.ends);
         let answer = match self.renewal {
@@ -68,7 +68,7 @@ impl<'a> LeaseMonitor<'a> {
     }
 }
 
-/// What is known of the end of a lease.
+/// The evidence for the reason of a loss.
 pub struct LossEvidence {
     /// Whether it was lost before its time.
     lost_before_deadline: bool,
@@ -95,9 +95,9 @@ impl Answer {
         match answer {
             Ok(()) => Answer::Renewed,
             Err(error) => match error.kind() {
-                ErrorKind::Revoked => Answer::Revoked,
+                ErrorKind::LeaseRevoked => Answer::Revoked,
                 // It was answered after the end, and says only that there is no lease.
-                ErrorKind::Lost => Answer::Silence,
+                ErrorKind::LeaseLost => Answer::Silence,
                 _ => Answer::Failure(error_chain_without_lock(&error)),
             },
         }
@@ -105,8 +105,8 @@ impl Answer {
 }
 
 impl LossEvidence {
-    /// `is_gone`: whether the servers did not have the lease any more when it was given back.
-    /// `answers`: whether they answer now.
+    /// Returns why the lease was lost. `is_gone` means that the release found no lease at the
+    /// servers. `answers` tells whether the servers reply now.
     pub async fn reason(self, is_gone: bool, answers: impl AsyncFnOnce() -> bool) -> String {
         let reason = match self.answer {
             _ if self.lost_before_deadline => NOT_HELD,
@@ -124,9 +124,9 @@ impl LossEvidence {
     }
 }
 
-const NOT_HELD: &str = "the servers have it no more, as after a forced release or a deleted key";
+const NOT_HELD: &str = "the servers no longer have it, as after a forced release or a deleted key";
 const REVOKED: &str = "it was revoked";
 const UNANSWERED: &str = "no renewal was answered in time";
-const UNCONFIRMED: &str = "the servers answer, but the replicas confirmed no renewal in time";
+const UNCONFIRMED: &str = "the servers reply, but the replicas confirmed no renewal in time";
 const NO_RENEWAL_SENT: &str = "no renewal was made in time, because `rwlease` stood still";
 const PROCESS_STALLED: &str = "`rwlease` or the machine stood still until it had ended";

@@ -18,8 +18,8 @@ const SHELL: &str = "/bin/sh";
 const EXECUTABLE: u32 = 0o111;
 const SET_USER_ID: u32 = 0o4000;
 
-/// Refuses a program that takes the rights of another user, which could keep this one from
-/// stopping it.
+/// Rejects a program that runs with the rights of another user, because `rwlease` may be unable to
+/// stop it.
 pub fn check(word: &OsString) -> Result<(), CliError> {
     let owner = find(word).and_then(|file| owner_if_set_uid(&file));
     match owner {
@@ -40,8 +40,8 @@ fn owner_if_set_uid(file: &Path) -> Option<u32> {
     (file.mode() & SET_USER_ID != 0).then(|| file.uid())
 }
 
-/// If the command failed to start because it is a script without a `#!` line: the shell that runs
-/// it.
+/// Returns the shell that runs the command, if the command failed to start because it is a script
+/// without a `#!` line.
 pub fn by_shell(words: &[OsString], error: &io::Error) -> Option<Command> {
     let is_script = error.raw_os_error() == Some(Errno::ENOEXEC as i32);
     let file = find(&words[0]).filter(|_| is_script)?;

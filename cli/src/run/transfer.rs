@@ -1,57 +1,62 @@
-//! Hands the held lock on to the command, and takes up one that was handed on.
+//! Transfers the held lock to the command, and accepts a transfer.
 
 use std::ffi::OsString;
 
-use rwlease::{Locks, TakeUp, Ticket};
+use rwlease::request::AcceptTransfer;
+use rwlease::{Client, LeaseTransfer};
 
 use super::command::{CommandEvent, Orphan, SupervisedCommand};
-use super::held::HeldGuard;
-use super::supervision::{pass_on, stopped};
+use super::held_guard::HeldGuard;
+use super::supervision::{forward_signal, on_stopped};
 use super::wait_limit::WaitLimit;
 use super::{ID, QUEUE_EXIT_TIMEOUT, TOKEN, exit_of, spawn_error, wait_termination_signal};
 use crate::args::RunArgs;
 use crate::exit::{CliError, ExitStatus};
 use crate::signals::Signals;
 
-/// Passes the ticket to the command. Other users can see the arguments of a process, but not its
+/// Passes the transfer to the command. Other users can see the arguments of a process, but not its
 /// environment.
-pub const TRANSFER_VAR: &str = "RWLEASE_TICKET";
+pub const TRANSFER_VAR: &str = "RWLEASE_TRANSFER";
 
-/// The ticket in the environment, which must be for this lock.
-pub fn transfer_from_env(name: &str) -> Result<Ticket, CliError> {
+/// Returns the transfer in the environment. Fails if it is for another lock.
+pub fn transfer_from_env(name: &str) -> Result<LeaseTransfer, CliError> {
     let text = std::env::var(TRANSFER_VAR).map_err(|_| {
         CliError::usage(format!(
-            "no ticket in {TRANSFER_VAR}; `rwlease run --hand-on` puts one there"
+            "no transfer in {TRANSFER_VAR}; `rwlease run --transfer` puts one there"
         ))
     })?;
-    let ticket: Ticket = text.parse().map_err(|_| {
+    let incoming: LeaseTransfer = text.parse().map_err(|_| {
         CliError::usage(format!(
-            "{TRANSFER_VAR} does not hold a valid ticket; pass it on unchanged"
+            "{TRANSFER_VAR} does not hold a valid transfer; pass it on unchanged"
         ))
     })?;
-    match ticket.name() == name {
-        true => Ok(ticket),
+    match incoming.name() == name {
+        true => Ok(incoming),
         false => {
-            let of = ticket.name();
+            let of = incoming.name();
             let message =
-                format!("the ticket in {TRANSFER_VAR} is for the lock `{of}`; use that name");
+                format!("the transfer in {TRANSFER_VAR} is for the lock `{of}`; use that name");
             Err(CliError::usage(message))
         }
     }
 }
 
-/// Takes up the lock.
+/// Accepts the transfer of the lock.
 pub async fn accept_transfer(
-    locks: &Locks,
-    ticket: &Ticket,
+    locks: &Client,
+    incoming: &LeaseTransfer,
     args: &RunArgs,
     wait_limit: &WaitLimit,
     signals: &mut Signals,
 ) -> Result<HeldGuard, CliError> {
     let taking = async {
-        let request = locks.take_up(ticket).lease(args.lease).replicas(args.replicas);
+        let request = locks
+            .accept_transfer(incoming)
+            .lease(args.lease)
+            .min_replicas(args.min_replicas)
+            .fsync(args.fsync);
         let limit = wait_limit.left()?.filter(|left| !left.is_zero());
-        let taken = limit.into_iter().fold(request, TakeUp::timeout).await;
+        let taken = limit.into_iter().fold(request, AcceptTransfer::timeout).await;
         taken.map(HeldGuard::from).map_err(CliError::from)
     };
     let outcome = tokio::select! {
@@ -65,9 +70,9 @@ pub async fn accept_transfer(
     outcome
 }
 
-/// Runs the command, which owns the lock from here on.
+/// Transfers the lock and runs the command, which owns the lock from here on.
 pub async fn run(
-    locks: &Locks,
+    locks: &Client,
     held: HeldGuard,
     args: &RunArgs,
     wait_limit: &WaitLimit,
@@ -75,22 +80,22 @@ pub async fn run(
     signals: &mut Signals,
 ) -> Result<ExitStatus, CliError> {
     let id = held.lease().id().to_owned();
-    let ticket = tokio::select! {
+    let outgoing = tokio::select! {
         exit = wait_termination_signal(signals) => Err(exit.into()),
-        ticket = wait_limit.within(held.into_ticket()) => ticket,
+        outgoing = wait_limit.within(held.into_transfer()) => outgoing,
     };
-    let ticket = match ticket {
-        Ok(ticket) => ticket,
+    let outgoing = match outgoing {
+        Ok(outgoing) => outgoing,
         Err(failure) => {
             locks.shutdown(QUEUE_EXIT_TIMEOUT).await;
             return Err(failure);
         }
     };
-    environment.push((TOKEN, ticket.token().to_string().into()));
+    environment.push((TOKEN, outgoing.fencing_token().get().to_string().into()));
     environment.push((ID, id.into()));
-    environment.push((TRANSFER_VAR, ticket.to_string().into()));
+    environment.push((TRANSFER_VAR, outgoing.to_string().into()));
     let started = match wait_limit.left() {
-        Ok(_) => SupervisedCommand::start(&args.command, &environment, Orphan::GoesOn)
+        Ok(_) => SupervisedCommand::start(&args.command, &environment, Orphan::StillRunning)
             .await
             .map_err(|error| spawn_error(&args.command[0].to_string_lossy(), &error)),
         Err(failure) => Err(failure),
@@ -98,7 +103,7 @@ pub async fn run(
     let mut command = match started {
         Ok(command) => command,
         Err(failure) => {
-            if let Ok(guard) = locks.take_up(&ticket).await {
+            if let Ok(guard) = locks.accept_transfer(&outgoing).await {
                 let _ = guard.release().await;
             }
             return Err(failure);
@@ -109,9 +114,9 @@ pub async fn run(
             biased;
             event = command.next_event() => match event? {
                 CommandEvent::Ended(status) => return Ok(exit_of(status)),
-                CommandEvent::Stopped(signal) => stopped(&mut command, signal, || true),
+                CommandEvent::Stopped(signal) => on_stopped(&mut command, signal, || true),
             },
-            signal = signals.next() => pass_on(&args.name, &mut command, signal),
+            signal = signals.next() => forward_signal(&args.name, &mut command, signal),
         }
     }
 }

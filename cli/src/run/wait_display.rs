@@ -1,23 +1,28 @@
-//! The line that is shown during a wait: who holds the lock, how many wait before this client, or
-//! why the servers cannot tell.
+//! The line that is shown during a wait: the holder, the number of waiters ahead, or the error of
+//! the servers.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rwlease::{SemaphoreStatus, Status};
+use rwlease::status::{Holder, SemaphoreHolder};
+use rwlease::{LockStatus, RwLock, Semaphore, SemaphoreStatus};
 use tokio::time::{sleep, timeout};
 
 use super::RELEASE_TIMEOUT;
-use super::held::LockTarget;
+use super::lock_target::LockTarget;
 use crate::exit::{CliError, print_error};
 use crate::format;
 
 /// Nothing is shown if the lock is granted within this time.
 const DISPLAY_DELAY: Duration = Duration::from_millis(300);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The same where only trouble is told, to spare the servers.
+/// The interval without a terminal, where only errors are shown. It is longer to spare the servers.
 const HIDDEN_POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a refused request looks for the holder.
+const HOLDER_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a query of the holder's name waits: it can be on a master that is away.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns the request's output. Until then it shows a spinner on a terminal. Elsewhere it prints
@@ -52,7 +57,7 @@ async fn watch(client: &str, wanted: &LockTarget, spinner: &ProgressBar) -> Infa
     }
     let mut in_trouble = false;
     loop {
-        match wait_status(client, wanted).await.map_err(CliError::from) {
+        match wait_status(client, wanted, on_terminal).await.map_err(CliError::from) {
             Ok(message) => {
                 in_trouble = false;
                 spinner.set_message(message);
@@ -74,45 +79,116 @@ async fn watch(client: &str, wanted: &LockTarget, spinner: &ProgressBar) -> Infa
 
 /// Returns true if the servers answer a query at once.
 pub async fn is_answered(wanted: &LockTarget) -> bool {
-    timeout(RELEASE_TIMEOUT, wait_status("", wanted)).await.is_ok_and(|answer| answer.is_ok())
+    timeout(RELEASE_TIMEOUT, wait_status("", wanted, false))
+        .await
+        .is_ok_and(|answer| answer.is_ok())
 }
 
-/// Queries the state of what is waited for.
-async fn wait_status(client: &str, wanted: &LockTarget) -> rwlease::Result<String> {
-    Ok(match wanted {
-        LockTarget::Lock(lock) => describe_lock(lock.name(), client, &lock.status().await?),
-        LockTarget::Permits(semaphore, _) => {
-            describe_semaphore(semaphore.name(), client, &semaphore.status().await?)
+/// Queries the lock or semaphore, and describes it in one line. `is_named`: with the name of a
+/// lock's holder.
+async fn wait_status(client: &str, wanted: &LockTarget, is_named: bool) -> rwlease::Result<String> {
+    match wanted {
+        LockTarget::Lock(lock) => {
+            let mut status = lock.status().clients(false).await?;
+            if is_named {
+                name_holder(lock, &mut status).await;
+            }
+            Ok(describe_lock(lock.name(), client, &status))
         }
+        LockTarget::Permits(semaphore, _) => {
+            let status = semaphore.status().clients(false).await?;
+            Ok(describe_semaphore(semaphore.name(), client, &status))
+        }
+    }
+}
+
+/// Who holds the lock or the permits, in words. `None` if nobody does, or if the servers do not
+/// reply at once.
+pub async fn holders(wanted: &LockTarget) -> Option<String> {
+    match wanted {
+        LockTarget::Lock(lock) => {
+            let query = lock.status().clients(false);
+            let status = timeout(HOLDER_TIMEOUT, query).await.ok()?.ok();
+            let mut status = status.filter(LockStatus::is_locked)?;
+            name_holder(lock, &mut status).await;
+            Some(lock_holders(&status))
+        }
+        LockTarget::Permits(semaphore, _) => {
+            let query = semaphore.status().clients(false);
+            let mut status = timeout(HOLDER_TIMEOUT, query).await.ok()?.ok()?;
+            name_permit_holder(semaphore, &mut status).await;
+            permit_holders(&status.holders)
+        }
+    }
+}
+
+/// Adds the name of the holder that is shown first, if it can be read in time.
+async fn name_holder(lock: &RwLock, status: &mut LockStatus) {
+    let Some(holder) = first_holder(status) else { return };
+    if let Ok(Ok(mut named)) = timeout(NAME_TIMEOUT, lock.status().page_size(1)).await
+        && let Some(named) = first_holder(&mut named).filter(|named| named.id == holder.id)
+    {
+        holder.client = named.client.take();
+    }
+}
+
+fn first_holder(status: &mut LockStatus) -> Option<&mut Holder> {
+    status.writer.as_mut().or(status.readers.first_mut())
+}
+
+/// Adds the name of the first holder, if it can be read in time.
+async fn name_permit_holder(semaphore: &Semaphore, status: &mut SemaphoreStatus) {
+    let Some(holder) = status.holders.first_mut() else { return };
+    if let Ok(Ok(mut named)) = timeout(NAME_TIMEOUT, semaphore.status().page_size(1)).await
+        && let Some(named) = named.holders.first_mut().filter(|named| named.id == holder.id)
+    {
+        holder.client = named.client.take();
+    }
+}
+
+fn permit_holders(holders: &[SemaphoreHolder]) -> Option<String> {
+    let (first, others) = holders.split_first()?;
+    let who = format::who_or_id(first.client.as_ref(), &first.id);
+    let for_ = format::duration(first.held_for);
+    Some(match others.len() {
+        0 => format!("{who} has held permits for {for_}"),
+        others => format!("{who} and {others} more hold permits"),
     })
 }
 
-fn describe_lock(name: &str, client: &str, status: &Status) -> String {
-    let holder = match (&status.writer, &status.reading[..]) {
+fn lock_holders(status: &LockStatus) -> String {
+    let who = |holder: &Holder| format::who_or_id(holder.client.as_ref(), &holder.id);
+    match (&status.writer, &status.readers[..]) {
         (None, []) => "nobody holds it".to_owned(),
         (Some(writer), _) => {
-            format!("{} has written for {}", writer.id, format::duration(writer.age))
+            format!("{} has written for {}", who(writer), format::duration(writer.held_for))
         }
-        (None, [reader]) => format!("{} has read for {}", reader.id, format::duration(reader.age)),
+        (None, [reader]) => {
+            format!("{} has read for {}", who(reader), format::duration(reader.held_for))
+        }
         (None, [first, ..]) => {
-            format!("{} and {} more are reading", first.id, status.reading.len() - 1)
+            format!("{} and {} more are reading", who(first), status.readers.len() - 1)
         }
-    };
+    }
+}
+
+fn describe_lock(name: &str, client: &str, status: &LockStatus) -> String {
+    let holder = lock_holders(status);
     let before = match waiters_ahead(client, status) {
         Some(before) => format!("{before} before you"),
-        None if status.is_last() => format::with_noun(status.waiters, "waits", "wait"),
-        None => format!("more than {} before you", status.waiting.len()),
+        None if status.is_last() => format::with_noun(status.waiter_count, "waits", "wait"),
+        None => format!("more than {} before you", status.waiters.len()),
     };
     format!("waiting for {}: {holder}, {before}", format::escape_controls(name))
 }
 
 fn describe_semaphore(name: &str, client: &str, status: &SemaphoreStatus) -> String {
     let limit = status.limit.unwrap_or(0);
-    let before = status.waiting.iter().position(|waiter| waiter.id.starts_with(client));
+    let before = status.waiters.iter().position(|waiter| waiter.id.starts_with(client));
     let before = match before {
         Some(before) => format!("{before} before you"),
-        None if status.is_last() => format::with_noun(status.waiters, "waits", "wait"),
-        None => format!("more than {} before you", status.waiting.len()),
+        None if status.is_last() => format::with_noun(status.waiter_count, "waits", "wait"),
+        None => format!("more than {} before you", status.waiters.len()),
     };
     let in_use = status.in_use;
     format!(
@@ -122,6 +198,6 @@ fn describe_semaphore(name: &str, client: &str, status: &SemaphoreStatus) -> Str
 }
 
 /// How many of the listed waiters are before this client.
-fn waiters_ahead(client: &str, status: &Status) -> Option<usize> {
-    status.waiting.iter().position(|waiter| waiter.id.starts_with(client))
+fn waiters_ahead(client: &str, status: &LockStatus) -> Option<usize> {
+    status.waiters.iter().position(|waiter| waiter.id.starts_with(client))
 }

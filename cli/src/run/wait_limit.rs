@@ -11,9 +11,6 @@ use crate::format;
 /// How long after the limit a wait may still say why it failed.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-const NO_ANSWER: &str =
-    "the servers did not answer in time; check that they run and that --redis names them";
-
 /// The limit for the whole wait, connecting included.
 pub struct WaitLimit {
     name: String,
@@ -31,16 +28,17 @@ impl WaitLimit {
         }
     }
 
-    /// The time left for a request. A timeout of 0 makes a try, whose calls have limits of their
-    /// own. Fails if the time is up.
+    /// Returns the time left for a request, or `None` without a limit. A timeout of 0 makes a try,
+    /// and the library limits the calls of a try. Fails if the time is up.
     pub fn left(&self) -> Result<Option<Duration>, CliError> {
         let Some(until) = self.until else { return Ok(self.timeout.filter(Duration::is_zero)) };
         match until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(CliError::new(
                 TRY_LATER,
                 format!(
-                    "lock `{}`: the time was up before it was granted; try later, or use a longer --timeout",
-                    self.name
+                    "lock `{}`: timed out after {}; try later, or use a longer --timeout",
+                    self.name,
+                    self.limit()
                 ),
             )),
             left => Ok(Some(left)),
@@ -54,10 +52,16 @@ impl WaitLimit {
     ) -> Result<T, CliError> {
         let Some(until) = self.until else { return doing.await };
         timeout_at(until + LAST_WORDS, doing).await.unwrap_or_else(|_| {
-            let limit = self.timeout.map(format::duration).unwrap_or_default();
-            let advice = format!("or use a --timeout longer than {limit}");
-            let message = format!("lock `{}`: {NO_ANSWER}, {advice}", self.name);
+            let message = format!(
+                "lock `{}`: the servers did not reply within {}; check that they run and that --redis names them, or use a longer --timeout",
+                self.name,
+                self.limit()
+            );
             Err(CliError::new(UNAVAILABLE, message))
         })
+    }
+
+    fn limit(&self) -> String {
+        self.timeout.map(format::duration).unwrap_or_default()
     }
 }

@@ -1,34 +1,29 @@
 //! `rwlease status` of a semaphore.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use rwlease::{Locks, PermitHolder, PermitWaiter, RwLock, SemaphoreStatus};
+use rwlease::status::{SemaphoreHolder, SemaphoreWaiter};
+use rwlease::{Client, RwLock, SemaphoreStatus};
 use serde_json::{Value, json};
 
-use super::seconds;
-use crate::exit::CliError;
+use super::{ALIGNED_RIGHT, Extent, HolderSummary, seconds, who};
 use crate::format;
 
-/// Merges all pages.
-pub async fn query_all_pages(locks: &Locks, name: &str) -> rwlease::Result<SemaphoreStatus> {
+/// Merges the pages.
+pub async fn query(locks: &Client, name: &str, extent: Extent) -> rwlease::Result<SemaphoreStatus> {
     let semaphore = locks.semaphore(name, 1)?; // a query ignores the limit
     let mut whole = semaphore.status().await?;
     let mut last = whole.clone();
-    while !last.is_last() {
+    while extent == Extent::AllPages && !last.is_last() {
         last = semaphore.status().after(&last).await?;
-        whole.holding.extend(last.holding.iter().cloned());
-        whole.waiting.extend(last.waiting.iter().cloned());
+        whole.holders.extend(last.holders.iter().cloned());
+        whole.waiters.extend(last.waiters.iter().cloned());
     }
     Ok(whole)
 }
 
 /// `named` has the semaphore's name and slot.
-pub fn print(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(), CliError> {
-    let mut out = anstream::stdout().lock();
-    if json {
-        writeln!(out, "{}", in_json(named, status))?;
-        return Ok(out.flush()?);
-    }
+pub fn print(out: &mut impl Write, named: &RwLock, status: &SemaphoreStatus) -> io::Result<()> {
     let bold = anstyle::Style::new().bold();
     writeln!(
         out,
@@ -37,76 +32,87 @@ pub fn print(named: &RwLock, status: &SemaphoreStatus, json: bool) -> Result<(),
         named.slot(),
         status.in_use,
         status.limit.unwrap_or(0),
-        format::with_noun(status.waiters, "waits", "wait"),
-        status.token
+        format::with_noun(status.waiter_count, "waits", "wait"),
+        status.last_token.map_or(0, u64::from)
     )?;
-    let rows: Vec<[String; 6]> =
-        status.holding.iter().map(holds).chain(status.waiting.iter().map(waits)).collect();
-    if !rows.is_empty() {
-        let dim = anstyle::Style::new().dimmed();
-        let [state, permits, id, since, left, token] =
-            ["", "PERMITS", "ID", "SINCE", "LEFT", "TOKEN"];
-        writeln!(
-            out,
-            "{dim}{state:<8} {permits:<7} {id:<18} {since:>10} {left:>10}  {token}{dim:#}"
-        )?;
-        for [state, permits, id, since, left, token] in rows {
-            writeln!(out, "{state:<8} {permits:<7} {id:<18} {since:>10} {left:>10}  {token}")?;
-        }
+    let rows: Vec<[String; 7]> =
+        status.holders.iter().map(holds).chain(status.waiters.iter().map(waits)).collect();
+    if rows.is_empty() {
+        return Ok(());
     }
-    Ok(out.flush()?)
+    let header = ["", "PERMITS", "ID", "SINCE", "LEFT", "TOKEN", "WHO"];
+    format::write_table(out, header, ALIGNED_RIGHT, &rows)
 }
 
-fn holds(holder: &PermitHolder) -> [String; 6] {
+/// What is held, in a word.
+pub fn held(status: &SemaphoreStatus) -> String {
+    format!("{}/{}", status.in_use, status.limit.unwrap_or(0))
+}
+
+pub fn holders(status: &SemaphoreStatus) -> Vec<HolderSummary<'_>> {
+    let summaries = status.holders.iter().map(|holder| HolderSummary {
+        id: &holder.id,
+        client: holder.client.as_ref(),
+        held_for: holder.held_for,
+        lease_remaining: holder.lease_remaining,
+    });
+    summaries.collect()
+}
+
+fn holds(holder: &SemaphoreHolder) -> [String; 7] {
     [
         "holds".into(),
         holder.permits.to_string(),
-        holder.id.clone(),
-        format::duration(holder.age),
-        format::duration(holder.remaining),
-        holder.token.to_string(),
+        format::escape_controls(&holder.id),
+        format::duration(holder.held_for),
+        format::duration(holder.lease_remaining),
+        holder.fencing_token.to_string(),
+        who(&holder.client),
     ]
 }
 
-fn waits(waiter: &PermitWaiter) -> [String; 6] {
+fn waits(waiter: &SemaphoreWaiter) -> [String; 7] {
     [
-        if waiter.remaining.is_zero() { "gone" } else { "waits" }.into(),
+        if waiter.ttl_remaining.is_zero() { "gone" } else { "waits" }.into(),
         waiter.permits.to_string(),
-        waiter.id.clone(),
-        format::duration(waiter.age),
-        format::duration(waiter.remaining),
+        format::escape_controls(&waiter.id),
+        format::duration(waiter.waiting_for),
+        format::duration(waiter.ttl_remaining),
         String::new(),
+        who(&waiter.client),
     ]
 }
 
-/// Times are in seconds.
-fn in_json(named: &RwLock, status: &SemaphoreStatus) -> Value {
-    let holder = |holder: &PermitHolder| {
+pub fn to_json(named: &RwLock, status: &SemaphoreStatus) -> Value {
+    let holder = |holder: &SemaphoreHolder| {
         json!({
             "id": holder.id,
+            "client": holder.client.as_ref().map(format::client_json),
             "permits": holder.permits,
-            "token": holder.token,
-            "age": seconds(holder.age),
-            "remaining": seconds(holder.remaining),
+            "token": holder.fencing_token.get(),
+            "held_for": seconds(holder.held_for),
+            "lease_remaining": seconds(holder.lease_remaining),
         })
     };
-    let waiter = |waiter: &PermitWaiter| {
+    let waiter = |waiter: &SemaphoreWaiter| {
         json!({
             "id": waiter.id,
+            "client": waiter.client.as_ref().map(format::client_json),
             "permits": waiter.permits,
-            "age": seconds(waiter.age),
-            "remaining": seconds(waiter.remaining),
+            "waiting_for": seconds(waiter.waiting_for),
+            "ttl_remaining": seconds(waiter.ttl_remaining),
         })
     };
     json!({
+        "kind": "semaphore",
         "name": named.name(),
         "slot": named.slot().get(),
         "limit": status.limit,
         "in_use": status.in_use,
-        "token": status.token,
-        "holders": status.holders,
-        "holding": status.holding.iter().map(holder).collect::<Vec<_>>(),
-        "waiters": status.waiters,
-        "waiting": status.waiting.iter().map(waiter).collect::<Vec<_>>(),
+        "token": status.last_token.map_or(0, u64::from),
+        "holder_count": status.holder_count,
+        "holders": status.holders.iter().map(holder).collect::<Vec<_>>(),
+        "waiter_count": status.waiter_count,
+        "waiters": status.waiters.iter().map(waiter).collect::<Vec<_>>(),
     })
 }

@@ -3,13 +3,12 @@
 //!
 //! What a command leaves behind holds nothing of the lock: no socket, and no place.
 
-use crate::support::{Result, StandaloneServer};
-use crate::tool::Tool;
+use crate::fixture::alone;
+use testkit::Result;
 
 #[tokio::test]
 async fn run_gives_its_command_no_socket_and_the_lock_ends_with_it() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let script = "setsid sleep 30 >/dev/null 2>&1 </dev/null & ls -l /proc/self/fd";
     let ran = tool.run(&["run", "--lease", "60s", "build", "--", "sh", "-c", script]).await?;
     assert_eq!(ran.status, Some(0), "{ran:?}");

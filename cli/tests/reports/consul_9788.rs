@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Proxy, Result, StandaloneServer};
-use crate::tool::{LONG, Tool, is_alive};
+use crate::fixture::{LONG, Tool, is_alive};
+use testkit::{Proxy, Result, StandaloneServer};
 
 #[tokio::test]
 async fn run_without_a_network_has_ended_its_command_before_the_next_one_holds() -> Result {
@@ -20,10 +20,13 @@ async fn run_without_a_network_has_ended_its_command_before_the_next_one_holds()
     let command = run.line().await?;
     sleep(Duration::from_secs(1)).await;
     proxy.drop_all();
-    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("service")?;
+    let lock = rwlease::Client::connect([server.url()]).await?.rwlock("service")?;
     let next = timeout(LONG, lock.write()).await??;
     assert!(!is_alive(&command), "it runs while another holds the lock");
     let _ = next.release().await?;
-    assert_eq!(run.ended().await?.status, Some(79));
+    let ran = run.ended().await?;
+    assert_eq!(ran.status, Some(79), "{ran:?}");
+    assert!(ran.err.contains("the lease was lost: no"), "the reason: {ran:?}");
+    assert!(!ran.err.contains("stood still"), "not `rwlease`: {ran:?}");
     Ok(())
 }

@@ -2,13 +2,13 @@
 //!
 //! The status of the command is that of `rwlease run`, also through a wait and a renewal.
 
-use crate::support::{Result, StandaloneServer, wait_for_waiters};
-use crate::tool::Tool;
+use crate::fixture::Tool;
+use testkit::{Result, StandaloneServer, wait_for_waiters};
 
 #[tokio::test]
 async fn run_that_waited_and_renewed_ends_with_the_status_of_its_command() -> Result {
     let server = StandaloneServer::start().await?;
-    let lock = rwlease::Locks::connect([server.url()]).await?.rwlock("job")?;
+    let lock = rwlease::Client::connect([server.url()]).await?.rwlock("job")?;
     let held = lock.write().await?;
     let script = "sleep 2; exit 42";
     let tool = Tool::new([server.url()]);

@@ -1,21 +1,20 @@
 //! A `run` that is stopped past its lease.
 
 use rustix::process::Signal;
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Result, StandaloneServer};
-use crate::tool::{Tool, is_alive};
+use crate::fixture::{alone, is_alive};
+use testkit::Result;
 
 #[tokio::test]
 async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let script = "trap '' TERM; sleep 600 & echo $$; echo $!; wait; wait";
     let mut run = tool.start(&["run", "--lease", "1500ms", "a", "--", "sh", "-c", script])?;
     let (command, child) = (run.line().await?, run.line().await?);
     run.signal(Signal::STOP)?;
     // Past its lease: somebody else has the lock.
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
     assert!(is_alive(&command) && is_alive(&child), "nobody is there to stop them");
     run.signal(Signal::CONT)?;
@@ -31,13 +30,12 @@ async fn run_stopped_past_its_lease_kills_its_command_on_waking() -> Result {
 
 #[tokio::test]
 async fn run_stopped_past_its_lease_reports_the_loss_of_an_ended_command() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let mut run =
         tool.start(&["run", "--lease", "1s", "a", "--", "sh", "-c", "echo $$; sleep 0.5"])?;
     let command = run.line().await?;
     run.signal(Signal::STOP)?;
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
     while is_alive(&command) {
         tokio::task::yield_now().await;

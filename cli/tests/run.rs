@@ -4,15 +4,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use rwlease::Locks;
+use rwlease::Client;
 
-use crate::support::{Result, StandaloneServer};
-use crate::tool::{self, RWLEASE, Tool};
+use crate::fixture::{self, RWLEASE, Tool, alone};
+use testkit::{Result, StandaloneServer};
 
 #[tokio::test]
 async fn run_exits_with_the_status_of_its_command() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     for (script, status) in
         [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
     {
@@ -31,8 +30,7 @@ async fn run_exits_with_the_status_of_its_command() -> Result {
 
 #[tokio::test]
 async fn run_gives_its_command_a_token_and_tokens_rise() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let mut last = 0;
     for mode in ["--read", "--write", "--write"] {
         let ran = tool.run(&["run", mode, "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"]).await?;
@@ -46,8 +44,7 @@ async fn run_gives_its_command_a_token_and_tokens_rise() -> Result {
 
 #[tokio::test]
 async fn run_gives_its_command_the_id_that_status_shows() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let mut run = tool.start(&["run", "a", "--", "sh", "-c", "echo $RWLEASE_ID; sleep 60"])?;
     let id = run.line().await?;
     assert_eq!(tool.status("a").await?["writer"]["id"], id.as_str());
@@ -58,11 +55,10 @@ async fn run_gives_its_command_the_id_that_status_shows() -> Result {
 
 #[tokio::test]
 async fn run_readers_share_and_writers_exclude() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let mut command = tool.command(&["run", "--read", "a", "--", "sh", "-c", "echo in; read line"]);
     command.stdin(Stdio::piped());
-    let mut reader = tool::start(command)?;
+    let mut reader = fixture::start(command)?;
     assert_eq!(reader.line().await?, "in");
     for (mode, timeout, status) in
         [("--read", "0s", 0), ("--read", "5s", 0), ("--write", "0s", 75), ("--write", "1s", 75)]
@@ -72,31 +68,18 @@ async fn run_readers_share_and_writers_exclude() -> Result {
         let lines = ran.err.lines().count();
         assert_eq!(lines, usize::from(status != 0), "{ran:?}");
     }
-    assert_eq!(tool.status("a").await?["waiters"], 0, "who gave up waits no more");
+    assert_eq!(tool.status("a").await?["waiter_count"], 0, "who gave up waits no more");
     drop(reader); // its input ends with it
-    Ok(())
-}
-
-#[tokio::test]
-async fn run_waits_until_the_holder_has_ended() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let first = tool.start(&["run", "a", "--", "sh", "-c", "sleep 1; echo first"])?;
-    tool.until("a", |status| status["locked"] == true).await?;
-    let second = tool.run(&["run", "a", "--", "echo", "second"]).await?;
-    assert_eq!((second.status, second.out.as_str()), (Some(0), "second\n"));
-    assert_eq!(first.ended().await?.out, "first\n");
     Ok(())
 }
 
 #[tokio::test]
 async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
     const TIMEOUT: Duration = Duration::from_secs(2);
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let guard = Locks::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    let (server, tool) = alone().await?;
+    let guard = Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
     let run = tool.start(&["run", "--timeout", "2s", "a", "--", "echo", "started"])?;
-    tool.until("a", |status| status["waiters"] == 1).await?;
+    tool.until("a", |status| status["waiter_count"] == 1).await?;
     tokio::time::sleep(TIMEOUT).await; // by now the timeout is over, and not for long
     let _ = guard.release().await?;
     let ran = run.ended().await?;
@@ -107,8 +90,7 @@ async fn run_whose_timeout_is_over_never_starts_its_command() -> Result {
 
 #[tokio::test]
 async fn run_passes_signals_on_to_its_command() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     // dash drops a signal that comes while it starts a program in the foreground.
     let script = "for signal in HUP INT TERM USR1 USR2 ALRM XCPU XFSZ VTALRM PROF IO PWR URG; do
                       trap \"echo $signal; exit 41\" $signal
@@ -149,7 +131,7 @@ async fn run_keeps_ignoring_signals_ignored_at_its_start() -> Result {
     let nohup = format!(
         "trap '' HUP; exec {RWLEASE} run a -- sh -c 'kill -HUP $PPID; kill -HUP $$; sleep 0.2; echo on'"
     );
-    let ran = tool::ran(Tool::new([server.url()]).shell(&nohup)).await?;
+    let ran = fixture::ran(Tool::new([server.url()]).shell(&nohup)).await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
     Ok(())
 }
@@ -165,26 +147,25 @@ os.execvp(sys.argv[1], sys.argv[1:])
 ";
     let server = StandaloneServer::start().await?;
     let script = "kill -TERM $PPID; kill -TERM $$; kill -TSTP $$; echo on";
-    let mut command = tool::hearing("python3");
+    let mut command = fixture::hearing("python3");
     command.args(["-c", BLOCKED, RWLEASE, "run", "a", "--", "sh", "-c", script]);
     command.env("RWLEASE_URL", server.url()).kill_on_drop(true);
-    let ran = tool::ran(command).await?;
+    let ran = fixture::ran(command).await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "on\n"), "{ran:?}");
     Ok(())
 }
 
 #[tokio::test]
 async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let holder = tool.start(&["run", "a", "--", "sleep", "60"])?;
     tool.until("a", |status| status["locked"] == true).await?;
     let waiter = tool.start(&["run", "a", "--", "echo", "never"])?;
-    tool.until("a", |status| status["waiters"] == 1).await?;
+    tool.until("a", |status| status["waiter_count"] == 1).await?;
     waiter.signal(Signal::TERM)?;
     let ran = waiter.ended().await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(143), ""), "{ran:?}");
-    assert_eq!(tool.status("a").await?["waiters"], 0);
+    assert_eq!(tool.status("a").await?["waiter_count"], 0);
     holder.signal(Signal::TERM)?;
     assert_eq!(holder.ended().await?.status, Some(143));
     Ok(())
@@ -192,8 +173,7 @@ async fn run_terminated_while_it_waits_leaves_the_queue() -> Result {
 
 #[tokio::test]
 async fn run_interrupted_during_its_release_ends() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let script = "trap 'echo over; exit 41' INT; echo ready; while :; do sleep 0.05 & wait; done";
     let mut run = tool.start(&["run", "--lease", "10m", "a", "--", "sh", "-c", script])?;
     assert_eq!(run.line().await?, "ready");
@@ -204,28 +184,57 @@ async fn run_interrupted_during_its_release_ends() -> Result {
     run.signal(Signal::INT)?;
     let ran = run.ended().await?;
     assert_eq!(ran.status, Some(41), "the command's: {ran:?}");
-    assert!(ran.err.contains("cut its release short; its lease ends it"), "{ran:?}");
+    assert!(ran.err.contains("interrupted its release; its lease ends it"), "{ran:?}");
     server.thaw()
 }
 
 #[tokio::test]
 async fn run_applies_lease_prefix_and_replicas() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let run =
         tool.start(&["run", "--lease", "1500ms", "--prefix", "mine:", "a", "--", "sleep", "60"])?;
     let keys = async || server.run_words::<Vec<String>>("KEYS *").await;
-    while keys().await?.is_empty() {}
-    assert_eq!(keys().await?, ["mine:a"]);
+    while !keys().await?.contains(&"mine:a".to_owned()) {}
+    let keys = keys().await?;
+    assert!(keys.iter().all(|key| key == "mine:a" || key.starts_with("mine:client:")), "{keys:?}");
     let ran = tool.run(&["status", "--json", "--prefix", "mine:", "a"]).await?;
     let status: serde_json::Value = serde_json::from_str(&ran.out)?;
-    let left = status["writer"]["remaining"].as_f64().unwrap_or_default();
+    let left = status["writer"]["lease_remaining"].as_f64().unwrap_or_default();
     assert!(left > 0.0 && left <= 1.5, "{status}");
     run.signal(Signal::TERM)?;
     run.ended().await?;
-    let ran = tool.run(&["run", "--replicas", "1", "b", "--", "true"]).await?;
+    let ran = tool.run(&["run", "--min-replicas", "1", "b", "--", "true"]).await?;
     assert_eq!(ran.status, Some(69), "there is no replica: {ran:?}");
     assert!(ran.err.contains("; check that the replicas run"), "{ran:?}");
+    let from_environment = async |options: &[&str]| {
+        let mut command = tool.command(&["run"]);
+        command.args(options).args(["c", "--", "true"]).env("RWLEASE_MIN_REPLICAS", "1");
+        fixture::ran(command).await
+    };
+    assert_eq!(from_environment(&[]).await?.status, Some(69));
+    assert_eq!(from_environment(&["--min-replicas", "0"]).await?.status, Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_with_fsync_runs_the_command_only_where_disks_confirm() -> Result {
+    let (server, tool) = alone().await?;
+    let run = async |options: &[&str]| {
+        tool.run(&[&["run"], options, &["a", "--", "true"]].concat()).await
+    };
+    let refused = run(&["--fsync", "master"]).await?;
+    assert_eq!(refused.status, Some(77), "it keeps no file: {refused:?}");
+    if !server.version().has_waitaof() {
+        assert!(refused.err.contains("needs Redis 7.2 or later, or Valkey"), "{refused:?}");
+        return Ok(());
+    }
+    assert!(refused.err.contains("set `appendonly yes` there"), "{refused:?}");
+    server.run_words::<()>("CONFIG SET appendonly yes").await?;
+    assert_eq!(run(&["--fsync", "master"]).await?.status, Some(0));
+    let mut command = tool.command(&["run", "a", "--", "true"]);
+    command.env("RWLEASE_FSYNC", "master");
+    server.run_words::<()>("CONFIG SET appendonly no").await?;
+    assert_eq!(fixture::ran(command).await?.status, Some(77));
     Ok(())
 }
 
@@ -235,7 +244,7 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
     let tool = Tool::new(["redis://127.0.0.1:1"]);
     let url = server.url();
     let inner = format!("exec {RWLEASE} status --json a");
-    for way in ["--write", "--hand-on"] {
+    for way in ["--write", "--transfer"] {
         let ran = tool
             .run(&["run", way, "--redis", &url, "--prefix", "mine:", "a", "--", "sh", "-c", &inner])
             .await?;
@@ -251,11 +260,10 @@ async fn run_passes_its_servers_and_its_prefix_on_to_the_command() -> Result {
 
 #[tokio::test]
 async fn run_accepts_a_lock_name_that_begins_with_a_hyphen() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     let script = format!("exec {RWLEASE} list -- -");
     let ran = tool.run(&["run", "--lease", "9s", "--", "-x", "--", "sh", "-c", &script]).await?;
-    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-x\n"), "{ran:?}");
+    assert!(ran.status == Some(0) && ran.out.contains("\n-x    write"), "{ran:?}");
     let ran = tool.run(&["run", "a", "--", "echo", "--", "b"]).await?;
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "-- b\n"), "{ran:?}");
     Ok(())
@@ -277,12 +285,12 @@ async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
     for (lock, way, name) in [
         ("a", "--write", &*file.to_string_lossy()),
         ("b", "--write", "script"),
-        ("c", "--hand-on", &*file.to_string_lossy()),
-        ("d", "--hand-on", "script"),
+        ("c", "--transfer", &*file.to_string_lossy()),
+        ("d", "--transfer", "script"),
     ] {
         let mut command = tool.command(&["run", way, lock, "--", name, "hello"]);
         command.env("PATH", &path);
-        let ran = tool::ran(command).await?;
+        let ran = fixture::ran(command).await?;
         assert_eq!((ran.status, ran.out.as_str()), (Some(0), "hello\n"), "{ran:?}");
     }
     Ok(std::fs::remove_dir_all(folder)?)
@@ -290,12 +298,11 @@ async fn run_of_a_script_without_an_interpreter_uses_the_shell() -> Result {
 
 #[tokio::test]
 async fn run_permits_are_shared_up_to_the_limit() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let held = ["run", "--permits", "2/3", "a", "--", "sh", "-c", "echo in; read line"];
     let mut command = tool.command(&held);
     command.stdin(Stdio::piped());
-    let mut holder = tool::start(command)?;
+    let mut holder = fixture::start(command)?;
     assert_eq!(holder.line().await?, "in");
     for (permits, status) in [("1/3", 0), ("2/3", 75), ("1/4", 64), ("0/3", 64), ("4/3", 64)] {
         let ran =
@@ -318,13 +325,13 @@ async fn run_permits_are_shared_up_to_the_limit() -> Result {
         assert_eq!(ran.status, Some(65), "{ran:?}");
         assert!(ran.err.contains("`a` is a semaphore; its permits"), "{ran:?}");
     }
-    let _guard = Locks::connect([server.url()]).await?.rwlock("b")?.read().await?;
+    let _guard = Client::connect([server.url()]).await?.rwlock("b")?.read().await?;
     let ran = tool.run(&["run", "--permits", "1/3", "b", "--", "true"]).await?;
     assert_eq!(ran.status, Some(65), "{ran:?}");
     assert!(ran.err.contains("`b` is a read/write lock; leave out --permits"), "{ran:?}");
     let status = tool.status("a").await?;
     assert_eq!((&status["limit"], &status["in_use"]), (&3.into(), &2.into()));
-    assert_eq!(status["holding"][0]["permits"], 2);
+    assert_eq!(status["holders"][0]["permits"], 2);
     let words = tool.run(&["status", "a"]).await?.out;
     assert!(words.contains("semaphore, 2 of 3 permits in use"), "{words}");
     Ok(())

@@ -4,50 +4,54 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use rwlease::{Locks, Slot};
+use rwlease::{Client, Slot};
 use serde_json::Value;
 
-use crate::support::{Cluster, ClusterConfig, Result, StandaloneServer};
-use crate::tool::{Ran, Tool};
+use crate::fixture::{Ran, Tool, alone};
+use testkit::{Cluster, ClusterConfig, Result, StandaloneServer};
+
+/// The first two columns of a row.
+fn first_words(row: &str) -> String {
+    row.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
 
 #[tokio::test]
 async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let free = tool.run(&["status", "a"]).await?;
     assert_eq!(free.status, Some(0));
     assert!(free.out.starts_with("a  slot 11174  free, 0 wait"), "{free:?}");
 
-    let locks = Locks::connect([server.url()]).await?;
+    let locks = Client::connect([server.url()]).await?;
     let lock = locks.rwlock("a")?;
     let (one, other) = (lock.read().await?, lock.read().await?);
     let waiting = tool.start(&["run", "--write", "a", "--", "true"])?;
-    let status = tool.until("a", |status| status["waiters"] == 1).await?;
+    let status = tool.until("a", |status| status["waiter_count"] == 1).await?;
     assert_eq!((&status["name"], &status["locked"]), (&"a".into(), &true.into()));
     assert_eq!(status["slot"], Slot::of("rwlease:a").get());
     assert_eq!(status["writer"], Value::Null);
-    assert_eq!(status["reading"].as_array().map(Vec::len), Some(2));
-    assert_eq!(status["reading"][0]["id"], one.id());
-    assert_eq!(status["reading"][1]["token"], other.token());
-    assert_eq!(status["waiting"][0]["mode"], "write");
+    assert_eq!(status["readers"].as_array().map(Vec::len), Some(2));
+    assert_eq!(status["readers"][0]["id"], one.id());
+    assert_eq!(status["readers"][1]["token"], other.fencing_token().get());
+    assert_eq!(status["waiters"][0]["mode"], "write");
 
     let words = tool.run(&["status", "a"]).await?.out;
     assert!(words.contains("held by 2 readers, 1 waits"), "{words}");
     for id in [one.id(), other.id()] {
         let line = words.lines().find(|line| line.contains(id)).unwrap_or_default();
-        assert!(line.starts_with("holds    read"), "{words}");
+        assert_eq!(first_words(line), "holds read", "{words}");
     }
-    assert!(words.lines().any(|line| line.starts_with("waits    write")), "{words}");
+    assert!(words.lines().any(|line| first_words(line) == "waits write"), "{words}");
     assert!(!words.contains('\x1b'), "colour is for terminals");
 
     let id = one.id().to_owned();
     let upgrade = tokio::spawn(one.upgrade().into_future());
-    let status = tool.until("a", |status| status["waiters"] == 2).await?;
+    let status = tool.until("a", |status| status["waiter_count"] == 2).await?;
     assert_eq!(status["upgrader"]["id"], id.as_str());
     let words = tool.run(&["status", "a"]).await?.out;
     let lines: Vec<&str> = words.lines().filter(|line| line.contains(&id)).collect();
-    assert!(lines[0].starts_with("holds    read"), "{words}");
-    assert!(lines[1].starts_with("upgrades write"), "{words}");
+    assert_eq!(first_words(lines[0]), "holds read", "{words}");
+    assert_eq!(first_words(lines[1]), "upgrades write", "{words}");
     let _ = other.release().await?;
     let _ = upgrade.await.unwrap().map_err(rwlease::Error::from)?.release().await?;
     assert_eq!(waiting.ended().await?.status, Some(0));
@@ -57,24 +61,23 @@ async fn status_shows_holders_waiters_and_the_upgrader() -> Result {
 #[tokio::test]
 async fn status_shows_more_than_one_page() -> Result {
     let server = StandaloneServer::start().await?;
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let mut readers = Vec::new();
     for _ in 0..150 {
         readers.push(lock.read().await?);
     }
     let status = Tool::new([server.url()]).status("a").await?;
-    assert_eq!(status["reading"].as_array().map(Vec::len), Some(150));
+    assert_eq!(status["readers"].as_array().map(Vec::len), Some(150));
     Ok(())
 }
 
 #[tokio::test]
 async fn status_watch_repeats_until_interrupted() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let mut watch = tool.start(&["status", "a", "--watch", "--every", "20ms", "--json"])?;
     let before: Value = serde_json::from_str(&watch.line().await?)?;
     assert_eq!(before["locked"], false);
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
     while serde_json::from_str::<Value>(&watch.line().await?)?["locked"] == false {}
     // Also while it waits for an answer.
@@ -90,15 +93,14 @@ async fn status_watch_repeats_until_interrupted() -> Result {
 async fn list_shows_locks_by_prefix() -> Result {
     let cluster = Cluster::start_with(ClusterConfig::of(2, 0)).await?;
     let tool = Tool::new([cluster.node(1).url()]);
-    let locks = Locks::connect(cluster.urls()).await?;
+    let locks = Client::connect(cluster.urls()).await?;
     let mut guards = Vec::new();
     for name in ["order:1", "order:2", "order:3", "other"] {
         guards.push(locks.rwlock(name)?.read().await?);
     }
-    let names = |ran: &Ran| {
-        let mut names: Vec<String> = ran.out.lines().map(String::from).collect();
-        names.sort();
-        names
+    let names = |ran: &Ran| -> Vec<String> {
+        let lines = ran.out.lines().skip(1); // the header
+        lines.filter_map(|line| line.split(' ').next()).map(String::from).collect()
     };
     let all = tool.run(&["list"]).await?;
     assert_eq!(names(&all), ["order:1", "order:2", "order:3", "other"], "{all:?}");
@@ -111,12 +113,12 @@ async fn list_shows_locks_by_prefix() -> Result {
 
 #[tokio::test]
 async fn status_and_list_escape_control_characters_of_lock_names() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     let (name, shown) = ("a\n\x1b[2Jb", "a\\n\\u{1b}[2Jb");
-    let lock = Locks::connect([server.url()]).await?.rwlock(name)?;
+    let lock = Client::connect([server.url()]).await?.rwlock(name)?;
     let _guard = lock.read().await?;
-    assert_eq!(tool.run(&["list"]).await?.out, format!("{shown}\n"));
+    let listed = tool.run(&["list"]).await?.out;
+    assert!(listed.contains(&format!("\n{shown}  read ")), "{listed:?}");
     let words = tool.run(&["status", name]).await?.out;
     assert!(words.starts_with(&format!("{shown}  slot")), "{words:?}");
     assert_eq!(tool.status(name).await?["name"], name);

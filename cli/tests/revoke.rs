@@ -1,14 +1,13 @@
 //! `rwlease revoke` and `rwlease release --force`.
 
-use rwlease::{LeaseState, Locks};
+use rwlease::{Client, LeaseState};
 
-use crate::support::{Result, StandaloneServer};
-use crate::tool::Tool;
+use crate::fixture::alone;
+use testkit::Result;
 
 #[tokio::test]
 async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (_server, tool) = alone().await?;
     for args in [&["revoke", "a"][..], &["release", "--force", "a"]] {
         let ran = tool.run(args).await?;
         assert_eq!((ran.status, ran.out.as_str()), (Some(0), "nobody holds a\n"));
@@ -18,9 +17,8 @@ async fn revoke_and_force_release_of_a_free_lock_succeed() -> Result {
 
 #[tokio::test]
 async fn revoke_leaves_the_lease_valid_until_it_ends() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let (server, tool) = alone().await?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.write().await?;
     let ran = tool.run(&["revoke", "a"]).await?;
     assert!(ran.out.starts_with("revoked a from a writer: it is free in "), "{ran:?}");
@@ -32,9 +30,8 @@ async fn revoke_leaves_the_lease_valid_until_it_ends() -> Result {
 
 #[tokio::test]
 async fn force_release_frees_the_lock_for_the_next_run() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let (server, tool) = alone().await?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let guard = lock.read().await?;
     let without = tool.run(&["release", "a"]).await?;
     assert_eq!(without.status, Some(64));
@@ -44,6 +41,6 @@ async fn force_release_frees_the_lock_for_the_next_run() -> Result {
     assert!(ran.out.starts_with("took a from 1 reader: tokens below "), "{ran:?}");
     let next =
         tool.run(&["run", "--timeout", "0s", "a", "--", "sh", "-c", "echo $RWLEASE_TOKEN"]).await?;
-    assert!(next.out.trim().parse::<u64>()? > guard.token());
+    assert!(next.out.trim().parse::<u64>()? > guard.fencing_token().get());
     Ok(())
 }

@@ -1,72 +1,57 @@
-//! A held lock in either mode, or held permits of a semaphore.
+//! The guard of the acquired lock, or of the acquired permits.
 
 use std::time::Duration;
 
+use rwlease::guard::Guard;
 use rwlease::{
-    Acquire, Guard, Lease, Locks, ReadGuard, Released, Result, RwLock, Semaphore, SemaphoreGuard,
-    TakenUp, Ticket, TryAcquire, WriteGuard,
+    Acquire, Client, Lease, LeaseTransfer, ReadGuard, ReleaseOutcome, Result, SemaphorePermit,
+    TransferredGuard, TryAcquire, WriteGuard,
 };
 
-use crate::args::{PermitSpec, RunArgs};
-use crate::exit::{CliError, TRY_LATER, USAGE};
+use crate::args::RunArgs;
+use crate::exit::{CliError, USAGE};
 use crate::lock_kind::{wrong_kind_for_lock, wrong_kind_for_semaphore};
-
-/// What to acquire.
-pub enum LockTarget {
-    Lock(RwLock),
-    Permits(Semaphore, u32),
-}
+use crate::run::lock_target::LockTarget;
 
 pub enum HeldGuard {
     Read(ReadGuard),
     Write(WriteGuard),
-    Permits(SemaphoreGuard),
-}
-
-impl LockTarget {
-    pub fn of(locks: &Locks, args: &RunArgs) -> Result<LockTarget> {
-        Ok(match args.permits {
-            Some(PermitSpec { count, limit }) => {
-                LockTarget::Permits(locks.semaphore(&args.name, limit)?, count)
-            }
-            None => LockTarget::Lock(locks.rwlock(&args.name)?),
-        })
-    }
+    Permits(SemaphorePermit),
 }
 
 impl HeldGuard {
     /// Waits for at most `limit`, or only tries if that is 0.
     pub async fn acquire(
-        locks: &Locks,
-        wanted: &LockTarget,
+        client: &Client,
+        target: &LockTarget,
         args: &RunArgs,
         limit: Option<Duration>,
     ) -> Result<HeldGuard, CliError> {
-        let asked = match limit {
-            Some(Duration::ZERO) => HeldGuard::try_acquire(wanted, args).await,
-            _ => HeldGuard::wait(wanted, args, limit).await.map(Some),
+        let outcome = match limit {
+            Some(Duration::ZERO) => HeldGuard::try_acquire(target, args).await,
+            _ => HeldGuard::wait(target, args, limit).await.map(Some),
         };
-        match (asked, wanted) {
-            (Ok(Some(held)), _) => Ok(held),
+        match (outcome, target) {
+            (Ok(Some(guard)), _) => Ok(guard),
             (Ok(None), _) => {
                 let message = format!("lock `{}`: others hold it; try later", args.name);
-                Err(CliError::new(TRY_LATER, message))
+                Err(CliError::held(message))
             }
             (Err(error), LockTarget::Lock(_)) => {
-                Err(wrong_kind_for_lock(locks, &args.name, error, "use --permits N/LIMIT").await)
+                Err(wrong_kind_for_lock(client, &args.name, error, "use --permits N/LIMIT").await)
             }
             (Err(error), LockTarget::Permits(..)) => {
-                Err(wrong_kind_for_semaphore(locks, &args.name, error).await)
+                Err(wrong_kind_for_semaphore(client, &args.name, error).await)
             }
         }
     }
 
     async fn wait(
-        wanted: &LockTarget,
+        target: &LockTarget,
         args: &RunArgs,
         limit: Option<Duration>,
     ) -> Result<HeldGuard> {
-        Ok(match wanted {
+        Ok(match target {
             LockTarget::Lock(lock) if args.read => {
                 HeldGuard::Read(with_options(lock.read(), args, limit).await?)
             }
@@ -79,8 +64,8 @@ impl HeldGuard {
         })
     }
 
-    async fn try_acquire(wanted: &LockTarget, args: &RunArgs) -> Result<Option<HeldGuard>> {
-        Ok(match wanted {
+    async fn try_acquire(target: &LockTarget, args: &RunArgs) -> Result<Option<HeldGuard>> {
+        Ok(match target {
             LockTarget::Lock(lock) if args.read => {
                 try_with_options(lock.try_read(), args).await?.map(HeldGuard::Read)
             }
@@ -102,17 +87,27 @@ impl HeldGuard {
         }
     }
 
-    pub async fn into_ticket(self) -> Result<Ticket, CliError> {
+    /// Lets the release free the lock, also with `--at-least`: its command was not run.
+    pub fn cancel_at_least(&self) {
+        if let HeldGuard::Write(guard) = self {
+            guard.cancel_at_least();
+        }
+    }
+
+    pub async fn into_transfer(self) -> Result<LeaseTransfer, CliError> {
         Ok(match self {
-            HeldGuard::Read(guard) => guard.into_ticket().await?,
-            HeldGuard::Write(guard) => guard.into_ticket().await?,
+            HeldGuard::Read(guard) => guard.into_transfer().await?,
+            HeldGuard::Write(guard) => guard.into_transfer().await?,
             HeldGuard::Permits(_) => {
-                return Err(CliError::new(USAGE, "permits cannot be handed on"));
+                return Err(CliError::new(
+                    USAGE,
+                    "--permits cannot be used with --transfer; leave out one of them",
+                ));
             }
         })
     }
 
-    pub async fn release(self) -> Result<Released> {
+    pub async fn release(self) -> Result<ReleaseOutcome> {
         match self {
             HeldGuard::Read(guard) => guard.release().await,
             HeldGuard::Write(guard) => guard.release().await,
@@ -121,11 +116,11 @@ impl HeldGuard {
     }
 }
 
-impl From<TakenUp> for HeldGuard {
-    fn from(taken: TakenUp) -> HeldGuard {
-        match taken {
-            TakenUp::Read(guard) => HeldGuard::Read(guard),
-            TakenUp::Write(guard) => HeldGuard::Write(guard),
+impl From<TransferredGuard> for HeldGuard {
+    fn from(transferred: TransferredGuard) -> HeldGuard {
+        match transferred {
+            TransferredGuard::Read(guard) => HeldGuard::Read(guard),
+            TransferredGuard::Write(guard) => HeldGuard::Write(guard),
         }
     }
 }
@@ -135,10 +130,12 @@ fn with_options<'a, G: Guard>(
     args: &RunArgs,
     limit: Option<Duration>,
 ) -> Acquire<'a, G> {
-    let request = request.lease(args.lease).replicas(args.replicas);
+    let request = request.lease(args.lease).min_replicas(args.min_replicas).fsync(args.fsync);
+    let request = args.at_least.into_iter().fold(request, Acquire::at_least);
     limit.into_iter().fold(request, Acquire::timeout)
 }
 
 fn try_with_options<'a, G: Guard>(request: TryAcquire<'a, G>, args: &RunArgs) -> TryAcquire<'a, G> {
-    request.lease(args.lease).replicas(args.replicas)
+    let request = request.lease(args.lease).min_replicas(args.min_replicas).fsync(args.fsync);
+    args.at_least.into_iter().fold(request, TryAcquire::at_least)
 }

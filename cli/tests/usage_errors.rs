@@ -4,14 +4,12 @@ use std::io::Write;
 use std::process::Stdio;
 
 use rustix::process::geteuid;
-use rwlease::Locks;
+use rwlease::Client;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-use crate::support::{
-    Cluster, ClusterConfig, Error, Fake, Result, ServerSettings, StandaloneServer,
-};
-use crate::tool::{self, LONG, RWLEASE, Tool, hearing};
+use crate::fixture::{self, LONG, RWLEASE, Tool, alone, hearing};
+use testkit::{Cluster, ClusterConfig, Error, Fake, Result, ServerSettings, StandaloneServer};
 
 /// The status, and a word of the line.
 async fn fails(tool: &Tool, args: &[&str], status: i32, word: &str) -> Result {
@@ -38,7 +36,9 @@ async fn command_line_errors_exit_64_and_name_the_cause() -> Result {
         (&["run", "--read", "--write", "a", "--", "true"], "--write"),
         (&["run", "--lease", "5parsecs", "a", "--", "true"], "1500ms"),
         (&["run", "--lease", "3s", "--grace", "2s", "a", "--", "true"], "--grace"),
-        (&["run", "--replicas", "many", "a", "--", "true"], "--replicas"),
+        (&["run", "--min-replicas", "many", "a", "--", "true"], "--min-replicas"),
+        (&["run", "--fsync", "disk", "a", "--", "true"], "--fsync"),
+        (&["run", "--fsync", "replicas", "a", "--", "true"], "--min-replicas"),
         (&["release", "a"], "--force"),
         (&["slot"], "NAME"),
         (&["completions", "csh"], "bash"),
@@ -46,9 +46,9 @@ async fn command_line_errors_exit_64_and_name_the_cause() -> Result {
         (&["status", "a", "--tls-cert", "x"], "--tls-key"),
         (&["status", "a", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
         (&["status", "a", "--redis", "redis://u@x"], "`user:password@`"),
-        (&["doctor", "--redis", "http://x"], "`http://x` is not the URL"),
+        (&["doctor", "--redis", "http://x"], "invalid URL of a server `http://x`"),
         (&["doctor", "--redis", "redis://u:secret@x:y"], "`redis://u:***@x:y`"),
-        (&["doctor", "--redis", "redis://x,redis://u:secret@x/y"], "database is no number"),
+        (&["doctor", "--redis", "redis://x,redis://u:secret@x/y"], "database is not a number"),
         (&["doctor", "--redis", "redis+sentinel://u:secret@s"], "`redis+sentinel://u:***@s`"),
         (&["doctor", "--redis", "redis://u@x"], "`user:password@`"),
     ] {
@@ -81,7 +81,7 @@ async fn commands_refused_by_the_server_exit_77_with_advice() -> Result {
     let server = StandaloneServer::start_with(settings).await?;
     let wrong = server.url().replace("secret", "guessed");
     assert_ne!(wrong, server.url());
-    fails(&Tool::new([&wrong]), &["status", "a"], 77, "; check the user and its password").await?;
+    fails(&Tool::new([&wrong]), &["status", "a"], 77, "; check the user and the password").await?;
     fails(&Tool::new([&wrong]), &["doctor"], 77, "password").await?;
     let told = Tool::new([&wrong]).run(&["status", "a"]).await?.err;
     assert_eq!(told.matches("username-password").count(), 1, "told twice: {told}");
@@ -99,7 +99,7 @@ async fn advice_matches_the_reply_at_the_address() -> Result {
             69,
             "; check that a Redis or Valkey",
         ),
-        (Fake::repeating("-ERR unknown command 'HELLO'\r\n").await?, 77, "lacks RESP3"),
+        (Fake::repeating("-ERR unknown command 'HELLO'\r\n").await?, 77, "does not speak RESP3"),
         (Fake::repeating("-LOADING it loads\r\n").await?, 69, "; wait until the server has loaded"),
     ] {
         for command in [&["status", "a"][..], &["doctor"]] {
@@ -127,9 +127,9 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
     let rights = if geteuid().is_root() { "-mn" } else { "-rmn" };
     let mut network = hearing("unshare");
     network.args([rights, "true"]);
-    let can = tool::ran(network).await?;
+    let can = fixture::ran(network).await?;
     if can.status != Some(0) {
-        let what = "wrong::status_with_a_silent_name_server_exits";
+        let what = "usage_errors::status_with_a_silent_name_server_exits";
         writeln!(std::io::stderr(), "{what}: not run: {}", can.err)?;
         return Ok(());
     }
@@ -138,7 +138,7 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
     let mut command = hearing("unshare");
     command.args([rights, "sh", "-c", NETWORK]).arg(&resolver);
     command.args([MUTE, RWLEASE, "status", "--redis", "redis://a.name.example", "a"]);
-    let ran = tool::ran(command).await?;
+    let ran = fixture::ran(command).await?;
     std::fs::remove_file(resolver)?;
     assert_eq!(ran.status, Some(69), "{ran:?}");
     assert!(ran.err.contains("a.name.example"), "{ran:?}");
@@ -147,8 +147,7 @@ sys.exit(subprocess.run(sys.argv[1:], timeout=15).returncode)
 
 #[tokio::test]
 async fn commands_on_keys_of_another_type_exit_65() -> Result {
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
+    let (server, tool) = alone().await?;
     server.run_words::<()>("SET rwlease:text x").await?;
     server.run_words::<()>("HSET rwlease:hash field x").await?;
     for name in ["text", "hash"] {
@@ -182,19 +181,18 @@ async fn run_timeout_exits_69_on_server_trouble_and_75_behind_a_holder() -> Resu
     let settings = ServerSettings::default().line("min-replicas-to-write 1");
     let writeless = StandaloneServer::start_with(settings).await?;
     let run = &["run", "--timeout", "3s", "a", "--", "true"];
-    fails(&Tool::new(cluster.urls()), run, 69, "no node serves slot").await?;
+    fails(&Tool::new(cluster.urls()), run, 69, "no master serves slot").await?;
     fails(&Tool::new([writeless.url()]), run, 69, "NOREPLICAS").await?;
-    let server = StandaloneServer::start().await?;
-    let tool = Tool::new([server.url()]);
-    let lock = Locks::connect([server.url()]).await?.rwlock("a")?;
+    let (server, tool) = alone().await?;
+    let lock = Client::connect([server.url()]).await?.rwlock("a")?;
     let _guard = lock.write().await?;
     fails(&tool, run, 75, "--timeout").await?;
     let waiter = tool.start(&["run", "--timeout", "4s", "a", "--", "true"])?;
-    tool.until("a", |status| status["waiters"] == 1).await?;
+    tool.until("a", |status| status["waiter_count"] == 1).await?;
     server.kill()?;
     let ran = waiter.ended().await?;
     assert_eq!(ran.status, Some(69), "{ran:?}");
-    assert!(ran.err.contains("no answer in time"), "{ran:?}");
+    assert!(ran.err.contains("no reply in time"), "{ran:?}");
     Ok(())
 }
 
@@ -208,7 +206,7 @@ async fn run_without_a_timeout_reports_server_trouble() -> Result {
     let line = timeout(LONG, BufReader::new(err).lines().next_line()).await??;
     let line = line.unwrap_or_default();
     assert!(line.starts_with("rwlease: still waiting: "), "{line}");
-    assert!(line.contains("no node serves slot"), "{line}");
+    assert!(line.contains("no master serves slot"), "{line}");
     Ok(())
 }
 
@@ -225,7 +223,7 @@ async fn unwritable_output_sets_the_exit_status() -> Result {
         ("2>/dev/full", 64),
         ("slot a >/dev/full 2>&1", 71),
     ] {
-        let ran = tool::ran(tool.shell(&format!("exec {RWLEASE} {words}"))).await?;
+        let ran = fixture::ran(tool.shell(&format!("exec {RWLEASE} {words}"))).await?;
         assert_eq!(ran.status, Some(status), "{words}: {ran:?}");
     }
     let (reader, writer) = std::io::pipe()?;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::support::{Error, Result};
+use testkit::{Error, Result, StandaloneServer};
 
 /// Ends a test that would never end.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -36,6 +36,13 @@ pub struct Ran {
 pub struct Running {
     process: Child,
     out: Lines<BufReader<ChildStdout>>,
+}
+
+/// A server of the test's own, and the binary that is told of it.
+pub async fn alone() -> Result<(StandaloneServer, Tool)> {
+    let server = StandaloneServer::start().await?;
+    let tool = Tool::new([server.url()]);
+    Ok((server, tool))
 }
 
 impl Tool {
@@ -66,6 +73,13 @@ impl Tool {
 
     pub async fn run(&self, args: &[&str]) -> Result<Ran> {
         ran(self.command(args)).await
+    }
+
+    /// `rwlease doctor`, which must end with this status.
+    pub async fn doctor(&self, status: i32) -> Result<Ran> {
+        let ran = self.run(&["doctor"]).await?;
+        assert_eq!(ran.status, Some(status), "{ran:?}");
+        Ok(ran)
     }
 
     /// Starts it, and reads its output as it comes.

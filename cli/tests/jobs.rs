@@ -1,0 +1,228 @@
+//! The recipes of `docs/jobs.md`: each is run as it stands there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use rwlease::Client;
+use tokio::process::Command;
+use tokio::time::sleep;
+
+use crate::fixture::{RWLEASE, Ran, Tool, alone, hearing, ran};
+use testkit::{Result, StandaloneServer};
+
+const PAGE: &str = include_str!("../../docs/jobs.md");
+
+/// A machine, on which the job `report` counts its runs.
+struct Machine {
+    folder: PathBuf,
+    url: String,
+}
+
+impl Machine {
+    fn new(server: &StandaloneServer, name: &str) -> Result<Machine> {
+        let id = std::process::id();
+        let folder = std::env::temp_dir().join(format!("rwlease-jobs-{name}-{id}"));
+        std::fs::create_dir_all(&folder)?;
+        let machine = Machine { folder, url: server.url() };
+        let job = machine.folder.join("report");
+        std::fs::write(&job, "#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\nsleep 0.2\n")?;
+        std::fs::set_permissions(&job, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        std::os::unix::fs::symlink(RWLEASE, machine.folder.join("rwlease"))?;
+        Ok(machine)
+    }
+
+    /// Starts a line of the page, as cron or systemd would.
+    fn shell(&self, line: &str) -> Command {
+        let mut command = hearing("sh");
+        let path = format!("{}:/usr/bin:/bin", self.folder.display());
+        command.args(["-c", line]).env("PATH", path).env("RWLEASE_URL", &self.url);
+        command.current_dir(&self.folder).stdin(std::process::Stdio::null());
+        command
+    }
+
+    fn runs(&self) -> usize {
+        let runs = std::fs::read_to_string(self.folder.join("runs"));
+        runs.map_or(0, |runs| runs.lines().count())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// The text behind the first line of the page that begins so.
+fn of_page(start: &str) -> &'static str {
+    let line = PAGE.lines().find_map(|line| line.strip_prefix(start));
+    line.expect("the page has the line").trim_start()
+}
+
+/// The code block of the page that begins with this line and has that one.
+fn block(has: &str) -> &'static str {
+    PAGE.split("```")
+        .find(|block| block.starts_with("ini\n") && block.contains(has))
+        .expect("the page has the block")
+        .trim_start_matches("ini\n")
+}
+
+async fn runs_once(line: &str, name: &str) -> Result {
+    let server = StandaloneServer::start().await?;
+    let (one, other) = (Machine::new(&server, &format!("{name}-1"))?, Machine::new(&server, name)?);
+    let machines = [&one, &other];
+    let starts = machines.iter().flat_map(|machine| [machine, machine]).enumerate();
+    let all: Vec<Ran> = try_join_all(starts.map(|(at, machine)| async move {
+        sleep(Duration::from_millis(100) * at as u32).await;
+        let line = line.replace("/usr/local/bin", &machine.folder.display().to_string());
+        ran(machine.shell(&line)).await
+    }))
+    .await?;
+    for ran in &all {
+        assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""), "{line}");
+    }
+    assert_eq!(one.runs() + other.runs(), 1, "{line}");
+    let lock = Client::connect([server.url()]).await?.rwlock("report")?;
+    let left = lock.status().await?.writer.expect("it is taken").lease_remaining;
+    assert!(left > Duration::from_secs(49 * 60) && left <= Duration::from_secs(3_000), "{left:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn cron_line_of_the_page_runs_the_job_once() -> Result {
+    runs_once(of_page("0 * * * *"), "cron").await
+}
+
+#[tokio::test]
+async fn systemd_service_of_the_page_runs_the_job_once() -> Result {
+    runs_once(of_page("ExecStart="), "systemd").await
+}
+
+/// Where systemd is installed, it also checks the units.
+#[tokio::test]
+async fn systemd_units_of_the_page_are_valid() -> Result {
+    let (server, _) = alone().await?;
+    let machine = Machine::new(&server, "units")?;
+    let place = machine.folder.display().to_string();
+    let service = block("[Service]").replace("/usr/local/bin", &place);
+    std::fs::write(machine.folder.join("report.service"), service)?;
+    std::fs::write(machine.folder.join("report.timer"), block("[Timer]"))?;
+    let timer = machine.folder.join("report.timer");
+    if !Path::new("/usr/bin/systemd-analyze").exists() {
+        println!("systemd is not installed: its units are not checked");
+        return Ok(());
+    }
+    let verify = "systemd-analyze verify --man=no report.service report.timer";
+    let verified = ran(machine.shell(verify)).await?;
+    let is_about_units = verified.err.lines().any(|line| line.contains("report."));
+    assert!(timer.exists() && !is_about_units, "{verified:?}");
+    let calendar = of_page("OnCalendar=");
+    let next = ran(machine.shell(&format!("systemd-analyze calendar {calendar}"))).await?;
+    assert_eq!(next.status, Some(0), "{next:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_at_least_on_two_machines_runs_once_per_period() -> Result {
+    const PERIOD: Duration = Duration::from_secs(2);
+    let (server, _) = alone().await?;
+    let (one, other) = (Machine::new(&server, "first")?, Machine::new(&server, "second")?);
+    let line = "rwlease run --at-least 1s --ok-if-held periodic -- ./report";
+    let periods = async |machine: &Machine, delay| -> Result {
+        sleep(delay).await;
+        let mut ticks = tokio::time::interval(PERIOD);
+        for _ in 0..4 {
+            ticks.tick().await;
+            let ran = ran(machine.shell(line)).await?;
+            assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+        }
+        Ok(())
+    };
+    let half = Duration::from_millis(500);
+    tokio::try_join!(periods(&one, Duration::ZERO), periods(&other, half))?;
+    assert_eq!(one.runs() + other.runs(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_at_least_keeps_the_lock_of_a_failed_or_killed_job() -> Result {
+    let (_server, tool) = alone().await?;
+    let at_least = |name: &str, script: &str| {
+        let args = ["run", "--at-least", "60s", "--lease", "3s", name, "--", "sh", "-c", script];
+        args.map(str::to_owned)
+    };
+    for (script, status) in [
+        ("exit 7", Some(7)),
+        ("kill -KILL $$", Some(137)),
+        ("kill -KILL $PPID; exec sleep 60", None),
+    ] {
+        let name = format!("job {status:?}");
+        let args = at_least(&name, script);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let ran = tool.run(&args).await?;
+        assert_eq!((ran.status, ran.err.as_str()), (status, ""), "{script}");
+        let left = tool.status(&name).await?["writer"]["lease_remaining"].as_f64();
+        assert!(left.is_some_and(|left| left > 50.0 && left <= 60.0), "{script}: {left:?}");
+    }
+    Ok(())
+}
+
+/// The launched process has the status of the command, and reports that it could not become it.
+#[tokio::test]
+async fn run_at_least_of_a_command_that_cannot_run_frees_the_lock() -> Result {
+    let (server, tool) = alone().await?;
+    let machine = Machine::new(&server, "cannot-run")?;
+    let script = machine.folder.join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n")?;
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let script = script.display().to_string();
+    let folder = machine.folder.display().to_string();
+    for (command, status) in [("/no/such", 127), (&script, 127), (&folder, 126)] {
+        let ran = tool.run(&["run", "--at-least", "60s", "x", "--", command]).await?;
+        assert_eq!((ran.status, ran.err.lines().count()), (Some(status), 1), "{ran:?}");
+        assert!(ran.err.contains("the lock is released"), "{ran:?}");
+        let writer = tool.status("x").await?["writer"].clone();
+        assert!(writer.is_null(), "{command}: {writer}");
+    }
+    let ran = tool.run(&["run", "--at-least", "60s", "x", "--", "sh", "-c", "exit 127"]).await?;
+    assert_eq!(ran.status, Some(127), "{ran:?}");
+    assert!(tool.status("x").await?["writer"].is_object(), "the command has run");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_ok_if_held_waits_for_a_timeout_and_is_silent() -> Result {
+    let (server, tool) = alone().await?;
+    let guard = Client::connect([server.url()]).await?.rwlock("a")?.write().await?;
+    for args in [&["--timeout", "1s"][..], &[]] {
+        let run: Vec<&str> = ["run", "--ok-if-held"]
+            .iter()
+            .chain(args)
+            .chain(&["a", "--", "false"])
+            .copied()
+            .collect();
+        let ran = tool.run(&run).await?;
+        assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
+    }
+    let _ = guard.release().await?;
+    let run = ["run", "--ok-if-held", "a", "--", "sh", "-c", "exit 75"];
+    assert_eq!(tool.run(&run).await?.status, Some(75), "the status of the command stays");
+    let no_time = ["run", "--ok-if-held", "--timeout", "1ms", "free", "--", "sh", "-c", "exit 7"];
+    let ran = tool.run(&no_time).await?;
+    assert_ne!(ran.status, Some(0), "nobody holds it: {ran:?}");
+    let silent = Tool::new(["redis://127.0.0.1:1"]);
+    assert_eq!(silent.run(&run).await?.status, Some(69), "no server is no holder");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_at_least_with_another_kind_of_lock_is_a_usage_error() -> Result {
+    let (_server, tool) = alone().await?;
+    for other in ["--read", "--permits=1/2", "--transfer", "--accept-transfer"] {
+        let ran = tool.run(&["run", "--at-least", "1s", other, "a", "--", "true"]).await?;
+        assert_eq!(ran.status, Some(64), "{other}: {ran:?}");
+    }
+    let ran = tool.run(&["run", "--at-least", "1ms", "a", "--", "true"]).await?;
+    assert_eq!((ran.status, ran.err.lines().count()), (Some(64), 1), "{ran:?}");
+    Ok(())
+}
