@@ -15,25 +15,10 @@
 //! Calls of `malloc` and of `tokio::runtime::task::raw::poll` are the allocations and the wake-ups.
 //! `strace -c` counts the system calls.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stdout,
-    missing_docs,
-    unreachable_pub
-)]
-
-#[path = "common/mod.rs"]
-mod common;
-#[path = "common/lock.rs"]
-mod lock;
-#[path = "../tests/support/mod.rs"]
-mod support;
-
-use common::{BaselineClient, ScriptPair, ScriptsOnly};
-use lock::Lock;
-use rwlease::{Locks, ReadGuard, RwLock, WriteGuard};
-use support::{Backend, Cluster, ClusterConfig};
+use common::{BaselineClient, ReadPercent, RwleaseLock, ScriptPair, ScriptsOnly, processor_time};
+use load::Lock;
+use rwlease::Client;
+use testkit::{Backend, Cluster, ClusterConfig};
 use tokio::runtime::{Builder, Runtime};
 
 /// Untimed pairs of each task. Programs that count [`measured`] count them too.
@@ -65,12 +50,10 @@ fn main() {
         return count(&runtime, &names.map(lock).collect::<Vec<_>>(), pairs);
     }
     let urls = cluster.urls();
-    let locks = runtime.block_on(backend.connect(Locks::builder(), &urls)).expect("a connection");
-    let locks = names.map(|name| locks.rwlock(name).expect("a name"));
-    match kind {
-        ScriptPair::Read => count(&runtime, &locks.map(Read).collect::<Vec<_>>(), pairs),
-        _ => count(&runtime, &locks.map(Write).collect::<Vec<_>>(), pairs),
-    }
+    let locks = runtime.block_on(backend.connect(Client::builder(), &urls)).expect("a connection");
+    let reads = ReadPercent(if kind == ScriptPair::Read { 100 } else { 0 });
+    let lock = |name| RwleaseLock(locks.rwlock(name).expect("a name"), reads);
+    count(&runtime, &names.map(lock).collect::<Vec<_>>(), pairs);
 }
 
 fn count<L: Lock>(runtime: &Runtime, locks: &[L], pairs: usize) {
@@ -78,7 +61,7 @@ fn count<L: Lock>(runtime: &Runtime, locks: &[L], pairs: usize) {
     let each = pairs / locks.len();
     let before = processor_time();
     measured(runtime, locks, each);
-    let spent = processor_time() - before;
+    let spent = (processor_time() - before).as_secs_f64();
     println!("{:.2} us a pair", spent * 1e6 / (each * locks.len()) as f64);
 }
 
@@ -99,31 +82,3 @@ async fn run<L: Lock>(locks: &[L], each: usize) {
         task.await.expect("no panic");
     }
 }
-
-/// The processor time of this process, in seconds.
-fn processor_time() -> f64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
-}
-
-macro_rules! ours {
-    ($name:ident, $take:ident, $guard:ident) => {
-        #[derive(Clone)]
-        struct $name(RwLock);
-
-        impl Lock for $name {
-            type Held = $guard;
-
-            async fn take(&self) -> $guard {
-                self.0.$take().await.expect("not taken")
-            }
-
-            async fn release(held: $guard) {
-                let _ = held.release().await.expect("not released");
-            }
-        }
-    };
-}
-
-ours!(Read, read, ReadGuard);
-ours!(Write, write, WriteGuard);

@@ -5,24 +5,14 @@
 //! round runs one script. The sizes take turns, so that drift of the machine affects all of them,
 //! and the best round counts. The bench exits with 3 if a goal is missed. `-- --quick` runs few
 //! rounds. `-- --before FOLDER` also measures the contended calls with the scripts in that folder,
-//! as `cargo run --all-features --example scripts -- FOLDER` has written them in another tree.
-
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
-
-#[path = "common/goal.rs"]
-mod goal;
-#[path = "../tests/support/mod.rs"]
-mod support;
-#[path = "common/table.rs"]
-mod table;
+//! as `rwlease scripts FOLDER` has written them in another tree.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::ExitCode;
 
-use goal::Goals;
+use common::{Goals, PUBLISHED_ACQUIRE, PUBLISHED_RELEASE, Table, has_option};
 use redis::{Client, Connection, cmd, pipe};
-use support::{Server, ServerSettings};
-use table::Table;
+use testkit::{Server, ServerSettings};
 
 const SIZES: [usize; 7] = [1, 100, 250, 500, 1_000, 10_000, 20_000];
 const OPERATIONS: [&str; 4] = ["acquire read", "acquire write, refused", "release read", "renew"];
@@ -51,10 +41,8 @@ const MAX_BYTES: [(&str, f64); 2] = [("reader", 200.0), ("waiter", 256.0)];
 
 const LEASE: u64 = 600_000;
 /// Scripts in addition to those of the library.
-const SCRIPTS: [(&str, &str); 2] = [
-    ("published acquire", include_str!("published/acquire_write.lua")),
-    ("published release", include_str!("published/release_write.lua")),
-];
+const SCRIPTS: [(&str, &str); 2] =
+    [("published acquire", PUBLISHED_ACQUIRE), ("published release", PUBLISHED_RELEASE)];
 
 /// The others are compared with the last one.
 const PAIRS: [&str; 5] =
@@ -78,13 +66,13 @@ const CONTENDED: [(&str, &str, Contended, f64); 15] = [
     ("hand-off: a reader to a writer", "Rwr", Contended::Release(0), f64::INFINITY),
     ("hand-off: a writer to a writer", "Www", Contended::Release(0), f64::INFINITY),
     ("hand-off: a writer to 16 readers", "Wrrrrrrrrrrrrrrrr", Contended::Release(0), f64::INFINITY),
-    ("pump: nothing to do", "RRwr", Contended::Pump, MOST_OF_A_FREE_ONE),
+    ("grant_waiters: nothing to do", "RRwr", Contended::GrantWaiters, MOST_OF_A_FREE_ONE),
     ("leave: one of several writers", "Wwww", Contended::Release(2), f64::INFINITY),
 ];
 const MOST_OF_A_FREE_ONE: f64 = 2.75;
 /// Rounds of contended calls: each makes its locks anew.
 const CONTENDED_ROUNDS: usize = 15;
-/// The readers that wait when a pump lets in as many as it may.
+/// The readers that wait when a call of `grant_waiters` lets in as many as it may.
 const CROWD: usize = 10_000;
 /// The place of a waiter that is subscribed.
 const SUBSCRIBED: &str = "2000 30000 100000 d0ff1b2e9a77";
@@ -93,8 +81,7 @@ const SUBSCRIBED: &str = "2000 30000 100000 d0ff1b2e9a77";
 const COUNT: usize = 10_000;
 
 fn main() -> ExitCode {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let rounds = if quick { FEW_ROUNDS } else { ROUNDS };
+    let rounds = if has_option("--quick") { FEW_ROUNDS } else { ROUNDS };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(Server::start(&ServerSettings::default())).unwrap();
     let version = server.version();
@@ -135,7 +122,7 @@ enum Contended {
     Join(&'static str),
     Poll(usize),
     Release(usize),
-    Pump,
+    GrantWaiters,
 }
 
 /// Locks with the same number of holders or waiters.
@@ -341,7 +328,8 @@ impl ScriptBench {
             table.head.extend(["before".into(), "of before".into()]);
         }
         let names = CONTENDED.map(|(name, ..)| name);
-        let names = names.into_iter().chain(["pump: lets in as many as it may, of 10,000"]);
+        let names =
+            names.into_iter().chain(["grant_waiters: lets in as many as it may, of 10,000"]);
         let free = best[0][0];
         for (at, (name, [time, before])) in names.zip(best).enumerate() {
             let mut words = vec![name.into(), format!("{time:.1}"), format!("{:.2}", time / free)];
@@ -393,7 +381,7 @@ impl ScriptBench {
                     Call { script: call.script, key: key.clone(), args }
                 }
                 Contended::Release(at) => Call::new("release", &key, &["-", &calls[at].0]),
-                Contended::Pump => Call::new("pump", &key, &["-", "3x"]),
+                Contended::GrantWaiters => Call::new("grant_waiters", &key, &["-", "3x"]),
             });
             before.extend(calls.into_iter().map(|(_, call)| call));
         }
@@ -401,7 +389,7 @@ impl ScriptBench {
         self.time(&timed)
     }
 
-    /// Pumps while very many readers wait.
+    /// Calls `grant_waiters` while very many readers wait.
     fn crowd(&mut self) -> f64 {
         let key = "contended:crowd";
         cmd("DEL").arg(key).exec(&mut self.connection).unwrap();
@@ -413,8 +401,9 @@ impl ScriptBench {
         }
         calls.push(Call::new("release", key, &["-", &writer]));
         self.run(&calls);
-        let pumps: Vec<Call> = (0..CALLS).map(|_| Call::new("pump", key, &["-", "3x"])).collect();
-        self.time(&pumps)
+        let calls: Vec<Call> =
+            (0..CALLS).map(|_| Call::new("grant_waiters", key, &["-", "3x"])).collect();
+        self.time(&calls)
     }
 
     /// A plain reader comes and goes beside cached readers, and beside as many plain ones.

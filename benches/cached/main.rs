@@ -6,44 +6,19 @@
 //! rounds, and `-- --alone` leaves out the other library's lock. The bench exits with 3 if a goal
 //! is missed.
 
-// The user judges a bench, and it measures with the machine's clock.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    missing_docs,
-    unreachable_pub
-)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod contention;
-#[path = "../load/generator.rs"]
-#[allow(dead_code)]
-mod generator;
-#[path = "../common/lock.rs"]
-#[allow(dead_code)]
-mod lock;
-#[path = "../handoff/other_libraries.rs"]
-#[allow(dead_code)]
-mod peers;
-#[path = "../handoff/scenario.rs"]
-#[allow(dead_code)]
-mod scenario;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{BenchCluster, Goals, Table};
+use common::{
+    BenchCluster, Goals, OtherLibraries, Table, has_option, median, number_option, processor_time,
+};
 use contention::{AnyLock, ContentionRun, at_rate, crowd, round_robin};
-use peers::OtherLibraries;
-use rwlease::{CachedRwLock, Locks};
-use support::Result;
+use rwlease::{CachedRwLock, Client};
+use testkit::Result;
 use tokio::time::sleep;
 
 const NAME: &str = "{cached}lock";
@@ -57,25 +32,19 @@ const RECALLS: usize = 60;
 const TURNS: usize = 100;
 const MAX_CACHED_LEASES: usize = 1_024;
 const READERS: usize = 1_000;
-/// The design's estimates for this many readers, from the times of single calls: ms, and ms a
-/// second.
-const WRITE_WAITS: &str = "30 to 60";
-const SERVER_SPENDS: u32 = 80;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let words: Vec<String> = std::env::args().collect();
-    let rounds = words.iter().position(|word| word == "--rounds");
-    let rounds = rounds.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(5).max(1);
+    let rounds = number_option("--rounds", 5).max(1) as usize;
     let target = BenchCluster::start().await?;
     println!("{}, {}, {rounds} rounds.\n", target.version(), target.kind());
-    let mut peers = match words.iter().any(|word| word == "--alone") {
+    let mut peers = match has_option("--alone") {
         true => None,
         false => Some(OtherLibraries::start(&target.node(0).url(), PEERS_KEY).await?),
     };
     let mut clients = Vec::new();
     for _ in 0..10 {
-        clients.push(Locks::connect(target.urls()).await?);
+        clients.push(Client::connect(target.urls()).await?);
     }
     let mut goals = Goals::new("goals");
     local_pairs(&clients[0], rounds, &mut goals).await?;
@@ -96,8 +65,17 @@ async fn main() -> Result<ExitCode> {
     Ok(goals.exit_code())
 }
 
-fn cached(locks: &Locks, name: &str) -> CachedRwLock {
+fn cached(locks: &Client, name: &str) -> CachedRwLock {
     locks.rwlock(name).unwrap().cached().unwrap()
+}
+
+/// A lock of all these clients, cached and plain.
+fn cached_and_plain(clients: &[Client], name: &str) -> [Vec<AnyLock>; 2] {
+    let plain = |locks: &Client| AnyLock::Plain(locks.rwlock(name).unwrap());
+    [
+        clients.iter().map(|locks| AnyLock::Cached(cached(locks, name))).collect(),
+        clients.iter().map(plain).collect(),
+    ]
 }
 
 /// Makes the client cache the lock.
@@ -107,16 +85,11 @@ async fn fill_cache(lock: &CachedRwLock, writes: bool) {
             true => drop(lock.write().await.unwrap()),
             false => drop(lock.read().await.unwrap()),
         }
-        if lock.local().hold.is_some() {
+        if lock.cache_status().hold.is_some() {
             return;
         }
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn percentile(mut times: Vec<Duration>, part: f64) -> f64 {
@@ -126,7 +99,7 @@ fn percentile(mut times: Vec<Duration>, part: f64) -> f64 {
 }
 
 /// One task without contention.
-async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result {
+async fn local_pairs(locks: &Client, rounds: usize, goals: &mut Goals) -> Result {
     let lock = cached(locks, NAME);
     let memory = Arc::new(tokio::sync::RwLock::new(()));
     let mut nanos: [Vec<f64>; 4] = Default::default();
@@ -161,7 +134,7 @@ async fn local_pairs(locks: &Locks, rounds: usize, goals: &mut Goals) -> Result 
 
 /// Tasks of several clients that contend for one lock.
 async fn tasks(
-    clients: &[Locks],
+    clients: &[Client],
     among: usize,
     tasks: usize,
     reads: u32,
@@ -170,19 +143,13 @@ async fn tasks(
     goals: &mut Goals,
 ) -> Result {
     let name = format!("{NAME}:{among}:{tasks}");
-    let all = |cache: bool| -> Vec<AnyLock> {
-        let of = |locks: &Locks| match cache {
-            true => AnyLock::Cached(cached(locks, &name)),
-            false => AnyLock::Plain(locks.rwlock(&name).unwrap()),
-        };
-        clients[..among].iter().map(of).collect()
-    };
+    let [cached, plain] = cached_and_plain(&clients[..among], &name);
     let memory = vec![AnyLock::Memory(Arc::default()); among];
     let mut runs: [Vec<ContentionRun>; 3] = Default::default();
     let mut theirs = Vec::new();
     for _ in 0..rounds {
-        runs[0].push(crowd(&all(true), tasks, reads, TIME).await);
-        runs[1].push(crowd(&all(false), tasks, reads, TIME).await);
+        runs[0].push(crowd(&cached, tasks, reads, TIME).await);
+        runs[1].push(crowd(&plain, tasks, reads, TIME).await);
         if among == 1 {
             runs[2].push(crowd(&memory, tasks, reads, TIME).await);
         }
@@ -235,16 +202,14 @@ async fn tasks(
 }
 
 /// Clients that write one after another, a millisecond apart.
-async fn round_robin_writes(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+async fn round_robin_writes(clients: &[Client], rounds: usize, goals: &mut Goals) -> Result {
     let name = format!("{NAME}:turns:{}", clients.len());
     let mut rates: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
-        let cached = clients.iter().map(|locks| AnyLock::Cached(cached(locks, &name))).collect();
-        let plain =
-            clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
-        let pause = Duration::from_millis(1);
-        rates[0].push(TURNS as f64 / round_robin(cached, TURNS, pause).await.as_secs_f64());
-        rates[1].push(TURNS as f64 / round_robin(plain, TURNS, pause).await.as_secs_f64());
+        for (locks, rates) in cached_and_plain(clients, &name).into_iter().zip(&mut rates) {
+            let took = round_robin(locks, TURNS, Duration::from_millis(1)).await;
+            rates.push(TURNS as f64 / took.as_secs_f64());
+        }
     }
     let [cached, plain] = rates.map(median);
     let what = format!("{} clients in turn, of plain", clients.len());
@@ -253,16 +218,13 @@ async fn round_robin_writes(clients: &[Locks], rounds: usize, goals: &mut Goals)
 }
 
 /// Ten clients that each write and read ten times a second.
-async fn low_rate(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result {
+async fn low_rate(clients: &[Client], rounds: usize, goals: &mut Goals) -> Result {
     let name = format!("{NAME}:seldom");
     let mut waits: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
-        let cached: Vec<_> =
-            clients.iter().map(|locks| AnyLock::Cached(cached(locks, &name))).collect();
-        let plain: Vec<_> =
-            clients.iter().map(|locks| AnyLock::Plain(locks.rwlock(&name).unwrap())).collect();
-        waits[0].push(at_rate(&cached, 10, 2 * TIME).await);
-        waits[1].push(at_rate(&plain, 10, 2 * TIME).await);
+        for (locks, waits) in cached_and_plain(clients, &name).iter().zip(&mut waits) {
+            waits.push(at_rate(locks, 10, 2 * TIME).await);
+        }
     }
     let [cached, plain] = waits.map(median);
     println!(
@@ -274,7 +236,7 @@ async fn low_rate(clients: &[Locks], rounds: usize, goals: &mut Goals) -> Result
 
 /// Measures from a client's call, which finds the lock cached and unused elsewhere, until it has a
 /// guard. Measures the same for a hand-off: from the release of a lock to the waiter's guard.
-async fn recall_latency(clients: &[Locks], goals: &mut Goals) -> Result {
+async fn recall_latency(clients: &[Client], goals: &mut Goals) -> Result {
     let (mut recalled, mut handed) = (Vec::new(), Vec::new());
     for number in 0..RECALLS {
         let name = format!("{NAME}:recalls:{number}");
@@ -315,7 +277,7 @@ async fn recall_latency_without_push(target: &BenchCluster, goals: &mut Goals) -
     }
     let urls: Vec<String> =
         target.urls().iter().map(|url| url.replace("://", "://mute:mute@")).collect();
-    let (here, there) = (Locks::connect(&urls).await?, Locks::connect(&urls).await?);
+    let (here, there) = (Client::connect(&urls).await?, Client::connect(&urls).await?);
     let waits = (0..RECALLS).map(async |number| {
         let name = format!("{NAME}:silent:{number}");
         let lock = cached(&here, &name);
@@ -348,7 +310,7 @@ async fn scripts_run(target: &BenchCluster) -> Result<u64> {
 }
 
 /// The memory of a lock's key, by the kind of hold.
-async fn memory(locks: &Locks, target: &BenchCluster) -> Result {
+async fn memory(locks: &Client, target: &BenchCluster) -> Result {
     let mut table = Table::new(&["one holder, bytes of its key", "write", "read"]);
     for cache in [false, true] {
         let mut row = vec![if cache { "cached" } else { "plain" }.to_owned()];
@@ -378,7 +340,7 @@ async fn reader_fleet(target: &BenchCluster, rounds: usize) -> Result {
     let urls = target.urls();
     let mut clients = Vec::new();
     while clients.len() < READERS {
-        let more = (0..50).map(|_| Locks::connect(&urls));
+        let more = (0..50).map(|_| Client::connect(&urls));
         clients.extend(futures::future::try_join_all(more).await?);
     }
     let name = format!("{NAME}:many");
@@ -399,7 +361,7 @@ async fn reader_fleet(target: &BenchCluster, rounds: usize) -> Result {
         })
         .collect();
     sleep(Duration::from_secs(2)).await;
-    let writer = Locks::connect(&urls).await?;
+    let writer = Client::connect(&urls).await?;
     let writes = writer.rwlock(&name)?;
     let mut waits = Vec::new();
     let before = server_time(target, master).await?;
@@ -417,7 +379,7 @@ async fn reader_fleet(target: &BenchCluster, rounds: usize) -> Result {
     }
     let (half, worst) = (percentile(waits.clone(), 0.5), percentile(waits, 1.0));
     println!(
-        "{READERS} clients that read, one write a second: a write waits {half:.0} ms, the longest {worst:.0}; the server spends {:.0} ms a second (estimated before it was built: {WRITE_WAITS} ms and {SERVER_SPENDS} ms)\n",
+        "{READERS} clients that read, one write a second: a write waits {half:.0} ms, the longest {worst:.0}; the server spends {:.0} ms a second\n",
         spent * 1e3
     );
     Ok(())
@@ -431,7 +393,7 @@ async fn server_time(target: &BenchCluster, node: usize) -> Result<f64> {
 }
 
 /// The cost of contacts, for the greatest allowed number of cached locks.
-async fn keepalive_cost(locks: &Locks, target: &BenchCluster, goals: &mut Goals) -> Result {
+async fn keepalive_cost(locks: &Client, target: &BenchCluster, goals: &mut Goals) -> Result {
     let all: Vec<_> = (0..MAX_CACHED_LEASES)
         .map(|number| cached(locks, &format!("cached:contacts:{number}")))
         .collect();
@@ -445,7 +407,7 @@ async fn keepalive_cost(locks: &Locks, target: &BenchCluster, goals: &mut Goals)
     let begun = Instant::now();
     sleep(Duration::from_secs(5)).await;
     let used = (processor_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
-    let in_use = all.iter().map(CachedRwLock::local);
+    let in_use = all.iter().map(CachedRwLock::cache_status);
     let in_use = in_use.filter(|local| local.hold.is_some() && local.readers == 1).count();
     println!("{in_use} leases in use: {:.1} % of a core\n", used * 100.0);
     goals.at_least("cached leases in use at that time", MAX_CACHED_LEASES as f64, in_use as f64);
@@ -457,9 +419,4 @@ async fn keepalive_cost(locks: &Locks, target: &BenchCluster, goals: &mut Goals)
     let calls = scripts_run(target).await? - before;
     goals.at_most("calls for 1,024 leases that nobody uses, after 2 s", 0.0, calls as f64);
     Ok(())
-}
-
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -6,39 +6,18 @@
 //! run. `-- --rounds N` sets the rounds, `-- --alone` leaves out the locks of others, and `--
 //! --compose` uses a cluster of containers. The bench exits with 3 if a goal is missed.
 
-// The user judges a bench, and it measures with the machine's clock.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::print_stdout,
-    missing_docs,
-    unreachable_pub
-)]
-
-#[path = "../common/mod.rs"]
-mod common;
-mod contenders;
-#[path = "../load/generator.rs"]
-#[allow(dead_code)]
-mod generator;
-#[path = "../common/lock.rs"]
-mod lock;
-#[allow(dead_code)]
-mod other_libraries;
+mod push;
 mod report;
-mod scenario;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use common::BenchCluster;
-use contenders::{PushOnly, RwleaseLock};
-use other_libraries::OtherLibraries;
+use common::{BenchCluster, OtherLibraries, ReadPercent, RwleaseLock, has_option, number_option};
+use load::{crowd, hand_offs};
+use push::PushOnly;
 use report::{Report, Row};
-use rwlease::Locks;
-use support::Result;
+use rwlease::Client;
+use testkit::Result;
 
 const LOCK: &str = "{handoff}ours";
 const CHANNEL: &str = "{handoff}push";
@@ -60,32 +39,33 @@ fn queued() -> Duration {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let options = Options::read();
+    let rounds = number_option("--rounds", 5).max(1) as usize;
     let cluster = BenchCluster::start().await?;
-    println!("{}, {}, {} rounds.\n", cluster.version(), cluster.kind(), options.rounds);
+    println!("{}, {}, {rounds} rounds.\n", cluster.version(), cluster.kind());
     let slot = cluster.slot_of(LOCK).await?;
     let master = cluster.node(cluster.master_of(slot).await?).url();
 
-    let both = [Locks::connect([&master]).await?, Locks::connect([&master]).await?];
-    let ours = [RwleaseLock(both[0].rwlock(LOCK)?), RwleaseLock(both[1].rwlock(LOCK)?)];
+    let both = [Client::connect([&master]).await?, Client::connect([&master]).await?];
+    let [first, second] = [both[0].rwlock(LOCK)?, both[1].rwlock(LOCK)?];
+    let ours = [RwleaseLock(first, ReadPercent(0)), RwleaseLock(second, ReadPercent(0))];
     let mut push = PushOnly::connect(&master, CHANNEL).await?;
-    let mut peers = match options.alone {
+    let mut peers = match has_option("--alone") {
         true => None,
         false => Some(OtherLibraries::start(&master, PEERS_KEY).await?),
     };
 
     let mut report = Report::default();
-    for round in 0..=options.rounds {
+    for round in 0..=rounds {
         let mut one = Report::default();
         for _ in 0..HAND_OFFS {
             let sent = Instant::now();
             push.ping().await;
             one.round_trips.push(sent.elapsed());
         }
-        one.floor = scenario::hand_offs([push.clone(), push.clone()], HAND_OFFS, queued).await;
+        one.floor = hand_offs([push.clone(), push.clone()], HAND_OFFS, queued).await;
         let mut row = Row::new("rwlease");
-        row.hand_offs = scenario::hand_offs(ours.clone(), HAND_OFFS, queued).await;
-        row.crowd = scenario::crowd(&ours[0], TASKS, WRITES / options.rounds).await;
+        row.hand_offs = hand_offs(ours.clone(), HAND_OFFS, queued).await;
+        row.crowd = crowd(&ours[0], TASKS, WRITES / rounds).await;
         one.rows.push(row);
         if let Some(peers) = &mut peers {
             for peer in PEERS {
@@ -97,26 +77,10 @@ async fn main() -> Result<ExitCode> {
         }
         // The first round only warms up.
         if round > 0 {
-            eprintln!("round {round} of {}: {}", options.rounds, one.summary());
+            eprintln!("round {round} of {rounds}: {}", one.summary());
             report.add(one);
         }
     }
     print!("{report}");
     Ok(report.goals().exit_code())
-}
-
-struct Options {
-    rounds: usize,
-    alone: bool,
-}
-
-impl Options {
-    fn read() -> Options {
-        let words: Vec<String> = std::env::args().collect();
-        let rounds = words.iter().position(|word| word == "--rounds");
-        Options {
-            rounds: rounds.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(5).max(1),
-            alone: words.iter().any(|word| word == "--alone"),
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::common::{Goals, Table};
-use crate::scenario::Crowd;
+use common::{Goals, Table};
+use load::Crowd;
 
 /// The highest ratio of the median to that of the bare push.
 const MAX_RATIO_TO_PUSH: f64 = 1.5;

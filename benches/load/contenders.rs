@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use rwlease::{Locks, Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
+use rwlease::{Client, SetNxMutex, SetNxMutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::common::{BaselineClient, BenchCluster, ScriptPair, ScriptsOnly, SetNx};
-use crate::generator::{LoadRun, closed, open, shared};
-use crate::lock::Lock;
-use crate::peers::OtherLibraries;
-use crate::support::{Backend, Result};
+use common::{
+    BaselineClient, BenchCluster, OtherLibraries, ReadPercent, RwleaseLock, ScriptPair,
+    ScriptsOnly, SetNx, processor_time,
+};
+use load::{LoadRun, Lock, are_shared, closed, open};
+use testkit::{Backend, Result};
 
 /// The floors of each bare client, and the bases of the ratios.
 pub const SET: &str = "SET NX PX";
 pub const SCRIPTS: &str = "same scripts";
+
+pub const MUTEX: &str = "rwlease SetNxMutex, native";
 
 /// The prefix of the names of our locks.
 const NAME: &str = "load";
@@ -42,7 +45,7 @@ impl LoadSpec {
     /// Whether tasks may wait for one another. (In an open loop they do not: each pair has its own
     /// lock.)
     pub fn is_contended(&self) -> bool {
-        self.rate.is_none() && shared(self.locks, self.tasks)
+        self.rate.is_none() && are_shared(self.locks, self.tasks)
     }
 }
 
@@ -65,7 +68,7 @@ impl Contender {
 
 /// The clients of all contenders.
 pub struct Contenders {
-    clients: Vec<(Backend, Locks)>,
+    clients: Vec<(Backend, Client)>,
     /// The client crates alone, and a minimal connection.
     bare: Vec<(Backend, Arc<BaselineClient>)>,
     peers: Option<Arc<AsyncMutex<OtherLibraries>>>,
@@ -75,7 +78,7 @@ impl Contenders {
     pub async fn connect(target: &BenchCluster, alone: bool) -> Result<Contenders> {
         let (mut clients, mut bare) = (Vec::new(), Vec::new());
         for backend in [Backend::Native, Backend::Redis, Backend::Fred] {
-            clients.push((backend, backend.connect(Locks::builder(), &target.urls()).await?));
+            clients.push((backend, backend.connect(Client::builder(), &target.urls()).await?));
         }
         for backend in [Backend::Redis, Backend::Native, Backend::Fred] {
             bare.push((backend, BaselineClient::connect(backend, target).await));
@@ -129,8 +132,8 @@ impl Contenders {
 
     pub fn mutex(&self) -> Contender {
         let locks = self.clients[0].1.clone();
-        contender("rwlease Mutex, native".into(), move |number| {
-            SetNxLock(locks.mutex(key_in_slot_of("mutex", number)).expect("a name"))
+        contender(MUTEX.into(), move |number| {
+            SetNxLock(locks.set_nx_mutex(key_in_slot_of("mutex", number)).expect("a name"))
         })
     }
 
@@ -179,69 +182,31 @@ fn contender<L: Lock>(
     Contender::new(name, move |work| {
         let locks: Arc<[L]> = (0..work.locks).map(&lock).collect();
         async move {
-            let before = cpu_time();
+            let before = processor_time();
             let run = match work.rate {
                 Some(rate) => open(&locks, rate, work.time).await,
                 None => closed(&locks, work.tasks, work.time).await,
             };
-            LoadRun { cpu: Some(cpu_time() - before), ..run }
+            LoadRun { cpu: Some(processor_time() - before), ..run }
         }
     })
-}
-
-/// The processor time of this process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn name_of(backend: Backend) -> String {
     format!("{backend:?}").to_lowercase()
 }
 
-/// The percentage of pairs that read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadPercent(pub u8);
-
 #[derive(Clone)]
-struct RwleaseLock(RwLock, ReadPercent);
-
-enum Held {
-    Read(ReadGuard),
-    Write(WriteGuard),
-}
-
-impl Lock for RwleaseLock {
-    type Held = Held;
-
-    async fn take(&self) -> Held {
-        if fastrand::u8(..100) < self.1.0 {
-            Held::Read(self.0.read().await.expect("not taken"))
-        } else {
-            Held::Write(self.0.write().await.expect("not taken"))
-        }
-    }
-
-    async fn release(held: Held) {
-        let released = match held {
-            Held::Read(guard) => guard.release().await,
-            Held::Write(guard) => guard.release().await,
-        };
-        let _ = released.expect("not released");
-    }
-}
-
-#[derive(Clone)]
-struct SetNxLock(Mutex);
+struct SetNxLock(SetNxMutex);
 
 impl Lock for SetNxLock {
-    type Held = MutexGuard;
+    type Held = SetNxMutexGuard;
 
-    async fn take(&self) -> MutexGuard {
+    async fn take(&self) -> SetNxMutexGuard {
         self.0.lock().await.expect("not taken")
     }
 
-    async fn release(held: MutexGuard) {
+    async fn release(held: SetNxMutexGuard) {
         let _ = held.release().await.expect("not released");
     }
 }

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use rwlease::{Locks, RwLock};
+use rwlease::{Client, RwLock};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use common::BenchCluster;
+use load::LoadRun;
+
 use crate::Options;
-use crate::common::BenchCluster;
-use crate::generator::LoadRun;
 use crate::report::{Report, Row, Scenario};
-use crate::support::{PollLimit, Result};
+use testkit::{PollLimit, Result};
 
 const WAITERS: usize = 1_000;
 const CLIENTS: usize = 4;
@@ -21,7 +22,7 @@ pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) 
     scenario.rows = vec![Row::new("readers", WAITERS), Row::new("writers", WAITERS)];
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Locks::connect(target.urls()).await?);
+        clients.push(Client::connect(target.urls()).await?);
     }
     for round in 0..=options.rounds {
         for (row, write) in [false, true].into_iter().enumerate() {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::common::BenchCluster;
-use crate::contenders::Contender;
-use crate::generator::LoadRun;
-use crate::support::{Error, Result};
+use common::BenchCluster;
+use load::LoadRun;
 
-pub const LIMIT: &str = "redis-benchmark";
+use crate::contenders::Contender;
+use testkit::{Error, Result};
+
+const LIMIT: &str = "redis-benchmark";
 
 const PIPELINE: usize = 16;
 /// The numbers of connections to try. The bench uses the best one.

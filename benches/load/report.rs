@@ -1,44 +1,28 @@
-//! The results: the bench prints what `docs/performance.md` shows, `report.html` has everything
-//! with plots, and `report.tsv` is for comparisons.
+//! The results, which `docs/performance.md` shows.
 
-use std::fmt::Write;
-use std::path::Path;
-use std::process::Command;
+use std::fmt;
 use std::time::Duration;
 
+use common::{BenchCluster, Table, median};
 use hdrhistogram::Histogram;
+use load::LoadRun;
 
 use crate::Options;
-use crate::common::{BenchCluster, Goals, Table};
-use crate::contenders::{PEER_TIME_FACTOR, RDS_LOCK, RSLOCK, SCRIPTS, SET};
-use crate::generator::LoadRun;
-use crate::goals;
-use crate::limit::LIMIT;
-use crate::support::Result;
-use crate::svg::{Chart, Series};
+use crate::contenders::{PEER_TIME_FACTOR, RDS_LOCK, RSLOCK, SCRIPTS};
 
 /// Enough tasks to keep the client busy, but not so many that all wait for the processor.
 const BUSY_TASKS: usize = 64;
 
-const GOALS: &str = "goals";
-
 /// The base of the ratios at each number of tasks: the lowest cost of any lock.
 const FLOOR: &str = "SET NX PX, redis";
 
-/// The bases of the ratios in `report.html`, if they took part.
-const BASES: [(&str, &str); 5] = [
-    ("of the same scripts", SCRIPTS),
-    ("of SET NX PX", SET),
-    ("of rds_lock", RDS_LOCK),
-    ("of rslock", RSLOCK),
-    ("of the limit", LIMIT),
-];
+/// The bases of the ratios at one number of tasks, if they took part. In an open loop all make the
+/// same number of pairs, so it has no ratios.
+const BASES: [(&str, &str); 2] = [("of rds_lock", RDS_LOCK), ("of rslock", RSLOCK)];
 
 pub struct Report {
-    head: Vec<(&'static str, String)>,
+    pub head: Vec<String>,
     pub scenarios: Vec<Scenario>,
-    /// What the limit of the servers is, in a sentence.
-    pub limit: String,
 }
 
 pub struct Scenario {
@@ -165,9 +149,8 @@ impl Scenario {
         Some(row.at(quantile).as_secs_f64() / base.at(quantile).as_secs_f64())
     }
 
-    /// The floor over the same connections. `SET NX PX` is that by `redis` also for the library's
-    /// own connections, and both floors are those by `redis` for contenders without a backend. If
-    /// no floor has the name, another contender.
+    /// The base of a ratio: another contender, or the floor by the same backend. `SET NX PX` is by
+    /// `redis` also for the library's own connections.
     fn base(&self, row: &Row, name: &str) -> Option<&Row> {
         let by = match &row.contender {
             fred if fred.contains("fred") => "fred",
@@ -178,31 +161,7 @@ impl Scenario {
         floor.or_else(|| self.row(name, row.tasks))
     }
 
-    /// All results.
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[
-            "contender",
-            "tasks",
-            "pairs/s",
-            "median, ms",
-            "p99",
-            "p99.9",
-            "worst",
-            "client's CPU, µs a pair",
-        ]);
-        let bases = self.bases();
-        table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
-        for row in &self.rows {
-            let mut line = vec![row.contender.clone(), row.tasks.to_string(), row.rate_text()];
-            line.extend([0.5, 0.99, 0.999, 1.0].map(|quantile| row.ms_at(quantile)));
-            line.push(row.cpu_text());
-            line.extend(bases.iter().map(|(_, base)| self.ratio_text(row, base)));
-            table.add(line);
-        }
-        table
-    }
-
-    /// The main results, with one line for each contender.
+    /// One line for each contender.
     fn summary(&self) -> Table {
         let tasks = self.tasks();
         if tasks.len() == 1 {
@@ -251,7 +210,8 @@ impl Scenario {
     /// The summary for one number of tasks.
     fn short_table(&self) -> Table {
         let mut table = Table::new(&[&self.name, "pairs/s", "median, ms", "p99, ms"]);
-        let bases = self.bases();
+        let bases: Vec<(&str, &str)> =
+            BASES.into_iter().filter(|(_, base)| !self.is_open() && self.has(base)).collect();
         table.head.extend(bases.iter().map(|(what, _)| what.to_string()));
         if self.is_open() {
             table.head.extend(["begun late, median, ms", "p99, ms"].map(String::from));
@@ -259,7 +219,8 @@ impl Scenario {
         for row in &self.rows {
             let mut line =
                 vec![row.contender.clone(), row.rate_text(), row.ms_at(0.5), row.ms_at(0.99)];
-            line.extend(bases.iter().map(|(_, base)| self.ratio_text(row, base)));
+            let ratio = |base| self.row(base, row.tasks).map(|base| row.ratio_to(base));
+            line.extend(bases.iter().map(|(_, base)| format!("{:.2}", ratio(base).unwrap_or(0.0))));
             if self.is_open() {
                 line.extend([0.5, 0.99].map(|quantile| ms_at(&row.late, quantile)));
             }
@@ -268,12 +229,8 @@ impl Scenario {
         table
     }
 
-    /// Empty in an open loop, where all do the same number of pairs.
-    fn bases(&self) -> Vec<(&'static str, &'static str)> {
-        let took_part =
-            |(_, name): &(&str, &str)| self.rows.iter().any(|row| self.base(row, name).is_some());
-        let all = BASES.into_iter().filter(took_part);
-        if self.is_open() { Vec::new() } else { all.collect() }
+    fn has(&self, contender: &str) -> bool {
+        self.rows.iter().any(|row| row.contender == contender)
     }
 
     pub fn tasks(&self) -> Vec<usize> {
@@ -281,153 +238,40 @@ impl Scenario {
         tasks.dedup();
         tasks
     }
-
-    fn ratio_text(&self, row: &Row, base: &str) -> String {
-        self.base(row, base).map_or(String::new(), |base| format!("{:.2}", row.ratio_to(base)))
-    }
-
-    fn charts(&self) -> Vec<Chart> {
-        let mut charts = Vec::new();
-        let tasks = self.tasks();
-        if tasks.len() > 1 {
-            let series = self.contenders().map(|name| Series {
-                name: name.clone(),
-                points: tasks
-                    .iter()
-                    .map(|&tasks| (tasks as f64, self.per_second(name, tasks)))
-                    .collect(),
-            });
-            charts.push(Chart {
-                title: format!("{}: pairs a second", self.name),
-                x: "tasks".into(),
-                series: series.collect(),
-            });
-        }
-        let shown = if tasks.contains(&BUSY_TASKS) { BUSY_TASKS } else { tasks[0] };
-        let quantiles = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999];
-        let rows = self.rows.iter().filter(|row| row.tasks == shown && !row.times.is_empty());
-        charts.push(Chart {
-            title: format!("{}: time of a pair at {shown} tasks, ms", self.name),
-            x: "1 of so many takes longer".into(),
-            series: rows
-                .map(|row| Series {
-                    name: row.contender.clone(),
-                    points: quantiles
-                        .map(|q| (1.0 / (1.0 - q), row.at(q).as_secs_f64() * 1e3))
-                        .into(),
-                })
-                .collect(),
-        });
-        charts
-    }
 }
 
 impl Report {
     pub fn begin(target: &BenchCluster, options: &Options) -> Report {
+        let Options { rounds, turn, alone } = options;
+        let others = match alone {
+            true => "left out".into(),
+            false => format!("turns {PEER_TIME_FACTOR} times as long where tasks share locks"),
+        };
         let head = vec![
-            ("cluster", format!("{}, {}", target.version(), target.kind())),
-            (
-                "run",
-                format!("{} rounds after a warm-up, turns of {:?}", options.rounds, options.turn),
-            ),
-            (
-                "the locks of others",
-                match options.alone {
-                    true => "left out".into(),
-                    false => {
-                        format!("turns {PEER_TIME_FACTOR} times as long where tasks share locks")
-                    }
-                },
-            ),
+            format!("cluster: {}, {}", target.version(), target.kind()),
+            format!("run: {rounds} rounds after a warm-up, turns of {turn:?}"),
+            format!("the locks of others: {others}"),
         ];
-        Report { head, scenarios: Vec::new(), limit: String::new() }
+        Report { head, scenarios: Vec::new() }
     }
+}
 
-    pub fn goals(&self) -> Goals {
-        goals::judge(&self.scenarios)
-    }
-
-    pub fn write(&self, folder: &Path) -> Result {
-        std::fs::create_dir_all(folder)?;
-        let _ = std::fs::rename(folder.join("report.tsv"), folder.join("previous.tsv")); // may not exist
-        std::fs::write(folder.join("report.tsv"), self.tsv())?;
-        std::fs::write(folder.join("report.html"), self.html()?)?;
-        Ok(())
-    }
-
-    /// The results in sections, for `scripts/publish`.
-    pub fn markdown(&self) -> String {
-        let mut text = String::new();
-        for (what, value) in &self.head {
-            let _ = writeln!(text, "- {what}: {value}");
+/// Sections, for `scripts/publish`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.head {
+            writeln!(f, "- {line}")?;
         }
-        let _ = writeln!(text, "- the limit: {}\n", self.limit);
+        writeln!(f)?;
         for scenario in &self.scenarios {
             let (name, note) = (&scenario.name, &scenario.note);
-            let _ = writeln!(text, "## {name}\n\n{note}.\n\n{}", scenario.summary());
+            writeln!(f, "## {name}\n\n{note}.\n\n{}", scenario.summary())?;
             if let Some(ratios) = scenario.ratios() {
-                let _ = writeln!(text, "{ratios}");
+                writeln!(f, "{ratios}")?;
             }
         }
-        let _ = write!(text, "## {GOALS}\n\n{}", self.goals());
-        text
+        Ok(())
     }
-
-    fn html(&self) -> Result<String> {
-        let mut text = String::from(
-            "<!doctype html><meta charset=utf-8><title>rwlease: bench report</title><style>body{font:15px sans-serif;max-width:75em;margin:2em auto;padding:0 \
-             1em}table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}\
-             pre{background:#f6f6f6;padding:1em;overflow-x:auto}svg{margin:1em 1em 0 0}</style><h1>Bench report</h1><ul>",
-        );
-        let built = ("rwlease", built());
-        for (what, value) in self.head.iter().chain([&built]) {
-            let _ = write!(text, "<li>{what}: {}", escaped(value));
-        }
-        let _ = write!(text, "<li>the limit: {}</ul>", escaped(&self.limit));
-        for scenario in &self.scenarios {
-            let _ = write!(
-                text,
-                "<h2>{}</h2><p>{}.</p>",
-                escaped(&scenario.name),
-                escaped(&scenario.note)
-            );
-            text.push_str(&html(&scenario.table()));
-            for chart in scenario.charts() {
-                text.push_str(&chart.svg()?);
-            }
-        }
-        let _ = write!(text, "<h2>{GOALS}</h2><pre>{}</pre>", escaped(&self.goals().to_string()));
-        Ok(text)
-    }
-
-    fn tsv(&self) -> String {
-        let mut text = String::new();
-        for scenario in &self.scenarios {
-            for row in scenario.rows.iter().filter(|row| !row.times.is_empty()) {
-                let (rate, median, p99) =
-                    (row.rate(), row.at(0.5).as_micros(), row.at(0.99).as_micros());
-                let _ = writeln!(
-                    text,
-                    "{}\t{}\t{}\t{rate:.0}\t{median}\t{p99}",
-                    scenario.name, row.contender, row.tasks
-                );
-            }
-        }
-        text
-    }
-}
-
-fn html(table: &Table) -> String {
-    let line = |cell: &str, cells: &[String]| {
-        let cells = cells.iter().map(|text| format!("<{cell}>{}</{cell}>", escaped(text)));
-        format!("<tr>{}</tr>", cells.collect::<String>())
-    };
-    let rows: String = table.rows.iter().map(|row| line("td", row)).collect();
-    format!("<table>{}{rows}</table>", line("th", &table.head))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 fn histogram() -> Histogram<u64> {
@@ -440,21 +284,5 @@ fn ms_at(times: &Histogram<u64>, quantile: f64) -> String {
     match times.is_empty() {
         true => String::new(),
         false => format!("{:.3}", times.value_at_quantile(quantile) as f64 / 1e6),
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Identifies the build by the contents of its folders.
-fn built() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/version");
-    match Command::new(script).output() {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).trim().into()
-        }
-        _ => "of no known sources".into(),
     }
 }

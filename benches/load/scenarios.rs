@@ -1,11 +1,12 @@
 //! The scenarios of the contenders.
 
+use common::{BenchCluster, ReadPercent, ScriptPair};
+
 use crate::Options;
-use crate::common::{BenchCluster, ScriptPair};
-use crate::contenders::{Contender, Contenders, LoadSpec, ReadPercent, SCRIPTS};
+use crate::contenders::{Contender, Contenders, LoadSpec, SCRIPTS};
 use crate::limit::ServerLimit;
 use crate::report::{Report, Row, Scenario};
-use crate::support::Result;
+use testkit::Result;
 
 const CONCURRENCY: [usize; 4] = [1, 16, 64, 512];
 const CROWD: usize = 64;
@@ -14,7 +15,7 @@ const MANY: usize = 10_000;
 
 pub async fn run(target: &BenchCluster, options: &Options, report: &mut Report) -> Result {
     let limit = ServerLimit::find(target).await?;
-    report.limit = limit.describe();
+    report.head.push(format!("the limit: {}", limit.describe()));
     let field = Contenders::connect(target, options.alone).await?;
     let alone = |tasks| LoadSpec { tasks, locks: tasks, rate: None, time: options.turn };
 

@@ -4,15 +4,18 @@ use std::fs;
 use std::time::Duration;
 
 use futures::future::join_all;
-use redis::{Client, Cmd, cmd, pipe};
-use rwlease::Locks;
+use redis::{Cmd, cmd, pipe};
+use rwlease::Client;
 
-use super::inputs::{Inputs, SIZES};
-use super::support::{Cluster, ClusterConfig, Server, ServerSettings};
+use crate::inputs::{
+    CHANNEL, CLIENT, CLIENT_CONNECTION, COMMAND, CONNECTION, DIAL, Inputs, MAP_BYTES, MAPS,
+    RELEASE, SIZES, SUBSCRIBE, TAKE,
+};
+use testkit::{Cluster, ClusterConfig, Server, ServerSettings};
 
 const DIALS: usize = 1_000;
 const CHANNELS: usize = 5_000;
-const MAPS: usize = 200;
+const FETCHES: usize = 200;
 const TASKS: usize = 64;
 const PAIRS: usize = 20_000;
 const CLIENTS: usize = 200;
@@ -21,20 +24,27 @@ const MASTERS: usize = 8;
 
 pub async fn measure(inputs: &mut Inputs) -> String {
     let server = Server::start(&ServerSettings::default()).await.unwrap();
-    inputs.socket.value = command_overhead(&server, inputs).await;
-    (inputs.dial.value, inputs.connection.value) = dials(&server).await;
-    (inputs.subscribe.value, inputs.channel.value) = channels(&server).await;
+    inputs.measured(COMMAND, command_overhead(&server, inputs).await);
+    let (micros, bytes) = dials(&server).await;
+    inputs.measured(DIAL, micros);
+    inputs.measured(CONNECTION, bytes);
+    let (micros, bytes) = channels(&server).await;
+    inputs.measured(SUBSCRIBE, micros);
+    inputs.measured(CHANNEL, bytes);
     for (at, masters) in SIZES.into_iter().enumerate() {
-        (inputs.maps[at].value, inputs.map_bytes[at].value) = map(usize::from(masters)).await;
+        let (micros, bytes) = map(usize::from(masters)).await;
+        inputs.measured(MAPS[at], micros);
+        inputs.measured(MAP_BYTES[at], bytes);
     }
-    (inputs.client.value, inputs.client_connection.value) = clients().await;
-    let version = server.version();
-    format!("{} {}.{}.{}", version.name, version.major, version.minor, version.patch)
+    let (client, connection) = clients().await;
+    inputs.measured(CLIENT, client);
+    inputs.measured(CLIENT_CONNECTION, connection);
+    server.version().to_string()
 }
 
 /// The server's processor time for a command of a pair, without the script.
 async fn command_overhead(server: &Server, inputs: &Inputs) -> f64 {
-    let locks = Locks::connect([server.url()]).await.unwrap();
+    let locks = Client::connect([server.url()]).await.unwrap();
     let pairs = async |count: usize| {
         join_all((0..TASKS).map(|task| {
             let lock = locks.rwlock(format!("pair:{task}")).unwrap();
@@ -50,13 +60,13 @@ async fn command_overhead(server: &Server, inputs: &Inputs) -> f64 {
     let before = processor_time(server).await;
     pairs(PAIRS).await;
     let pair = (processor_time(server).await - before) / PAIRS as f64;
-    ((pair - inputs.take.value - inputs.release.value) / 2.0).max(0.0)
+    ((pair - inputs.of(TAKE) - inputs.of(RELEASE)) / 2.0).max(0.0)
 }
 
 /// The server's processor time for a dial with a client's first commands, and the memory of the
 /// connection.
 async fn dials(server: &Server) -> (f64, f64) {
-    let client = Client::open(server.url()).unwrap();
+    let client = redis::Client::open(server.url()).unwrap();
     let begin = pipe().cmd("TIME").cmd("INFO").arg("server").cmd("CLUSTER").arg("MYID").clone();
     let dial = async || {
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -80,7 +90,7 @@ async fn dials(server: &Server) -> (f64, f64) {
 async fn channels(server: &Server) -> (f64, f64) {
     let (tell, _told) = tokio::sync::mpsc::unbounded_channel();
     let config = redis::AsyncConnectionConfig::new().set_push_sender(tell);
-    let client = Client::open(format!("{}?protocol=resp3", server.url())).unwrap();
+    let client = redis::Client::open(format!("{}?protocol=resp3", server.url())).unwrap();
     let mut connection =
         client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     let memory = server.used_memory().await.unwrap();
@@ -115,15 +125,15 @@ async fn map(masters: usize) -> (f64, f64) {
         server.info("stats").await.unwrap()["total_net_output_bytes"].parse().unwrap()
     };
     let before = sent().await;
-    for _ in 0..MAPS {
+    for _ in 0..FETCHES {
         for command in &fetch {
             let _: redis::Value = command.query_async(&mut connection).await.unwrap();
         }
     }
-    let bytes = (sent().await - before) / MAPS as f64;
+    let bytes = (sent().await - before) / FETCHES as f64;
     let stats = server.command_stats().await.unwrap();
     let micros: u64 = ["cluster|slots", "cluster|info"].iter().map(|name| stats[*name].usec).sum();
-    (micros as f64 / MAPS as f64, bytes)
+    (micros as f64 / FETCHES as f64, bytes)
 }
 
 /// The file in which a node stores its view of the cluster.
@@ -154,7 +164,7 @@ async fn clients() -> (f64, f64) {
     let connected = connections(&cluster).await;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Locks::connect(cluster.urls()).await.unwrap());
+        clients.push(Client::connect(cluster.urls()).await.unwrap());
     }
     let (few, at_first) = (connections(&cluster).await - connected, resident());
     for locks in &clients {
@@ -179,7 +189,7 @@ async fn connections(cluster: &Cluster) -> f64 {
 }
 
 /// This process's memory in bytes.
-pub fn resident() -> f64 {
+fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());

@@ -3,27 +3,17 @@
 //! `<peer> due <locks> <pairs a second> <reads of a hundred> <ms>`. The answers are lines of
 //! microseconds. Each peer uses the cluster connection of its own client crate.
 
-#[path = "../../load/generator.rs"]
-#[allow(dead_code)]
-mod generator;
-#[path = "../../common/lock.rs"]
-mod lock;
-#[path = "../../handoff/scenario.rs"]
-mod scenario;
-
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use generator::{LoadRun, closed, open};
-use lock::Lock;
+use load::{Crowd, LoadRun, Lock, closed, crowd, hand_offs, open};
 use rand::RngExt;
 use rds_lock::{Locker, Mode};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use rslock::{LockGuard, LockManager};
-use scenario::{Crowd, crowd, hand_offs};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
