@@ -4,40 +4,41 @@
 use std::thread;
 use std::time::Duration;
 
-use rwlease::Result;
-use rwlease::blocking::Locks;
+use rwlease::blocking::Wait;
+use rwlease::{Client, Result};
 
 fn main() -> Result<()> {
-    let locks = match std::env::var("RWLEASE_URL") {
+    let client = match std::env::var("RWLEASE_URL") {
         // The commas in the URL of sentinels are its own.
-        Ok(url) if url.contains("+sentinel://") => Locks::connect([url])?,
-        Ok(urls) => Locks::connect(urls.split(','))?,
-        Err(_) => Locks::embedded()?,
+        Ok(url) if url.contains("+sentinel://") => Client::connect([url]).wait()?,
+        Ok(urls) => Client::connect(urls.split(',')).wait()?,
+        Err(_) => Client::embedded().wait()?,
     };
     let workers: Vec<_> = (1..=3)
         .map(|number| {
-            let locks = locks.clone();
-            thread::spawn(move || count(&locks, number))
+            let client = client.clone();
+            thread::spawn(move || count(&client, number))
         })
         .collect();
     for worker in workers {
         worker.join().expect("a worker does not panic")?;
     }
 
-    let lead = locks.leader("blocking:jobs")?.campaign().timeout(Duration::from_secs(10)).wait()?;
+    let lead =
+        client.election("blocking:jobs")?.campaign().timeout(Duration::from_secs(10)).wait()?;
     println!("leads in term {}", lead.term());
-    assert!(lead.resign()?.was_held());
+    assert!(lead.resign().wait()?.was_held());
     // Whatever was dropped and not released yet.
-    locks.shutdown(Duration::from_secs(2))?;
+    client.shutdown(Duration::from_secs(2)).wait();
     Ok(())
 }
 
-fn count(locks: &Locks, number: u32) -> Result<()> {
-    let counter = locks.rwlock("blocking:counter")?;
+fn count(client: &Client, number: u32) -> Result<()> {
+    let counter = client.rwlock("blocking:counter")?;
     let writing = counter.write().timeout(Duration::from_secs(10)).wait()?;
-    println!("thread {number} writes, token {}", writing.token());
-    let reading = writing.downgrade()?;
+    println!("thread {number} writes, token {}", writing.fencing_token());
+    let reading = writing.downgrade().wait()?;
     println!("thread {number} reads, {:?} left", reading.remaining());
-    assert!(reading.release()?.was_held());
+    assert!(reading.release().wait()?.was_held());
     Ok(())
 }

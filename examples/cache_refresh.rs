@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rwlease::{Locks, Result};
+use rwlease::{Client, Result};
 use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let locks = common::connect().await?;
+    let client = common::connect().await?;
     let cache = Arc::new(AtomicU64::new(1)); // in life: a file, a table, an object elsewhere
     let mut tasks = JoinSet::new();
     for reader in 1..=4 {
-        tasks.spawn(read(locks.clone(), cache.clone(), reader));
+        tasks.spawn(read(client.clone(), cache.clone(), reader));
     }
-    tasks.spawn(refresh(locks.clone(), cache.clone()));
+    tasks.spawn(refresh(client.clone(), cache.clone()));
     while let Some(done) = tasks.join_next().await {
         done.expect("no task panics")?;
     }
@@ -26,8 +26,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn read(locks: Locks, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
-    let lock = locks.rwlock("cache:{prices}")?;
+async fn read(client: Client, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
+    let lock = client.rwlock("cache:{prices}")?;
     for _ in 0..3 {
         let reading = lock.read().await?;
         let before = cache.load(Ordering::Relaxed);
@@ -39,14 +39,14 @@ async fn read(locks: Locks, cache: Arc<AtomicU64>, reader: u32) -> Result<()> {
     Ok(())
 }
 
-async fn refresh(locks: Locks, cache: Arc<AtomicU64>) -> Result<()> {
-    let lock = locks.rwlock("cache:{prices}")?;
+async fn refresh(client: Client, cache: Arc<AtomicU64>) -> Result<()> {
+    let lock = client.rwlock("cache:{prices}")?;
     for _ in 0..2 {
         let writing = lock.write().await?;
         let next = cache.load(Ordering::Relaxed) + 1;
         tokio::time::sleep(Duration::from_millis(30)).await;
         cache.store(next, Ordering::Relaxed);
-        println!("refreshed to {next}, token {}", writing.token());
+        println!("refreshed to {next}, token {}", writing.fencing_token());
         assert!(writing.release().await?.was_held());
     }
     Ok(())

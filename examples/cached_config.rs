@@ -13,8 +13,8 @@ use rwlease::Result;
 #[tokio::main]
 async fn main() -> Result<()> {
     let config = Arc::new(AtomicU64::new(1)); // in life: a file, a row, an object elsewhere
-    let locks = common::connect().await?;
-    let lock = locks.rwlock("config:{web}")?;
+    let client = common::connect().await?;
+    let lock = client.rwlock("config:{web}")?;
     let changes = lock.clone();
     let shared = config.clone();
     let operator = tokio::spawn(async move {
@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
             tokio::time::sleep(Duration::from_millis(60)).await;
             let writing = changes.write().await?;
             shared.store(version, Ordering::Relaxed);
-            println!("changed to version {version}, token {}", writing.token());
+            println!("changed to version {version}, token {}", writing.fencing_token());
             assert!(writing.release().await?.was_held());
         }
         rwlease::Result::<()>::Ok(())
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     let cached = lock.cached()?;
     let (mut in_memory, mut by_server) = (0, 0);
     while !operator.is_finished() {
-        let was_cached = cached.local().hold.is_some();
+        let was_cached = cached.cache_status().hold.is_some();
         let reading = cached.read().await?;
         std::hint::black_box(config.load(Ordering::Relaxed)); // a request is served
         drop(reading);

@@ -5,13 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use rwlease::{ErrorKind, Leader, Result};
+use rwlease::{Election, ErrorKind, Result};
 use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let locks = common::connect().await?;
-    let leader = locks.leader("leader:{jobs}")?;
+    let client = common::connect().await?;
+    let leader = client.election("leader:{jobs}")?;
     let observer = tokio::spawn(observe(leader.clone()));
     let mut candidates = JoinSet::new();
     for number in 1..=3 {
@@ -24,16 +24,18 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn stand_for_election(leader: Leader, number: u32) -> Result<()> {
+async fn stand_for_election(leader: Election, number: u32) -> Result<()> {
     let campaign = leader.campaign().lease(Duration::from_secs(10));
-    let led = campaign.run(async |lease| {
-        println!("candidate {number} leads, term {}", lease.token());
+    let led = campaign.run_while_held(async |lease| {
+        println!("candidate {number} leads, term {}", lease.fencing_token().map_or(0, u64::from));
         lead().await;
     });
     match led.await {
         Ok(()) => println!("candidate {number} resigns"),
         // `lead` was cancelled: another one may lead already.
-        Err(error) if error.kind() == ErrorKind::Lost => println!("candidate {number} has lost"),
+        Err(error) if error.kind() == ErrorKind::LeaseLost => {
+            println!("candidate {number} has lost")
+        }
         Err(error) => return Err(error),
     }
     Ok(())
@@ -43,8 +45,8 @@ async fn lead() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-async fn observe(leader: Leader) -> Result<()> {
-    let mut watch = leader.watch().every(Duration::from_millis(50));
+async fn observe(leader: Election) -> Result<()> {
+    let mut watch = leader.observe().poll_interval(Duration::from_millis(50));
     loop {
         match watch.changed().await? {
             Some(leader) => println!("{} leads in term {}", leader.client_id(), leader.term),

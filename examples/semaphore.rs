@@ -10,8 +10,8 @@ const LIMIT: u32 = 4;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let locks = common::connect().await?;
-    let requests = locks.semaphore("geocoder-requests", LIMIT)?;
+    let client = common::connect().await?;
+    let requests = client.semaphore("geocoder-requests", LIMIT)?;
     let batches = (1..=6u32).map(|batch| {
         let requests = requests.clone();
         tokio::spawn(async move { send(&requests, batch, 1 + batch % 3).await })
@@ -25,10 +25,10 @@ async fn main() -> Result<()> {
 /// Sends a batch of requests at the same time.
 async fn send(requests: &Semaphore, batch: u32, count: u32) -> Result<()> {
     let mut permits = requests.acquire(count).await?;
-    println!("batch {batch}: {count} requests, token {}", permits.token());
-    while permits.permits() > 1 {
+    println!("batch {batch}: {count} requests, token {}", permits.fencing_token());
+    while permits.num_permits() > 1 {
         tokio::task::yield_now().await; // one more of its requests is answered
-        permits.release_some(1).await?;
+        permits.release_permits(1).await?;
     }
     assert!(permits.release().await?.was_held());
     Ok(())

@@ -6,24 +6,24 @@
 use std::env::var;
 use std::time::Duration;
 
-use rwlease::{Credentials, Locks, Result, Sentinel};
+use rwlease::{Client, Credentials, Result, SentinelConfig};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let locks = match var("RWLEASE_URL") {
-        Ok(url) => Locks::builder().sentinel(sentinels(&url)?).connect().await?,
-        Err(_) => Locks::embedded().await?,
+    let client = match var("RWLEASE_URL") {
+        Ok(url) => Client::builder().sentinel(sentinels(&url)?).connect().await?,
+        Err(_) => Client::embedded().await?,
     };
     // Longer than a failover takes.
     let lease = Duration::from_secs(30);
-    let order = locks.rwlock("order:{42}")?.write().replicas(1).lease(lease).await?;
-    println!("held, and a replica knows: token {}", order.token());
+    let order = client.rwlock("order:{42}")?.write().min_replicas(1).lease(lease).await?;
+    println!("held, and a replica knows: token {}", order.fencing_token());
     assert!(order.release().await?.was_held());
     Ok(())
 }
 
-fn sentinels(url: &str) -> Result<Sentinel> {
-    let sentinels: Sentinel = url.parse()?;
+fn sentinels(url: &str) -> Result<SentinelConfig> {
+    let sentinels: SentinelConfig = url.parse()?;
     Ok(match var("SENTINEL_PASSWORD") {
         Ok(password) => sentinels.credentials(Credentials::password(password)),
         Err(_) => sentinels,

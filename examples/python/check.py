@@ -9,7 +9,7 @@ import redis
 import rwlease
 
 NOW = 1_700_000_000_000
-HOLDS = f"absent {NOW} 0 further words"
+HOLDS = f"not_held {NOW} 0 further words"
 RELEASED = "released 0 0 further words"
 # Stands for the id of the acquisition that made the call.
 CALLER = "<caller>"
@@ -95,10 +95,10 @@ class Replies(unittest.TestCase):
             self.assertLessEqual(2 * window, time_to_live)
 
     def test_a_try_that_only_the_dead_are_in_the_way_of_is_repeated(self):
-        refused = f"refused {NOW} 1 {NOW + 9_000} further words"
-        locks, answers = client(HOLDS, refused, f"pumped {NOW} 0", granted(), RELEASED)
+        refused = f"busy {NOW} 1 {NOW + 9_000} further words"
+        locks, answers = client(HOLDS, refused, f"done {NOW} 0", granted(), RELEASED)
         locks.write("a", wait=0).release()
-        self.assertEqual(answers.names()[1:4], ["acquire_write", "pump", "acquire_write"])
+        self.assertEqual(answers.names()[1:4], ["acquire_write", "grant_waiters", "acquire_write"])
 
     def test_a_waiter_keeps_its_place_while_the_memory_is_full(self):
         queued = f"queued {NOW} 0 12 3 {NOW + 9_000} further words"
@@ -116,7 +116,7 @@ class Replies(unittest.TestCase):
         locks.write("a").release()
 
     def test_a_release_that_finds_nothing_after_the_bound_says_so(self):
-        nothing = f"absent {NOW + 60_000} 0"
+        nothing = f"not_found {NOW + 60_000} 0"
         for late, is_lost in [(0, False), (40, True)]:
             locks, _ = client(HOLDS, granted(), redis.ConnectionError(), nothing, nothing)
             guard = locks.write("a")
@@ -139,9 +139,9 @@ class Replies(unittest.TestCase):
         self.assertEqual(acquisition.doubtful, 1)
 
     def test_a_try_is_refused(self):
-        for status in ("refused", "cached"):
+        for status in ("busy", "recalling"):
             refused = f"{status} {NOW} 0 {NOW + 9_000} further words"
-            locks, answers = client(HOLDS, refused, f"absent {NOW} 0")
+            locks, answers = client(HOLDS, refused, f"not_found {NOW} 0")
             with self.assertRaises(rwlease.NotAcquired):
                 locks.write("a", wait=0)
             self.assertEqual(len(answers.calls[1]), 10, "two, and the eight arguments of a try")
@@ -158,25 +158,26 @@ class Replies(unittest.TestCase):
         queued = f"queued {NOW} 0 12 0 {NOW + 9_000}"
         locks, answers = client(HOLDS, *[queued] * 10_000)
         evalsha = answers.evalsha
-        left = f"left {NOW} 0"
+        left = f"left_queue {NOW} 0"
         answers.evalsha = lambda name, *rest: left if name == "release" else evalsha(name, *rest)
         with self.assertRaises(rwlease.NotAcquired):
             locks.write("a", wait=0)
         self.assertGreater(answers.names().count("acquire_write"), 1)
 
-    def test_more_is_pumped(self):
-        more, no_more = f"pumped {NOW} 1", f"pumped {NOW} 0"
+    def test_more_is_granted(self):
+        more, no_more = f"done {NOW} 1", f"done {NOW} 0"
         locks, answers = client(
             HOLDS, f"granted {NOW} 1 {CALLER} 7 {NOW + 30_000}", more, no_more, RELEASED
         )
         locks.write("a").release()
-        self.assertEqual(answers.names()[1:], ["acquire_write", "pump", "pump", "release"])
+        granting = ["grant_waiters", "grant_waiters"]
+        self.assertEqual(answers.names()[1:], ["acquire_write", *granting, "release"])
         self.assertEqual(answers.calls[2][3], answers.calls[1][8], "the tag of the slot")
 
-    def test_a_stale_call_is_repeated_with_a_new_time(self):
+    def test_a_late_call_is_repeated_with_a_new_time(self):
         later = NOW + 60_000
         locks, answers = client(
-            HOLDS, f"stale {later} 0", f"absent {later} 0", granted(), RELEASED
+            HOLDS, f"too_late {later} 0", f"not_found {later} 0", granted(), RELEASED
         )
         locks.write("a").release()
         first, second = (call for call in answers.calls if call[0] == "acquire_write")
@@ -191,15 +192,15 @@ class Replies(unittest.TestCase):
             granted(),
             RELEASED,
             HOLDS,
-            f"absent {later} 0",
-            f"absent {later} 0",
+            f"not_found {later} 0",
+            f"not_found {later} 0",
         )
         locks.write("a").release()
         locks.close()
         self.assertEqual(answers.names()[3:], ["release", "holds", "holds", "release"])
 
     def test_a_repeated_release_may_find_nothing(self):
-        gone = f"absent {NOW} 0"
+        gone = f"not_found {NOW} 0"
         locks, _ = client(HOLDS, granted(), rwlease.redis.ConnectionError("it was sent"), gone)
         locks.write("a").release()
         locks, _ = client(HOLDS, granted(), gone)

@@ -21,7 +21,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 PREFIX = "rwlease:"
-SCRIPTS = ("acquire_read", "acquire_write", "holds", "pump", "release", "renew")
+SCRIPTS = ("acquire_read", "acquire_write", "grant_waiters", "holds", "release", "renew")
 # The server's name and the tag of a channel, of a client that only polls.
 NONE = "-"
 MOST_WAITERS = 10_000
@@ -110,7 +110,7 @@ def tag_of(slot):
 
 
 def load(folder):
-    """The scripts that `cargo run --example scripts -- FOLDER` wrote."""
+    """The scripts that `rwlease scripts FOLDER` wrote."""
     texts = {name: Path(folder, f"{name}.lua").read_text() for name in SCRIPTS}
     return {
         name: Script(text, hashlib.sha1(text.encode()).hexdigest()) for name, text in texts.items()
@@ -186,15 +186,15 @@ class Client:
                     raise Unreachable(f"{script}: answered with the grant of another acquisition")
                 self._redis.disconnect_connection_pools()
                 continue
-            if reply.more and script != "pump":
-                self._pump(key)
+            if reply.more and script != "grant_waiters":
+                self._grant_waiters(key)
             return reply
 
-    def _pump(self, key):
+    def _grant_waiters(self, key):
         """Goes on with what a call left over. If nobody answers, the poll of some waiter does."""
         tag = tag_of(key_slot(key.encode()))
         with suppress(LockError, redis.RedisError):
-            while self._call("pump", key, lambda: (NONE, tag), patience=0).more:
+            while self._call("grant_waiters", key, lambda: (NONE, tag), patience=0).more:
                 pass
 
     def _eval(self, script, key, words):
@@ -254,9 +254,9 @@ class _Acquisition:
                 continue
             if reply.status == "granted":
                 return Guard(self, reply)
-            if reply.status == "full":
+            if reply.status == "queue_full":
                 raise NotAcquired(f"{self.key}: too many wait")
-            if reply.status == "stale":
+            if reply.status == "too_late":
                 # The server's clock went on further than this side knew, or another one decides.
                 self.clock = None
                 if is_try and local_time() - began > self.client.patience:
@@ -267,7 +267,7 @@ class _Acquisition:
                     # Nobody but cached holders is in its way, and they were asked for the lock.
                     is_try, give_up = False, local_time() + TRY
             elif not reply.more or local_time() - began > self.client.patience:
-                # refused; or cached, which is no other thing to a try that may wait
+                # busy; or recalling, which is no other thing to a try that may wait
                 raise NotAcquired(self.key)
             # Else perhaps only dead readers were in its way, and they are swept away.
             left = give_up - local_time()
@@ -296,7 +296,7 @@ class _Acquisition:
                 self.client._settle_later(self)
         # A release that was carried out and not answered leaves nothing for its repetition.
         is_in_time = repeated and reply.answered < until
-        return reply.status == "released" or (reply.status == "absent" and is_in_time)
+        return reply.status == "released" or (reply.status == "not_found" and is_in_time)
 
     def renew(self, token, patience):
         mode = "w" if self.script == "acquire_write" else "r"
@@ -403,7 +403,7 @@ class Guard:
                 reply = self._acquisition.renew(self.token, left)
             except (LockError, redis.RedisError):
                 continue
-            if reply.status == "lost":
+            if reply.status == "not_held":
                 break
             if reply.status == "other":
                 # Another lease of this acquisition, which nobody uses: the lock was lost between.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use rwlease::{Locks, Result, Ticket};
+use rwlease::{Client, LeaseTransfer, Result};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -18,17 +18,17 @@ async fn main() -> Result<()> {
 }
 
 /// Gives the job, with the lock that goes with it. The job must be as secret as the lock.
-async fn accept(locks: &Locks) -> Result<String> {
-    let held = locks.rwlock("order:{42}")?.write().await?;
-    println!("front end: order 42 is checked, token {}", held.token());
-    Ok(held.into_ticket().await?.to_string())
+async fn accept(client: &Client) -> Result<String> {
+    let held = client.rwlock("order:{42}")?.write().await?;
+    println!("front end: order 42 is checked, token {}", held.fencing_token());
+    Ok(held.into_transfer().await?.to_string())
 }
 
-async fn work(locks: &Locks, job: &str) -> Result<()> {
-    let ticket: Ticket = job.parse()?;
-    let guard = locks.take_up(&ticket).await?;
-    println!("worker: order 42 is being shipped, token {}", guard.token());
-    if let Err(error) = locks.take_up(&ticket).await {
+async fn work(client: &Client, job: &str) -> Result<()> {
+    let transfer: LeaseTransfer = job.parse()?;
+    let guard = client.accept_transfer(&transfer).await?;
+    println!("worker: order 42 is being shipped, token {}", guard.fencing_token());
+    if let Err(error) = client.accept_transfer(&transfer).await {
         println!("worker: a second delivery of the job: {error}");
     }
     assert!(guard.release().await?.was_held());
