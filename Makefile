@@ -1,27 +1,25 @@
 # `make` lists what there is to make. Every target can be run again at any time.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants mutation-sample fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose chaos chaos-publish pictures bench bench-handoff bench-diff bench-publish repros
+.PHONY: help demo test test-faults test-sql faults reports test-valkey test-servers test-backends servers valkey redis-py sim loom twin mutants fmt lint lint-lua doc features package deny ci clean cluster-up cluster-down cluster-status check check-mutants equality test-compose test-image chaos chaos-publish pictures bench bench-handoff bench-publish
 
 # What `get-server valkey-9.1`, `get-server redis-6.2` and `get-server redis-8.2` make.
 VALKEY := target/servers/valkey-server
 REDIS_6 := target/servers/redis-6.2
 REDIS_8 := target/servers/redis-8.2
 # What of `it` is run on Valkey as well: where servers differ. (This server of it has no TLS.)
-VALKEY_MODULES := slots five_faults replicas mutex quorum multi reentry queries
+VALKEY_MODULES := slots fenced_value published_lock_faults replicas mutex set_nx_mutex redlock multi_lock reentrant status
 # What of `faults` is rows of the scorecard.
 SCORECARD := migration failover
 # How many tests of a program run at a time: most of them wait most of the time.
-# tests/support/server_limit.rs limits the servers that they start.
+# testing/testkit/src/server_limit.rs limits the servers that they start.
 # Run a suite of the command together with one of the library. Alone, it is built with fewer
 # features, and so is all that it needs.
 TESTS := RUST_TEST_THREADS=$(or $(THREADS),8) cargo test --all-features --no-fail-fast
-# Where a bench of the load leaves its reports.
-REPORTS := target/bench$(if $(CLUSTER),/$(CLUSTER))
 # The model of the locks, which searches all that can happen.
-CHECK := cargo test --release --features embedded --lib -- --ignored --nocapture
+CHECK := cargo test --release -p rwlease-model --test worlds -- --ignored --nocapture
 # The same on what the tests are built of, which is faster to build.
-QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --all-features --lib -- --ignored --nocapture
+QUICK_CHECK := cargo test --config profile.dev.package.rwlease.opt-level=3 --config profile.dev.package.rwlease-model.opt-level=3 --all-features --test worlds -- --ignored --nocapture
 # Its worlds that take 20 seconds and more.
 LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	a_reader_that_gives_up_its_upgrade a_cached_write_that_is_taken a_cached_write_that_is_revoked \
@@ -29,18 +27,18 @@ LONG_WORLDS := a_cached_write_through_a_failover a_cached_read_through_a_move \
 	revoke_and_force_release_of_holders two_writers_and_calls_messages_and_requests_that_get_lost \
 	a_fair_writer_and_readers_first two_writers_and_a_reader_that_are_slow \
 	a_write_that_becomes_a_read_through_a_failover a_failover_and_a_call_that_comes_late
-COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease --features embedded,legacy --lib a_million_calls -- --ignored --nocapture
+COMPARE := CALLS=$(CALLS) cargo test --release -p rwlease-equality a_million_calls -- --ignored --nocapture
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Show the locks at work in-process; with CLUSTER=1, on a local cluster of six nodes
 	$(if $(CLUSTER),@scripts/get-redis)
-	cargo run --quiet --all-features --example demo -- $(if $(CLUSTER),--cluster)
+	cargo run --quiet -p rwlease-demo -- $(if $(CLUSTER),--cluster)
 
 test: servers redis-py ## Run the tests of what locks promise, in under five minutes (THREADS=8 of a suite at a time)
 	cargo build --quiet --all-features --examples
-	$(TESTS) --lib --bins --test architecture --test it --test protocol --test simulation --test metrics --test tracing --test examples --test cli -- --skip counter::
+	$(TESTS) --lib --bins --test backend --test equality --test worlds --test architecture --test it --test protocol --test simulation --test observability --test examples --test cli
 	$(TESTS) --test conformance -- embedded::
 	$(TESTS) --doc
 
@@ -48,18 +46,20 @@ test-faults: faults test-compose test-valkey test-servers test-backends ## Run w
 
 faults: servers redis-py ## Run the slow tests on the server that `make servers` finds
 	$(TESTS) --test faults
-	$(TESTS) --test faults --test cli -- counter::
 	$(TESTS) --test conformance -- --skip embedded::
 
 reports: servers ## Try what others reported of their locks and clients
 	$(TESTS) --test reports --test cli -- reports:: connections:: locks::
+
+test-sql: ## Run the statements of docs/fencing.md on PostgreSQL, which must be installed, and SQLite (ROUNDS=10000)
+	cd testing/sql && $(if $(ROUNDS),ROUNDS=$(ROUNDS)) cargo test --quiet --locked --target-dir ../../target/sql -- --nocapture
 
 test-valkey: valkey redis-py ## Run the suites that depend on the server on Valkey (ROWS=all: leave no row of the scorecard out; BACKEND=redis: the rows over that one)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test protocol --test cli -- --skip secure::tls
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test it -- $(VALKEY_MODULES:%=%::)
 	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test faults -- --skip secure:: $(SCORECARD:%=--skip %::)
 	RWLEASE_ROWS=$(ROWS) RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) $(TESTS) --test faults -- $(SCORECARD:%=%::)
-	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --lib -- scripts_equal_server twin::
+	RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(TESTS) --test equality -- scripts_equal_server:: twin::
 
 test-servers: redis-py ## Run the suites that depend on what a server can do on each server (SERVERS="redis-6.2 redis-7.0 redis-8.2 valkey-9.1")
 	@scripts/test-servers $(SERVERS)
@@ -77,17 +77,17 @@ redis-py: ## Fetch redis-py of a fixed version into target/python, for the tests
 	@scripts/get-redis-py
 
 sim: ## Search for broken locks (MINUTES=10; FIRST=n begins with the run of that seed; SEED=n replays one run)
-	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact simulated_clients_run_for_minutes --nocapture
+	$(if $(SEED),SEED=$(SEED)) MINUTES=$(or $(MINUTES),10) cargo test --release -p rwlease-tests --features embedded --test simulation -- --ignored --exact simulated_clients_run_for_minutes --nocapture
 
 check: ## Search small worlds of clients and the scripts to their ends (DEEP=1: those that take long as well; QUICK=1: those of less than 20 seconds alone)
-	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) checker::model_cases checker::seeded_faults --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
+	DEEP=$(DEEP) $(if $(QUICK),$(QUICK_CHECK),$(CHECK)) model_cases:: seeded_faults:: --test-threads=2 $(if $(QUICK),$(LONG_WORLDS:%=--skip %))
 	@cat target/check.md
 
 loom: ## Search the interleavings of threads at the gate of cached locks
 	RUSTFLAGS="--cfg rwlease_loom" cargo test --release --target-dir target/loom -p rwlease --lib cache::interleavings
 
 check-mutants: ## Plant the faults of the scripts, and count those that small worlds find (ONLY=name)
-	ONLY="$(ONLY)" $(CHECK) checker::score
+	scripts/script-faults --suites worlds $(if $(ONLY),--only "$(ONLY)")
 
 equality: servers valkey ## Compare a million random calls of the scripts on the embedded engine with Redis 6.2, 7.0 and 8.2, and with Valkey (CALLS=n, RWLEASE_SEED=n)
 	@scripts/get-server redis-6.2 >/dev/null
@@ -98,13 +98,10 @@ equality: servers valkey ## Compare a million random calls of the scripts on the
 	SERVER_IS="valkey 9." RWLEASE_SERVER=$(CURDIR)/$(VALKEY) $(COMPARE)
 
 twin: servers ## Hold the fast paths of the scripts against the slow path (STEPS=500000, RWLEASE_SEED=n; ON=server: on two real servers)
-	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease --features embedded --lib twin::script_fast_paths_equal_the_slow_path_for_many_steps -- --ignored --nocapture
+	STEPS=$(or $(STEPS),500000) ON=$(ON) cargo test --release -p rwlease-equality twin::script_fast_paths_equal_the_slow_path_for_many_steps -- --ignored --nocapture
 
-mutants: servers ## Plant deliberate faults, which the simulation, the suite of the scripts or the tests of the client must find (MUTANTS=FILE for further ones)
-	MUTANTS="$(MUTANTS)" cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact script_and_source_mutants_are_found --nocapture
-
-mutation-sample: servers ## Try a seeded sample of faults of one place in the scripts, or in the source, into docs/results; goes on where it ended (LUA=300 or SOURCE=150, SEED=1, QUICK=1: by the suites of seconds, AGAIN=1: survivors once more)
-	$(if $(LUA),LUA=$(LUA)) $(if $(SOURCE),SOURCE=$(SOURCE)) $(if $(SEED),SEED=$(SEED)) $(if $(QUICK),QUICK=1) $(if $(AGAIN),AGAIN=1) cargo test --release -p rwlease --features embedded --test simulation -- --ignored --exact sampled_script_or_source_mutants_are_recorded --nocapture
+mutants: servers ## Plant faults in the scripts and, by cargo-mutants, in the source: list those that no test finds (ONLY=scripts or source, MINUTES=30 for the source)
+	@MINUTES=$(MINUTES) ONLY=$(ONLY) PLACES="$(PLACES)" scripts/mutants
 
 fmt: ## Format the code
 	cargo fmt --all
@@ -112,12 +109,14 @@ fmt: ## Format the code
 lint: ## Check format, lints and words
 	scripts/check-words
 	scripts/check-names
+	scripts/script-faults --check
+	scripts/check-promises
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 lint-lua: ## Check the scripts as servers get them (needs luacheck)
 	rm -rf target/lua
-	cargo run --quiet --all-features --example scripts -- target/lua
+	cargo run --quiet -p rwlease-cli --features rwlease/legacy -- scripts target/lua
 	luacheck --quiet target/lua
 
 doc: ## Build the documentation, look for links that lead nowhere and for figures that no result has
@@ -146,26 +145,23 @@ deny: ## Check licences and sources of the dependencies (needs cargo-deny)
 bench: servers ## Run the benches that have no result of this version, into docs/results/bench (BENCH="load handoff": of these alone, AGAIN=1, CLUSTER=compose: on containers)
 	@CLUSTER=$(CLUSTER) BENCH="$(BENCH)" AGAIN=$(AGAIN) scripts/bench
 
-bench-publish: ## Take the figures of docs/results/bench over into the pages and the README
-	@scripts/publish docs/performance.md docs/scale.md docs/caching.md docs/backends.md README.md
+bench-publish: ## Take the tables of docs/results/bench over into the pages
+	@scripts/publish docs/performance.md docs/scale.md
 
 bench-handoff: servers ## Measure how fast locks are handed over, beside the locks of others
 	cargo bench --quiet -p rwlease-bench --bench handoff
 
-bench-diff: ## Compare the last two reports of the load (CLUSTER=compose: on containers; OLD=..., NEW=...: other ones)
-	@cargo bench --quiet -p rwlease-bench --bench load -- --diff $(abspath $(or $(OLD),$(REPORTS)/previous.tsv) $(or $(NEW),$(REPORTS)/report.tsv))
-
-repros: servers ## Show the faults of the cluster clients of redis and fred (NAMES="...": some of them; TOKIO=1.53.1: with that version)
-	@TOKIO=$(TOKIO) scripts/repros $(NAMES)
-
 chaos: servers ## Strike servers and clients under load, into docs/results/chaos.jsonl, as often as is missing there (ROW=..., VARIANT="...", N=..., AGAIN=1, SEED=..., SERVER=valkey, BACKEND=fred; hours)
-	@$(if $(SERVER),RWLEASE_SERVER="$$(scripts/get-server $(SERVER:valkey=valkey-9.1))") $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) RWLEASE_BUILT="$$(scripts/version || echo unknown)" cargo test --quiet --release --all-features --test chaos -- --run $(ROW) $(N) $(if $(VARIANT),--variant "$(VARIANT)") $(if $(SEED),--seed $(SEED)) $(if $(AGAIN),--again)
+	@$(if $(SERVER),RWLEASE_SERVER="$$(scripts/get-server $(SERVER:valkey=valkey-9.1))") $(if $(BACKEND),RWLEASE_BACKEND=$(BACKEND)) RWLEASE_BUILT="$$(scripts/version || echo unknown)" cargo run --quiet --release -p rwlease-chaos --all-features -- --run $(ROW) $(N) $(if $(VARIANT),--variant "$(VARIANT)") $(if $(SEED),--seed $(SEED)) $(if $(AGAIN),--again)
 
 chaos-publish: ## Take the scorecard of docs/results/chaos.jsonl over into docs/reliability.md
 	@scripts/publish docs/reliability.md
 
-pictures: ## Draw the pictures of docs/images, the charts of docs/results among them
+pictures: ## Draw the charts of docs/results into docs/images
 	@scripts/pictures
+
+test-image: servers ## Build the command statically, and an image from scratch, and run a lock in it (needs a container engine)
+	scripts/test-image
 
 test-compose: ## Run the suites for clusters against containers (needs a container engine)
 	RWLEASE_COMPOSE=$(or $(RWLEASE_COMPOSE),must) cargo test --all-features --test compose
