@@ -12,8 +12,8 @@ use futures::future::try_join_all;
 use oracle::Holder;
 use rwlease::{Client, Error, ErrorKind, Lease, LeaseState, RenewalPolicy, RwLock, WriteGuard};
 use testkit::{
-    Cluster, ClusterConfig, ConnectBuilder, CutPoint, Proxy, ProxyFlow, StandaloneServer, connect,
-    decode_lock, lock_hash, wait_renewed,
+    Cluster, ClusterConfig, ConnectBuilder, CutPoint, PollLimit, Proxy, ProxyFlow,
+    StandaloneServer, connect, decode_lock, lock_hash, wait_renewed,
 };
 
 // No test takes `LONG`, so the client sends nothing by itself for leases of that length.
@@ -71,16 +71,32 @@ impl Stage {
         is_locked: impl AsyncFn() -> Result<bool, Error>,
     ) {
         let free = async || eventually("it is free", async || !is_locked().await.unwrap()).await;
-        drop(take().await.unwrap()); // the server knows the scripts from here on
+        drop(confirmed(&take).await); // the server knows the scripts from here on
         free().await;
         self.freeze();
         must_be_unconfirmed(self.losing_the_answer(take()).await);
         free().await;
         self.replica.thaw().unwrap();
         self.in_step().await;
-        let held = self.losing_the_answer(take()).await;
-        assert!(held.unwrap().is_held(), "with the replica in step it is");
+        let held = confirmed(async || self.losing_the_answer(take()).await).await;
+        assert!(held.is_held(), "with the replica in step it is");
+        drop(held);
         free().await;
+    }
+}
+
+/// Repeats a request until the replica confirms it: on a busy machine a replica that works can be
+/// later than `WAIT` waits.
+async fn confirmed<T>(request: impl AsyncFn() -> Result<T, Error>) -> T {
+    let wait_limit = PollLimit::new("a confirmed request");
+    loop {
+        match request().await {
+            Ok(done) => return done,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                wait_limit.pause("it is not confirmed").await.unwrap();
+            }
+        }
     }
 }
 
@@ -164,8 +180,10 @@ async fn repeated_upgrade_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
     let read = || lock.read().lease(LONG).min_replicas(1).into_future();
-    let _ = read().await.unwrap().upgrade().await.unwrap().release().await.unwrap();
-    let reading = read().await.unwrap();
+    // The server knows the scripts from here on.
+    let upgraded = confirmed(async || read().await?.upgrade().await.map_err(Error::from)).await;
+    let _ = upgraded.release().await.unwrap();
+    let reading = confirmed(async || read().await).await;
     stage.freeze();
     let refused = stage.losing_the_answer(reading.upgrade().into_future()).await;
     let (error, reading) = refused.expect_err("no replica has it").into_parts();
@@ -185,14 +203,14 @@ async fn repeated_upgrade_is_not_confirmed_by_a_stopped_replica() {
 async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     let stage = Stage::new().await;
     let lock = stage.locks.rwlock("a").unwrap();
-    let request = lock.write().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
-    let written = request.min_replicas(1).await.unwrap();
+    let request = || lock.write().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
+    let written = confirmed(async || request().min_replicas(1).await).await;
     let mutex = stage.locks.set_nx_mutex("m").unwrap();
-    let request = mutex.lock().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
-    let locked = request.min_replicas(1).await.unwrap();
+    let request = || mutex.lock().lease(LONG).max_hold(LONG).renewal(RenewalPolicy::Manual);
+    let locked = confirmed(async || request().min_replicas(1).await).await;
     let leases: [&Lease; 2] = [&written, &locked];
     for lease in leases {
-        lease.renew().await.unwrap();
+        confirmed(async || lease.renew().await).await;
     }
     stage.freeze();
     for lease in leases {
@@ -207,7 +225,7 @@ async fn renew_without_a_change_is_not_confirmed_by_a_stopped_replica() {
     stage.replica.thaw().unwrap();
     stage.in_step().await;
     for lease in leases {
-        lease.renew().await.unwrap();
+        confirmed(async || lease.renew().await).await;
         assert_eq!(lease.state(), LeaseState::Held);
     }
 }
@@ -218,8 +236,8 @@ async fn automatic_renewal_without_a_change_is_not_confirmed_by_a_stopped_replic
     let lock = stage.locks.rwlock("a").unwrap();
     let lease = Duration::from_secs(12);
     // The first renewal, at a third of the lease, requests the end of the hold.
-    let request = lock.write().lease(lease).max_hold(lease + lease / 4);
-    let guard = request.min_replicas(1).await.unwrap();
+    let request = || lock.write().lease(lease).max_hold(lease + lease / 4);
+    let guard = confirmed(async || request().min_replicas(1).await).await;
     guard.renew().await.unwrap(); // the server knows the script from here on
     stage.freeze();
     let first = stage.record().await;
